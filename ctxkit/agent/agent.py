@@ -22,7 +22,8 @@ from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
 from ctxkit.agent.turn import LimitReached, Turn
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.markup import line
-from ctxkit.messages import Message, Text, Thinking
+from ctxkit.messages import Image, Message, Text, Thinking
+from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Agent:
     ) -> None:
         self.sections = sections
         self.model, self.limits = model, limits or Limits()
-        self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
+        self.tools = {t.name: t for t in self._offered(tools)}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
         """The model that is asked beside the conversation; None: there is none."""
@@ -128,18 +129,25 @@ class Agent:
         """Return a session of this agent, knowing what its calls were sent."""
         return session.backed(self.prompts.of(session))
 
-    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
+    async def turn(
+        self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
+    ) -> Outcome:
         """Take one turn; `heard` is what others said since the last one, written before the prompt.
 
+        `attached` are pictures that go with the prompt.
+
         Raises:
-            BadArguments: the prompt is empty, or a limit cannot be kept.
+            BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no
+                pictures.
             asyncio.CancelledError: the turn was interrupted; what was said so far is in the
                 session, marked.
         """
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
+        if attached and takes_pictures(self.model) is False:
+            raise BadArguments(no_pictures(self.model))
         ended: Ended = "answered"
-        turn = self._begin(prompt, heard)
+        turn = self._begin(prompt, heard, attached)
         try:
             async with asyncio.timeout(self.limits.seconds) as turn.deadline:
                 why = await self._answer(turn)
@@ -166,6 +174,11 @@ class Agent:
         if said is not None:
             self._said(said)
 
+    def gauge(self) -> tuple[int, int]:
+        """Return the tokens of the next prompt and the window."""
+        context = self.compactor.context
+        return context.coming, context.run.room.limit
+
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
@@ -188,7 +201,7 @@ class Agent:
     # -- the turn
     # ----------------------------------------------------------------------------------------------
 
-    def _begin(self, prompt: str, heard: Sequence[Message] = ()) -> Turn:
+    def _begin(self, prompt: str, heard: Sequence[Message], attached: Sequence[Image]) -> Turn:
         turn = Turn(self.limits, self._fresh(), began=self._clock())
         turn.spent.exceeded(
             self.limits, self.model.name, 0
@@ -203,7 +216,7 @@ class Agent:
         put_in = self._put_in()
         for message in heard:
             self._said(self.transcript.add(message, "h"))
-        self._said(self.transcript.user(prompt))
+        self._said(self.transcript.user(prompt, attached=attached))
         self._tell("turn_start", {"content_chars": len(prompt)})
         if put_in:
             self._tell("sections_said", put_in)
@@ -250,8 +263,8 @@ class Agent:
             why=why,
             spent=s,
             compactions=self.compactor.made,
-            context_tokens=turn.sent or self.compactor.context.coming,
-            context_window=self.compactor.context.run.room.limit,
+            context_tokens=turn.sent or self.gauge()[0],
+            context_window=self.gauge()[1],
             notice=self.model.notice,
         )
 
@@ -264,8 +277,9 @@ class Agent:
             self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
                 result = await run_tool(
-                    asked, self.tools, approve=self._approver(turn), offload=self._offload
-                )
+                    asked, self.tools, approve=self._approver(turn), offload=self._offload,
+                    pictures=takes_pictures(self.model) is not False,
+                )  # fmt: skip
             except asyncio.CancelledError:
                 why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED
                 for left in reply.tool_calls[i:]:
@@ -274,10 +288,13 @@ class Agent:
                 raise
             result = replace(result, tool=call.name, call_id=call.id)
             kept = self._said(self.transcript.add(result, "r"))
-            self._tell(
-                "tool_result",
-                {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error},
-            )
+            said = {
+                "tool_name": call.name,
+                "result_chars": len(kept.text),
+                "is_error": kept.is_error,
+            }
+            images = sum(isinstance(p, Image) for p in kept.parts)
+            self._tell("tool_result", {**said, "pictures": images} if images else said)
 
     def _put_in(self) -> dict[str, Any]:
         """Say the sections that are due; return what is told of them, nothing where none was."""
@@ -287,6 +304,10 @@ class Agent:
         kept = self._said(self.transcript.add(due, due.role[0]))
         names = [name for name, _, _ in kept.sections]
         return {"names": names, "chars": len(kept.text), "top": kept.role == "system"}
+
+    def _offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """Return the tools that its model is told of."""
+        return (*tools, replace(COMPACT, run=self._asked_to_compact))
 
     # -- inside
     # ----------------------------------------------------------------------------------------------

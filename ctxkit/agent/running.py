@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import CtxkitError, did_you_mean
-from ctxkit.messages import Message, Text
+from ctxkit.messages import Image, Message, Text
 from ctxkit.texts import trims
+from ctxkit.tools.pictures import as_picture, untaken
 from ctxkit.tools.tool import arguments_for
 
 if TYPE_CHECKING:
@@ -43,11 +44,14 @@ async def run_tool(
     approve: Approve | None = None,
     offload: Offload | None = None,
     offload_chars: int = 204_800,
+    pictures: bool = True,
 ) -> Message:
     """Return the result of a tool call as a message; what goes wrong in the tool is its result, not
     an exception.
+
+    `pictures`: whether the model takes them; where it does not, words say what there was.
     """
-    text, failed = await _outcome(call, tools, approve)
+    text, images, failed = await _outcome(call, tools, approve, pictures=pictures)
     if offload is not None and len(text) > offload_chars:
         text = offload(call.name, text)
     else:
@@ -56,7 +60,7 @@ async def run_tool(
         )
     return Message(
         role="tool",
-        parts=(Text(text),),
+        parts=(Text(text), *images),
         tool=call.name,
         call_id=call.id,
         is_error=failed,
@@ -64,31 +68,46 @@ async def run_tool(
 
 
 async def _outcome(
-    call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None
-) -> tuple[str, bool]:
+    call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None, *, pictures: bool
+) -> tuple[str, list[Image], bool]:
+    """Return the text and the pictures of a result, and whether it is a failure."""
     tool = tools.get(call.name)
     if tool is None:
+        known = ", ".join(tools)
         return (
-            (
-                f"There is no tool {call.name!r}.{did_you_mean(call.name, tools)} Known:"
-                f" {', '.join(tools)}."
-            ),
+            f"There is no tool {call.name!r}.{did_you_mean(call.name, tools)} Known: {known}.",
+            [],
             True,
         )
     if call.raw is not None:
-        return "The arguments are no JSON object; send them again as one.", True
+        return "The arguments are no JSON object; send them again as one.", [], True
     try:
         arguments = arguments_for(tool, call.arguments)
         if approve is not None:
             answer = approve(call)
             if not (await answer if inspect.isawaitable(answer) else answer):
-                return "The user did not allow this call.", True
-        return _text(await _called(tool, arguments)), False
+                return "The user did not allow this call.", [], True
+        return *_shown(await _called(tool, arguments), pictures=pictures), False
     except CtxkitError as e:
-        return str(e), True
+        return str(e), [], True
     # a tool may raise anything; the model is told
     except (Exception, SystemExit) as e:  # noqa: BLE001
-        return f"{type(e).__name__}: {e}", True
+        return f"{type(e).__name__}: {e}", [], True
+
+
+def _shown(value: Any, *, pictures: bool) -> tuple[str, list[Image]]:
+    """Return what a tool gave as the text that the model reads, and the pictures for it."""
+    found = [as_picture(value)]
+    if isinstance(value, (list, tuple)) and any(parts := [as_picture(v) for v in value]):
+        found = parts
+    said: list[str] = []
+    images = [i for i in found if i is not None] if pictures else []
+    for each, image in zip(value if len(found) > 1 else [value], found, strict=True):
+        if image is None:
+            said.append(_text(each))
+        elif not pictures:
+            said.append(untaken(image))
+    return "\n".join(said) or "(a picture)", images
 
 
 def _text(value: Any) -> str:

@@ -23,6 +23,8 @@ class Answer:
     outcome: Outcome
     session: Session
     shown: TextAndHtml | None = None
+    own: Session | None = None
+    """What the agent of another program wrote of itself, where its log was found."""
 
     @property
     def text(self) -> str:

@@ -113,7 +113,7 @@ def _provider(name: str, options: dict[str, Any]) -> Model:
     from ctxkit.models.provider import Provider
     from ctxkit.prices import context_limit
 
-    names = ("attempts", "cache_marks", "server_edits", "context_window", "silence")
+    names = ("attempts", "cache_marks", "server_edits", "context_window", "silence", "pictures")
     own = {k: options.pop(k) for k in names if k in options}
     if "context_window" not in own:  # what Ollama allocates is the limit
         own["context_window"] = (

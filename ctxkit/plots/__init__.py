@@ -17,6 +17,7 @@ _NAMES = {
     "savings": "_savings",
     "strip": "_strip",
     "thrash": "_thrash",
+    "views": "_views",
 }
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above

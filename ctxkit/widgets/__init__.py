@@ -79,9 +79,7 @@ def break_even(session: Session, call: int = -1) -> BreakEven:
     return BreakEven(session, strip_data(session, call))
 
 
-def tune(
-    session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]
-) -> Tuner:
+def tune(session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]) -> Tuner:
     """Return a widget with a slider for each numeric setting; the replay of the session is drawn as
     they move.
 
@@ -89,9 +87,9 @@ def tune(
         session: a recorded session, the path of a log, or a list of messages; of a replay the
             recorded one is taken. A live session, or the name of one of `%%agent`: it is tried anew
             after each turn, and its button "from here on" leads it by the settings.
-        rules: None: those of a live session; else the name of a preset, rules (with the settings that they have), or a function of
+        rules: the name of a preset, rules (with the settings that they have), or a function of
             yours that makes rules from numbers that it has defaults for, such as ``def
-            rules(trigger=30_000, keep=8_000)``.
+            rules(trigger=30_000, keep=8_000)``; None: those of a live session.
         ranges: ends (and step) of a setting's slider, such as ``keep=(1_000, 20_000, 500)``.
 
     Raises:
@@ -133,13 +131,13 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
 
     from ctxkit.errors import BadArguments
     from ctxkit.widgets.followed import source
-    from ctxkit.widgets.tails import Tail
+    from ctxkit.widgets.followed_logs import FollowedLog
     from ctxkit.widgets.watcher import Watcher
 
     if not every > 0:
         raise BadArguments(f"every= takes seconds, more than 0, not {every!r}.")
     if isinstance(session, (str, PathLike)) and Path(fspath(session)).expanduser().is_file():
-        tail = Tail(Path(fspath(session)).expanduser(), every)
+        tail = FollowedLog(Path(fspath(session)).expanduser(), every)
         name = title_of(tail.session)
         return Watcher(name, lambda: tail.session, lambda: None, tail)
     return Watcher(*source(session))

@@ -46,7 +46,8 @@ def test_the_dots_are_filled_in(solve):
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         cells = [c.source for c in solve.solved(path).cells if c.cell_type == "code"]
         assert not re.search(r'ck\.check\("[^"]+", \.\.\.', "\n".join(cells))
-        assert any("answer" in c for c in cells)
+        asked = "ck.check(" in path.read_text(encoding="utf-8")
+        assert any("answer" in c for c in cells) or not asked
 
 
 @pytest.mark.long

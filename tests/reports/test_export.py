@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-
-import ctxkit as ck
 from builders import assistant, session, step, summarised, usage, user
 from reports.hostile import EVIL, hostile, intruders
 
+import ctxkit as ck
 from ctxkit import export
 from ctxkit.errors import BadArguments
 from ctxkit.reports.page import data
