@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab install test test-all test-peers test-engines check format bench conformance frontier trust studies docs release clean
+.PHONY: help lab install test test-all test-peers test-engines check format bench conformance frontier trust studies handouts docs release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -67,6 +67,10 @@ trust: $(STAMP)  ## hold the figures against what was not used to make them, int
 
 studies: $(STAMP)  ## the tables of ctxkit.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
 	$(BIN)/python -m ctxkit.studies
+
+handouts: $(STAMP)  ## slides, pages and PDFs of the notebooks, for a class, into handouts/ (needs npm once)
+	npm install --prefix .slides --ignore-scripts --no-audit --no-fund reveal.js@4
+	$(BIN)/python docs/teaching/handouts.py handouts .slides/node_modules/reveal.js
 
 docs: $(STAMP)  ## the site, in build/site: without a network, links checked
 	$(BIN)/python docs/make_site.py

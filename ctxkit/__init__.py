@@ -43,11 +43,14 @@ _NAMES = {
     "explore": "widgets",
     "tune": "widgets",
     "watch": "widgets",
+    "break_even": "widgets",
     "budget": "widgets",
     "savings": "widgets",
     "thrash": "widgets",
     "export": "reports",
     "team": "teams",
+    "check": "course",
+    "contest": "course",
     "spend": "spending",
     "board": "boards",
     "record": "recorders",
@@ -68,6 +71,7 @@ _NAMES = {
     "StoreError": "errors",
 }
 _ROOMS = (
+    "course",
     "gates",
     "metrics",
     "plots",

@@ -16,6 +16,7 @@ from ctxkit.magics.instructions import instructions
 from ctxkit.magics.memory_words import known_words, remembering
 from ctxkit.magics.servers import Servers, told_servers
 from ctxkit.magics.visits import guest_session, via_command
+from ctxkit.models.model_names import LOOKUP
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -246,7 +247,7 @@ class Lives:
         for.
         """
         if name and "/" not in name and name not in ("scripted", "local") and price(name) is None:
-            scripts = [f"scripted/{s}" for s in (*SCRIPTS, *self._kit.sessions)]
+            scripts = [f"scripted/{s}" for s in (*SCRIPTS, LOOKUP, *self._kit.sessions)]
             near = next((s for s in scripts if s.endswith(f"/{name}")), None)
             said = f" Did you mean {near!r}?" if near else did_you_mean(name, scripts)
             raise BadArguments(

@@ -15,6 +15,7 @@ _NAMES = {
     "heatmap": "_heatmap",
     "loss": "_loss",
     "savings": "_savings",
+    "strip": "_strip",
     "thrash": "_thrash",
     "views": "_views",
 }

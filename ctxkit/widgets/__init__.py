@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, overload
 
 from ctxkit.faces import listed
-from ctxkit.readers.given import as_session
+from ctxkit.readers.given import as_session, of_session
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 
     from ctxkit.presets.naming import AnyRules
     from ctxkit.readers.given import Given
+    from ctxkit.session import Session
     from ctxkit.widgets.besides import SideBySide
     from ctxkit.widgets.byhand.budgeted import BudgetChart
     from ctxkit.widgets.byhand.saved import SavingsChart
     from ctxkit.widgets.byhand.thrashed import ThrashChart
     from ctxkit.widgets.explorer import Explorer
+    from ctxkit.widgets.paybacks import BreakEven
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
 
-__all__ = ["budget", "explore", "savings", "thrash", "tune", "watch"]
+__all__ = ["break_even", "budget", "explore", "savings", "thrash", "tune", "watch"]
 __dir__ = listed(__all__)
 
 
@@ -54,6 +56,27 @@ def explore(
     from ctxkit.widgets.explorer import Explorer
 
     return Explorer(given, given.call(call).index if given.calls else 0)
+
+
+@of_session
+def break_even(session: Session, call: int = -1) -> BreakEven:
+    """Return a widget that takes a result out of one prompt, and says when that has paid.
+
+    What stands behind it must be written to the cache anew, where it would have been read; then
+    each call reads less: ``N > (w - r) S / (r x)``, with `w` and `r` the prices of a written and a
+    read token, `x` tokens taken and `S` tokens behind them.
+
+    Args:
+        session: a session whose record tells cached from uncached input, or a replay of one.
+        call: number of the call, negatives from the end.
+
+    Raises:
+        BadArguments: there is no such call, nothing says what it read, or its model has no price.
+    """
+    from ctxkit.plots._strip import strip_data
+    from ctxkit.widgets.paybacks import BreakEven
+
+    return BreakEven(session, strip_data(session, call))
 
 
 def tune(session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]) -> Tuner:
