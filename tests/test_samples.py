@@ -52,7 +52,11 @@ def test_they_differ_in_kind(shelf):
     assert parts["chat"]["assistant text"] > 0.8
     assert table.loc["chat", "tool_calls_n"] == 0
     assert table.loc["research", "peak_tokens"] > 160_000
-    assert table["compactions_n"].to_dict() == {**dict.fromkeys(shelf, 0), "billing": 2, "research": 1}
+    assert table["compactions_n"].to_dict() == {
+        **dict.fromkeys(shelf, 0),
+        "billing": 2,
+        "research": 1,
+    }
     assert table["model"].nunique() == 3
 
 

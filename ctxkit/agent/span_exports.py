@@ -75,7 +75,9 @@ class SpanAddress:
         pairs = os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "").split(",")
         return cls(
             url=os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318"),
-            headers={k.strip(): unquote(v.strip()) for k, _, v in (p.partition("=") for p in pairs) if v},
+            headers={
+                k.strip(): unquote(v.strip()) for k, _, v in (p.partition("=") for p in pairs) if v
+            },
             content=content or said.strip().lower() == "true",
         )
 
@@ -203,7 +205,8 @@ def post(to: SpanAddress, body: dict[str, Any]) -> None:
 
 def _answered(client: Any, to: SpanAddress, data: bytes, kind: str) -> int:
     headers = {**to.headers, "Content-Type": kind}
-    with client.stream("POST", to.url, content=data, headers=headers) as answer:  # its text is not read
+    # the text of the answer is not read
+    with client.stream("POST", to.url, content=data, headers=headers) as answer:
         return int(answer.status_code)
 
 

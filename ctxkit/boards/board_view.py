@@ -198,4 +198,4 @@ class BoardView(Charted):
 
     def to_html(self) -> str:
         """Return the board as HTML that needs no kernel."""
-        return self.board._repr_html_()
+        return str(self.board._repr_html_())

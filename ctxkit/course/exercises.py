@@ -82,9 +82,7 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
         )
     asked = known[key]
     if answer is ... or answer is None:
-        return AnswerMark(
-            key, None, f"{asked.asks} (Put your answer in place of the three dots.)"
-        )
+        return AnswerMark(key, None, f"{asked.asks} (Put your answer in place of the three dots.)")
     try:
         said = asked.judge(answer, *given)
     except CtxkitError as error:

@@ -82,8 +82,12 @@ def _as_otel(span: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
         told |= {
             "gen_ai.operation.name": "chat",
             "gen_ai.request.model": model,
-            "gen_ai.tool.definitions": _packed(given.get("mlflow.chat.tools") or asked.get("tools")),
-            "input.value": _packed(given.get("mlflow.chat.messages") or given.get("mlflow.spanInputs")),
+            "gen_ai.tool.definitions": _packed(
+                given.get("mlflow.chat.tools") or asked.get("tools")
+            ),
+            "input.value": _packed(
+                given.get("mlflow.chat.messages") or given.get("mlflow.spanInputs")
+            ),
             "output.value": _packed(given.get("mlflow.spanOutputs")),
             "gen_ai.usage.cost": cost.get("total_cost"),
             **{name: used.get(key) for name, key in _USAGE.items()},

@@ -72,7 +72,7 @@ def _session(about: dict[str, Any], name: str) -> Session:
         if role == "tool":
             for result in _results(told):
                 call = waiting.pop(0) if waiting else None
-                asked = {"call_id": call.id, "tool": call.name} if call else {}
+                asked: dict[str, Any] = {"call_id": call.id, "tool": call.name} if call else {}
                 parts: tuple[Part, ...] = (Text(result),)
                 log.add(Message(role="tool", id=log.new_id(), parts=parts, **asked))
             continue

@@ -11,7 +11,7 @@ from ctxkit.amounts import counted
 from ctxkit.frames import frame
 from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.reports.glances import cuts_of, facts_of, origin, sessions_of, turns_of
-from ctxkit.sheets import COLUMNS, INK, NO_MATH, padded
+from ctxkit.sheets import COLUMNS, INK, padded
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:

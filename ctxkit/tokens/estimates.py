@@ -221,8 +221,7 @@ FUSERAFT_DENSE = Estimate(name="fuseraft/dense", unit="utf16", rounding="floor",
 """The same for dense content (and for the guard before a turn): divided by three."""
 
 SYSTEMS = {
-    e.name: e
-    for e in (PI, PI_1, OPENCLAW, FASED, AI, TYRUM, PULSE_CODER, FUSERAFT, FUSERAFT_DENSE)
+    e.name: e for e in (PI, PI_1, OPENCLAW, FASED, AI, TYRUM, PULSE_CODER, FUSERAFT, FUSERAFT_DENSE)
 }
 """The estimates of real systems by name."""
 

@@ -16,8 +16,8 @@ from ctxkit import presets
 from ctxkit.engine import log_of
 from ctxkit.history import columns
 from ctxkit.messages import Image, Message, Sized, ToolCall
-from ctxkit.texts import contents, plans
 from ctxkit.policies.rules import Rules
+from ctxkit.texts import contents, plans
 from ctxkit.tokens import named
 from ctxkit.tokens.counters import arguments
 from ctxkit.tokens.estimates import OPENCLAW
@@ -81,7 +81,9 @@ def test_plans_of_a_summary(engines, found):
                 same = real_[what] == value
                 if what == "ratio":
                     same = real_[what] == pytest.approx(value)
-                tally.add(same, why, (name, n, window, what, str(real_[what])[:80], str(value)[:80]))
+                tally.add(
+                    same, why, (name, n, window, what, str(real_[what])[:80], str(value)[:80])
+                )
     tally.done(300)
 
 
@@ -157,7 +159,9 @@ def both_sides(engines, talks, *, ask_too=True):
 def lengthened(talk, file):
     """The same talk without results that a placeholder or a trimmed form would make larger."""
     name, session, *_ = talk
-    log = tuple(relength(e) if isinstance(e, Message) and e.role == "tool" else e for e in session.log)
+    log = tuple(
+        relength(e) if isinstance(e, Message) and e.role == "tool" else e for e in session.log
+    )
     session = replace(session, log=log)
     said = [m for m in session.messages if m.role in ("user", "assistant", "tool") and m.visible]
     file.write_text(json.dumps([{**as_pi(m), "n": n} for n, m in enumerate(said)]), "utf-8")

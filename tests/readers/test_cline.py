@@ -147,10 +147,15 @@ def test_marks_that_nothing_closes_are_read_in_linear_time():
 
 
 def test_a_link_beside_the_history_is_not_followed(tmp_path: Path):
-    (tmp_path / "elsewhere.json").write_text(json.dumps([{"ts": 1, "type": "say", "text": "Hidden"}]))
+    (tmp_path / "elsewhere.json").write_text(
+        json.dumps([{"ts": 1, "type": "say", "text": "Hidden"}])
+    )
     folder = tmp_path / "task"
     folder.mkdir()
-    talk = [{"role": "user", "content": "Hi", "ts": 1}, {"role": "assistant", "content": "Yes", "ts": 2}]
+    talk = [
+        {"role": "user", "content": "Hi", "ts": 1},
+        {"role": "assistant", "content": "Yes", "ts": 2},
+    ]
     (folder / "api_conversation_history.json").write_text(json.dumps(talk))
     window = folder / "ui_messages.json"
     window.symlink_to(tmp_path / "elsewhere.json")

@@ -123,9 +123,7 @@ def test_a_log_that_cannot_be_brought_to_its_turns_stays_as_it_was(tmp_path):
     row = {"agent": "Developer", "turn_input_tokens": 10, "turn_output_tokens": 2, "ts": None}
     row |= {"compaction_occurred": False, "warn_at": None, "cutover_at": None}
     row["ts"] = pd.Timestamp("2026-01-01", tz="UTC")
-    first, second = [
-        {**row, "turn": n, "cumulative_input_tokens": 10 * n} for n in (1, 2)
-    ]
+    first, second = [{**row, "turn": n, "cumulative_input_tokens": 10 * n} for n in (1, 2)]
     with writer(tmp_path / "a.jsonl") as w:
         w.bring(pd.DataFrame([first, second]))
         before = (tmp_path / "a.jsonl").read_bytes()
