@@ -210,7 +210,7 @@ def test_an_update_is_taken_at_once_and_kept(cache, monkeypatch: pytest.MonkeyPa
     rows = {**TABLE, "new-model": {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6},
             "gpt-4o": {**TABLE["gpt-4o"], "input_cost_per_token": 9e-6}}  # fmt: skip
     table = {"source": "litellm 9.9.9", "date": "2999-01-01", "rows": rows}
-    monkeypatch.setattr(updates, "of_litellm", lambda date: json.dumps(table).encode())
+    monkeypatch.setattr(prices, "of_litellm", lambda date: json.dumps(table).encode())
     assert (
         prices.update()
         == f"Prices of litellm 9.9.9 of 2999-01-01: {len(rows):,} models, 1 new, 1 changed."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +13,7 @@ import msgspec
 from ctxkit.carried import FOLDER
 from ctxkit.errors import BadArguments
 from ctxkit.prices.model_rows import MILLION, candidates
-from ctxkit.prices.price_updates import Table, kept, update
+from ctxkit.prices.price_updates import Table, keep, kept, of_litellm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -202,6 +203,26 @@ def _read(entry: str) -> Price | None:
 def rows() -> Mapping[str, msgspec.Raw]:
     """Return the rows of the table in use by lower-case name, each still undecoded."""
     return _table().rows
+
+
+def update() -> str:
+    """Take the table of the installed LiteLLM from now on, in this process and later ones; return
+    what that changed.
+
+    Nothing is downloaded: `pip install -U litellm` brings a newer one.
+
+    Raises:
+        StoreError: LiteLLM is not installed, or the table cannot be kept.
+    """
+    was = rows()
+    data = of_litellm(datetime.now(UTC).strftime("%Y-%m-%d"))
+    keep(data)
+    forget()
+    now = rows()
+    new = len(now.keys() - was.keys())
+    read = msgspec.json.decode
+    other = sum(read(was[k]) != read(now[k]) for k in was.keys() & now.keys())
+    return f"Prices of {table()}: {len(now):,} models, {new:,} new, {other:,} changed."
 
 
 @cache

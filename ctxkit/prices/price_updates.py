@@ -6,7 +6,6 @@ import os
 import re
 import tempfile
 from contextlib import suppress
-from datetime import UTC, datetime
 from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,28 +35,6 @@ class Table(msgspec.Struct, frozen=True):
     date: str
     """The day on which they were taken from it."""
     rows: dict[str, msgspec.Raw]
-
-
-def update() -> str:
-    """Take the table of the installed LiteLLM from now on, in this process and later ones; return
-    what that changed.
-
-    Nothing is downloaded: `pip install -U litellm` brings a newer one.
-
-    Raises:
-        StoreError: LiteLLM is not installed, or the table cannot be kept.
-    """
-    from ctxkit import prices
-
-    was = prices.rows()
-    data = of_litellm(datetime.now(UTC).strftime("%Y-%m-%d"))
-    keep(data)
-    prices.forget()
-    now = prices.rows()
-    new = len(now.keys() - was.keys())
-    read = msgspec.json.decode
-    other = sum(read(was[k]) != read(now[k]) for k in was.keys() & now.keys())
-    return f"Prices of {prices.table()}: {len(now):,} models, {new:,} new, {other:,} changed."
 
 
 def of_litellm(date: str) -> bytes:

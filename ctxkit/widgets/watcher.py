@@ -29,6 +29,7 @@ _ALL = ("turn_end", "cancelled", "compaction_end", "moved", "model_error", "limi
 """Events that are drawn where the last drawing is long enough ago, and those that always are."""
 _ESM = """
 export default { render({ model, el }) {
+  el.classList.add("ctxkit-watch");
   for (const name of ["gauge", "ahead", "growth", "calls"]) {
     const box = el.appendChild(document.createElement("div"));
     // our own HTML, in which text of a log is escaped
