@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 COLUMNS = 80
 """Columns of a terminal that a table keeps to."""
-NO_MATH = "mathjax_ignore tex2jax_ignore"
-"""Class of an element whose dollars are money: a notebook sets what stands between as a formula."""
 INK = "color:var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
 """Takes the theme's colour of text."""
 _GREY = "color:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"

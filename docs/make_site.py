@@ -38,6 +38,7 @@ MOVED = {
 }
 NAV = {
     "Home": ["index.md"],
+    "Course": ["course.md", "glossary.md", "write-a-policy.md"],
     "Guides": [
         "guide-live.md",
         "command-line.md",

@@ -11,7 +11,7 @@ from ctxkit.amounts import counted
 from ctxkit.frames import frame
 from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.reports.glances import cuts_of, facts_of, origin, sessions_of, turns_of
-from ctxkit.sheets import COLUMNS, INK, NO_MATH, padded
+from ctxkit.sheets import COLUMNS, INK, padded
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _wrapped(text: str) -> list[str]:
 def _html(session: Session, facts: list[tuple[str, str]]) -> str:
     soft = " · ".join(escape(word, 80) for word in origin(session))
     figures = "".join(
-        f'<div class="{NO_MATH}"><div style="{_SOFT};font-size:85%">{escape(name, 40)}</div>'
+        f'<div><div style="{_SOFT};font-size:85%">{escape(name, 40)}</div>'
         f'<div style="font-size:115%">{escape(value, 60)}</div></div>'
         for name, value in facts
     )
