@@ -38,6 +38,7 @@ MOVED = {
 }
 NAV = {
     "Home": ["index.md"],
+    "Course": ["course.md", "glossary.md", "write-a-policy.md"],
     "Guides": [
         "guide-live.md",
         "command-line.md",
@@ -66,11 +67,12 @@ NAV = {
 }
 AREAS = {
     "Read and write": ("read", "read_all", "write", "discover", "keep", "find", "Session", "Message", "Edit", "Usage"),
-    "Tables and pictures": ("frame", "arrow", "report", "spend", "board", "explore", "tune", "watch", "budget",
+    "Tables and pictures": ("frame", "arrow", "report", "spend", "board", "explore", "break_even", "tune", "watch", "budget",
                             "savings", "thrash", "export", "read_snapshots"),
     "Replay and compare": ("replay", "score", "compare", "sweep", "grid", "advise", "gate", "load_rules", "calibrate",
                            "sections", "without", "index_or_paste", "with_memory", "History", "Room"),
     "Agents": ("fit", "Context", "history_processor", "record", "recorder", "team"),
+    "Course": ("check", "contest"),
     "Errors": ("CtxkitError", "ReadError", "UnknownFormat", "UnknownPreset", "UnsoundHistory", "BadArguments",
                "ModelError", "StoreError"),
 }  # fmt: skip
@@ -83,6 +85,7 @@ GALLERY = (
     ("What filled the window", "ck.plots.composition(session)"),
     ("What a compaction took", "ck.plots.diff(session, 0)"),
     ("What the cache served", "ck.plots.cache(session)"),
+    ("One prompt, read and written", "ck.plots.strip(session, 176)"),
     ("What was lost, and needed later", "ck.plots.loss(session)"),
     ("What each compaction saved", "ck.plots.savings(session)"),
     ("A budget of tokens sent", "ck.plots.budget(session)"),

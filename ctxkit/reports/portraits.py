@@ -74,7 +74,7 @@ def _wrapped(text: str) -> list[str]:
 def _html(session: Session, facts: list[tuple[str, str]]) -> str:
     soft = " · ".join(escape(word, 80) for word in origin(session))
     figures = "".join(
-        f'<div class="{NO_MATH}"><div style="{_SOFT};font-size:85%">{escape(name, 40)}</div>'
+        f'<div><div style="{_SOFT};font-size:85%">{escape(name, 40)}</div>'
         f'<div style="font-size:115%">{escape(value, 60)}</div></div>'
         for name, value in facts
     )
