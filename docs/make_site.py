@@ -14,8 +14,10 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import chdir
 from html.parser import HTMLParser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
@@ -43,6 +45,7 @@ NAV = {
         "guide-live.md",
         "command-line.md",
         "polars-and-duckdb.md",
+        "widgets.md",
         "configs.md",
         "coming-from.md",
     ],
@@ -96,7 +99,14 @@ GALLERY = (
 GRID = """grid = ck.grid(ck.presets.fased, context_window=48_000,
                reserve_tokens=[6_000, 9_000, 12_000], keep_recent_tokens=[4_000, 9_000, 14_000])
 ck.plots.heatmap(ck.sweep([session], grid), "reserve_tokens", "keep_recent_tokens")"""
-GALLERY = (*GALLERY, ("Two settings, one figure", GRID))
+VIEWS = """team = ck.team("scripted")
+team.run("Write a small program, and test it.")
+ck.plots.views(ck.compare(team, "views"))"""
+GALLERY = (
+    *GALLERY,
+    ("Two settings, one figure", GRID),
+    ("What each agent of a team is sent", VIEWS),
+)
 """Each chart of `ck.plots`, on the session that ships with the kit."""
 
 
@@ -212,8 +222,12 @@ def gallery() -> None:
     for title, line in GALLERY:
         before, _, last = line.rpartition("\nck.")
         names = {"ck": ck, "session": session}
-        exec(before, names)  # noqa: S102  our own lines
-        chart = eval(f"ck.{last}" if before else line, names)  # noqa: S307  as above
+        with (
+            TemporaryDirectory() as folder,
+            chdir(folder),
+        ):  # a team keeps its session where it works
+            exec(before, names)  # noqa: S102  our own lines
+            chart = eval(f"ck.{last}" if before else line, names)  # noqa: S307  as above
         out += [f"## {title}", "", "```python", line, "```", "", shown(chart.to_html()), ""]
     page("gallery.md", "\n".join(out))
 

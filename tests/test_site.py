@@ -37,7 +37,7 @@ def test_the_reference_names_all_that_is_public(made, pages):
     text = "".join(p.read_text() for p in (pages / "api").glob("*.md"))
     assert "::: ctxkit.readers.reader_names.read\n" in text
     assert "::: ctxkit.session.Session\n" in text
-    assert "::: ctxkit.prices.price_updates.update\n" in text
+    assert "::: ctxkit.prices.update\n" in text
 
 
 def test_the_gallery_draws_every_chart(made, pages):

@@ -12,6 +12,7 @@ import msgspec
 
 from ctxkit.carried import FOLDER
 from ctxkit.errors import BadArguments
+from ctxkit.faces import listed
 from ctxkit.prices.model_rows import MILLION, candidates
 from ctxkit.prices.price_updates import Table, keep, kept, of_litellm
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["Price", "Tier", "context_limit", "cost_usd", "price", "register", "table", "update"]
+__dir__ = listed(__all__)
 
 _LONGEST = 200
 """Characters of a name that is looked up; the longest of the table has fewer than a hundred."""
