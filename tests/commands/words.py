@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "ctxkit"]
@@ -46,6 +47,7 @@ def in_terminal(
     """Run the command in a pseudo-terminal; once `until` is shown, type `key`. Return code and what is shown."""
     import fcntl
     import pty
+    import select
     import struct
     import termios
 
@@ -64,17 +66,22 @@ def in_terminal(
     os.close(slave)
     shown = b""
     try:
-        while True:
+        end = time.monotonic() + 90
+        while time.monotonic() < end:
+            if not select.select([master], [], [], 2)[0]:
+                if key and until.encode() in shown:
+                    os.write(master, key)  # a person would press it again
+                continue
             try:
                 data = os.read(master, 65536)
             except OSError:  # Linux says so when the other end is closed
                 break
             if not data:
                 break
+            known = until.encode() in shown
             shown += data
-            if key and until.encode() in shown:
+            if key and not known and until.encode() in shown:
                 os.write(master, key)
-                key = b""
         code = running.wait(timeout=60)
     finally:
         running.kill()
