@@ -144,7 +144,7 @@ class Compactor:
             lambda: self._begin(run.due, before, size),
         )
         for name in prepared.warned:
-            self.budget.warned(name, prepared.tokens)
+            self.budget.warned(name, prepared.tokens, size)
         if prepared.edits:
             self.budget.cut(prepared.edits[0].trigger, before, window)
             self._begin(run.due, before, size)

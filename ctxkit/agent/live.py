@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.agent.outcome import Outcome
+    from ctxkit.agent.output_limits import OutputLimits
     from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.running import Approve
     from ctxkit.agent.sent_prompts import Prompts
@@ -81,6 +82,7 @@ class LiveSession:
         memory: what is remembered for it; None: nothing is, and nothing is kept.
         agent: its name among others; a team has several.
         parent: id of the session that it is a part of.
+        outputs: how much of a tool's output is kept; None: as the rules say, else the usual.
         more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
     Raises:
@@ -112,6 +114,7 @@ class LiveSession:
         memory: SessionMemory | None = None,
         agent: str = "main",
         parent: str | None = None,
+        outputs: OutputLimits | None = None,
     ) -> None:
         self.memory = memory
         self.workspace = workspace or Workspace()
@@ -179,6 +182,7 @@ class LiveSession:
                 summary_seconds=summary_seconds,
                 memory=self.root,
                 prompts=prompts,
+                outputs=outputs,
             )
             set_at = thresholds(rules)
             self._snapshots = SnapshotWriter(

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.agent.output_limits import OutputLimits
 from ctxkit.errors import CtxkitError, did_you_mean
 from ctxkit.messages import Message, Text
-from ctxkit.policies import trims
 from ctxkit.tools.tool import arguments_for
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ Offload = Callable[[str, str], str]
 """Keeps a large result (tool, text) elsewhere and returns the stub that the model gets."""
 
 
+_STUB = 1000
+"""Characters that no stub has."""
+
+
 class Stopped(BaseException):
     """Raised in the thread of a tool whose turn was stopped."""
 
@@ -42,18 +46,18 @@ async def run_tool(
     *,
     approve: Approve | None = None,
     offload: Offload | None = None,
-    offload_chars: int = 204_800,
+    outputs: OutputLimits | None = None,
 ) -> Message:
     """Return the result of a tool call as a message; what goes wrong in the tool is its result, not
     an exception.
     """
+    limits = outputs or OutputLimits()
     text, failed = await _outcome(call, tools, approve)
-    if offload is not None and len(text) > offload_chars:
+    spilt = offload is not None and 0 < limits.spill < len(text)
+    if offload is not None and spilt:
         text = offload(call.name, text)
-    else:
-        text = trims.output(
-            text, max_lines=2000, max_chars=204_800, max_bytes=51_200, mode="head_tail"
-        )
+    if not spilt or len(text) > _STUB:  # what could not be kept comes back whole
+        text = limits.cut(text)
     return Message(
         role="tool",
         parts=(Text(text),),

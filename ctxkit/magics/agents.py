@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.limits import Limits
@@ -46,6 +47,8 @@ class Answer:
     outcome: Outcome
     session: Session
     shown: TextAndHtml | None = None
+    chart: Path | None = None
+    """The page that draws what each turn was sent."""
 
     @property
     def text(self) -> str:
@@ -54,11 +57,15 @@ class Answer:
 
     def __repr__(self) -> str:
         before = f"{self.shown.text}\n" if self.shown else ""
-        return before + plain(self.outcome.account())
+        return before + "\n".join([plain(self.outcome.account()), *self._places()])
 
     def _repr_html_(self) -> str:
         before = self.shown.html if self.shown else ""
-        return f"{before}<small>{escape(self.outcome.account())}</small>"
+        said = "<br>".join(escape(t) for t in (self.outcome.account(), *self._places()))
+        return f"{before}<small>{said}</small>"
+
+    def _places(self) -> list[str]:
+        return [f"Context viz → {plain(self.chart.as_posix())}"] if self.chart is not None else []
 
 
 def agent(kit: CtxKit, words: str, body: str | None) -> object:
@@ -223,7 +230,8 @@ def _answer(
     Raises:
         ModelError: the model failed; the variable that was asked for has the outcome all the same.
     """
-    answer = Answer(outcome, live.session, shown)
+    chart = live.workspace.chart(live.id).relative_to(live.workspace.folder.parent)
+    answer = Answer(outcome, live.session, shown, chart if outcome.spent.calls else None)
     if out:
         kit.shell.user_ns[out] = answer
     if outcome.ended == "error":
@@ -233,11 +241,10 @@ def _answer(
 
 def _keep(kit: CtxKit, live: LiveSession) -> None:
     """Make the session known to the other magics, and write its chart, which opens offline."""
-    from ctxkit.plots import growth
+    from ctxkit.plots import budget
 
     kit.sessions.put(live.session, live.name)
-    page = growth({live.name: live.session}).page()
-    live.workspace.write(live.workspace.chart(live.id), page)
+    live.workspace.write(live.workspace.chart(live.id), budget(live.session).page())
 
 
 def _named(asked: Ask) -> dict[str, str | None]:

@@ -53,6 +53,9 @@ class Ask:
         "tools that ask you before each call, or files, or all; separated by commas",
         completes="tools",
     )
+    output: str | None = option(
+        "how much of a tool's output is kept: lines=N,chars=N,bytes=N,mode=head,spill=N"
+    )
     trust: bool = option("go on with a session that came with the folder", default=False)
     max_calls: int | None = option("calls to the model in this turn, at most")
     max_cost: float | None = option("dollars in this turn, at most; checked before each call")
