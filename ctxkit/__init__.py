@@ -18,6 +18,7 @@ _NAMES = {
     "read_all": "readers.reader_names",
     "write": "writers",
     "frame": "frames",
+    "audience": "frames.audiences",
     "report": "composition",
     "read_snapshots": "snapshots",
     "discover": "discoveries",

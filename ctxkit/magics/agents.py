@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.limits import Limits
@@ -29,6 +28,8 @@ from ctxkit.store.workspace import Workspace
 from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.outcome import Outcome
     from ctxkit.magics.kit import CtxKit

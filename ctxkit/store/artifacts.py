@@ -69,6 +69,7 @@ class Artifacts:
         begins = text.lstrip().partition("\n")[0][:120]  # a tool says first what it left out
         return (
             f"[result offloaded: {len(text):,} characters of {tool} are in {name},"
-            f" {text.count(chr(10)) + 1:,} lines]\nSHA256: {digest}\nUse read_file with path={name!r}, start and end,"
+            f" {text.count(chr(10)) + 1:,} lines]\nSHA256: {digest}\n"
+            f"Use read_file with path={name!r}, start and end,"
             f" or search with path={name!r}, for the parts you need.\nIt begins: {begins}"
         )

@@ -1,5 +1,7 @@
 """fuseraft: the FU cases that are not about a single policy (those stand in tests/policies)."""
 
+from itertools import pairwise
+
 import pytest
 from builders import assistant, call, result, session, step, user
 from histories import CHARS, ROOM, shown, texts
@@ -368,7 +370,7 @@ def test_fu45_anti_thrash_guards_only_the_turn_count():
     held = run(talk(30), **settings, quirks=True)
     assert len(held.cuts) == 1
     again = [cut.call for cut in run(talk(30), **settings).cuts]
-    assert [b - a for a, b in zip(again, again[1:], strict=False)] == [4] * (len(again) - 1) != []
+    assert [b - a for a, b in pairwise(again)] == [4] * (len(again) - 1) != []
     assert len(run(talk(30), **settings, cutover_at=5000).cuts) > 1
 
 
