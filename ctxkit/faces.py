@@ -36,6 +36,21 @@ def face(
     return find, listed(public)
 
 
+def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module whose names were others a version ago: old to new."""
+
+    def find(name: str) -> Any:
+        from importlib import import_module
+        from warnings import warn
+
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warn(f"{module}.{name} is called {names[name]} now.", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(module), names[name])
+
+    return find
+
+
 def listed(names: Iterable[str]) -> Callable[[], list[str]]:
     """Return the `__dir__` of a module that shows its public names only."""
     return lambda: sorted(names)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
+from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -14,7 +18,7 @@ MOST = 30
 
 def first_line(path: Path) -> str:
     told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return told.split("\n")[0]
+    return " ".join(told.split("\n\n")[0].split())
 
 
 def rooms() -> dict[str, str]:
@@ -43,3 +47,37 @@ def test_every_file_that_is_named_is_there():
     named = re.findall(r"(?<=`)[a-z_]+/[a-z_]+\.py", PAGE)
     assert len(named) >= 3
     assert not [n for n in named if not any((at / n).exists() for at in (PACKAGE, ROOT))]
+
+
+def public_classes(path: Path) -> list[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [n.name for n in tree.body if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
+
+
+def test_no_file_and_no_public_class_has_the_name_of_another():
+    paths = sorted(PACKAGE.rglob("*.py"))
+    files = Counter(p.name for p in paths if not p.name.startswith("__"))
+    classes = Counter(name for p in paths for name in public_classes(p))
+    assert [name for name, n in (files + classes).items() if n > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("room", "old", "new"),
+    [
+        ("agent", "Event", "LiveEvent"),
+        ("agent", "Spent", "SpentInTurn"),
+        ("engine", "Event", "HookEvent"),
+        ("snapshots", "Fault", "SnapshotFault"),
+        ("composition", "Part", "WindowPart"),
+        ("composition", "Window", "PromptWindow"),
+        ("schedules", "Window", "OldFirst"),
+        ("policies.summarisers", "Recorded", "RecordedSummary"),
+        ("policies.summarisers", "Share", "ShareOfInput"),
+    ],
+)
+def test_a_name_of_the_version_before_is_still_found_and_says_the_new_one(room, old, new):
+    module = import_module(f"ctxkit.{room}")
+    with pytest.warns(DeprecationWarning, match=rf"{old} is called {new} now"):
+        assert getattr(module, old) is getattr(module, new)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        module.nothing  # noqa: B018

@@ -11,7 +11,7 @@ from ctxkit.composition.groups_by_call import Layers, layers, scaled, schema_cha
 from ctxkit.composition.prompt_contents import PromptWindow, ShownMessage, window
 from ctxkit.composition.reports import ContextReport, Contributor, WindowPart
 from ctxkit.composition.sections import Section, sections
-from ctxkit.faces import listed
+from ctxkit.faces import listed, renamed
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.lengths import measure
 from ctxkit.markup import line
@@ -38,6 +38,8 @@ __all__ = [
     "window",
 ]
 __dir__ = listed(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Part": "WindowPart", "Window": "PromptWindow"})
 
 DEFAULT_LIMIT = 200_000
 """The window of a model that neither the log nor the table of prices knows; marked estimated."""

@@ -1,5 +1,7 @@
 """The one engine for live sessions, replays and sweeps."""
 
+from typing import TYPE_CHECKING
+
 from ctxkit.engine.advances import advance, run
 from ctxkit.engine.marks import Held, HookEvent, Kept
 from ctxkit.engine.replayed import Run
@@ -15,7 +17,7 @@ from ctxkit.engine.run_logs import (
     sent_at,
     woven,
 )
-from ctxkit.faces import listed
+from ctxkit.faces import listed, renamed
 
 __all__ = [
     "COUNTED",
@@ -36,3 +38,5 @@ __all__ = [
     "woven",
 ]
 __dir__ = listed(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Event": "HookEvent"})

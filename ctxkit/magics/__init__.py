@@ -37,9 +37,9 @@ _SILENCED = re.compile(
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
     from ctxkit.injected import SECTIONS
+    from ctxkit.magics.cell_lines import AGENT, COMPACT, TEAM
     from ctxkit.magics.completion import matcher
     from ctxkit.magics.kit import CONTEXT, DEFAULT, CtxKit
-    from ctxkit.magics.line_options import AGENT, COMPACT, TEAM
     from ctxkit.magics.memory_words import WORDS, memories
     from ctxkit.magics.recollections import MEMORY
     from ctxkit.memory.entry import TYPES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
+from ctxkit.magics.answers import Answer
 from ctxkit.magics.approvals import Approvals, ask_here, needed
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.handles import Handle, Interrupted
@@ -23,53 +24,19 @@ from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
 from ctxkit.magics.texts import Page
 from ctxkit.magics.turn_views import CellView, Printed, Screen, TextAndHtml
-from ctxkit.markup import escape, line, plain
+from ctxkit.markup import line
 from ctxkit.store.workspace import Workspace
 from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.outcome import Outcome
-    from ctxkit.magics.kit import CtxKit
-    from ctxkit.session import Session
+    from ctxkit.magics.kit_state import KitState
 
 _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 
-@dataclass(frozen=True, repr=False)
-class Answer:
-    """How a turn ended: `outcome` has the figures, `session` is the session as it stands.
-
-    `shown` is what stays of a turn beside the notebook; one in a cell has shown it there.
-    """
-
-    outcome: Outcome
-    session: Session
-    shown: TextAndHtml | None = None
-    chart: Path | None = None
-    """The page that draws what each turn was sent."""
-
-    @property
-    def text(self) -> str:
-        """The last reply."""
-        return self.outcome.text
-
-    def __repr__(self) -> str:
-        before = f"{self.shown.text}\n" if self.shown else ""
-        return before + "\n".join([plain(self.outcome.account()), *self._places()])
-
-    def _repr_html_(self) -> str:
-        before = self.shown.html if self.shown else ""
-        said = "<br>".join(escape(t) for t in (self.outcome.account(), *self._places()))
-        return f"{before}<small>{said}</small>"
-
-    def _places(self) -> list[str]:
-        return [f"Context viz → {plain(self.chart.as_posix())}"] if self.chart is not None else []
-
-
-def agent(kit: CtxKit, words: str, body: str | None) -> object:
+def agent(kit: KitState, words: str, body: str | None) -> object:
     """Take a turn; without a prompt, say how the current session stands."""
     if wants_help(words):
         return Page(
@@ -79,7 +46,7 @@ def agent(kit: CtxKit, words: str, body: str | None) -> object:
     return take(kit, parse(Ask, words, "%%agent"), body or "")
 
 
-def take(kit: CtxKit, asked: Ask, body: str) -> object:
+def take(kit: KitState, asked: Ask, body: str) -> object:
     """Take the turn that a line and a cell ask for."""
     prompt = "\n".join(t for t in (asked.prompt.strip(), body.strip()) if t)
     if not prompt and asked != Ask(session=asked.session):
@@ -124,7 +91,7 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     return foreground(kit, live, prompt, asked.out)
 
 
-def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> Answer:
+def foreground(kit: KitState, live: LiveSession, prompt: str, out: str | None) -> Answer:
     """Take a turn while the cell waits; an interrupt keeps what was said so far."""
     try:
         with Screen(live, CellView() if kit.rich else Printed(), raises=True):
@@ -139,7 +106,7 @@ def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
 
 
 def background(
-    kit: CtxKit, live: LiveSession, prompt: str, out: str | None, confirmed: frozenset[str]
+    kit: KitState, live: LiveSession, prompt: str, out: str | None, confirmed: frozenset[str]
 ) -> Handle:
     """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
     handle = Handle(live.name, leaves=not kit.seed)  # with a seed no output is changed afterwards
@@ -162,7 +129,7 @@ def background(
     return handle
 
 
-def standing(kit: CtxKit, name: str | None) -> Page:
+def standing(kit: KitState, name: str | None) -> Page:
     """Say how a live session stands."""
     live = kit.lives.get(name)
     context, agent_ = live.agent.compactor.context, live.agent
@@ -185,7 +152,7 @@ def standing(kit: CtxKit, name: str | None) -> Page:
     return Page("\n".join(lines))
 
 
-def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
+def dry(kit: KitState, name: str, asked: Ask, prompt: str) -> Page:
     """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or
     kept.
     """
@@ -220,7 +187,7 @@ def expanded(prompt: str, names: dict[str, Any]) -> str:
 
 
 def _answer(
-    kit: CtxKit,
+    kit: KitState,
     live: LiveSession,
     outcome: Outcome,
     out: str | None,
@@ -240,7 +207,7 @@ def _answer(
     return answer
 
 
-def _keep(kit: CtxKit, live: LiveSession) -> None:
+def _keep(kit: KitState, live: LiveSession) -> None:
     """Make the session known to the other magics, and write its chart, which opens offline."""
     from ctxkit.plots import budget
 

@@ -17,7 +17,7 @@ from ctxkit.policies.summary import Summary
 if TYPE_CHECKING:
     from typing import Any
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
     from ctxkit.messages import Edit
     from ctxkit.session import Session
 
@@ -84,7 +84,7 @@ class CompactionReport:
         )
 
 
-def compact(kit: CtxKit, words: str, body: str | None) -> object:
+def compact(kit: KitState, words: str, body: str | None) -> object:
     """Compact the current live session."""
     if wants_help(words):
         return Page(
@@ -94,7 +94,7 @@ def compact(kit: CtxKit, words: str, body: str | None) -> object:
     return do(kit, parse(Compact, words, "%compact"), body or "")
 
 
-def do(kit: CtxKit, asked: Compact, body: str) -> object:
+def do(kit: KitState, asked: Compact, body: str) -> object:
     """Do what a line and a cell ask for."""
     focus = "\n".join(t for t in (asked.focus.strip(), body.strip()) if t)
     if asked.keep is not None and asked.keep < 0:
@@ -127,7 +127,7 @@ def _notice(edits: tuple[Edit, ...]) -> str:
     return EXTRACTIVE if any(e.kind == "summarised" for e in edits) else NO_SUMMARY
 
 
-def _policy(kit: CtxKit, asked: Compact) -> Any:
+def _policy(kit: KitState, asked: Compact) -> Any:
     if asked.keep is not None:
         return Summary(keep_turns=asked.keep) if asked.keep else Summary(keep_messages=1)
     if not asked.rules:

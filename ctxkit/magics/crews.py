@@ -13,14 +13,14 @@ from ctxkit.magics.line_options import AskTeam
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
     from ctxkit.teams.working import Team
 
 
 _USUAL = {"config": "scripted", "model": "", "tools": "files", "root": "", "allow": ""}
 
 
-def team(kit: CtxKit, words: str, body: str | None) -> Page:
+def team(kit: KitState, words: str, body: str | None) -> Page:
     """Let a team work on the task in the cell; without one it goes on with the task that it has."""
     if wants_help(words):
         return Page(
@@ -30,7 +30,7 @@ def team(kit: CtxKit, words: str, body: str | None) -> Page:
     return work(kit, parse(AskTeam, words, "%%team"), body or "")
 
 
-def work(kit: CtxKit, asked: AskTeam, task: str) -> Page:
+def work(kit: KitState, asked: AskTeam, task: str) -> Page:
     """Let a team work on a task; an empty one is the one that it has."""
     from ctxkit.teams import team as opened
 
@@ -57,7 +57,7 @@ def work(kit: CtxKit, asked: AskTeam, task: str) -> Page:
     return Page(_told(made))
 
 
-def _ask_first(kit: CtxKit, made: Team, words: str) -> None:
+def _ask_first(kit: KitState, made: Team, words: str) -> None:
     """Let agents ask a person before the calls that words name."""
     lives = made.sessions.values()
     confirmed = needed(

@@ -12,10 +12,10 @@ from ctxkit.magics.arguments import option, word
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.texts import Page
 from ctxkit.markup import line
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
+    from ctxkit.session import Session
 
 
 @dataclass(frozen=True)
@@ -40,24 +40,12 @@ class Export:
     session: str | None = option("another session than the active one", completes="session")
 
 
-def use(kit: CtxKit, asked: Use) -> Session:
+def use(kit: KitState, asked: Use) -> Session:
     """Make a session the active one: known by name, held by a variable, or read from a file."""
-    known = kit.sessions
-    name: str | None
-    variable = kit.shell.user_ns.get(asked.what) if asked.what.isidentifier() else None
-    if asked.what in known and asked.format is None:
-        session, name = known.get(asked.what), asked.name or asked.what
-    elif isinstance(variable, Session) and asked.format is None:
-        session, name = variable, asked.name or asked.what
-    else:
-        from ctxkit.readers.reader_names import read
-
-        session, name = read(Path(asked.what).expanduser(), format=asked.format), asked.name
-    known.add(session, name)
-    return session
+    return kit.use(asked.what, asked.name, asked.format)
 
 
-def export(kit: CtxKit, asked: Export) -> Page:
+def export(kit: KitState, asked: Export) -> Page:
     """Write the active session as one HTML file that opens offline."""
     from ctxkit.reports import export as write
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.agent.threads import Background
-    from ctxkit.magics.agents import Answer
+    from ctxkit.magics.answers import Answer
     from ctxkit.magics.turn_views import TextAndHtml
 
 _TICK = 0.1

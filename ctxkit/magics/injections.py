@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.agent.live import LiveSession
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Remove:
     name: str = word("what it is called in the store")
 
 
-def sections(kit: CtxKit, asked: Switch) -> pd.DataFrame | Page:
+def sections(kit: KitState, asked: Switch) -> pd.DataFrame | Page:
     """Say what the sections of a session cost; or switch them from the next prompt on."""
     if not asked.words.strip():
         from ctxkit.worth import sections as costs
@@ -91,7 +91,7 @@ def _standing(live: LiveSession, names: tuple[str, ...]) -> list[str]:
     return [said]
 
 
-def add(kit: CtxKit, asked: Add) -> Page:  # noqa: ARG001  the shape of a subcommand
+def add(kit: KitState, asked: Add) -> Page:  # noqa: ARG001  the shape of a subcommand
     """Keep a file or a folder in the context store; documents are kept as their text."""
     if not asked.name:
         raise BadArguments(f"Give it a name: `%context add {line(asked.path, 200)} --name N`.")
@@ -105,13 +105,13 @@ def add(kit: CtxKit, asked: Add) -> Page:  # noqa: ARG001  the shape of a subcom
     return Page("\n".join([*lines, *filter(None, [told(found.left)])]))
 
 
-def remove(kit: CtxKit, asked: Remove) -> Page:  # noqa: ARG001  as above
+def remove(kit: KitState, asked: Remove) -> Page:  # noqa: ARG001  as above
     """Take something out of the context store."""
     item = Library().remove(asked.name)
     return Page(f"Removed {item.name} from the context store; where it came from stays as it was.")
 
 
-def store(kit: CtxKit, _: Nothing) -> pd.DataFrame:  # noqa: ARG001  as above
+def store(kit: KitState, _: Nothing) -> pd.DataFrame:  # noqa: ARG001  as above
     """Return one row an item of the context store: sizes raw, extracted, and put into prompts."""
     import pandas as pd
 

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from ctxkit.magics.arguments import option, rest, word
-from ctxkit.magics.subcommands import Subcommand
-
-if TYPE_CHECKING:
-    from ctxkit.magics.kit import CtxKit
 
 
 @dataclass(frozen=True)
@@ -98,27 +93,3 @@ class AskTeam:
         "tools that ask before each call, or files, or all", completes="tools"
     )
     out: str | None = option("variable that gets the team")
-
-
-def _agent(kit: CtxKit, asked: Any) -> object:
-    from ctxkit.magics.agents import take
-
-    return take(kit, asked, "")
-
-
-def _compact(kit: CtxKit, asked: Any) -> object:
-    from ctxkit.magics.compacts import do
-
-    return do(kit, asked, "")
-
-
-def _team(kit: CtxKit, asked: Any) -> object:
-    from ctxkit.magics.crews import work
-
-    return work(kit, asked, "")
-
-
-AGENT = {"": Subcommand("", "Take a turn of an agent.", Ask, _agent)}
-TEAM = {"": Subcommand("", "Let a team of agents work on a task.", AskTeam, _team)}
-COMPACT = {"": Subcommand("", "Compact a live session by hand.", Compact, _compact)}
-"""One line each, without subcommands: for completion."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.sent_prompts import Prompts
     from ctxkit.agent.threads import Background
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_settings import KitSettings
     from ctxkit.models.model import Model
 
 
@@ -71,7 +71,7 @@ class Lives:
         kit: the magics; its settings are the defaults.
     """
 
-    def __init__(self, kit: CtxKit) -> None:
+    def __init__(self, kit: KitSettings) -> None:
         self._kit = kit
         self._known: dict[str, LiveSession] = {}
         self._made: dict[str, Parts] = {}

@@ -18,7 +18,7 @@ from ctxkit.markup import line
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
     from ctxkit.plots.chart import Chart
 
 
@@ -54,7 +54,7 @@ class Fresh:
     session: str | None = option("another live session than the current one", completes="session")
 
 
-def budget(kit: CtxKit, asked: TableLine) -> Chart:
+def budget(kit: KitState, asked: TableLine) -> Chart:
     """Return the chart of cumulative input."""
     from ctxkit.plots import budget as chart
 
@@ -62,7 +62,7 @@ def budget(kit: CtxKit, asked: TableLine) -> Chart:
     return made
 
 
-def diff(kit: CtxKit, asked: Nth) -> Chart:
+def diff(kit: KitState, asked: Nth) -> Chart:
     """Return what a compaction did, message by message."""
     from ctxkit.plots import diff as chart
 
@@ -70,7 +70,7 @@ def diff(kit: CtxKit, asked: Nth) -> Chart:
     return made
 
 
-def listing(kit: CtxKit, asked: TableLine) -> pd.DataFrame:
+def listing(kit: KitState, asked: TableLine) -> pd.DataFrame:
     """Return one row a checkpoint."""
     import pandas as pd
 
@@ -93,7 +93,7 @@ def listing(kit: CtxKit, asked: TableLine) -> pd.DataFrame:
     )
 
 
-def restore(kit: CtxKit, asked: RestoreLine) -> Page:
+def restore(kit: KitState, asked: RestoreLine) -> Page:
     """Go back to a checkpoint; what came after stays in the log."""
     from ctxkit.store.checkpoints import checkpoint
 
@@ -109,7 +109,7 @@ def restore(kit: CtxKit, asked: RestoreLine) -> Page:
     )
 
 
-def branch(kit: CtxKit, asked: Branch) -> Page:
+def branch(kit: KitState, asked: Branch) -> Page:
     """Make a session of its own that stands at a checkpoint; the old one stays as it is."""
     from ctxkit.store.checkpoints import checkpoint
 
@@ -129,7 +129,7 @@ def branch(kit: CtxKit, asked: Branch) -> Page:
     )
 
 
-def reset(kit: CtxKit, asked: Fresh) -> Page:
+def reset(kit: KitState, asked: Fresh) -> Page:
     """Begin a fresh session under the old one's name; the old one is kept under another."""
     live = kit.lives.get(asked.session)
     kit.lives.free(live.name)

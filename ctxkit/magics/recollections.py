@@ -17,7 +17,7 @@ from ctxkit.memory.entry import entry
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
 
 LIST = "list"
 
@@ -66,7 +66,7 @@ class Extraction:
     session: str | None = option("another live session than the current one", completes="session")
 
 
-def listed(_: CtxKit, asked: EntryList) -> pd.DataFrame:
+def listed(_: KitState, asked: EntryList) -> pd.DataFrame:
     """Return one row an entry that a session in this folder is told of, in the order of
     its block.
     """
@@ -84,14 +84,14 @@ def listed(_: CtxKit, asked: EntryList) -> pd.DataFrame:
     return shown(pd.DataFrame(rows, columns=columns, index=index))
 
 
-def show(_: CtxKit, asked: OneEntry) -> Page:
+def show(_: KitState, asked: OneEntry) -> Page:
     """Show an entry whole."""
     folder, kept = memories().of(asked.name)
     body = [f"  {row}" for row in kept.body.split("\n")] if kept.body else []
     return Page("\n".join([kept.head, *body, f"({kept.guid}, in {folder.path})"]))
 
 
-def add(kit: CtxKit, asked: Remembered) -> Page:
+def add(kit: KitState, asked: Remembered) -> Page:
     """Remember something in this folder; an entry of that name is changed."""
     from ctxkit.memory.entry import short_name
 
@@ -105,7 +105,7 @@ def add(kit: CtxKit, asked: Remembered) -> Page:
     return Page(f"Remembered {kept.head}")
 
 
-def edit(kit: CtxKit, asked: EditedEntry) -> Page:
+def edit(kit: KitState, asked: EditedEntry) -> Page:
     """Change an entry."""
     given = {"name": asked.rename, "description": asked.description, "type": asked.type}
     changes = {k: v for k, v in given.items() if v is not None}
@@ -116,12 +116,12 @@ def edit(kit: CtxKit, asked: EditedEntry) -> Page:
     return Page(f"Changed {memories().edit(asked.name, **changes).head}")
 
 
-def forget(_: CtxKit, asked: OneEntry) -> Page:
+def forget(_: KitState, asked: OneEntry) -> Page:
     """Take an entry out; no extraction brings it back."""
     return Page(f"Forgot {line(memories().forget(asked.name).name, 120)}.")
 
 
-def why(_: CtxKit, asked: OneEntry) -> Page:
+def why(_: KitState, asked: OneEntry) -> Page:
     """Say who saved an entry, when, and from which messages of which session."""
     kept, rows = memories().why(asked.name)
     lines = [kept.head]
@@ -137,7 +137,7 @@ def why(_: CtxKit, asked: OneEntry) -> Page:
     )
 
 
-def extract(kit: CtxKit, asked: Extraction) -> Page:
+def extract(kit: KitState, asked: Extraction) -> Page:
     """Let the session's model say what is worth remembering; without one, sentences are taken."""
     from ctxkit.agent.threads import run
 
@@ -149,7 +149,7 @@ def extract(kit: CtxKit, asked: Extraction) -> Page:
     return Page(said + (f" {cost}" if cost else ""))
 
 
-def _body(kit: CtxKit, words: str) -> str:
+def _body(kit: KitState, words: str) -> str:
     held = kit.shell.user_ns.get(words) if words.isidentifier() else None
     return held if isinstance(held, str) else words
 

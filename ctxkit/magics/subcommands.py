@@ -14,7 +14,7 @@ from ctxkit.magics.texts import Page
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Subcommand:
     name: str
     help: str
     shape: type
-    run: Callable[[CtxKit, Any], object]
+    run: Callable[[KitState, Any], object]
 
 
 def dispatch(
-    kit: CtxKit, magic: str, known: Mapping[str, Subcommand], line: str, default: str
+    kit: KitState, magic: str, known: Mapping[str, Subcommand], line: str, default: str
 ) -> object:
     """Run the subcommand that a line names; one without a subcommand goes to the default.
 

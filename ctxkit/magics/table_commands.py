@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
     from ctxkit.session import Session
     from ctxkit.sheets import Tabular
     from ctxkit.spending import Spend
@@ -43,7 +43,7 @@ class Nothing:
     """A line without words."""
 
 
-def turns(kit: CtxKit, asked: TurnsLine) -> pd.DataFrame:
+def turns(kit: KitState, asked: TurnsLine) -> pd.DataFrame:
     """One row a turn, with the columns of `ctxkit.frame(per="turn")`; followed, it grows with the
     session.
 
@@ -56,7 +56,7 @@ def turns(kit: CtxKit, asked: TurnsLine) -> pd.DataFrame:
     return _frame(kit, asked, "turn", turns_of)
 
 
-def compactions(kit: CtxKit, asked: TableLine) -> pd.DataFrame:
+def compactions(kit: KitState, asked: TableLine) -> pd.DataFrame:
     """One row a compaction, with the columns of `ctxkit.frame(per="compaction")`, shown as in an
     exported page.
     """
@@ -65,7 +65,7 @@ def compactions(kit: CtxKit, asked: TableLine) -> pd.DataFrame:
     return _frame(kit, asked, "compaction", cuts_of)
 
 
-def spend(kit: CtxKit, asked: TableLine) -> Spend:
+def spend(kit: KitState, asked: TableLine) -> Spend:
     """Where the money of a session went."""
     from ctxkit.spending import spend
 
@@ -73,7 +73,7 @@ def spend(kit: CtxKit, asked: TableLine) -> Spend:
     return made
 
 
-def sessions(kit: CtxKit, _: Nothing) -> pd.DataFrame:
+def sessions(kit: KitState, _: Nothing) -> pd.DataFrame:
     """One row a session that the magics know; the index is the name it goes by."""
     import pandas as pd
 
@@ -105,7 +105,7 @@ def sessions(kit: CtxKit, _: Nothing) -> pd.DataFrame:
 
 
 def _frame(
-    kit: CtxKit, asked: TableLine, per: str, made: Callable[[Session], Tabular]
+    kit: KitState, asked: TableLine, per: str, made: Callable[[Session], Tabular]
 ) -> pd.DataFrame:
     from ctxkit.frames import frame
     from ctxkit.magics.faced import faced

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.composition import ContextReport
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
 
 _STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.5"
 _NUMBER = "text-align:right;padding:0 12px 0 0"
@@ -81,7 +81,7 @@ class Status:
         )
 
 
-def status(kit: CtxKit, asked: At) -> Status:
+def status(kit: KitState, asked: At) -> Status:
     """Return the context of the active session in short."""
     session, made = kit.session(asked.session), detail(kit, asked)
     stop = len(session.path) if made.call is None else session.call(made.call).position
@@ -89,13 +89,13 @@ def status(kit: CtxKit, asked: At) -> Status:
     return Status(made, before, kit.contributors)
 
 
-def listing(kit: CtxKit, asked: At) -> pd.DataFrame:
+def listing(kit: KitState, asked: At) -> pd.DataFrame:
     """Return one row a section of the window."""
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
     return shown(detail(kit, asked).frame()[columns])
 
 
-def audience(kit: CtxKit, asked: TableLine) -> pd.DataFrame:
+def audience(kit: KitState, asked: TableLine) -> pd.DataFrame:
     """Return one row a message that the user sees, and whether the agent sees it, too."""
     from ctxkit.frames.audiences import audience as of
 
@@ -104,7 +104,7 @@ def audience(kit: CtxKit, asked: TableLine) -> pd.DataFrame:
     return shown(seen.set_index("position"))
 
 
-def detail(kit: CtxKit, asked: At) -> ContextReport:
+def detail(kit: KitState, asked: At) -> ContextReport:
     """Return the whole report."""
     from ctxkit.composition import report
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.faces import listed
+from ctxkit.faces import listed, renamed
 from ctxkit.messages import Message
 from ctxkit.policies import extracts, message_lines
 from ctxkit.policies.focuses import focus as focus_of
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Extractive", "Fixed", "Passage", "RecordedSummary", "ShareOfInput", "named"]
 __dir__ = listed(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Recorded": "RecordedSummary", "Share": "ShareOfInput"})
 
 
 @dataclass(frozen=True)

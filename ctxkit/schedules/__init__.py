@@ -6,7 +6,9 @@ new since it was asked last, and may say nothing of an earlier one; so a replay 
 about all calls, a live session one question a call, and looking ahead is impossible.
 """
 
-from ctxkit.faces import listed
+from typing import TYPE_CHECKING
+
+from ctxkit.faces import listed, renamed
 from ctxkit.schedules.changes import AS_IT_CAME
 from ctxkit.schedules.layers import Layer
 from ctxkit.schedules.rows import Rows, State
@@ -16,3 +18,5 @@ from ctxkit.schedules.sliding import OldFirst, Roll
 
 __all__ = ["AS_IT_CAME", "Layer", "OldFirst", "Roll", "Rows", "Schedule", "ScheduleView", "State"]
 __dir__ = listed(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Window": "OldFirst"})

@@ -4,7 +4,9 @@ written.
 
 from __future__ import annotations
 
-from ctxkit.faces import listed
+from typing import TYPE_CHECKING
+
+from ctxkit.faces import listed, renamed
 from ctxkit.snapshots.faults import Faults, SnapshotFault
 from ctxkit.snapshots.follow import Follower, follow
 from ctxkit.snapshots.markers import compactions, segments, turns
@@ -24,3 +26,5 @@ __all__ = [
     "write_snapshots",
 ]
 __dir__ = listed(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Fault": "SnapshotFault"})

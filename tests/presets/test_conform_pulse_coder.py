@@ -1,14 +1,21 @@
 """pulse-coder: the PC cases. A turn is a user and an assistant message of `s` characters each."""
 
+import os
+
 import pytest
 from builders import assistant, user
 from histories import shown, texts
 
+import ctxkit as ck
 from ctxkit import presets
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.messages import Message, Text, ToolCall
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above
 from ctxkit.presets._pulse_coder import estimate
 from ctxkit.tokens import PULSE_CODER
+from ctxkit.writers.as_openai import to_message
 
 
 def turns(n, s):

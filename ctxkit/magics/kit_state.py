@@ -1,0 +1,115 @@
+"""The sessions of a kernel, read and live, as all magics share them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.errors import BadArguments
+from ctxkit.magics.kit_settings import KitSettings
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from ctxkit.agent.live import LiveSession
+    from ctxkit.magics.lives import Lives
+
+
+class KitState(KitSettings):
+    """What a magic may ask of the kernel that it runs in."""
+
+    def __init__(self, shell: InteractiveShell, **traits: Any) -> None:
+        super().__init__(shell, **traits)
+        self._lives: Lives | None = None
+
+    @property
+    def lives(self) -> Lives:
+        """The live sessions of this kernel."""
+        if self._lives is None:
+            from ctxkit.magics.lives import Lives
+
+            self._lives = Lives(self)
+        return self._lives
+
+    def session(self, name: str | None = None) -> Session:
+        """Return a session by name, or the active one.
+
+        Raises:
+            BadArguments: there is none of that name, or none at all.
+            ReadError: the file that the settings name cannot be read.
+        """
+        wanted = name or self.sessions.active_name
+        if self._lives is not None and wanted in self._lives:
+            return self._lives.get(wanted).session
+        if name is not None:
+            return self.sessions.get(name)
+        if self.sessions.active_name is None and self.session_file:
+            return self.use(self.session_file)
+        return self.sessions.active
+
+    def use(self, what: str, name: str | None = None, format: str | None = None) -> Session:  # noqa: A002
+        """Make a session the active one: known by name, held by a variable, or read from a file.
+
+        Raises:
+            ReadError: the file cannot be read.
+        """
+        known = self.sessions
+        variable = self.shell.user_ns.get(what) if what.isidentifier() else None
+        if what in known and format is None:
+            session, name = known.get(what), name or what
+        elif isinstance(variable, Session) and format is None:
+            session, name = variable, name or what
+        else:
+            from ctxkit.readers.reader_names import read
+
+            session = read(Path(what).expanduser(), format=format)
+        known.add(session, name)
+        return session
+
+    def close(self) -> None:
+        """Give all live sessions free."""
+        if self._lives is not None:
+            self._lives.close()
+
+    def branched(self, name: str, session: Session, origin: str | None) -> bool:
+        """Keep a session under a new name; return True where it is live, and goes on as its origin
+        would.
+
+        Raises:
+            BadArguments: there is one of that name.
+        """
+        from ctxkit.store.workspace import Workspace
+        from ctxkit.writers import write
+
+        place = Workspace()
+        path = place.sessions / f"{name}.jsonl"
+        if place.begun(name):
+            raise BadArguments(f"There is a session {name!r} already; choose another name.")
+        place.make()
+        moved = msgspec.structs.replace(
+            session, id=place.new_id(name, self.seed), title=name, parent=session.id
+        )
+        settings: dict[str, Any] = {}
+        if origin in self.lives:  # the same model, rules and files
+            live = self.lives.get(origin)
+            settings = {**live.settings, "root": str(live.root.folder)}
+        write(moved, path)
+        place.vouch(name)
+        self.sessions.add(moved, name)
+        self.lives.remember(name, settings)
+        if settings:
+            self.lives.open(name).notes = ()
+        return bool(settings)
+
+    def put_aside(self, live: LiveSession) -> str:
+        """Close a live session and keep it under another name; return that name."""
+        session, path = live.session, live.log.path
+        name = f"{live.name}-{live.id}"
+        self.lives.close(live.name)
+        path.rename(path.with_name(f"{name}.jsonl"))
+        live.workspace.vouch(name)
+        self.sessions.add(session, name)
+        return name
