@@ -25,6 +25,8 @@ INJECTED = "injected"
 RECALLED = "memory"
 """Kind of a message that recalls what is no longer shown."""
 
+APPROVAL, APPROVALS = "approval", ("allowed", "refused")
+"""Where `Message.details` of a result says what a person said to its call, and the words."""
 SAID_BY = "said_by"
 """Where `Message.details` of a summary names the role that it is sent under, if not the user's."""
 USER_VISIBLE = "user_visible"

@@ -261,6 +261,7 @@ class Agent:
                     asked,
                     self.tools,
                     approve=self._approver(turn),
+                    asks=getattr(self.approve, "tools", None),
                     offload=self._offload,
                     outputs=self.outputs,
                 )

@@ -17,11 +17,11 @@ import msgspec
 
 from ctxkit.agent.output_limits import OutputLimits
 from ctxkit.errors import CtxkitError, did_you_mean
-from ctxkit.messages import Message, Text
+from ctxkit.messages import APPROVAL, APPROVALS, Message, Text
 from ctxkit.tools.tool import arguments_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from ctxkit.messages import ToolCall
     from ctxkit.tools.tool import Tool
@@ -45,14 +45,18 @@ async def run_tool(
     tools: Mapping[str, Tool],
     *,
     approve: Approve | None = None,
+    asks: Container[str] | None = None,
     offload: Offload | None = None,
     outputs: OutputLimits | None = None,
 ) -> Message:
     """Return the result of a tool call as a message; what goes wrong in the tool is its result, not
     an exception.
+
+    What a person said to the call stands in its details; `asks` are the tools that `approve` asks a
+    person about (None: all).
     """
     limits = outputs or OutputLimits()
-    text, failed = await _outcome(call, tools, approve)
+    text, failed, answer = await _outcome(call, tools, approve)
     spilt = offload is not None and 0 < limits.spill < len(text)
     if offload is not None and spilt:
         text = offload(call.name, text)
@@ -64,12 +68,15 @@ async def run_tool(
         tool=call.name,
         call_id=call.id,
         is_error=failed,
+        details={APPROVAL: answer} if answer and (asks is None or call.name in asks) else {},
     )
 
 
 async def _outcome(
     call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None
-) -> tuple[str, bool]:
+) -> tuple[str, bool, str]:
+    """Return what came of a call, whether it failed, and what a person said to it."""
+    answer = ""
     tool = tools.get(call.name)
     if tool is None:
         return (
@@ -78,21 +85,24 @@ async def _outcome(
                 f" {', '.join(tools)}."
             ),
             True,
+            answer,
         )
     if call.raw is not None:
-        return "The arguments are no JSON object; send them again as one.", True
+        return "The arguments are no JSON object; send them again as one.", True, answer
     try:
         arguments = arguments_for(tool, call.arguments)
         if approve is not None:
-            answer = approve(call)
-            if not (await answer if inspect.isawaitable(answer) else answer):
-                return "The user did not allow this call.", True
-        return _text(await _called(tool, arguments)), False
+            said = approve(call)
+            allowed = await said if inspect.isawaitable(said) else said
+            answer = APPROVALS[not allowed]
+            if not allowed:
+                return "The user did not allow this call.", True, answer
+        return _text(await _called(tool, arguments)), False, answer
     except CtxkitError as e:
-        return str(e), True
+        return str(e), True, answer
     # a tool may raise anything; the model is told
     except (Exception, SystemExit) as e:  # noqa: BLE001
-        return f"{type(e).__name__}: {e}", True
+        return f"{type(e).__name__}: {e}", True, answer
 
 
 def _text(value: Any) -> str:

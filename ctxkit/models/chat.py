@@ -25,9 +25,10 @@ NO_RESULT = "(no result of this call was kept)"
 def to_chat(messages: Iterable[Message], *, signed_by: str | None = None) -> list[dict[str, Any]]:
     """Return messages as Chat Completions dictionaries that no provider refuses for their order.
 
-    A summary goes as a user message, as Pi sends it, or under the role that it names itself. Each tool call is followed by its result,
-    wherever that stood; one that has none (a kernel that was killed, a log of another program) gets
-    a result that says so; a result without its call, and a reply without content, are left out.
+    A summary goes as a user message, as Pi sends it, or under the role that it names itself. Each
+    tool call is followed by its result, wherever that stood; one that has none (a kernel that was
+    killed, a log of another program) gets a result that says so; a result without its call, and a
+    reply without content, are left out.
 
     Args:
         messages: what is shown.

@@ -221,16 +221,14 @@ class Entries:
         details: dict[str, Any],
         m: dict[str, Any] | None = None,
     ) -> None:
-        said = (
-            Message(
-                role="summary" if kind == "summary" else "user",
-                id=self.log.new_id(record.get("id")),
-                kind="" if kind == "summary" else kind,
-                parts=to_parts(content),
-                time=time(record.get("timestamp")) or time((m or {}).get("timestamp")),
-                visible=m is None or is_visible(m),
-                details={k: v for k, v in details.items() if v is not None},
-            )
+        said = Message(
+            role="summary" if kind == "summary" else "user",
+            id=self.log.new_id(record.get("id")),
+            kind="" if kind == "summary" else kind,
+            parts=to_parts(content),
+            time=time(record.get("timestamp")) or time((m or {}).get("timestamp")),
+            visible=m is None or is_visible(m),
+            details={k: v for k, v in details.items() if v is not None},
         )
         self.log.add(said if m is None else marked(said, m))
 

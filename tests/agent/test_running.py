@@ -118,3 +118,14 @@ def test_a_large_output_goes_to_its_place_or_is_cut():
     assert len(ran(lambda: text, outputs=limits, offload=lambda _, whole: whole).text) < 200
     none = OutputLimits(spill=0)
     assert ran(lambda: text, outputs=none, offload=lambda *_: "[kept]").text == text
+
+
+def test_what_a_person_said_to_a_call_is_kept_with_its_result():
+    """T15: Allowed or refused; nothing where nobody was asked."""
+    said = [
+        ran(lambda: "x", approve=lambda _: True).details,
+        ran(lambda: "x", approve=lambda _: False).details,
+        ran(lambda: "x", approve=lambda _: True, asks=frozenset({"other"})).details,
+        ran(lambda: "x").details,
+    ]
+    assert said == [{"approval": "allowed"}, {"approval": "refused"}, {}, {}]
