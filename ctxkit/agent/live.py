@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Listener, LiveEvent, deaf
+from ctxkit.agent.kept_reports import KeptReports
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.promotions import Promotions
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
@@ -190,6 +191,8 @@ class LiveSession:
                 cutover_at=set_at["cutover_at"], opener=self.workspace.open,
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )  # fmt: skip
+            self.reports = KeptReports(self.workspace, self.id)
+            """What filled the window at the end of each turn."""
             self._turns = TurnLog(self._snapshots, self.session)
             self._promotions = Promotions(memory, lambda: self.session, self._say)
         except BaseException:
@@ -270,6 +273,7 @@ class LiveSession:
                     ended = await self.agent.turn(prompt, heard)
                 finally:
                     self._turns.end(self.session)
+                    self._report()
                 await self._promotions.after(self.name)
                 return ended
         except (CtxkitError, asyncio.CancelledError):
@@ -379,7 +383,7 @@ class LiveSession:
             closing.callback(self._snapshots.close)
             closing.callback(self._events.close)
             closing.callback(getattr(self.agent.model, "close", lambda: None))
-            self._promotions.end()
+            self._promotions.end(self.agent.writer, self.agent.writer_seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -407,6 +411,13 @@ class LiveSession:
         if now != was:
             self.log.revise(now)
         return limits
+
+    def _report(self) -> None:
+        """Keep what filled the window at the end of a turn."""
+        kept = self.reports.keep(self.session, self._clock)
+        if kept is not None:
+            sizes = {"tokens": kept.report.prompt_tokens, "turn": kept.turn}
+            self._say("context_report_created", {"context_report_id": kept.id, **sizes})
 
     def _say(self, kind: str, payload: dict[str, Any]) -> None:
         self._told(LiveEvent(kind, self._clock(), self.agent.transcript.turn, payload))

@@ -41,7 +41,8 @@ class Ask:
         completes="section",
     )
     memory: str | None = option(
-        "on, off, local, digest, or variables that hold a webhook; separated by commas",
+        "on, off, local, digest, model (it says at the end what to remember), or variables that"
+        " hold a webhook; separated by commas",
         completes="memory",
     )
     approve: str | None = option(
