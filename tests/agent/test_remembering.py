@@ -306,8 +306,8 @@ def test_what_is_too_much_is_forgotten_by_itself_and_that_is_told(tmp_path, held
     held.add(entry("mine", "By hand.", "fact"))
     with opened(tmp_path, SessionMemory(held), turns=6) as live:
         heard = told(live, "memory_consolidated")
-        for n in range(6):
-            run(live.turn(f"Always keep rule number {n} of the house."))
+        for word in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta"):
+            run(live.turn(f"Always keep the rule {word} of the house."))
         live._promotions._promote(live.session.messages, "compaction")
     left = held.entries()
     assert len(left) == 3
