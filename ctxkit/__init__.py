@@ -26,6 +26,7 @@ _NAMES = {
     "find": "keeping",
     "calibrate": "calibrations",
     "load_rules": "presets.loaders",
+    "validate": "presets.validation",
     "fit": "fits",
     "Context": "fits",
     "history_processor": "adapters",
