@@ -79,7 +79,8 @@ def _fuseraft(body: Any) -> _Found:
         yield (
             WARNING,
             (
-                f"WarnTurnTokens ({turn:,}) is no less than CutoverAt ({cutover:,}): it warns too late."
+                f"WarnTurnTokens ({turn:,}) is no less than CutoverAt ({cutover:,}): it warns too"
+                " late."
             ),
         )
     tracked = section(body, "changetracking.path"), section(body, "validation.changelogpath")
