@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ctxkit.magics.arguments import option, word
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.table_commands import TableLine
+from ctxkit.magics.texts import Page
+from ctxkit.markup import line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +60,22 @@ def report(kit: KitState, asked: OneReport) -> ContextReport:
     return newest[0].report if newest else held.of(asked.id).report
 
 
+def count(kit: KitState, asked: TableLine) -> Page:
+    """Say how many tokens the next prompt has: by the provider's own count, and by ours."""
+    from ctxkit.agent.threads import run
+    from ctxkit.models.model import Request
+
+    live = kit.lives.get(asked.session)
+    ask = getattr(live.agent.model, "count", None)
+    messages, tokens = live.agent.compactor.context.preview()
+    tools = tuple(t.schema for t in live.agent.tools.values())
+    told = None if ask is None else run(ask(Request(messages=messages, tools=tools)))
+    name = line(live.agent.model.name, 80)
+    if told is None:
+        return Page(f"{tokens:,} tokens, counted here; {name} counts no prompt that is not sent.")
+    return Page(f"{told:,} tokens by {name}; {tokens:,} counted here ({tokens / told - 1:+.1%}).")
+
+
 def _kept(kit: KitState, name: str | None) -> KeptReports:
     from ctxkit.agent.kept_reports import KeptReports
     from ctxkit.store.workspace import Workspace
@@ -72,5 +90,6 @@ SUBCOMMANDS = (
     Subcommand(
         "reports", "The reports that were kept, one a turn, with id and date.", ReportList, reports
     ),
+    Subcommand("count", "The next prompt, as the provider counts it.", TableLine, count),
     Subcommand("report", "A kept report, whole; without an id the newest.", OneReport, report),
 )
