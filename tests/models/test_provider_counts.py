@@ -18,6 +18,7 @@ from ctxkit.models import provider_counts
 from ctxkit.models.model import Request
 from ctxkit.models.provider import Provider
 
+pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM takes its own warnings for failures
 CALL = tool_call("read_file", "c1", path="a.py")
 PROMPT = Request(
     messages=(system("Be brief."), user("Read it."), assistant("", CALL), result("x = 1", CALL)),
