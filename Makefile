@@ -25,11 +25,11 @@ lab: $(STAMP)  ## open JupyterLab on the first notebook
 
 test: $(STAMP)  ## the suite, under ten minutes (long families sampled with a printed seed)
 	$(BIN)/python -m pytest -n 2 -m "not long" tests
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
+	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
 test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, both themes
 	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -n 2 tests
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
+	$(BIN)/python -m pytest -n 2 --dist loadfile --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
 test-peers: with-peers with-peers-older  ## presets and recorders beside the packages they follow (OpenHands: PYTHON=python3.12)
 	.venv-peers/bin/python docs/make_conformance.py

@@ -17,8 +17,8 @@ import ctxkit as ck
 from benchmarks.clock import cpu
 from ctxkit.engine import log_of
 from ctxkit.history import History
-from ctxkit.policies import identifiers, sentences
 from ctxkit.policies.summarisers import Extractive, Passage
+from ctxkit.texts import identifiers, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Callable

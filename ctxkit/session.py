@@ -199,8 +199,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @property
     def behind(self) -> Any:
-        """What knows the prompts that went out (`engine.Run`, `agent.prompts.Told`); None: a record
-        knows its own.
+        """What knows the prompts that went out (`engine.Run`, `agent.sent_prompts.Told`); None:
+        a record knows its own.
 
         It stands beside the fields: it is neither compared nor written, and a changed copy has
         none.

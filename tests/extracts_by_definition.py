@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log as ln
 
 from ctxkit.messages import Message  # noqa: TC001  plain values of the tests
-from ctxkit.policies.sentences import CUE, LONGEST, MARK, READ
+from ctxkit.texts.sentences import CUE, LONGEST, MARK, READ
 
 CANDIDATES = 400
 TAGS = {"user": "User", "assistant": "Assistant", "summary": "Earlier", "system": "System"}

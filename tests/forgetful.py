@@ -4,7 +4,6 @@ nothing clever.
 
 from __future__ import annotations
 
-from ctxkit.engine.stretches import stretches
 from ctxkit.messages import Text
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.item_arrays import USER_WEIGHT, _files
@@ -17,9 +16,9 @@ def views_of(done):
     something before.
     """
     out = {}
-    for stretch in stretches(done):
+    for stretch in done.stretches():
         for call in range(stretch.start, stretch.stop):
-            out[call] = list(stretch.left(call, done.room))
+            out[call] = list(stretch.left(call))
     return [out[call] for call in sorted(out)]
 
 

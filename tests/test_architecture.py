@@ -5,10 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
+import grimp
 import pytest
+
+import ctxkit as ck
+from ctxkit.policies.policy_names import MEMBERS as POLICIES
+from ctxkit.readers.members import MEMBERS as READERS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -81,3 +87,31 @@ def test_a_name_of_the_version_before_is_still_found_and_says_the_new_one(room, 
         assert getattr(module, old) is getattr(module, new)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         module.nothing  # noqa: B018
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[str, set[str]]:
+    graph = grimp.build_graph("ctxkit")
+    return {m: graph.find_modules_directly_imported_by(m) for m in graph.modules}
+
+
+def test_no_file_imports_itself_by_way_of_others(imports):
+    sorter = TopologicalSorter(imports)
+    sorter.prepare()  # names the files of a circle
+
+
+@pytest.mark.parametrize(
+    ("members", "bases"),
+    [
+        ([f"presets._{name}" for name in ck.presets.names()], ()),
+        ([f"readers.{name}" for name in READERS], ()),
+        ([f"policies.{at.split(':')[0]}" for at in POLICIES.values()], ("clear", "summary")),
+    ],
+    ids=["presets", "readers", "policies"],
+)
+def test_members_of_a_family_do_not_know_each_other(members, bases, imports):
+    own = {f"ctxkit.{name}" for name in members}
+    known = {
+        f"{m} knows {n}" for m in own for n in imports[m] & own if n.split(".")[-1] not in bases
+    }
+    assert known == set()

@@ -18,10 +18,10 @@ from ctxkit.engine import Run, advance, log_of, run
 from ctxkit.errors import BadArguments
 from ctxkit.history import Log
 from ctxkit.policies import triggers
-from ctxkit.policies.chain import Chain, applied
+from ctxkit.policies.chain import Chain, Part, applied
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.dues import Due
-from ctxkit.policies.policy import Part, call_alone
+from ctxkit.policies.policy import call_alone
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules
 

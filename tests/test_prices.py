@@ -151,9 +151,18 @@ def test_own_prices_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     prices.register("gpt-4o", own)
     assert prices.price("local/mine") == prices.price("gpt-4o") == own
     assert prices.context_limit("local/mine") == 1234
-    with pytest.raises(BadArguments, match="not negative"):
-        prices.register("x", prices.Price(input=-1.0, output=0.0))
     prices._find.cache_clear()
+
+
+@pytest.mark.parametrize("wrong", [-1e-6, float("nan"), float("inf")])
+@pytest.mark.parametrize("of", ["input", "output", "cache_read", "cache_write", "cache_write_1h"])
+def test_no_price_is_negative_or_no_number(of: str, wrong: float) -> None:
+    own = prices.Price(**{"input": 0.0, "output": 0.0, of: wrong})
+    tier = prices.Price(input=0.0, output=0.0, tiers=(prices.Tier(1000, **{of: wrong}),))
+    for each in (own, tier):
+        with pytest.raises(BadArguments, match="not negative"):
+            prices.register("x", each)
+    assert "x" not in prices._registered
 
 
 def test_litellm_is_not_imported() -> None:

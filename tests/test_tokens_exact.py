@@ -291,23 +291,30 @@ def test_other_growing_texts_are_counted_whole(name: str) -> None:
     )
 
 
-ITEMS = st.lists(st.text(st.sampled_from("ab1'- \n\r/.é中\t)"), max_size=12), max_size=8)
+PIECES = st.lists(
+    st.sampled_from(
+        ["a", "B", "1", "'s", "-", "- ", " ", "  ", "\n", "\n\n", "\r\n", "\r", "/", "//", ".", "})",
+         "\t", "\x0b", "\x1c", "\x85", "\u2028", "é", "中", "\u0301", "ǅ", "\ud83d", "\ude00", "<|im_end|>"]
+    ),
+    max_size=24,
+).map("".join)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
-@given(items=ITEMS)
-@example(items=["a", "b \n", "", "c\n\n", " /d"])
-def test_a_list_counts_as_its_items_do(name: str, items: list[str]) -> None:
-    text = "\n- ".join(items)
-    assert tokens.exact(name).listed(text) == reference(name, text)  # type: ignore[attr-defined]
+@given(text=PIECES)
+@example(text="a\n- b \n- \n- c\n\n\n- /d\n- e")
+@example(text="*\n/home")
+@example(text="x\n  y\n")
+def test_a_text_counts_as_its_lines_do(name: str, text: str) -> None:
+    assert tokens.exact(name).by_lines(text) == reference(name, text)  # type: ignore[attr-defined]
 
 
-def test_of_a_list_only_new_items_are_counted() -> None:
+def test_of_a_list_only_new_lines_are_counted() -> None:
     counter, seen = encoders.Exact("o200k_base"), []
     whole = counter.fresh
     counter.fresh = lambda text: seen.append(text) or whole(text)  # type: ignore[method-assign]
     items = [f"- read(file{n}.py)" for n in range(9)]
-    counter.listed("\n".join(["A list:", *items]))
+    counter.by_lines("\n".join(["A list:", *items]))
     seen.clear()
-    counter.listed("\n".join(["A list:", *items[3:], "- write(b.py)"]))
+    counter.by_lines("\n".join(["A list:", *items[3:], "- write(b.py)"]))
     assert seen == ["- read(file8.py)\n", "- write(b.py)"]

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.long
 def test_the_page_is_not_behind(real, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
-    for name in ("make_trust", "trust_cache", "trust_cuts"):
+    for name in ("make_trust", "trust_cache", "trust_classes", "trust_cuts"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     import make_trust
 

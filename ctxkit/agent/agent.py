@@ -99,19 +99,28 @@ class Agent:
         outputs: OutputLimits | None = None,
     ) -> None:
         self.sections, self.outputs = sections, outputs or OutputLimits.of(rules)
-        self.model, self.rules, self.limits = model, rules, limits or Limits()
+        self.model, self.limits = model, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
         """The model that is asked beside the conversation; None: there is none."""
         self.writer_seconds = summary_seconds
+        self._place, self._wanted, self._save = memory, False, save
+        self.prompts = prompts or Prompts()
+        self._lead(rules, Transcript(session, keep, clock))
+
+    def take(self, rules: Rules) -> None:
+        """Keep the context by other rules from the next call on; what was done stays."""
+        self._lead(rules, self.transcript)
+
+    def _lead(self, rules: Rules, transcript: Transcript) -> None:
+        self.rules = rules
         self._memory = (
-            Memory(rules.flush, memory, self.writer, clock, self._tell)
-            if rules.flush and memory
+            Memory(rules.flush, self._place, self.writer, self._clock, self._tell)
+            if rules.flush and self._place
             else None
         )
-        self._wanted, self._save, self.prompts = False, save, prompts or Prompts()
-        self._stand(Transcript(session, keep, clock))
+        self._stand(transcript)
 
     @property
     def session(self) -> Session:

@@ -18,12 +18,11 @@ from ctxkit.agent.running import in_thread
 from ctxkit.agent.sent_prompts import Prompts
 from ctxkit.engine import schemas
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.chain import Joined
-from ctxkit.policies.plain import as_part
-from ctxkit.policies.reconstructions import failure
+from ctxkit.policies.chain import Joined, as_part
 from ctxkit.policies.summarisers import Extractive
 from ctxkit.policies.summary import Summary
 from ctxkit.redaction import redact
+from ctxkit.texts.reconstructions import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.transcript import Transcript
     from ctxkit.messages import Edit, Message, ToolSchema, Usage
     from ctxkit.models.model import Model
-    from ctxkit.policies.policy import Part, Policy
+    from ctxkit.policies.chain import Part
+    from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
 
 _BY_HAND = ("manual", "agent_requested")

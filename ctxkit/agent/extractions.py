@@ -11,8 +11,8 @@ from ctxkit.markup import line
 from ctxkit.memory.entry import TYPES, entry
 from ctxkit.messages import Message, Text
 from ctxkit.models.model import Request, silent
-from ctxkit.policies import contents
 from ctxkit.redaction import redact
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

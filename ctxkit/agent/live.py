@@ -199,6 +199,24 @@ class LiveSession:
             self.log.close()
             raise
 
+    def take(self, rules: Rules, words: str) -> None:
+        """Go on under other rules from here; what was done stays, and so does the log of it.
+
+        Args:
+            rules: the context manager from the next call on.
+            words: what names it, as `%%agent --rules` takes it: kept in the session.
+
+        Raises:
+            BadArguments: a turn runs.
+        """
+        if self._busy:
+            raise BadArguments(f"Session {self.name!r} is busy: wait for its turn to end.")
+        offered = tuple(tool.schema for tool in self.agent.tools.values())
+        self.settings["rules"] = words
+        self._lead(self.agent.model, rules, self.agent.limits, offered)
+        self.agent.take(rules)
+        self._say("moved", {"rules": words})
+
     @property
     def session(self) -> Session:
         """The session as it stands; what its calls were sent is known to it."""

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from ctxkit.errors import ModelError, StoreError
 from ctxkit.messages import Message, Text
 from ctxkit.models.model import Request, silent
-from ctxkit.policies import summary_passages
 from ctxkit.policies.summarisers import Extractive
 from ctxkit.redaction import redact
+from ctxkit.texts import summary_passages
 from ctxkit.tools.tool import tool
 
 if TYPE_CHECKING:

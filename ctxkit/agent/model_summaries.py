@@ -12,9 +12,9 @@ from ctxkit.errors import ModelError
 from ctxkit.markup import line
 from ctxkit.messages import Message, Text, ToolCall, ToolSchema, Usage
 from ctxkit.models.model import Model, Request, silent
-from ctxkit.policies import summary_passages
 from ctxkit.prices import price
 from ctxkit.redaction import redact
+from ctxkit.texts import summary_passages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from ctxkit.errors import StoreError
 from ctxkit.policies.chain import Joined, applied
-from ctxkit.policies.offload import Offload, artifact_named, hint
+from ctxkit.policies.offload import Offload, artifact_named
+from ctxkit.texts.contents import hint
 
 if TYPE_CHECKING:
     from ctxkit.engine import Run
     from ctxkit.history import History
     from ctxkit.messages import Message, ToolCall
-    from ctxkit.policies.policy import Part
+    from ctxkit.policies.chain import Part
 
 Save = Callable[[str, str, str, str], None]
 """Keeps an artifact (id, text, tool, what it worked on); raises `StoreError` or `OSError` where it

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import line
-from ctxkit.policies import trims
-from ctxkit.policies.trims import Mode
+from ctxkit.texts import trims
+from ctxkit.texts.trims import Mode
 
 if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules

@@ -14,10 +14,10 @@ from ctxkit.errors import BadArguments, StoreError
 from ctxkit.markup import line
 from ctxkit.memory import Budgets, Memories, Webhook, digest, memory_block
 from ctxkit.messages import INJECTED
-from ctxkit.policies import contents
-from ctxkit.policies.lessons import lessons
 from ctxkit.redaction import redact
 from ctxkit.store.trust import place
+from ctxkit.texts import contents
+from ctxkit.texts.lessons import lessons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from ctxkit.errors import ModelError
 from ctxkit.messages import USER_VISIBLE, Message, Text
 from ctxkit.models.model import Request, silent
-from ctxkit.policies import contents, trims
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.digest import ARCHIVED, KIND, OUTPUT, Excerpts
 from ctxkit.policies.setting import Setting
 from ctxkit.redaction import redact
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,9 +5,12 @@ read once.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from ctxkit.boards.board_view import BoardView
     from ctxkit.session import Session
 
     Holds = Callable[[Tallied], bool]
@@ -41,14 +45,14 @@ WAYS: dict[str, Callable[[Tallied], str]] = {
     "agent": lambda r: r.agent,
 }
 """How sessions are put together."""
-_TEXT, _PAGE = 12, 300
+_TEXT, _PAGE = 12, 100
 _HIGH = 520
-_FIRST = 3.5
+_FIRST = 2.0
 """Seconds that the first look reads; what is left is read by `go_on`."""
 _LAST = 253_402_300_799
 FILE, VERSION = "board.jsonl", 1
 """The notes of what was read, and of what their lines mean."""
-_HEADS = (
+HEADS = (
     Heading("#", "its number: board.open(number) reads it"),
     Heading(
         "session", "its title, else what was asked first; id and file when pointed at", number=False
@@ -107,6 +111,9 @@ class Board:
         """Files that could not be read."""
         self._waiting = waiting or []
         self._holds = holds
+        self.again: Callable[[], Board] | None = None
+        """Looks again at the files that it was made of."""
+        self.follows = False
 
     @property
     def waiting_n(self) -> int:
@@ -125,14 +132,7 @@ class Board:
         """
         if not 0 <= number < len(self.rows):
             raise BadArguments(f"The board has rows 0 to {len(self.rows) - 1}, not {number}.")
-        row = self.rows[number]
-        for session in read_all(row.path, progress=False):
-            for each in family(session):
-                if line(each.id, 200) == row.id:
-                    return each
-        raise BadArguments(
-            f"{row.path!r} does not hold the session {row.id!r} any more: make the board again."
-        )
+        return opened(self.rows[number])
 
     def where(self, words: str = "", **columns: str) -> Board:
         """Return the rows that hold every word, and whose columns are as given:
@@ -206,7 +206,9 @@ class Board:
             kept.write()
         unique = {(r.path, r.id): r for r in rows}
         newest = sorted(unique.values(), key=lambda r: -(r.started or 0.0))
-        return Board(newest, waiting=waiting, failed_n=failed_n, holds=self._holds)
+        made = Board(newest, waiting=waiting, failed_n=failed_n, holds=self._holds)
+        made.again, made.follows = self.again, self.follows
+        return made
 
     @property
     def head(self) -> str:
@@ -224,10 +226,10 @@ class Board:
 
     def table(self, rows: int = _PAGE) -> Tabular:
         """Return the newest rows as a table."""
-        made = tuple(_row(i, r) for i, r in enumerate(self.rows[:rows]))
+        made = tuple(row_of(i, r) for i, r in enumerate(self.rows[:rows]))
         more = len(self.rows) - len(made)
         return Tabular(
-            _HEADS,
+            HEADS,
             made,
             legend=f"and {number(more)} more: where() and by() see them all" if more else "",
         )
@@ -248,7 +250,7 @@ class Board:
         if not self.rows:
             return f'<div class="ctxkit-board" style="{INK}">{head}</div>'
         sums = "".join(
-            f"<details><summary>by {way}</summary>{self.by(way).to_html(high=300)}</details>"
+            f"<details><summary>by {way}</summary>{_first(self.by(way)).to_html(high=300)}</details>"
             for way in WAYS
         )
         box = (
@@ -258,34 +260,90 @@ class Board:
         rows = f"<div>{box}{self.table().to_html(high=_HIGH)}</div>"
         return f'<div class="ctxkit-board" style="{INK}">{head}{sums}{rows}</div>'
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
-        return {"text/plain": self.to_text(), "text/html": self._repr_html_()}
+    def view(self) -> BoardView:
+        """Return the widget that shows it: filters, sorted heads, a click that reads a session.
+
+        Read on and followed it has more rows than this board: they are in its `board`.
+        """
+        from ctxkit.boards.board_view import BoardView
+
+        return BoardView(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:  # noqa: ARG002
+        if "ipykernel" not in sys.modules:
+            return {"text/plain": self.to_text(), "text/html": self._repr_html_()}
+        return self.view()._repr_mimebundle_()
 
     def __repr__(self) -> str:
         return self.to_text()
 
 
-def board(where: str | os.PathLike[str], *, seconds: float | None = _FIRST) -> Board:
+def board(
+    where: str | os.PathLike[str] | None = None,
+    *,
+    seconds: float | None = _FIRST,
+    follow: bool = False,
+) -> Board:
     """Return all sessions of a folder or a glob in one table, the newest first.
 
-    What was read is kept in the cache folder (`CTXKIT_CACHE_DIR`, else the user's own: figures and
-    titles, no messages), so that only files that changed are read again.
+    In a notebook it is filtered, sorted and grouped by hand, a click reads a session, and what was
+    not read yet comes by itself. What was read is kept in the cache folder (`CTXKIT_CACHE_DIR`,
+    else the user's own: figures and titles, no messages), so that only files that changed are read
+    again.
 
     Args:
-        where: a folder (everything below it), a file or a glob.
+        where: a folder (everything below it), a file or a glob; None: what the tools of this
+            machine keep, as `ctxkit.discover` finds it.
         seconds: how long the newest files are read before the table is shown; None: until all are.
             The rest is read by `Board.go_on`.
+        follow: whether its display goes on looking for files that are new or have changed.
 
     Raises:
         BadArguments: there is no file.
     """
-    place = Path(os.fspath(where)).expanduser()
-    stamps = [
-        s for f in find(place, lambda _: None) if not f.why and (s := Stamp.of(f.path)) is not None
-    ]
+    made = Board([], waiting=_stamps(where)).go_on(seconds)
+    made.again = lambda: Board([], waiting=_stamps(where)).go_on(_FIRST)
+    made.follows = follow
+    return made
+
+
+def _stamps(where: str | os.PathLike[str] | None) -> list[Stamp]:
+    """Return the files that may be sessions, the newest first.
+
+    Raises:
+        BadArguments: there is none.
+    """
+    if where is None:
+        from ctxkit.discoveries import found
+
+        paths = [Path(entry.path) for _, entry, _ in found()]
+    else:
+        place = Path(os.fspath(where)).expanduser()
+        paths = [f.path for f in find(place, lambda _: None) if not f.why]
+    stamps = [s for path in paths if (s := Stamp.of(path)) is not None]
     if not stamps:
-        raise BadArguments(f"There is no file at {str(where)!r}.")
-    return Board([], waiting=sorted(stamps, key=lambda s: -s.modified)).go_on(seconds)
+        raise BadArguments(
+            f"There is no file at {str(where)!r}."
+            if where is not None
+            else "No tool keeps sessions on this machine: give a folder."
+        )
+    return sorted(stamps, key=lambda s: -s.modified)
+
+
+def opened(row: Tallied) -> Session:
+    """Return the session of a row, read from its file.
+
+    Raises:
+        BadArguments: its file holds it no more.
+        ReadError: the file cannot be read.
+    """
+    for session in read_all(row.path, progress=False):
+        for each in family(session):
+            if line(each.id, 200) == row.id:
+                return each
+    raise BadArguments(
+        f"{row.path!r} does not hold the session {row.id!r} any more: make the board again."
+    )
 
 
 def _rows(stamp: Stamp) -> tuple[Tallied, ...]:
@@ -305,7 +363,8 @@ def _said(r: Tallied) -> str:
     ).lower()
 
 
-def _row(i: int, r: Tallied) -> tuple[Box, ...]:
+def row_of(i: int, r: Tallied) -> tuple[Box, ...]:
+    """Return a row as cells under `HEADS`."""
     cuts = number(r.compactions_n) + " thrashes" * bool(r.thrash)
     return (
         Box(number(i), float(i)),
@@ -322,6 +381,13 @@ def _row(i: int, r: Tallied) -> tuple[Box, ...]:
         Box(r.tool),
         Box(r.model or ""),
     )
+
+
+def _first(table: Tabular) -> Tabular:
+    """Return the dearest rows of sums."""
+    more = len(table.rows) - _PAGE
+    legend = f"and {number(more)} more" if more > 0 else ""
+    return replace(table, rows=table.rows[:_PAGE], legend=legend)
 
 
 def _group(name: str, rows: list[Tallied]) -> tuple[Box, ...]:
@@ -352,7 +418,12 @@ def _float(value: float | None) -> float | None:
 def _day(at: float | None) -> str:
     if at is None or not 0 <= at < _LAST:
         return MISSING
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+    return _date(int(at) // 86_400)
+
+
+@cache
+def _date(days: int) -> str:
+    return datetime.fromtimestamp(days * 86_400, UTC).strftime("%Y-%m-%d")
 
 
 def _spark(sizes: tuple[int, ...]) -> str:

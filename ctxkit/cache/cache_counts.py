@@ -51,9 +51,14 @@ class Taught(msgspec.Struct, frozen=True):
     tool: str
     """The program that wrote the log."""
     family: str
+    model: str
+    """The model of its calls; empty where the log does not say."""
+    subagent: bool
     counts: dict[str, ClassCount]
     stretch: float | None = None
-    """How many half widths of its own interval, unstretched, its dollars were off."""
+    """Half widths of its own interval, unstretched, by which its dollars were above what others
+    foretold; negative: below.
+    """
 
 
 HEAD = 5
@@ -62,7 +67,8 @@ HEAD = 5
 
 def taught(session: Session, stop: int | None = None) -> Taught:
     """Return what a session teaches, or its first `stop` billed calls."""
-    known = asked(session)[:stop]
+    every = asked(session)
+    known = every[:stop]
     reads = recorded_reads(session)[:stop]
     counts: dict[str, ClassCount] = {}
     for a, read in zip(known, reads, strict=True):
@@ -71,7 +77,15 @@ def taught(session: Session, stop: int | None = None) -> Taught:
         name = kind(a)
         counts[name] = counts.get(name, ClassCount()) + _one(a, read)
     few = {n: msgspec.structs.replace(c, reads=c.reads[:READS]) for n, c in counts.items()}
-    return Taught(session.id, head(known), session.format, of(known, session), few)
+    return Taught(
+        session.id,
+        head(every),
+        session.format,
+        of(every, session),
+        session.model or "",
+        bool(session.parent),
+        few,
+    )
 
 
 def _one(a: ForeseenCall, read: int) -> ClassCount:

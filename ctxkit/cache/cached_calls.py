@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -33,6 +34,14 @@ _SAME_TIME = 3
 """So many calls at one time were not written when they were made, but when the log was copied."""
 _BACKWARDS = -60.0
 """A pause below this many seconds is a clock that went backwards."""
+_COMMON = (2, 1)
+"""Claude Code from this version on lays its system message and tools into the cache apart."""
+_LEAN = 32_000
+"""Tokens of a first prompt that holds little but those; in a longer one a user's own tools (MCP)
+stand before the system message, so that no other session begins with the same.
+"""
+_SEARCH = "ToolSearch"
+"""The tool of Claude Code that finds further tools."""
 _RESTARTS = ("/exit", "/model", "/mcp", "/plugin", "/clear", "/resume")
 """Commands of Claude Code after which the program is started anew, or sends other tools."""
 
@@ -60,7 +69,9 @@ class ForeseenCall(msgspec.Struct, frozen=True, gc=False):
     sessions all below 300 so measured hit or have another cause, and all above missed.
     """
     life: float
-    """Seconds that the cache lives."""
+    """Seconds that the cache lives: by the class of the last writes before."""
+    common: bool
+    """True where other sessions of the program begin with the same tokens and keep them cached."""
     least: int
     """Tokens of the shortest prompt that the provider caches."""
     turn_starts: bool
@@ -73,6 +84,10 @@ class ForeseenCall(msgspec.Struct, frozen=True, gc=False):
     """True for the first call of a model after another one's."""
     restarted: bool
     """True where the program was started anew, or given other tools, since the call before."""
+    tools_loaded: bool
+    """True after the first search for further tools."""
+    second: bool
+    """True for the second call of an agent and model."""
     retried: bool
     """True where a call was refused since the one before, or before that one."""
     other_effort: bool
@@ -81,6 +96,11 @@ class ForeseenCall(msgspec.Struct, frozen=True, gc=False):
     """Of whose calls it is one: the program's version to its second number, or a subagent."""
     headless: bool
     """True for the first call of a log whose beginning is not in the file."""
+
+    @property
+    def expired(self) -> bool:
+        """True after a pause longer than the cache lives."""
+        return self.gap is not None and self.gap >= self.life
 
     @property
     def shared(self) -> int:
@@ -152,46 +172,110 @@ def asked(session: Session) -> tuple[ForeseenCall, ...]:
 
 
 def _asked(session: Session, calls: Sequence[Call]) -> Iterable[ForeseenCall]:
-    clock, life = has_clock(session), cache_life(session)
-    line = "subagent" if session.parent else ".".join((session.version or "").split(".")[:2])
-    lost = any(isinstance(e, Message) and e.kind == LOST for e in session.path[:2])
-    last: dict[tuple[str, str | None], Call] = {}
-    retried: dict[tuple[str, str | None], bool] = {}
-    turns: dict[str, tuple[int, int, int | None]] = {}
+    log, caches, agents = _Log.of(session), dict[Any, _Cache](), dict[str, _Agent]()
     for call in calls:
-        key = (call.agent, call.message.model)
-        before = last.get(key)
-        turn, began, was = turns.get(call.agent, (-1, 0, None))
-        starts = turn != call.turn
-        if starts:
-            turn, began, was = call.turn, _prompt(call), began or None
-        turns[call.agent] = turn, began, was
+        agent = agents.setdefault(call.agent, _Agent(_prompt(call)))
+        cache = caches.setdefault((call.agent, call.message.model), _Cache(log.life))
+        before = cache.call
+        usage = before.message.usage if before else None
         since = session.path[before.position + 1 if before else 0 : call.position]
         refused = any(isinstance(e, Message) and e.kind == "api_error" for e in since)
-        gap = pause(session, before, call) if before and clock else None
+        gap = pause(session, before, call) if before and log.clock else None
+        starts, found = agent.starts(call), agent.finds(since)
+        agent.caches += before is None
         yield ForeseenCall(
             call=call.index,
             prompt=_prompt(call),
             family=family(session, call.message.model),
             last=before.index if before else None,
             before=_prompt(before) if before else None,
-            reply=(before.message.usage.output_tokens or 0)
-            if before and before.message.usage
-            else 0,
+            reply=(usage.output_tokens or 0) if usage else 0,
             gap=None if gap is None else max(gap, 0.0),
-            life=life,
+            life=cache.life,
+            common=log.common and agent.head < _LEAN,
             least=_least(call.message.model or session.model),
             turn_starts=starts,
-            turn_before=was,
+            turn_before=agent.was,
             edited=before is not None and any(isinstance(e, Edit) for e in since),
-            switched=before is None and any(agent == call.agent for agent, _ in last),
+            switched=before is None and agent.caches > 1,
             restarted=before is not None and (_restarted(since) or _told(call, "resumed")),
-            retried=before is not None and (refused or retried.get(key, False)),
+            tools_loaded=before is not None and found,
+            second=cache.calls == 1,
+            retried=before is not None and (refused or cache.refused),
             other_effort=before is not None and _effort(before) != _effort(call),
-            line=line,
-            headless=lost and not last,
+            line=log.line,
+            headless=log.lost and call is calls[0],
         )
-        last[key], retried[key] = call, refused
+        cache.went(call, refused=refused)
+
+
+class _Log(NamedTuple):
+    """What holds for all calls of a log."""
+
+    life: float
+    clock: bool
+    line: str
+    lost: bool
+    """True where its beginning is not in the file."""
+    common: bool
+
+    @classmethod
+    def of(cls, session: Session) -> _Log:
+        version = (session.version or "").split(".")[:2]
+        lost = any(isinstance(e, Message) and e.kind == LOST for e in session.path[:2])
+        told = session.format == "claude-code" and all(n.isdecimal() for n in version)
+        common = told and tuple(map(int, version)) >= _COMMON and not lost
+        line = "subagent" if session.parent else ".".join(version)
+        return cls(cache_life(session), has_clock(session), line, lost, common)
+
+
+@dataclass
+class _Cache:
+    """What one agent's calls of one model have come to."""
+
+    life: float
+    call: Call | None = None
+    refused: bool = False
+    calls: int = 0
+
+    def went(self, call: Call, *, refused: bool) -> None:
+        self.life = write_life(call) or self.life
+        self.call, self.refused, self.calls = call, refused, self.calls + 1
+
+
+@dataclass
+class _Agent:
+    """What one agent's calls have come to, of any model."""
+
+    head: int
+    """Tokens of its first prompt."""
+    caches: int = 0
+    turn: int = -1
+    began: int = 0
+    was: int | None = None
+    searched: bool = False
+
+    def starts(self, call: Call) -> bool:
+        """Say whether a turn begins with a call."""
+        if self.turn == call.turn:
+            return False
+        self.turn, self.began, self.was = call.turn, _prompt(call), self.began or None
+        return True
+
+    def finds(self, since: Sequence[Entry]) -> bool:
+        """Say whether the first search for tools is among what came since the call before."""
+        found = any(isinstance(e, Message) and e.tool == _SEARCH for e in since)
+        first, self.searched = found and not self.searched, self.searched or found
+        return first
+
+
+def write_life(call: Call) -> float | None:
+    """Return the seconds that what a call wrote lives; None where it wrote nothing."""
+    usage = call.message.usage
+    hour, short = (
+        ((usage.cache_write_1h_tokens or 0), (usage.cache_write_tokens or 0)) if usage else (0, 0)
+    )
+    return HOUR if hour > short else FIVE_MINUTES if short else None
 
 
 def _least(model: str | None) -> int:

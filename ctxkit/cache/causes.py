@@ -19,15 +19,19 @@ Cause = Literal[
     "prefix_change",
     "compaction",
     "too_short",
+    "ttl_expiry_prefix",
     "ttl_expiry",
     "effort_change",
     "resumed",
+    "tools_loaded",
     "reasoning_dropped",
     "changed_earlier",
     "retry",
     "unexplained",
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
+PAUSES: tuple[Cause, ...] = ("ttl_expiry", "ttl_expiry_prefix")
+"""Causes that are a pause longer than the cache lives."""
 _FALL = 1000
 """A prompt smaller by this many tokens than the one before has lost earlier messages."""
 _BLOCKS = {"openai": 128, "deepseek": 64, "kimi": 256}
@@ -55,9 +59,15 @@ RULES = (
         lambda a: (a.before or 0) < a.least,
     ),
     MissRule(
+        "ttl_expiry_prefix",
+        "such a pause in Claude Code from 2.1 on: of the prompt, what all its sessions begin with "
+        "can still be there",
+        lambda a: a.expired and a.common,
+    ),
+    MissRule(
         "ttl_expiry",
         "a pause longer than the cache lives (five minutes, or an hour by the class of its writes)",
-        lambda a: a.gap is not None and a.gap >= a.life,
+        lambda a: a.expired,
     ),
     MissRule(
         "effort_change",
@@ -68,6 +78,12 @@ RULES = (
         "resumed",
         "the program was started anew, or given another model, tools or plugins",
         lambda a: a.restarted,
+    ),
+    MissRule(
+        "tools_loaded",
+        "the first search for further tools (Claude Code): what it finds is laid before the "
+        "messages",
+        lambda a: a.tools_loaded,
     ),
     MissRule(
         "reasoning_dropped",
@@ -122,6 +138,7 @@ def missed(expected: int, read: int) -> bool:
 
 
 UNNAMED = (
+    "second call",
     "turn start",
     "inside a turn",
     "turn start, no clock",
@@ -140,9 +157,13 @@ def kind(asked: ForeseenCall) -> str:
     name = cause(asked)
     if name == "cold_start":
         return f"{name} {asked.line}"
+    if name == "compaction" and asked.expired:
+        return f"{name} later"
     if name == "ttl_expiry":
         gap = asked.gap or 0.0
         return f"{name} {'10m' if gap < 600 else '60m' if gap < 3600 else 'later'}"
-    if name == "unexplained":
-        return UNNAMED[(not asked.turn_starts) + 2 * (asked.gap is None)]
-    return name
+    if name != "unexplained":
+        return name
+    if asked.second and asked.gap is not None:
+        return UNNAMED[0]
+    return UNNAMED[1 + (not asked.turn_starts) + 2 * (asked.gap is None)]

@@ -40,7 +40,7 @@ def after_cuts(session: Session) -> tuple[AfterCut, ...]:
     """
     pairs = zip(asked(session), recorded_reads(session), strict=True)
     cut = [(a, read) for a, read in pairs if cause(a) == "compaction"]
-    dead = [a.gap is not None and a.gap >= a.life for a, _ in cut]
+    dead = [a.expired for a, _ in cut]
     found = []
     for i, (a, read) in enumerate(cut):
         others = [r for k, (_, r) in enumerate(cut) if k != i and not dead[k]]

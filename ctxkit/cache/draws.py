@@ -25,7 +25,8 @@ def drawn(known: Sequence[ForeseenCall], rates: Rates) -> NDArray[Any]:
     """Return reads by draw and call, in tokens.
 
     Each draw takes the rates of one teaching session at random, drawn to those of its tool (or
-    those of the session's own first half, where it teaches), and then chance call by call.
+    those of the session's own first half, where it teaches), and then chance call by call. What
+    calls of a class read where they miss is drawn from one session, too.
     """
     rng = np.random.default_rng(_SEED)
     kinds = [kind(a) for a in known]
@@ -38,12 +39,21 @@ def drawn(known: Sequence[ForeseenCall], rates: Rates) -> NDArray[Any]:
         rows = taken == which
         often[rows] = [by_kind[k].often for k in kinds]
         kept[rows] = [by_kind[k].kept for k in kinds]
+    whose = {k: rng.random(DRAWS) for k in sorted(set(kinds))}
+    which_read = rng.random((len(known), DRAWS))
     for i, (a, k) in enumerate(zip(known, kinds, strict=True)):
-        low[:, i] = np.minimum(rng.choice(rates.lows(a, k), size=DRAWS), a.prompt)
+        if k not in UNNAMED:
+            low[:, i] = np.minimum(_read(rates.lows(a, k), whose[k], which_read[i]), a.prompt)
     missing = rng.random(low.shape) < often
     unnamed = np.array([k in UNNAMED for k in kinds], bool)
     at_miss = np.where(unnamed, kept * hit, low)
     reads = np.where(missing, at_miss, hit)
-    first = np.array([a.before is None and not a.switched for a in known], bool)
+    first = np.array([a.before is None for a in known], bool)
     reads[:, first] = low[:, first]
     return reads
+
+
+def _read(given: Sequence[Sequence[int]], whose: NDArray[Any], which: NDArray[Any]) -> list[int]:
+    """Return for each draw one read of one session, both by numbers from 0 to 1."""
+    taken = (given[int(w * len(given))] for w in whose)
+    return [reads[int(u * len(reads))] for reads, u in zip(taken, which, strict=True)]

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from ctxkit.cache.cache_counts import recorded_reads, taught
-from ctxkit.cache.cached_calls import asked, billed
+from ctxkit.cache.cached_calls import HOUR, asked, billed, write_life
 from ctxkit.cache.causes import cause, missed
 from ctxkit.cache.dollars import dollars
 from ctxkit.cache.draws import drawn
@@ -24,15 +24,20 @@ if TYPE_CHECKING:
 
 def with_reads(session: Session, reads: Sequence[int]) -> Session:
     """Return a session whose billed calls read so many tokens; its prompts are as they were."""
-    new = {c.position: _reply(c.message, n) for c, n in zip(billed(session), reads, strict=True)}
+    calls = zip(billed(session), asked(session), reads, strict=True)
+    new = {
+        c.position: _reply(c.message, n, hour=(write_life(c) or a.life) == HOUR)
+        for c, a, n in calls
+    }
     places = {session.indices[position]: reply for position, reply in new.items()}
     return replace(session, log=tuple(places.get(i, e) for i, e in enumerate(session.log)))
 
 
-def _reply(message: Any, read: int) -> Any:
+def _reply(message: Any, read: int, *, hour: bool) -> Any:
     u = message.usage
     rest = (u.prompt_tokens or 0) - read
-    writes, hour = u.cache_write_tokens is not None, bool(u.cache_write_1h_tokens)
+    writes = u.cache_write_tokens is not None or u.cache_write_1h_tokens is not None
+    hour = hour and writes
     usage = replace(
         u,
         input_tokens=None if writes else rest,
@@ -68,7 +73,7 @@ def by_chance(session: Session) -> tuple[float, ...]:
     line, own = dollars(session, known), taught(session)
     if line is None or len(known) < 2:
         return ()
-    draws = line.of(drawn(known, Rates((), own.tool, own.family, own)))
+    draws = line.of(drawn(known, Rates((), own, first=True)))
     return tuple(np.abs(np.median(draws) / draws - 1).tolist())
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ctxkit.cache.cache_counts import head, of, recorded_reads, taught
+from ctxkit.cache.cache_counts import recorded_reads, taught
 from ctxkit.cache.cached_calls import asked
 from ctxkit.cache.causes import warm
 from ctxkit.cache.dollars import Dollars, dollars
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 NAIVE = ("lifetime", "all_cached", "nothing_cached")
 """Models beside which a prediction stands."""
 _LOW, _HIGH = 10, 90
+_HELD = 80
+"""Of a hundred records so many lie in their intervals."""
+_LEAST = 0.5
+"""An interval is made no narrower than this share of what its draws say."""
 STRETCH = 1.5
 """How far an interval is stretched where no other session's error says."""
 
@@ -87,7 +91,7 @@ def prediction(session: Session, teachers: Iterable[Taught] | None = None) -> Pr
     if len(known) < 2:
         why = "no cache split" if not known else "one call with a cache split"
         return Prediction(why=f"The log has {why}, so no prediction can be checked.")
-    rates = _rates(session, known, teachers)
+    rates = rates_of(session, table() if teachers is None else teachers)
     reads = drawn(known, rates)
     middle = np.median(reads, axis=0)
     found = Prediction(
@@ -104,11 +108,10 @@ def prediction(session: Session, teachers: Iterable[Taught] | None = None) -> Pr
     return case.judged(reads, found)
 
 
-def _rates(
-    session: Session, known: Sequence[ForeseenCall], teachers: Iterable[Taught] | None
-) -> Rates:
-    taken = others(table() if teachers is None else teachers, session.id, head(known))
-    return Rates(taken, session.format, of(known, session))
+def rates_of(session: Session, teachers: Iterable[Taught]) -> Rates:
+    """Return what teachers say to a session, itself and copies of its beginning left out."""
+    whose = taught(session, 0)
+    return Rates(others(teachers, session.id, whose.head), whose)
 
 
 def _few(rates: Rates, calls: int) -> str | None:
@@ -137,7 +140,7 @@ class _Case(NamedTuple):
             return msgspec.structs.replace(found, why="Its calls cost nothing, so no share is off.")
         draws = self.line.of(reads)
         point = float(np.median(draws))
-        low, high = _interval(draws, point, stretch(self.rates))
+        low, high = _interval(draws, point, *stretch(self.rates))
         naive = naive_reads(self.known)
         return msgspec.structs.replace(
             found,
@@ -166,7 +169,7 @@ def _counted(line: Dollars, known: Sequence[ForeseenCall]) -> Dollars:
     return Dollars(line.whole * counted, line.saved * counted)
 
 
-def _interval(draws: NDArray[Any], point: float, by: float) -> tuple[float, float]:
+def _interval(draws: NDArray[Any], point: float, down: float, up: float) -> tuple[float, float]:
     """Return the ends of the interval: no side is less than half the other, nor than a hundredth.
 
     Draws end where nothing is missed, and a model can be wrong there, too.
@@ -174,14 +177,22 @@ def _interval(draws: NDArray[Any], point: float, by: float) -> tuple[float, floa
     low, high = np.percentile(draws, [_LOW, _HIGH]).tolist()
     below, above = point - low, high - point
     least = max(below / 2, above / 2, point / 100)
-    return max(point - max(below, least) * by, 0.0), point + max(above, least) * by
+    return max(point - max(below, least) * down, 0.0), point + max(above, least) * up
 
 
-def stretch(rates: Rates) -> float:
-    """Return by how much an interval is stretched: what holds four fifths of the teachers."""
+def stretch(rates: Rates) -> tuple[float, float]:
+    """Return by how much an interval is stretched downwards and upwards: the least that
+    holds four fifths of the teachers.
+    """
     own = [t.stretch for t in rates.own if t.stretch is not None]
     off = own if len(own) >= FEW else [t.stretch for t in rates.every if t.stretch is not None]
-    return max(float(np.percentile(off, 80)), 1.0) if off else STRETCH
+    if not off:
+        return STRETCH, STRETCH
+    left = np.arange(0, 101 - _HELD)
+    downs = np.maximum(-np.percentile(off, left), _LEAST)
+    ups = np.maximum(np.percentile(off, left + _HELD), _LEAST)
+    best = int(np.argmin(downs + ups))
+    return float(downs[best]), float(ups[best])
 
 
 def split_error(known: Sequence[ForeseenCall], recorded: Sequence[int], reads: Any) -> float:
@@ -194,7 +205,7 @@ def split_error(known: Sequence[ForeseenCall], recorded: Sequence[int], reads: A
 def naive_reads(known: Sequence[ForeseenCall]) -> dict[str, NDArray[Any]]:
     """Return what each call reads by models that know next to nothing of a cache."""
     shared = np.array([warm(a) for a in known])
-    alive = np.array([a.gap is None or a.gap < a.life for a in known])
+    alive = np.array([not a.expired for a in known])
     return {
         "lifetime": shared * alive,
         "all_cached": shared,

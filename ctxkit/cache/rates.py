@@ -40,25 +40,27 @@ class Rate(NamedTuple):
 class Rates:
     """What teachers say to a session of one tool and family: its own kind first, then wider."""
 
-    def __init__(
-        self, teachers: Iterable[Taught], tool: str, family: str, first: Taught | None = None
-    ) -> None:
+    def __init__(self, teachers: Iterable[Taught], whose: Taught, *, first: bool = False) -> None:
+        tool, family = whose.tool, whose.family
         self.every = list(teachers)
         near = [t for t in self.every if t.family == family]
         wide = [t for t in self.every if t.family in _PLAIN] if family in _PLAIN else near
-        self.own = [t for t in near if t.tool == tool]
+        every = [t for t in near if t.tool == tool]
+        self.own = [t for t in every if t.subagent == whose.subagent] or every
+        kin = [t for t in self.own if t.model == whose.model]
         self.first = first
-        """What a session's own first half taught, before all others."""
-        self.drawn = next((found for each in (self.own, near, wide) if (found := _long(each))), [])
+        """True where a session's own first half taught before all others."""
+        long = [_long(each) for each in (kin, self.own, near, wide)]
+        self.drawn = next((t for t in long if len(t) >= FEW), next(filter(None, long), []))
         """The sessions of which each draw takes one."""
-        self._pools = [_sum(each) for each in (self.own, near, wide)]
-        if first is not None:
-            self._pools.insert(0, first.counts)
-        self._prefix = _median([r for n in UNNAMED for r in self._reads(n)])
+        self._groups = [*([[whose]] if first else []), kin, self.own, near, wide]
+        self._pools = [_sum(each) for each in self._groups]
+        self._donors: dict[str, Sequence[Sequence[int]]] = {}
+        self._prefix = _median([r for n in UNNAMED for r in _nearest(self._pools, n)])
 
     def after(self, first: Taught) -> Rates:
         """Return the rates with what a session's own first half taught before all others."""
-        return Rates(self.every, first.tool, first.family, first)
+        return Rates(self.every, first, first=True)
 
     @property
     def few(self) -> bool:
@@ -77,30 +79,39 @@ class Rates:
             weight = _enough(count) if self.first else _CALLS
         return Rate(often, kept)
 
-    def lows(self, asked: ForeseenCall, name: str) -> Sequence[int]:
-        """Return what a call may read at a miss, in tokens; of unnamed classes see `Rate`."""
+    def lows(self, asked: ForeseenCall, name: str) -> Sequence[Sequence[int]]:
+        """Return what a call with a cause may read at a miss, in tokens, by session."""
         if name == "reasoning_dropped":
-            return (before_reasoning(asked),)
-        if name == "too_short" or (name == "compaction" and self._expired(asked)):
-            return (0,)
+            return ((before_reasoning(asked),),)
+        if name == "too_short":
+            return ((0,),)
         if name in _ON_PREFIX:
-            return (min(self._prefix, warm(asked)),)
-        return self._reads(name) or (0,)
+            return ((min(self._prefix, warm(asked)),),)
+        return self.donors(name) or ((0,),)
 
-    @staticmethod
-    def _expired(asked: ForeseenCall) -> bool:
-        return asked.gap is not None and asked.gap >= asked.life
+    def donors(self, name: str) -> Sequence[Sequence[int]]:
+        """Return what the sessions that are most alike read at misses of a class, of first calls
+        at any: the nearest group of `FEW` or more, or the widest that has one.
+        """
+        if name in self._donors:
+            return self._donors[name]
+        found: list[tuple[int, ...]] = []
+        for exact in (True, False):
+            for group in self._groups:
+                told = [_read(t, name, exact=exact) for t in group]
+                found = [r for r in told if r] or found
+                if len(found) >= (1 if self.first and group is self._groups[0] else FEW):
+                    break
+            if found or not name.startswith(_FIRST):
+                break
+        self._donors[name] = found
+        return found
 
-    def _reads(self, name: str) -> Sequence[int]:
-        """Return the reads of a class by the nearest pool that has any, of first calls any."""
-        for pool in self._pools:
-            if name in pool and pool[name].reads:
-                return pool[name].reads
-            if name.startswith(_FIRST) and (
-                found := [r for k, c in pool.items() if k.startswith(_FIRST) for r in c.reads]
-            ):
-                return found
-        return ()
+
+def _read(teacher: Taught, name: str, *, exact: bool) -> tuple[int, ...]:
+    if exact:
+        return teacher.counts[name].reads if name in teacher.counts else ()
+    return tuple(r for k, c in teacher.counts.items() if k.startswith(_FIRST) for r in c.reads)
 
 
 def _named_rate(name: str) -> float:
@@ -142,6 +153,11 @@ def _sum(teachers: Iterable[Taught]) -> dict[str, ClassCount]:
         for name, count in t.counts.items():
             out[name] = out.get(name, ClassCount()) + count
     return out
+
+
+def _nearest(pools: Iterable[dict[str, ClassCount]], name: str) -> Sequence[int]:
+    """Return the reads at misses of a class by the nearest pool that has any."""
+    return next((p[name].reads for p in pools if name in p and p[name].reads), ())
 
 
 def _median(values: Sequence[int]) -> int:

@@ -44,11 +44,12 @@ def teach(sessions: Sequence[Session]) -> tuple[Taught, ...]:
 
 
 def _stretch(found: Prediction) -> float | None:
-    """Return how many unstretched half widths the record lies from what was foretold."""
+    """Return how many unstretched half widths the record lies above what was foretold."""
     if found.error is None or found.low is None or found.high is None:
         return None
     half = found.error - found.low if found.error > 0 else found.high - found.error
-    return min(abs(found.error) * STRETCH / half, _MOST) if half else None
+    off = -found.error * STRETCH / half if half else None
+    return None if off is None else min(max(off, -_MOST), _MOST)
 
 
 def left_out(

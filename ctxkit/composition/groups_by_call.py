@@ -29,11 +29,16 @@ class Layers(NamedTuple):
     """`derived` where recorded prompts anchor the sizes, else `estimated`."""
 
 
-def layers(session: Session, counter: Counter | None = None) -> Layers:
+def layers(
+    session: Session, counter: Counter | None = None, sized: Sizes | None = None
+) -> Layers:
     """Return the composition of every prompt of a session, in one pass: what went out, as `report`
-    has it.
+    has it. `sized`: the sizes of a record, where they are known already.
     """
-    rows = _recorded(session, sizes(session, counter)) if session.behind is None else _sent(session)
+    if session.behind is None:
+        rows = _recorded(session, sized or sizes(session, counter))
+    else:
+        rows = _sent(session)
     groups = {g: tuple(row.get(g, 0) for row in rows) for g in GROUPS}
     used = {g: tokens for g, tokens in groups.items() if any(tokens)}
     return Layers(tuple(range(len(rows))), used, "derived" if is_anchored(session) else "estimated")

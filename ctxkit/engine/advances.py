@@ -11,10 +11,10 @@ from ctxkit.engine.marks import Held, Kept
 from ctxkit.engine.replayed import Run
 from ctxkit.errors import ModelError
 from ctxkit.history import History
-from ctxkit.policies.chain import as_history
+from ctxkit.policies.chain import Part, as_history
 from ctxkit.policies.dues import Never
 from ctxkit.policies.guards import called, held_by
-from ctxkit.policies.policy import Part, call_alone, name_of
+from ctxkit.policies.policy import call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

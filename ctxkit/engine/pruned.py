@@ -9,10 +9,9 @@ import numpy as np
 from ctxkit.engine.prefixes import PastPrompts, Prefixes, contents
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
-from ctxkit.policies.chain import applied, in_a_row
+from ctxkit.policies.chain import Called, applied, in_a_row
 from ctxkit.policies.hinges import written
 from ctxkit.policies.outlooks import Straight
-from ctxkit.policies.plain import Called
 from ctxkit.policies.scheduled import split
 from ctxkit.schedules import Schedule
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
     from ctxkit.history import Log
     from ctxkit.history.clock import Clock
+    from ctxkit.policies.chain import Part
     from ctxkit.policies.outlooks import Sent
-    from ctxkit.policies.policy import Part
     from ctxkit.tokens.counters import Room
 
 _FIRST = 16

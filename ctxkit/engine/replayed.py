@@ -11,6 +11,7 @@ from ctxkit.engine.marks import Held, HookEvent, Kept
 from ctxkit.engine.prefixes import common
 from ctxkit.engine.pruned import Pruned, whole
 from ctxkit.engine.sent import SentCalls, SentItem
+from ctxkit.engine.stretches import Stretch, stretches
 from ctxkit.history import History, Log
 from ctxkit.history.clock import Clock
 from ctxkit.policies.chain import applied
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine.sent import Turnover
     from ctxkit.messages import Edit
-    from ctxkit.policies.policy import Part
+    from ctxkit.policies.chain import Part
     from ctxkit.policies.rules import Rules
 
 
@@ -55,6 +56,7 @@ class Run:
         all of it.
         """
         self._sent: SentCalls | None = None
+        self._stretches: tuple[tuple[int, int], list[Stretch]] | None = None
         self.called = 0
         """Calls at which a pruning had to be asked by itself, as it says no schedule."""
         self.history = History.start(self.log)
@@ -119,6 +121,13 @@ class Run:
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
         """Yield what came into the prompt and went out of it at each call; see `SentCalls`."""
         return self.sent_calls.turnovers(start, stop)
+
+    def stretches(self) -> list[Stretch]:
+        """Return what was in force from one compaction to the next; kept until the run goes on."""
+        at = self.call, len(self.cuts)
+        if self._stretches is None or self._stretches[0] != at:
+            self._stretches = at, list(stretches(self))
+        return self._stretches[1]
 
     def prompt_sizes(self, calls: int) -> list[int | None]:
         """Return the tokens of the prompts of the first so many calls."""

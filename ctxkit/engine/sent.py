@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ctxkit.history import History
 from ctxkit.history.head_items import content_at, content_key
@@ -20,7 +20,10 @@ from ctxkit.schedules.rows import State
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine.replayed import Run
+    from ctxkit.engine.marks import Kept
+    from ctxkit.history import Log
+    from ctxkit.policies.rules import Rules
+    from ctxkit.tokens.counters import Room
 
 FIXED = "fixed"
 """The kind of the item that stands for all that no message of the log holds."""
@@ -53,12 +56,24 @@ class Turnover(NamedTuple):
     """Tokens that no message holds."""
 
 
+class SentRun(Protocol):
+    """What a run tells of itself."""
+
+    log: Log
+    rules: Rules
+    room: Room
+    history: History
+    cuts: list[Kept]
+    begin: int
+    call: int
+
+
 class SentCalls:
     """The prompts of a run, worked out when they are asked for; the log and the run stay as they
     are.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: SentRun) -> None:
         self._run = run
         self._schedules: dict[tuple[int, int], Schedule] = {}
 
@@ -201,7 +216,7 @@ def _scheduled(
 
 
 def _called(
-    view: History, parts: Sequence[Any], items: list[SentItem], run: Run, out: dict[int, str]
+    view: History, parts: Sequence[Any], items: list[SentItem], run: SentRun, out: dict[int, str]
 ) -> list[SentItem]:
     """Return what parts leave that are asked call by call."""
     for part in parts:

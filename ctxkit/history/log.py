@@ -17,6 +17,7 @@ from ctxkit.history.columns import (
     Measure,
     chars,
 )
+from ctxkit.tokens.encoders import Remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -169,7 +170,7 @@ class Log:
         row = len(self.messages)
         self.messages.append(message)
         self.index.setdefault(message.id, row)
-        self.tokens.row(self.measure(message) if tokens is None else tokens)
+        self.tokens.row(self._counted(message, self.counter.message) if tokens is None else tokens)
         if self.estimates is not self.tokens:
             own = self.estimator.message(message) if estimate is None else estimate
             self.estimates.row(own + self._unsent)
@@ -199,12 +200,10 @@ class Log:
         It is counted, and corrected by the log's `scale`. What has no more characters than the row
         that it was made from has no more tokens either, whatever that row was recorded with.
         """
-        known = self.known(message)
-        if known is not None:
-            return known
-        new = self.counter.message(message)
-        if self.scale != 1.0:
-            new = round(new * self.scale)
+        count = self.counter.message
+        if row < 0 and isinstance(self.counter, Remembering):
+            count = self.counter.composed  # rules say the same lines again and again
+        new = self._counted(message, count)
         if (
             row >= 0
             and new > self.tokens.sizes[row]
@@ -212,6 +211,12 @@ class Log:
         ):
             return self.tokens.sizes[row]
         return new
+
+    def _counted(self, message: Message, count: Callable[[Message], int]) -> int:
+        known = self.known(message)
+        if known is not None:
+            return known
+        return count(message) if self.scale == 1.0 else round(count(message) * self.scale)
 
     def _reply(self, message: Message) -> None:
         if not self._open:

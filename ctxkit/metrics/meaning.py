@@ -159,7 +159,7 @@ def missing(told: Iterable[str], text: str) -> tuple[str, ...]:
 def _stands(value: str, text: str) -> bool:
     if value not in text:
         return False
-    return re.search(rf"(?<![\w.]){re.escape(value)}(?![\w])", text) is not None
+    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|[.,:]\d)", text) is not None
 
 
 def values(fact: str) -> tuple[str, ...]:

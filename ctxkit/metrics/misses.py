@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.cache.cached_calls import HOUR, ForeseenCall, asked, cache_life
-from ctxkit.cache.causes import LEAST, TOLERANCE, Cause, cause, missed
+from ctxkit.cache.causes import LEAST, PAUSES, TOLERANCE, Cause, cause, missed
 from ctxkit.readers.given import of_session
 from ctxkit.sizes import Sizes, sizes
 
@@ -36,6 +36,11 @@ class Miss(msgspec.Struct, frozen=True, gc=False):
     """Tokens that were read all the same."""
     gap: float | None
     """Seconds since the reply before; None where the log has no clock that holds."""
+
+    @property
+    def paused(self) -> bool:
+        """True after a pause longer than the cache lives."""
+        return self.kind in PAUSES
 
     @property
     def lost(self) -> int:

@@ -122,7 +122,7 @@ class Pace:
             return None
         if found is not None:
             later = (found[b.index] for _, b in self.pairs)
-            return [m is not None and m.kind == "ttl_expiry" for m in later]
+            return [m is not None and m.paused for m in later]
         life, gaps = cache_life(self.session), (pause(self.session, *pair) for pair in self.pairs)
         return [gap is not None and gap >= life for gap in gaps]
 

@@ -105,6 +105,22 @@ def pairs(
     }
 
 
+def known_within(runs: pd.DataFrame, by: str = "rules") -> dict[Any, float]:
+    """Return within how many dollars the mean cost of each setting is known: a smaller difference
+    is not told apart.
+
+    Half of what lies between `cost_low_usd` and `cost_high_usd`, what the cache model says of each
+    session; sessions err by themselves, so of n of them the mean errs by the root of the sum of
+    squares over n. No setting where the runs have no such columns.
+    """
+    ends = ("cost_low_usd", "cost_high_usd")
+    if not {*ends, "session"} <= set(runs.columns):
+        return {}
+    low, high = (_table(runs, [by], name) for name in ends)
+    halves = {cell[0]: (high[cell] - low[cell]) / 2 for cell in low if len(low[cell])}
+    return {name: float(np.sqrt((half**2).sum()) / len(half)) for name, half in halves.items()}
+
+
 def interval(
     values: NDArray[Any], rng: np.random.Generator
 ) -> tuple[float | None, float | None, float | None]:

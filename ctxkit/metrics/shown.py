@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.engine.stretches import stretches
 from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.messages import Edit, Message
 from ctxkit.metrics.tellings import Shown, Telling, kept_elsewhere
@@ -70,11 +69,11 @@ def _edited(telling: Telling, keys: dict[str, list[int]], edit: Edit, time: int,
 def shown_by(rows: RowTimes, done: Run) -> Shown:
     """Return what each call of a run was shown, its compactions and its prunings done."""
     telling, last = Telling(rows), _Base((), {}, 0, set())
-    for number, stretch in enumerate(stretches(done)):
+    for number, stretch in enumerate(done.stretches()):
         if stretch.cut is not None:
             telling.moments[stretch.start] = number - 1
             _flag(telling, stretch.cut)
-        last = (_asked if stretch.rest else _told)(telling, last, stretch, done)
+        last = (_asked if stretch.rest else _told)(telling, last, stretch)
     if done.rules.pruning is not None:
         telling.moments = {call: n for n, call in enumerate(sorted(telling.moments))}
     return telling.told()
@@ -126,13 +125,13 @@ def _turned(
         telling.show(key, own[key] if key in own else base.at(key), 2 * call + 1)
 
 
-def _told(telling: Telling, last: _Base, stretch: Stretch, _done: Run) -> _Base:
+def _told(telling: Telling, last: _Base, stretch: Stretch) -> _Base:
     """Take down what a schedule changes at which call, and what stands at one call's end."""
     base, schedule, start = _Base.of(telling, stretch.history), stretch.schedule, stretch.start
     if schedule is None or stretch.stop == start:
         _turned(telling, last, base, {}, start)
         return base
-    found = [(e.call, *_state(telling, base, schedule, e)) for e in schedule.top.events]
+    found = [(e.call, *_state(telling, base, schedule, e)) for e in stretch.changes()]
     _turned(telling, last, base, {key: what for call, key, what in found if call == start}, start)
     for call, key, what in found:
         base.over.add(key)
@@ -161,10 +160,10 @@ def _state(
     return key, telling.text(message)
 
 
-def _asked(telling: Telling, last: _Base, stretch: Stretch, done: Run) -> _Base:
+def _asked(telling: Telling, last: _Base, stretch: Stretch) -> _Base:
     """Compare what each call was sent with the call before: the pruning says no schedule."""
     for call in range(stretch.start, stretch.stop):
-        base, changes = _Base.of(telling, stretch.left(call, done.room)), telling.changes
+        base, changes = _Base.of(telling, stretch.left(call)), telling.changes
         _turned(telling, last, base, {}, call)
         if telling.changes > changes:
             telling.moments.setdefault(call, 0)

@@ -213,7 +213,7 @@ def _since(session: Session, anchored: Sizes, position: int, call: int) -> int:
     return sum(anchored.of(m) for m in new if isinstance(m, Message) and m.visible)
 
 
-def _written(  # noqa: PLR0917  the fields of `Written`
+def _written(  # noqa: PLR0917  the fields of `WrittenSummary`
     session: Session, edit: Edit, call: int, source: int, prompt: int, size: int
 ) -> WrittenSummary | None:
     """Return the summary of an edit as a replay has it: made from what went, by one more call."""

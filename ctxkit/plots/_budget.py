@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ctxkit.amounts import counted
 from ctxkit.errors import BadArguments
 from ctxkit.frames import frame
 from ctxkit.plots.axes import Axes
@@ -108,7 +109,7 @@ def budget_chart(data: BudgetFigure, cuts: Mapping[str, int] | None = None) -> C
     limits = [(data.warn_at, "warn at", WARN), (data.cutover_at, "cut over at", STOP)]
     axes = Axes(
         x="turn",
-        y="input tokens since the last compaction",
+        y="input tokens, summed",
         traces=tuple(_trace(agent, i) for i, agent in enumerate(data.agents)),
         limits=tuple(Limit(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n),
         marks=tuple(Mark(x=x) for x in data.compactions) if len(data.compactions) <= _MARKS else (),
@@ -134,7 +135,7 @@ def _caption(data: BudgetFigure) -> str:
     told = (
         f"{cuts} compaction{'s' * (cuts != 1)}, dotted"
         if 0 < cuts <= _MARKS
-        else f"{cuts} compactions"
+        else counted(cuts, "compaction")
     )
     return f"Input tokens billed to each agent, summed since the last compaction; {told}."
 

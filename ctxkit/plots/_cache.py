@@ -34,11 +34,13 @@ _KINDS = {
     "reasoning_dropped": "old reasoning taken out",
     "changed_earlier": "earlier messages changed",
     "retry": "a call that was refused",
+    "ttl_expiry_prefix": "expired but for the shared beginning",
+    "tools_loaded": "further tools loaded",
     "unexplained": "unexplained",
 }
 
 _UNTOLD = "The record does not tell cached from uncached input, so nothing can be said."
-_LOOKS = (0, 3, 5, 6, 8, 11, 13, 14, 15, 16, 7)
+_LOOKS = (0, 3, 5, 6, 8, 11, 13, 14, 15, 16, 19, 21, 7)
 """Looks of the marks: colours that the areas do not have; one that comes again has another sign."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.fronts import front
-from ctxkit.metrics.pooled import summary
+from ctxkit.metrics.pooled import known_within, summary
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import figure, noted, trust
@@ -40,6 +40,10 @@ class Point(NamedTuple):
     on_front: bool
     over: bool = False
     """True where one of its runs does not fit into the window: such a setting is on no front."""
+    near: bool = False
+    """True where it is on no front, but one that loses no more is cheaper by less than the error
+    with which the cache model knows dollars.
+    """
     alike: tuple[str, ...] = ()
     """Others with the same two figures."""
 
@@ -73,6 +77,7 @@ def frontier_data(
         set(runs.loc[runs["over_call"].notna(), by]) if "over_call" in runs.columns else set()
     )
     best = front(*(rows[c].where(~over).tolist() for c in (x, y)))
+    within = known_within(runs, by) if x == "cost_usd" else {}
     found: dict[Any, Point] = {}
     for r, out, on in zip(rows.to_dict("records"), over.tolist(), best.tolist(), strict=True):
         point = Point(
@@ -86,10 +91,17 @@ def frontier_data(
             bool(on),
             bool(out),
         )
+        point = point._replace(near=not on and not out and _near(point, rows[best], within, x, y))
         first = found.setdefault((point.x, point.y, out), point)
         if first is not point:
             found[point.x, point.y, out] = first._replace(alike=(*first.alike, point.rules))
     return tuple(found.values())
+
+
+def _near(point: Point, best: pd.DataFrame, within: dict[Any, float], x: str, y: str) -> bool:
+    """Say whether a point is beaten by no more than what is not told apart."""
+    no_worse = best[best[y] <= point.y]
+    return bool((point.x - no_worse[x] < within.get(point.rules, 0.0)).all())
 
 
 @noted
@@ -123,7 +135,8 @@ def _chart(points: Sequence[Point], x: str, y: str, checked: str) -> Chart:
         caption=(
             f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; one on the"
             " line is beaten by no other in both; what does not fit into the window is not"
-            f" asked.{few} Replays tell the bill and the chance of loss, not the outcome.{checked}"
+            f" asked.{_beside(points)}{few} Replays tell the bill and the chance of loss, not the"
+            f" outcome.{checked}"
         ),
         drawing=Axes(
             x=_words(x),
@@ -141,11 +154,22 @@ def _chart(points: Sequence[Point], x: str, y: str, checked: str) -> Chart:
                 figure(y, p.y),
                 _range(y, p.y_range),
                 _count(p),
-                "over the window" if p.over else "yes" * p.on_front,
+                _place(p),
             )
             for p in points
         ),
         shown=24,
+    )
+
+
+def _beside(points: Sequence[Point]) -> str:
+    near = [p for p in points if p.near]
+    if not near:
+        return ""
+    one = len(near) == 1
+    return (
+        f" {len(near)} more {'is' if one else 'are'} not told apart from it: what beats "
+        f"{'it is' if one else 'them is'} cheaper by less than the error of the dollars."
     )
 
 
@@ -195,6 +219,12 @@ def _words(column: str) -> str:
 
 def _range(column: str, ends: tuple[float, float]) -> str:
     return "–".join(figure(column, e) for e in ends)
+
+
+def _place(point: Point) -> str:
+    if point.over:
+        return "over the window"
+    return "yes" if point.on_front else "not told apart" if point.near else ""
 
 
 def _count(point: Point) -> str:

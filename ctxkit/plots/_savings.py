@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.amounts import counted
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import noted
@@ -89,26 +90,48 @@ def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
         )
 
     places = [k if several else s.number for k, s in enumerate(data)]
-    columns = (("before", [s.before for s in data]), ("after", [s.after for s in data]))
-    traces = [
-        Trace(name=n, x=places, y=y, kind="bar", look=i, hover=hover)
-        for i, (n, y) in enumerate(columns)
-    ]
-    new = [s.put_in for s in data]
-    traces.append(
-        Trace(name="put in, part of after", x=places, y=new, kind="bar", look=3, hover=hover)
+    columns = (
+        ("put in", [_put(s) for s in data], 3),
+        ("kept", [None if s.after is None else s.after - (_put(s) or 0) for s in data], 0),
+        ("saved", [_saved(s) for s in data], 1),
     )
-    axes = Axes(x="compaction", y="tokens", traces=tuple(traces) if data else (), whole=True)
+    traces = [
+        Trace(name=n, x=places, y=y, kind="bar", look=look, hover=hover) for n, y, look in columns
+    ]
+    axes = Axes(
+        x="compaction",
+        y="tokens in the window before",
+        traces=tuple(traces) if data else (),
+        whole=True,
+        stacked=True,
+    )
     known = [1 - s.after / s.before for s in data if s.before and s.after is not None]
     mean = f" On average {sum(known) / len(known):.0%} was saved." if known else ""
     return Chart(
         title=f"Savings of the compactions of {name}",
-        caption=f"{len(data)} compactions: tokens in the window before and after.{mean}",
+        caption=(
+            f"{counted(len(data), 'compaction')}: of the tokens in the window before, what was kept"
+            f" and saved; what was put in is part of what is there after.{mean}"
+        ),
         drawing=axes,
         head=("session",) * several
         + ("compaction", "call", "before", "after", "saved", "put in", "what", "source"),
         rows=tuple((s.session,) * several + _row(s) for s in data),
     )
+
+
+def _put(one: Saving) -> int | None:
+    """Return what it put in, as far as it is part of what was there after."""
+    if one.put_in is None or one.after is None:
+        return None
+    return min(one.put_in, one.after)
+
+
+def _saved(one: Saving) -> int | None:
+    """Return what it saved; nothing where the window grew."""
+    if one.before is None or one.after is None:
+        return None
+    return max(one.before - one.after, 0)
 
 
 def _row(one: Saving) -> tuple[str, ...]:

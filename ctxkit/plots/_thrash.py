@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ctxkit.amounts import counted
 from ctxkit.errors import BadArguments
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
@@ -211,7 +212,7 @@ def _caption(data: ThrashFigure, done: int, low: int, held: int) -> str:
     end = "stays open" if data.closes is None else f"closes after compaction {data.closes}"
     guard = f"a guard of {data.window} in a row {end}"
     return (
-        f"{done} compactions, {low} saved less than {data.min_savings:.0%} of {data.by}; {held}"
+        f"{counted(done, 'compaction')}, {low} saved less than {data.min_savings:.0%} of {data.by}; {held}"
         f" held back; {guard}."
     )
 

@@ -24,6 +24,8 @@ _AREA = (560.0, 280.0)
 """Pixels within the axes of a chart on a page of 700."""
 _ABOVE = 24.0
 """Pixels above them where a name may stand."""
+_COUNTS = ("call", "turn")
+"""Names of an x axis that counts from 0."""
 _FEW = 64
 """Lines of fewer points get markers, else a single point would not be seen."""
 
@@ -45,7 +47,7 @@ class Axes(Plane):
         data = [_trace(t, y, kept, stacked=self.stacked) for t, y, kept in rows]
         for drawn, written in zip(data, self._written(), strict=True):
             drawn.update(written)
-        data += [_limit(limit, self._span()) for limit in self.limits]
+        data += [_limit(n, self._span(), left=self.at_left(n)) for n in self.limits]
         return {"data": data, "layout": self._layout()}
 
     def svg(self) -> str:
@@ -97,6 +99,10 @@ class Axes(Plane):
                 "tickformat": "d",
                 "dtick": max(1, round((self._span()[1] - self._span()[0]) / 12)),
             }
+        if self.x in _COUNTS and not self.ticks and all(t.kind != "bar" for t in self.traces):
+            start, end = self._span()  # else it begins below 0, to make room for markers
+            pad = max(0.01 * (end - start), 0.5)
+            x |= {"range": [start - pad, end + pad]} | ({"dtick": 1} if end - start < 12 else {})
         if self.x_dollars:
             x |= {"tickprefix": "$"}
         if self.ticks:
@@ -213,16 +219,17 @@ def _numbers(values: Any) -> list[Any]:
     return [None if not math.isfinite(v) else int(v) if v == int(v) else v for v in values.tolist()]
 
 
-def _limit(limit: Limit, span: tuple[float, float]) -> dict[str, Any]:
+def _limit(limit: Limit, span: tuple[float, float], *, left: bool) -> dict[str, Any]:
     start, end = span
+    text = ["", safe(limit.label) + "<br> "]
     return {
         "type": "scatter",
         "mode": "lines+text",
         "name": safe(limit.label),
         "x": [start, end if end > start else start + 1],
         "y": [limit.y, limit.y],
-        "text": ["", safe(limit.label) + "<br> "],
-        "textposition": "top left",
+        "text": text[::-1] if left else text,
+        "textposition": "top right" if left else "top left",
         "cliponaxis": False,  # else the label of a limit near the top is cut off
         "textfont": {"color": TEXT, "size": 10},
         "line": {"color": limit.colour, "width": 1.2, "dash": "longdash"},

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, StoreError
 from ctxkit.markup import escape, line, plain
 
 if TYPE_CHECKING:
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 PLOTLY = "application/vnd.plotly.v1+json"
 _STYLE = "color:var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
 _CELL = "text-align:left;padding:2px 10px 2px 0"
-_NUMBER = "text-align:right;padding:2px 10px 2px 0;font-variant-numeric:tabular-nums"
+_NUMBER = (
+    "text-align:right;padding:2px 10px 2px 0;font-variant-numeric:tabular-nums;white-space:nowrap"
+)
+_FIGURE = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]*|–")
+"""A cell of figures: `40,471`, `$3.32–$3.40`, `71 %`."""
+_LONG = 24
 
 
 class Drawing(Protocol):
@@ -122,14 +128,7 @@ class Chart:
         Raises:
             BadArguments: the page cannot be written there.
         """
-        from pathlib import Path
-
-        try:
-            Path(path).write_text(self.page(), encoding="utf-8")
-        except (OSError, ValueError) as e:
-            said = f"The page could not be written to {str(path)!r} ({type(e).__name__})."
-            raise BadArguments(said) from None
-        return Path(path)
+        return write_page(path, self.page())
 
     def page(self) -> str:
         """Return one page that opens offline, with plotly in it (about 5 MB)."""
@@ -152,6 +151,23 @@ class Chart:
         return self.to_text()
 
 
+def write_page(path: str | Path, text: str) -> Path:
+    """Write a page whole, or leave the file that is there untouched; return its path.
+
+    Raises:
+        BadArguments: it cannot be written there.
+    """
+    from pathlib import Path
+
+    from ctxkit.writers import save
+
+    try:
+        save(Path(path), [text.encode("utf-8", "replace")], 0o666)  # for whomever the umask lets
+    except StoreError as e:
+        raise BadArguments(str(e)) from None
+    return Path(path)
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "") -> str:
     """Return a small HTML table; cells that begin with a digit stand to the right."""
     if not head:
@@ -160,13 +176,15 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = 
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     told = f'<caption style="text-align:left">{escape(caption, 600)}</caption>' if caption else ""
     return (
-        f'<table style="{_STYLE};border-collapse:collapse;margin:6px 0">{told}'
-        f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        f'<div style="overflow-x:auto"><table style="{_STYLE};border-collapse:collapse;'
+        f'margin:6px 0">{told}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 
 def _cell(text: str) -> str:
-    style = _NUMBER if text[:1].isdigit() or text[:1] in "$-–" else _CELL
+    style = _NUMBER if _FIGURE.fullmatch(text) else _CELL
+    if len(text) > _LONG:
+        style += ";min-width:12em"
     return f'<td style="{style}">{escape(text, 200)}</td>'
 
 

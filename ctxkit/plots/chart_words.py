@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Compared(Protocol):
     """What ``ck.compare`` returns: each setting with the session that it gives."""
 
-    replays: dict[str, Session]
+    replays: Mapping[str, Session]
 
 
 def name_all(sessions: GivenAll | Mapping[str, Given] | Compared) -> dict[str, Session]:

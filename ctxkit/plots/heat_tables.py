@@ -51,10 +51,10 @@ class Cells:
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"color": TEXT, "size": 12},
-            "height": 100 + max(34 * max(len(self.upward), 3), _LETTER * len(self.y)),
-            "margin": {"l": 90, "r": 16, "t": 44, "b": 48},
+            "height": 112 + max(34 * max(len(self.upward), 3), _LETTER * len(self.y)),
+            "margin": {"l": 90, "r": 16, "t": 44, "b": 60},
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
-            "xaxis": {"title": {"text": safe(self.x)}, "type": "category"},
+            "xaxis": {"title": {"text": safe(self.x), "standoff": 8}, "type": "category"},
             "yaxis": {
                 "title": {"text": safe(self.y), "standoff": 12},
                 "type": "category",

@@ -12,7 +12,7 @@ _LETTER, _LINE, _GAP, _DOT = 5.8, 11.0, 7.0, 3.0
 """Pixels of a letter, of a line, between a point and its name, and of a point to each side."""
 
 
-_SIDES = ("middle right", "top center", "bottom center", "middle left")
+_SIDES = ("middle right", "top center", "bottom center", "middle left", "top right", "top left")
 
 
 class Label(NamedTuple):
@@ -46,7 +46,7 @@ def labels(
     height: float,
 ) -> list[Label]:
     """Return the names that find room beside their points: to the right, above, below or to the
-    left.
+    left, else above and to one side.
 
     Args:
         points: where the points stand, in pixels.
@@ -103,6 +103,8 @@ def _placed(
             (Label(x, y - _GAP, name, "middle"), x - wide / 2),
             (Label(x, y + _GAP + 9, name, "middle"), x - wide / 2),
             (Label(x - _GAP, y + 4, name, "end"), x - _GAP - wide),
+            (Label(x - _DOT, y - _GAP, name, "start"), x - _DOT),
+            (Label(x + _DOT, y - _GAP, name, "end"), x + _DOT - wide),
         )):  # fmt: skip
             box = _LabelBox(left, label.y - _LINE + 2, left + wide, label.y + 2)
             inside = box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height

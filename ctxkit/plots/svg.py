@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 240, 56, 12, 14, 34
 _INK = "var(--jp-content-font-color2,#777777)"
+_HALO = (
+    ";paint-order:stroke;stroke:var(--jp-layout-color0,var(--vscode-editor-background,Canvas))"
+    ";stroke-width:3px"
+)
+"""Keeps a text apart from the lines that it lies on."""
 
 
 class _Scale(NamedTuple):
@@ -49,7 +54,6 @@ def draw(axes: Plane) -> str:
     for limit in (limit for limit in axes.limits if limit.shown):
         y = scale.y(limit.y)
         parts.append(_line((_LEFT, y), (_WIDTH - _RIGHT, y), limit.colour, "longdash"))
-        parts.append(_text(_WIDTH - _RIGHT, y - 3, limit.label, "end"))
     below = np.zeros(0)
     for trace, x, y in shapes:
         ink = trace.colour or colour(trace.look)
@@ -73,6 +77,10 @@ def draw(axes: Plane) -> str:
             ]
         else:
             parts.append(_path(scale, trace, x, y, ink))
+    for limit in (limit for limit in axes.limits if limit.shown):
+        left = axes.at_left(limit)
+        place = (_LEFT + 4, "start") if left else (_WIDTH - _RIGHT, "end")
+        parts.append(_text(place[0], scale.y(limit.y) - 3, limit.label, place[1], _HALO))
     parts += _names(scale, shapes)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
@@ -213,8 +221,8 @@ def _line(start: tuple[float, float], end: tuple[float, float], ink: str, dashes
     return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {style}/>'
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    style = f"fill:{_INK};font:11px system-ui,sans-serif"
+def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+    style = f"fill:{_INK};font:11px system-ui,sans-serif{more}"
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
         f' style="{style}">{escape(text, 40)}</text>'

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from ctxkit.plots.palette import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+_NEAR, _PART = 0.1, 0.25
+"""How near to a limit a line is, of the height, where its name stands, which is a quarter of the
+width long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +90,22 @@ class Plane:
     """Points of each line in the static picture, at most about."""
     circles: int = 600
     """The same for traces of points by themselves."""
+
+    def at_left(self, limit: Limit) -> bool:
+        """True where lines run through the right end of a limit and leave its left end free: its
+        name stands there.
+        """
+        lines = [t for t in self.traces if t.shown and t.kind in ("line", "area") and len(t.x) > 1]
+        rows = [(np.asarray(t.x), np.array(t.y, dtype=float)) for t in lines]
+        rows = [(x.astype(float), y) for x, y in rows if x.dtype.kind in "iuf"]
+        if not rows:
+            return False
+        low, high = min(x[0] for x, _ in rows), max(x[-1] for x, _ in rows)
+        tops = [limit.y, *(float(np.nanmax(y)) for _, y in rows if np.isfinite(y).any())]
+        near, part = _NEAR * max(tops), _PART * (high - low)
+
+        def meets(start: float, end: float) -> bool:
+            there = (y[(x >= start) & (x <= end)] for x, y in rows)
+            return any(bool((np.abs(y - limit.y) < near).any()) for y in there)
+
+        return meets(high - part, high) and not meets(low, low + part)

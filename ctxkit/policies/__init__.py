@@ -5,8 +5,8 @@ from __future__ import annotations
 from ctxkit.faces import face
 
 _NAMES = {
-    **dict.fromkeys(("Chain", "Ladder"), "chain"),
-    **dict.fromkeys(("Guard", "Outlook", "Part", "Past", "Policy", "Pruning", "Trigger"), "policy"),
+    **dict.fromkeys(("Chain", "Ladder", "Part"), "chain"),
+    **dict.fromkeys(("Guard", "Outlook", "Past", "Policy", "Pruning", "Trigger"), "policy"),
     **dict.fromkeys(("Rules", "as_rules"), "rules"),
     **dict.fromkeys(("entries", "names", "parse"), "policy_names"),
 }

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents, trims
 from ctxkit.policies.chain import Joined
 from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
-    from ctxkit.policies.policy import Part
+    from ctxkit.policies.chain import Part
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.history.columns import TOOL
-from ctxkit.policies import contents, trims
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, OldFirst
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message

@@ -1,23 +1,104 @@
-"""Policies one after the other: all of them (`Chain`), or one after another until one has done
-enough (`Ladder`).
+"""Parts of rules: their base, plain functions as parts, and parts one after the other: all of them
+(`Chain`), or one after another until one has done enough (`Ladder`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast, runtime_checkable
 
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import History
 from ctxkit.messages import Message
-from ctxkit.policies.plain import as_part
-from ctxkit.policies.policy import Part, call_alone, name_of
+from ctxkit.policies.policy import call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.policies.policy import Outlook, Policy
     from ctxkit.tokens.counters import Room
+
+
+class Part:
+    """The base of policies and prunings: what one may say besides its call, and ``a | b``."""
+
+    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
+
+        @property
+        def name(self) -> str:
+            """What tables and plots call it; empty: the name of its class."""
+
+        @property
+        def keeps(self) -> int | None:
+            """Tokens left at least, which a trigger must lie above; None: no such number."""
+
+        def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
+            """Return the history as it shall be shown; see `Policy`."""
+    else:
+        name, keeps = "", None
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return the first call in start..stop at which it can do anything, or `stop`."""
+        return start
+
+    def using(self, summariser: Any) -> Part:  # noqa: ARG002
+        """Return itself with a summariser, ``(passage) -> text``, where it lacks one."""
+        return self
+
+    def focused(self, focus: str) -> Part:  # noqa: ARG002
+        """Return itself with what the user wants a summary to look at, where it writes one."""
+        return self
+
+    def __or__(self, other: Policy) -> Chain:
+        return Chain.of(self, other)
+
+    def __ror__(self, other: Policy) -> Chain:
+        return Chain.of(other, self)
+
+
+@dataclass(frozen=True, repr=False)
+class Called(Part):
+    """A plain function, or any callable that is no part: it says nothing but its call.
+
+    Equal for equal functions.
+    """
+
+    function: Policy
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return name_of(self.function)
+
+    def __call__(self, history: History, room: Room) -> History | Sequence[Message]:
+        """Return what the function returns."""
+        return self.function(history, room)
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+
+@runtime_checkable
+class _Lent(Protocol):
+    def using(self, summariser: Any, /) -> object: ...
+
+
+def as_part(given: object, what: str = "policy") -> Part:
+    """Return a policy or a pruning as a part; a function is wrapped.
+
+    Raises:
+        BadArguments: it cannot be called, or wants to be lent a summariser, which only parts are.
+    """
+    if not callable(given):
+        raise BadArguments(f"The {what} {given!r} cannot be called with a history and a room.")
+    if isinstance(given, Part):
+        return given
+    if isinstance(given, _Lent) and not isinstance(given, type):
+        raise BadArguments(
+            f"The {what} {name_of(given)} has a method `using`, for which only parts are asked: "
+            "derive its class from ctxkit.policies.Part."
+        )
+    return Called(cast("Policy", given))
 
 
 def applied(policy: Policy, history: History, room: Room) -> History:

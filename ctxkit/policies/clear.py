@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message

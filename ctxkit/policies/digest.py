@@ -10,10 +10,10 @@ import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents, trims
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, OldFirst, Roll
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message
-from ctxkit.policies import contents, reconstructions, summary_passages
 from ctxkit.policies.summarisers import Extractive
 from ctxkit.policies.summary import Summary
+from ctxkit.texts import contents, reconstructions, summary_passages
 
 if TYPE_CHECKING:
     from ctxkit.policies.summarisers import Passage

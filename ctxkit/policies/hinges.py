@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ctxkit.errors import BadArguments
+from ctxkit.policies.chain import Called
 from ctxkit.policies.dues import Asked
-from ctxkit.policies.plain import Called
 from ctxkit.policies.policy import Guard
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from ctxkit.history.columns import ASSISTANT, TOOL, USER, chars
-from ctxkit.policies import contents, trims
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least, share
 from ctxkit.schedules import AS_IT_CAME, OldFirst
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

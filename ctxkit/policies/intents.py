@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.policies import reconstructions
 from ctxkit.policies.summary import Summary
+from ctxkit.texts import reconstructions
 
 if TYPE_CHECKING:
     from ctxkit.policies.summarisers import Passage

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.messages import Part, Text, Thinking, ToolCall
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message

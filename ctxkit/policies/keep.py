@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.history.columns import ASSISTANT, TOOL, USER
 from ctxkit.history.view import role_code
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.shown_positions import ShownPositions
 from ctxkit.schedules import AS_IT_CAME, OldFirst
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

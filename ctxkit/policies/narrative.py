@@ -11,11 +11,11 @@ import numpy as np
 
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents, reconstructions, records, summary_passages
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import LOCAL, Summary
-from ctxkit.policies.summary_passages import FUSERAFT_SECTIONS
+from ctxkit.texts import contents, reconstructions, records, summary_passages
+from ctxkit.texts.summary_passages import FUSERAFT_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History

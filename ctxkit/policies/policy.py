@@ -16,8 +16,8 @@ A **guard** holds back a due compaction, or refuses its result; `guards.Open` is
 that do one of both.
 
 Functions need no base. What a policy or a pruning may say besides its call, and ``a | b``, it gets
-from `Part`: the defaults there are all that is ever asked of it. Rules, chains and ladders wrap
-each plain function into a part once.
+from `chain.Part`: the defaults there are all that is ever asked of it. Rules, chains and ladders
+wrap each plain function into a part once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from ctxkit.history import History, Log
     from ctxkit.messages import Message
-    from ctxkit.policies.chain import Chain
     from ctxkit.tokens.counters import Room
 
 
@@ -41,7 +40,7 @@ class Policy(Protocol):
 
     It keeps nothing between calls: all that it may know of the past is in the history (`since`, the
     columns, `log`), so that a replay, which jumps, and a live session ask the same. One that
-    derives from `Part` may say more.
+    derives from `chain.Part` may say more.
     """
 
     def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
@@ -154,47 +153,6 @@ class PastCut(Protocol):
     @property
     def messages_after(self) -> int:
         """Messages shown after."""
-
-
-class Part:
-    """The base of policies and prunings: what one may say besides its call, and ``a | b``."""
-
-    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
-
-        @property
-        def name(self) -> str:
-            """What tables and plots call it; empty: the name of its class."""
-
-        @property
-        def keeps(self) -> int | None:
-            """Tokens left at least, which a trigger must lie above; None: no such number."""
-
-        def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
-            """Return the history as it shall be shown; see `Policy`."""
-    else:
-        name, keeps = "", None
-
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return the first call in start..stop at which it can do anything, or `stop`."""
-        return start
-
-    def using(self, summariser: Any) -> Part:  # noqa: ARG002
-        """Return itself with a summariser, ``(passage) -> text``, where it lacks one."""
-        return self
-
-    def focused(self, focus: str) -> Part:  # noqa: ARG002
-        """Return itself with what the user wants a summary to look at, where it writes one."""
-        return self
-
-    def __or__(self, other: Policy) -> Chain:
-        from ctxkit.policies.chain import Chain
-
-        return Chain.of(self, other)
-
-    def __ror__(self, other: Policy) -> Chain:
-        from ctxkit.policies.chain import Chain
-
-        return Chain.of(other, self)
 
 
 def call_alone(part: object, method: str) -> bool:

@@ -35,7 +35,7 @@ MEMBERS = {
     "prune": "prune:Prune",
     "cap": "prune:Cap",
     "window": "window:Window",
-    "turns": "window:Turns",
+    "turns": "window:KeepTurns",
     "window_share": "window:WindowShare",
     "summary": "summary:Summary",
     "safeguard": "safeguard:Safeguard",
@@ -50,7 +50,7 @@ MEMBERS = {
     "tombstones": "tombstones:Tombstones",
     "offload": "offload:Offload",
     "adaptive_trim": "adaptive:AdaptiveTrim",
-    "native": "native:Native",
+    "native": "provider_native:Native",
     "recall": "recall:Recall",
 }
 """Short names of the kit's own policies."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ASSISTANT, TOOL
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.shown_positions import ShownPositions
 from ctxkit.schedules import OldFirst
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

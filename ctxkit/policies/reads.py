@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.history.columns import TOOL
-from ctxkit.policies import contents
+from ctxkit.texts import contents
 from ctxkit.tools.tool_names import READERS, WRITERS, among
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from ctxkit.history import USER
 from ctxkit.memory.digests import Budgets, digest_of, fitted
 from ctxkit.memory.ranking import score, terms
 from ctxkit.messages import INJECTED, RECALLED, Message, Text
-from ctxkit.policies import lessons
 from ctxkit.policies.setting import Setting, at_least
+from ctxkit.texts import lessons
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.policy import Part
+from ctxkit.policies.chain import Part
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Recorded
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.history import Log  # noqa: TC001  as above
-from ctxkit.policies.chain import Chain
+from ctxkit.policies.chain import Chain, Part, as_part
 from ctxkit.policies.dues import Always, Due, Either, as_due
 from ctxkit.policies.hinges import Hinge, guards, several_of
-from ctxkit.policies.plain import as_part
-from ctxkit.policies.policy import Guard, Part, Policy, Pruning, Trigger, name_of
+from ctxkit.policies.policy import Guard, Policy, Pruning, Trigger, name_of
 from ctxkit.policies.withdrawn import refuse
 from ctxkit.tokens.counters import Counter, Room
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from ctxkit.errors import ModelError
 from ctxkit.history import USER
-from ctxkit.policies import contents, plans, records
 from ctxkit.policies.setting import share
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.summary import LOCAL, turn_start
+from ctxkit.texts import contents, plans, records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

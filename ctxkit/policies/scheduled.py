@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.chain import in_a_row
-from ctxkit.policies.policy import Part, name_of
+from ctxkit.policies.chain import Part, in_a_row
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.setting import Setting
 from ctxkit.schedules import Schedule
 

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.policy import Part
+from ctxkit.policies.chain import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable

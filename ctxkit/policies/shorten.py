@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
-from ctxkit.policies import contents, trims
 from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME
+from ctxkit.texts import contents, trims
 from ctxkit.tools.tool_names import READERS, WRITERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.messages import Message
-    from ctxkit.policies.trims import Mode
     from ctxkit.schedules import ScheduleView
+    from ctxkit.texts.trims import Mode
     from ctxkit.tokens import Room
 
 TRUNCATED = "\n[...truncated — {n} chars omitted to reduce context size...]"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary, asks_anew, boundary
-from ctxkit.policies.summary_passages import PI_SECTIONS, PI_TURN_SECTIONS
+from ctxkit.texts.summary_passages import PI_SECTIONS, PI_TURN_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History

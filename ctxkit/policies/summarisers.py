@@ -15,8 +15,8 @@ import numpy as np
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.faces import listed, renamed
 from ctxkit.messages import Message
-from ctxkit.policies import extracts, message_lines
-from ctxkit.policies.focuses import focus as focus_of
+from ctxkit.texts import extracts, message_lines
+from ctxkit.texts.focuses import focus as focus_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Self
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.history import USER
 from ctxkit.messages import Message, Text
-from ctxkit.policies import identifiers, records, summary_passages, waits
+from ctxkit.policies import waits
 from ctxkit.policies.setting import Setting, at_least, share
 from ctxkit.policies.summarisers import Extractive, Fixed, Passage, RecordedSummary, ShareOfInput
+from ctxkit.texts import identifiers, records, summary_passages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.history import History, Log
-    from ctxkit.policies.identifiers import Identifiers
+    from ctxkit.texts.identifiers import Identifiers
     from ctxkit.tokens import Room
 
 LOCAL = (Extractive, Fixed, RecordedSummary, ShareOfInput)

@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from ctxkit.policies import contents
 from ctxkit.policies.repeats import RepeatKind, Repeats
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,14 +11,14 @@ from msgspec import structs
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents
-from ctxkit.policies.chain import Joined
-from ctxkit.policies.policy import Part, name_of
+from ctxkit.policies.chain import Joined, Part
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.setting import share
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary, anything, asks_anew
 from ctxkit.policies.triggers import Due, Share
 from ctxkit.policies.window import leading
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable

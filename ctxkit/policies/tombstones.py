@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, Roll
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable

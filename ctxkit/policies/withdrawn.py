@@ -13,7 +13,7 @@ from ctxkit.policies.policy import name_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.policies.policy import Part
+    from ctxkit.policies.chain import Part
 
     Kind = Literal["policy", "trigger", "pruning"]
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History

@@ -14,11 +14,11 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary, boundary, turn_start
-from ctxkit.policies.summary_passages import PI_SECTIONS
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import PI_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History

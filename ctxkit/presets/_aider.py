@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Above, Both
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History

@@ -11,10 +11,10 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.guards import Open, UntilCold
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Above, Overflow
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents
+from ctxkit.policies.chain import Part
 from ctxkit.policies.clear import Clear
-from ctxkit.policies.policy import Part
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.anchored_summaries import Anchored, end, fresh, message_of
 from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts import contents
+from ctxkit.texts.summary_passages import focused
 from ctxkit.tools.tool_names import reads, writes
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import one_of, typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.halves import DropHalf
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.presets import clauses
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History

@@ -13,13 +13,13 @@ from ctxkit.policies.idle import PLACEHOLDER
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
-from ctxkit.policies.summary_passages import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets import claws
 from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.claws import FLOOR
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import OPENCLAW_SECTIONS, PI_SECTIONS
 
 SOFT_THRESHOLD = 4000
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents, trims
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.summary import Summary
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
+from ctxkit.texts import contents, trims
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History

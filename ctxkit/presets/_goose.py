@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.anchored_summaries import end, message_of
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import LAST_CALL, Difference
+from ctxkit.texts import contents
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History

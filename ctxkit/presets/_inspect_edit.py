@@ -10,12 +10,12 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
-from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import share_threshold
 from ctxkit.presets.checks import typed
 from ctxkit.presets.clearing import ClearUses
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History

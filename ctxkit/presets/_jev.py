@@ -13,13 +13,13 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.history import TOOL
 from ctxkit.messages import Message  # noqa: TC001  as above
-from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting, at_least, share
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.halves import units
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History

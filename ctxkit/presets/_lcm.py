@@ -13,12 +13,12 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.policies.window import leading
 from ctxkit.presets.anchored_summaries import fresh
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.anchored_summaries import Anchored, end
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History

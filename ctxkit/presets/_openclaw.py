@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents
 from ctxkit.policies.idle import PLACEHOLDER
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.summary import anything
-from ctxkit.policies.summary_passages import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import claws
 from ctxkit.presets.checks import one_of, room_to_cut, typed
 from ctxkit.presets.claws import FLOOR
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.texts import contents
+from ctxkit.texts.summary_passages import OPENCLAW_SECTIONS, PI_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History

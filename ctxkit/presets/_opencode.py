@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents
 from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summary import LOCAL, Summary
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import one_of, typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.moments import opens_turn
+from ctxkit.texts import contents
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.structured import INSTRUCTIONS, PiSummary
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.totals import LastTotal
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import one_of, room_to_cut, typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import focused
 
 VERSIONS = ("1.5.2", "0.73.1", "0.58.3")
 NEWEST = VERSIONS[0]

@@ -13,11 +13,11 @@ from ctxkit.policies.guards import Attempts
 from ctxkit.policies.prune import Prune
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary, anything
-from ctxkit.policies.summary_passages import PULSE_SECTIONS
 from ctxkit.policies.triggers import Above, CutShort
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import PULSE_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents, trims
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
-from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
 from ctxkit.presets.anchored_summaries import Anchored
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
+from ctxkit.texts import contents, trims
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History

@@ -12,7 +12,6 @@ import numpy as np
 
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Message, Text
-from ctxkit.policies import identifiers, obligations, summary_passages
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.prune import Cap, Prune
@@ -23,13 +22,14 @@ from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
+from ctxkit.texts import identifiers, obligations, summary_passages
 from ctxkit.tokens.counters import arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.history import History
-    from ctxkit.policies.obligations import Obligations
+    from ctxkit.texts.obligations import Obligations
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ASSISTANT
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, OldFirst
 from ctxkit.schedules.rows import NEVER
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

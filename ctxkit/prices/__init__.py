@@ -4,6 +4,7 @@ litellm.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache, lru_cache
 from importlib import util
@@ -137,12 +138,10 @@ def register(name: str, price: Price) -> None:
     """Set the price of a model under a name, before anything that the table says.
 
     Raises:
-        BadArguments: the name is empty, or a price is negative.
+        BadArguments: the name is empty, or a price is negative or no number.
     """
-    if (
-        not name
-        or min(price.input, price.output, price.cache_read or 0, price.cache_write or 0) < 0
-    ):
+    told = [getattr(of, n) for of in (price, *price.tiers) for n in _CLASSES]
+    if not name or not all(n is None or 0 <= n < math.inf for n in told):
         raise BadArguments(
             "A price needs the model's name and dollars a token that are not negative."
         )

@@ -21,7 +21,7 @@ from ctxkit.readers.fields import (
     word,
 )
 from ctxkit.readers.logs import ReaderLog
-from ctxkit.readers.opencode import nested
+from ctxkit.readers.nesting import nested
 from ctxkit.readers.parts import count
 from ctxkit.readers.usages import to_stop
 from ctxkit.session import Session

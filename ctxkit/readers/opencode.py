@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 from ctxkit.readers.fields import items, mapping, number, text
+from ctxkit.readers.nesting import nested
 from ctxkit.readers.opencode_messages import to_session
 from ctxkit.readers.opencode_run import is_run, read_run
 from ctxkit.readers.opencode_tables import is_store, read_store
@@ -124,22 +125,3 @@ def _load(file: Path, faults: list[Fault]) -> dict[str, Any]:
     if type(document) is not dict:
         faults.append(Fault(0, f"{file.name}: expected a JSON object"))
     return mapping(document)
-
-
-def nested(sessions: dict[str, Session]) -> list[Session]:
-    """Put each subagent's session under its parent; one whose parent is missing, or in a circle,
-    stands alone.
-    """
-    below: dict[str, list[str]] = {}
-    for id_, s in sessions.items():
-        if s.parent in sessions and s.parent != id_:
-            below.setdefault(s.parent, []).append(id_)
-    done: set[str] = set()
-
-    def whole(id_: str) -> Session:
-        done.add(id_)
-        children = tuple(whole(c) for c in below.get(id_, ()) if c not in done)
-        return replace(sessions[id_], children=children) if children else sessions[id_]
-
-    tops = [whole(id_) for id_, s in sessions.items() if s.parent not in sessions]
-    return tops + [whole(id_) for id_ in sessions if id_ not in done]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
+from ctxkit.plots.chart import write_page
 from ctxkit.readers.given import as_session
 
 if TYPE_CHECKING:
@@ -49,13 +50,7 @@ def export(x: Given | pd.DataFrame, path: str | Path) -> Path:
             f" {target.name!r}."
         )
     text = _notebook(x) if kind == ".ipynb" else _page(x)
-    try:
-        target.write_text(text, encoding="utf-8", errors="replace")
-    except (OSError, ValueError) as e:
-        told = (e.strerror or type(e).__name__) if isinstance(e, OSError) else "that is no path"
-        why = "its folder does not exist" if isinstance(e, FileNotFoundError) else told
-        raise BadArguments(f"{str(target)!r} cannot be written: {why}.") from None
-    return target
+    return write_page(target, text)
 
 
 def _page(x: Any) -> str:

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import chars
-from ctxkit.history.head_items import content_key, with_text
-from ctxkit.messages import Text
+from ctxkit.history.head_items import content_key
 from ctxkit.schedules.layers import Added, Changed
 from ctxkit.schedules.rows import NEVER, State
 from ctxkit.schedules.sums import RESULT_CHARS, TOKENS, Sums
-from ctxkit.tokens.encoders import Remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -191,13 +189,16 @@ class Changes:
         smaller: bool,
         call: int,
     ) -> State:
-        new = with_text(message, what) if isinstance(what, str) else what and what(message)
-        if new is None:
+        if what is None:
             return State(call, None, 0, 0, 0)
-        if new is message or (new.parts == message.parts and new.role == message.role):
-            return was
-        made = self.rows.changed(p, call, new)
-        if smaller and made.tokens >= was.tokens:
+        if isinstance(what, str):
+            made = self.rows.replaced(p, call, message, what)
+        else:
+            new = what(message)
+            if new is None:
+                return State(call, None, 0, 0, 0)
+            made = self.rows.changed(p, call, message, new)
+        if made is None or (smaller and made.tokens >= was.tokens):
             return was
         if made.tokens > was.tokens:
             raise BadArguments(
@@ -240,18 +241,8 @@ class Changes:
         message = make()
         if message is None:
             return None
-        sizes = self._size(message), chars(message), content_key(message)
+        sizes = self.rows.log.measure(message), chars(message), content_key(message)
         return Added(cast("Callable[[], Message]", make), *sizes)
-
-    def _size(self, message: Message) -> int:
-        """Return what `Log.measure` does; of a long list, only the items that are new
-        are counted.
-        """
-        log, parts = self.rows.log, message.parts
-        if len(parts) == 1 and isinstance(parts[0], Text) and isinstance(log.counter, Remembering):
-            known = log.known(message)
-            return round(log.counter.listed(parts[0].text) * log.scale) if known is None else known
-        return log.measure(message)
 
     def total(self, call: int, kind: int) -> int:
         """Return a sum over a call's messages, as `Layer.total` says."""

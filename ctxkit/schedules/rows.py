@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.history.columns import TOOL, chars
-from ctxkit.history.head_items import content_at, content_key
+from ctxkit.history.head_items import content_at, content_key, with_text
 
 if TYPE_CHECKING:
     from ctxkit.history import History, Log
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 62
 """A call that never comes."""
+_KEPT = 1 << 16
+"""Texts for rows of which a log remembers what they make of them."""
 
 
 class State(NamedTuple):
@@ -129,11 +131,32 @@ class Rows:
             -row - 1,
         )
 
-    def changed(self, p: int, call: int, message: Message) -> State:
-        """Return what a position says from a call on, once it was changed to a message."""
+    def changed(self, p: int, call: int, message: Message, new: Message) -> State | None:
+        """Return what a position says from a call on, once a message became a new one; None: that
+        says the same.
+        """
+        if new is message or (new.parts == message.parts and new.role == message.role):
+            return None
         row = self.row(p)
-        size, content = self.log.measure(message, row), content_at(row, content_key(message))
-        return State(call, message, size, chars(message), content)
+        size, content = self.log.measure(new, row), content_at(row, content_key(new))
+        return State(call, new, size, chars(new), content)
+
+    def replaced(self, p: int, call: int, message: Message, text: str) -> State | None:
+        """Return what `changed` does for a text in the place of a message's.
+
+        What stands for a row as it was said is kept with the log: many rules, and each
+        compaction anew, say the same of it.
+        """
+        row = self.row(p)
+        if row < 0 or message is not self.log.messages[row]:
+            return self.changed(p, call, message, with_text(message, text))
+        known: dict[tuple[int, str], State | None] = self.log.memo.setdefault("replaced", {})
+        if len(known) >= _KEPT:
+            known.clear()
+        if (row, text) not in known:
+            known[row, text] = self.changed(p, call, message, with_text(message, text))
+        made = known[row, text]
+        return made if made is None else State(call, *made[1:])
 
     def calls(self, p: int) -> tuple[ToolCall, ...]:
         """Return the tool calls of a message as they were said, whatever became of them."""

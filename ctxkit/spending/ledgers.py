@@ -9,6 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.amounts import span
+from ctxkit.cache.causes import PAUSES
 from ctxkit.composition.groups import shares
 from ctxkit.markup import line
 from ctxkit.messages import Text, Thinking, ToolCall
@@ -31,7 +32,7 @@ _OUT = "output"
 _SPOKEN = {"system": "system message", "summary": "summaries in the prompt"}
 _SERVER = re.compile(r"mcp__(.+?)__(.+)")
 _AGAIN = {
-    "ttl_expiry": "sent again after a pause",
+    **dict.fromkeys(PAUSES, "sent again after a pause"),
     "resumed": "sent again after the session was resumed",
     "compaction": "sent again after a compaction",
     "cold_start": "first sent, nothing cached",

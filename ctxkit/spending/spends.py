@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.amounts import MISSING, counted, dollars, percent
+from ctxkit.cache.causes import PAUSES
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import escape, line
 from ctxkit.messages import Message
@@ -42,10 +43,11 @@ _SHOWN = ("cache", "tool", "turn", "file")
 """Tables of the plain display."""
 _CENT = 0.005
 _CAUSES = {
-    "ttl_expiry": ("pause", "pauses"),
-    "compaction": ("compaction", "compactions"),
-    "resumed": ("break of the session", "breaks of the session"),
-    "unexplained": ("miss without a cause", "misses without a cause"),
+    PAUSES: ("pause", "pauses"),
+    ("compaction",): ("compaction", "compactions"),
+    ("resumed",): ("break of the session", "breaks of the session"),
+    ("tools_loaded",): ("search for further tools", "searches for further tools"),
+    ("unexplained",): ("miss without a cause", "misses without a cause"),
 }
 _BAR = "display:inline-block;height:9px;background:#3a93cc"
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8860b", "#c0659a", "#3a93cc", "#8c6d46", "#7b6fd0")
@@ -203,11 +205,11 @@ class Spend:
 
     def _again(self, whole: float) -> list[str]:
         out = []
-        for kind, (one, more) in _CAUSES.items():
-            found = [r for r in self.resent if r.miss.kind == kind]
+        for kinds, (one, more) in _CAUSES.items():
+            found = [r for r in self.resent if r.miss.kind in kinds]
             usd, above = sum(r.sent_usd for r in found), sum(r.usd for r in found)
             if usd >= _CENT:
-                long = ledgers.pauses(found) if kind == "ttl_expiry" else ""
+                long = ledgers.pauses(found) if kinds is PAUSES else ""
                 told = (
                     f"{_of(usd, whole)} went to sending again what the cache had held, after "
                     f"{counted(len(found), one, more)}{long}: {dollars(above)} above reading it."

@@ -55,7 +55,7 @@ def _hour(session: Session, found: Accounts, resent: Sequence[Resent]) -> WhatIf
     known = price(session.model or _first_model(session))
     if known is None or known.cache_write is None or known.cache_write_1h is None:
         return None
-    paused = [r for r in resent if r.miss.kind == "ttl_expiry"]
+    paused = [r for r in resent if r.miss.paused]
     short = [r for r in paused if r.miss.gap is not None and r.miss.gap < HOUR]
     usages = {c.index: c.message.usage for c in session.calls}
     if not short or any(u is not None and u.cache_write_1h_tokens for u in usages.values()):

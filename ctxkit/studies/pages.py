@@ -49,8 +49,9 @@ _FACTORS = """`longer` of a row of scores: calls of real runs over those of the 
 interval in which a further model is expected (`metrics.elongation`), by the policy of the record,
 that of the replay, and the family of the model; a family has its own where three studies are of it.
 Two settings of one family of policies are taken to lie no further apart than models under one
-setting. Each model left out in turn, the {level:.0%} interval of the others held {held} of
-{models}."""
+setting. Each model left out in turn, the {level:.0%} interval of the others, of any family,
+held {held} of {models}. A family's own interval is narrower and rests on three or four studies, too
+few to try it so."""
 _NOISE = """Dollars of a second run of the same policy over the first, OpenHands, 50 tasks: {pairs}.
 From these pairs, tasks drawn again and of each task either run taken for the second, 80 of 100
 pairs of totals lie within:"""
@@ -62,7 +63,7 @@ prompt does not show, for the first time or again (`studies.seekers`); engine, t
 are those of any live session. With its eyes closed its steps are the same under any policy:
 foretold and real dollars then differ by {blind:.1%} at most. With its eyes open:"""
 _MISSED = """The order of the dollars foretold agrees with that of the real ones by {order:+.2f}
-(rank correlation); what the replay showed to be out of sight when it was needed agrees with what
+(rank correlation over {n} policies); what the replay showed to be out of sight when it was needed agrees with what
 was read again by {hint:+.2f}. So a replay's loss says where its dollars are too low. The world is
 harsh: half of the questions go far back."""
 
@@ -170,7 +171,7 @@ def _loop() -> str:
     order = seeing["usd_foretold"].rank().corr(seeing["usd_real"].rank())
     hint = seeing["out_of_sight"].corr(seeing["again"])
     text = _text(_LOOP, blind=blind["missed_usd"].abs().max())
-    after = _text(_MISSED, order=order, hint=hint)
+    after = _text(_MISSED, order=order, hint=hint, n=len(seeing))
     return f"### The closed loop\n\n{text}\n{_table(head, rows)}\n{after}"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.amounts import counted
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.metrics.paces import WINDOW
-from ctxkit.metrics.pooled import FEW, pairs
+from ctxkit.metrics.pooled import FEW, known_within, pairs
 from ctxkit.metrics.unremovable import Risk, stays
 from ctxkit.metrics.when import MORE_LOSS
 from ctxkit.sizes.windows import window_of
@@ -39,6 +39,7 @@ MOST_OF_ONE = 0.5
 """Share of what a setting saves that one session may make; with more it is that
 session's advice.
 """
+_COLUMNS = ("rules", "session", "cost_usd", "cost_low_usd", "cost_high_usd", "peak_tokens")
 _SAVED = (("saved_usd", "mean"), ("saved_usd_low", "low"), ("saved_usd_high", "high"))
 
 
@@ -55,9 +56,11 @@ def advise(
     Columns: those of `front`; `saved_usd` with its 90 % interval (against no context management,
     session by session); `carried_by_n`, the sessions that it saves on, `largest_share`, the share
     of all that it saves which the most saving session makes, and `saved_usd_without`, the mean
-    without that session; `most_loss`, the needed-later loss that is allowed: `MORE_LOSS` above what
-    compacting at the window puts at stake; `advised`, whether to take it, with `advice`, a
-    sentence; and `session_notes`, what the logs behind it cannot say or say wrongly.
+    without that session; `known_within_usd`, within which the cache model knows the mean cost, and
+    `like`, the cheaper settings whose costs are no further away than that; `most_loss`, the
+    needed-later loss that is allowed: `MORE_LOSS` above what compacting at the window puts at
+    stake; `advised`, whether to take it, with `advice`, a sentence; and `session_notes`, what the
+    logs behind it cannot say or say wrongly.
 
     Args:
         sessions: at least five recorded sessions with text, usage and prices: few tell nothing
@@ -87,7 +90,7 @@ def advise(
 
     options = Options(loss=True)
     every = frame_of(usable, asked, options, executor, progress=progress, bench=bounded)
-    runs = pd.DataFrame(every)[["rules", "session", "cost_usd", "peak_tokens"]]
+    runs = pd.DataFrame(every)[[*_COLUMNS]]
     found = front(every)
     n = int(found["sessions_n"].max())
     if n < FEW:
@@ -95,11 +98,19 @@ def advise(
     best = found[found["front"]].reset_index(drop=True)
     several = [bounds[id(s)] if id(s) in bounds else _bound(Base(s)) for s in usable]
     known = [bound for bound in several if bound is not None]
+    best["known_within_usd"] = best["rules"].map(known_within(runs))
+    best["like"] = [_like(row, best) for row in best.to_dict("records")]
     told = [_told(row, runs, known) for row in best.to_dict("records")]
     for column in told[0] if told else ():
         best[column] = [row[column] for row in told]
     best["session_notes"] = " ".join(f"{s.id}: {note}" for s in usable for note in s.notes) or None
     return best
+
+
+def _like(row: dict[Any, Any], best: pd.DataFrame) -> str:
+    """Return the cheaper settings from which a setting is not told apart in dollars."""
+    near = row["cost_usd"] - best["cost_usd"] < row["known_within_usd"]
+    return ", ".join(best["rules"][near & (best["cost_usd"] < row["cost_usd"])])
 
 
 class _Bound(NamedTuple):
@@ -161,6 +172,11 @@ def _against(row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_Bound]) 
     """Return what speaks against a setting; nothing where it is advised."""
     if (low := row["saved_usd_low"]) is None or low <= 0:
         return "it is not told apart from no management in dollars"
+    if row["saved_usd"] <= row["known_within_usd"]:
+        return (
+            f"it is not told apart from no management: its dollars are known within "
+            f"${row['known_within_usd']:,.2f} alone"
+        )
     if row["largest_share"] > MOST_OF_ONE:
         return (
             f"one session makes {row['largest_share']:.0%} of what it saves "
@@ -210,4 +226,11 @@ def _sentence(row: dict[Any, Any], against: str) -> str:
         f" {row['needed_later_loss']:.0%} of what was used again had been cut away"
         f" ({row['needed_later_loss_low']:.0%} to {row['needed_later_loss_high']:.0%});"
         f" {row['unpaid_cuts_n']:.1f} cuts a session did not pay for themselves."
+        f"{_not_apart(row)}"
     )
+
+
+def _not_apart(row: dict[Any, Any]) -> str:
+    if not row["like"]:
+        return ""
+    return f" In dollars, known within ${row['known_within_usd']:,.2f}, it is like {row['like']}."

@@ -20,6 +20,14 @@ PRESETS = {"pi": "pi", "claude-code": "claude_code", "codex": "codex"}
 _OLDER_CLAUDE = (2, 1, 20)
 """Versions of Claude Code before this one (seen: 2.0.76, 2.1.19) fired at 155,000 of 200,000: they
 kept 32,000 for the answer, where later ones keep 20,000 (seen: 2.1.29 on)."""
+_TOLD = 0.95
+"""Codex writes this share of a model's window into its log, and compacts at nine tenths of the
+whole one (`codex-rs/protocol/src/openai_models.rs`): of 272,000 at 244,800, its log says 258,400.
+"""
+_BYTES = 2
+"""Codex sizes old reasoning by the bytes of its encrypted text, up to twice the tokens it was (seen:
+0.8 to 2.0 times in nine compactions).
+"""
 NEAR = 2
 """So many calls sooner or later is the same place."""
 _TRIMMED, _SMALL = 20, 50_000
@@ -78,7 +86,9 @@ def alone(session: Session, rules: str | None = None) -> tuple[Alone, ...]:
 
 
 def _settings(session: Session) -> dict[str, int]:
-    """Return what an older version of a program had set otherwise."""
+    """Return what the program of a log had set otherwise than the preset has."""
+    if session.format == "codex" and session.context_window:
+        return {"context_window": round(session.context_window / _TOLD)}
     told = (session.version or "").split(".")
     if session.format != "claude-code" or not all(n.isdecimal() for n in told):
         return {}
@@ -101,7 +111,7 @@ def _alone(session: Session, rules: Rules, number: int, call: Call, start: int) 
         None if first is None else first.before,
         "",
     )
-    return made if made.near else msgspec.structs.replace(made, cause=_cause(session, made))
+    return made if made.near else msgspec.structs.replace(made, cause=_cause(session, made, start))
 
 
 def _from(session: Session, start: int) -> tuple[Session, int]:
@@ -120,20 +130,39 @@ def _last_prompt(session: Session, call: Call) -> int | None:
     return next((u.prompt_tokens for u in usages if u is not None and u.prompt_tokens), None)
 
 
-def _cause(session: Session, made: Alone) -> str:
+def _cause(session: Session, made: Alone, start: int) -> str:
     """Return why both are apart, as far as the log shows it."""
     billed = sum(bool(c.message.usage and c.message.usage.prompt_tokens) for c in session.calls)
     if billed < _TRIMMED and (made.before or 0) < _SMALL:
         return f"a log of {billed} billed calls with small prompts: shapes, not a conversation"
-    if made.before is not None and (made.due is None or made.due > made.call):
+    late = made.before is not None and (made.due is None or made.due > made.call)
+    inside = session.format == "codex" and _inside(session, made.call)
+    old = _reasoning(session, start, made.call)
+    if late and inside and made.at and made.at - (made.before or 0) <= _BYTES * old:
+        return (
+            "made inside a turn, so by the program itself: Codex adds what it takes old reasoning "
+            f"to be, which the prompt does not hold ({old:,} tokens by the log)"
+        )
+    if late and not inside:
         fired = "never" if made.at is None else f"at {made.at:,}"
         return (
-            f"made at {made.before:,} tokens, where the preset's trigger holds {fired}: by hand, "
-            "which this format does not mark, or under other settings"
+            f"made at {made.before or 0:,} tokens, where the preset's trigger holds {fired}: by "
+            "hand, which this format does not mark, or under other settings"
         )
-    if made.due is not None and _turn(session, made.due) == _turn(session, made.call - 1):
+    if made.due is not None and not inside and _turn(session, made.due) == _turn(session, made.call - 1):
         return "the program waits for the end of the turn in which the preset fires"
     return "the log does not show it"
+
+
+def _inside(session: Session, call: int) -> bool:
+    """Say whether nobody asked for anything between a call and the one before."""
+    return call > 0 and _turn(session, call) == _turn(session, call - 1)
+
+
+def _reasoning(session: Session, start: int, call: int) -> int:
+    """Return the reasoning tokens of the replies from a place to a call."""
+    usages = (c.message.usage for c in session.calls[:call] if c.position >= start)
+    return sum((u.reasoning_tokens or 0) for u in usages if u is not None)
 
 
 def _turn(session: Session, call: int) -> int:

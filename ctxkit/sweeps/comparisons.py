@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from ctxkit.cache.words import foretold
+from ctxkit.engine import Run
 from ctxkit.errors import CtxkitError
 from ctxkit.markup import escape, line
 from ctxkit.metrics.elongation import FLOOR, LEVEL
@@ -19,11 +21,13 @@ from ctxkit.sweeps.batches import Bench
 from ctxkit.sweeps.grids import labels, rules_of
 from ctxkit.sweeps.renamed import Scores
 from ctxkit.sweeps.score_columns import COLUMNS, typed
-from ctxkit.sweeps.scores import row_of
+from ctxkit.sweeps.scores import row_of, run_row
 from ctxkit.sweeps.verdicts import glance
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ctxkit.session import Session
     from ctxkit.sweeps.grids import Several
 
@@ -75,7 +79,7 @@ class Comparison(Scores):
 
     _metadata = ["replays"]  # noqa: RUF012  pandas' own way to carry attributes
 
-    replays: dict[str, Session]
+    replays: Mapping[str, Session]
 
     @property
     def caption(self) -> str:
@@ -207,7 +211,7 @@ def compare(
     given = rules_of(rules)
     bench = Bench(session.origin or session)
     session, base = bench.session, bench.base
-    rows, replays = [row_of(session, base, loss=loss, reuse=reuse)], {"recorded": session}
+    rows, runs = [row_of(session, base, loss=loss, reuse=reuse)], dict[str, Run]()
     bar = tqdm(
         zip(given, labels(given), strict=True), "compare", len(given), delay=1, disable=not progress
     )
@@ -215,17 +219,39 @@ def compare(
         row: dict[str, Any] = {"session": session.id}
         try:
             done = bench.run(each)
-            again = session_of(session, done)
-            row = row_of(again, base, done, loss=loss, reuse=reuse)
-            replays[label] = again
+            row = run_row(base, done, label, loss=loss, reuse=reuse)
+            runs[label] = done
         except CtxkitError as error:
             row["error"] = str(error)
         except Exception as error:  # noqa: BLE001  whatever rules raise, the other rows are told
             row["error"] = f"{type(error).__name__}: {error}"
         rows.append(row | {"rules": label})
     frame = Comparison(typed(rows).set_axis([r["rules"] for r in rows], axis=0))
-    frame.replays = replays
+    frame.replays = LazyReplays(session, runs)
     return frame
+
+
+class LazyReplays(Mapping[str, "Session"]):
+    """A recorded session and its replays by name, each made of its run when it is asked for."""
+
+    def __init__(self, recorded: Session, runs: dict[str, Run]) -> None:
+        self._recorded = recorded
+        self._made: dict[str, Session | Run] = {"recorded": recorded, **runs}
+
+    def __getitem__(self, name: str) -> Session:
+        made = self._made[name]
+        if isinstance(made, Run):
+            made = self._made[name] = session_of(self._recorded, made)
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 def _shown(column: str, row: Any) -> str:

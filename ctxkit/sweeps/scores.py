@@ -143,7 +143,7 @@ class Base:
 @of_session
 def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Series:
     """Return one row for a recorded session or a replay of one, under the names of
-    `sweeps.columns.COLUMNS`.
+    `sweeps.score_columns.COLUMNS`.
 
     Shares lie between 0 and 1, counts end in `_n`, money is dollars; what the data cannot say is
     missing, never zero. A recorded session is scored by its own bill. A replay is billed by the

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import StoreError
-from ctxkit.policies.contents import target
 from ctxkit.teams.handoffs import brief, read_json, read_text
 from ctxkit.teams.patterns import is_in
+from ctxkit.texts.contents import target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

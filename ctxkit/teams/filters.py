@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.history.columns import ASSISTANT, SUMMARY, SYSTEM, USER
-from ctxkit.policies import contents
 from ctxkit.policies.chain import Chain, in_a_row
 from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents, is_correction
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.shorten import TRUNCATED, Replies, Results
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Message, Text
-from ctxkit.policies.contents import texts
 from ctxkit.redaction import redact
 from ctxkit.teams.corrections import framed
 from ctxkit.teams.corrections import heard as said_by
 from ctxkit.teams.filters import CORRECTION, FRAME, HANDOFF, HEARD, TASK
 from ctxkit.teams.machine import Standing
+from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -16,7 +16,6 @@ from ctxkit.agent.outcome import Outcome  # noqa: TC001  a result
 from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError, StoreError
 from ctxkit.messages import Message, Text
-from ctxkit.policies.contents import texts
 from ctxkit.redaction import redact
 from ctxkit.session import Session
 from ctxkit.snapshots.write import SnapshotWriter
@@ -30,6 +29,7 @@ from ctxkit.teams.handing import HANDOFF_TOOL
 from ctxkit.teams.handoffs import Shelf, artifacts, empty, handed
 from ctxkit.teams.ledger import FROM, TeamLedger
 from ctxkit.teams.machine import Decided, TeamReply, begun, check, decided, speaker
+from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

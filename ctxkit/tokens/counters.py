@@ -12,7 +12,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ctxkit.messages import Message, Part, Source
 
@@ -99,7 +99,7 @@ def as_json(value: object, *, ordered: bool = False) -> str:
         )
 
 
-def message_tokens(counter: Counter, message: Message) -> int:
+def message_tokens(counter: Callable[[str], int], message: Message) -> int:
     """Return the tokens of a message's parts, each counted by itself.
 
     Text and thinking by their text; a tool call by its name and its compact JSON arguments; an
@@ -110,7 +110,7 @@ def message_tokens(counter: Counter, message: Message) -> int:
     return sum([part_tokens(counter, part) for part in message.parts])
 
 
-def part_tokens(counter: Counter, part: Part) -> int:
+def part_tokens(counter: Callable[[str], int], part: Part) -> int:
     """Return the tokens of one part, by the rules of `message_tokens`."""
     if isinstance(part, Text):
         return counter(part.text)

@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.errors import BadArguments, did_you_mean
@@ -41,6 +41,9 @@ No pattern of OpenAI's vocabularies lets a piece go on from an ASCII letter or d
 character that is neither, except to an apostrophe (as in `don't`), nor does a piece that ends there
 depend on what follows.
 """
+
+_LINE_END = re.compile(r"\n(?<=\S\n)(?=[^\s/])")
+"""A line's end at which the count of a text is the sum of the counts of both sides."""
 
 
 class Remembering(dict[str, int]):
@@ -91,13 +94,17 @@ class Remembering(dict[str, int]):
         """Return the last place at which counts add up, or 0 where none is known."""
         return 0
 
-    def listed(self, text: str) -> int:
-        """Tokens of a text that is not remembered, but may be a list of which the items are."""
-        return self.fresh(text)
+    def by_lines(self, text: str) -> int:
+        """Tokens of a text put together of lines: those seen before are not counted anew."""
+        return self[text]
 
     def message(self, message: Message) -> int:
         """Tokens of a message, by the rules of `counters.message_tokens`."""
         return message_tokens(self, message)
+
+    def composed(self, message: Message) -> int:
+        """Tokens of a message that a rule made: the same number, its texts counted by lines."""
+        return message_tokens(self.by_lines, message)
 
     def total(self, messages: Iterable[Message]) -> int:
         """Sum over the messages."""
@@ -176,17 +183,15 @@ class Exact(Remembering):
         found = _CUT.match(text)
         return found.end() if found else 0
 
-    def listed(self, text: str) -> int:
-        """Tokens of a text that is not remembered, but of a list each item ``- ...`` is.
+    def by_lines(self, text: str) -> int:
+        """Tokens of a text of which only the lines are remembered.
 
-        No piece of a pattern goes over a line's end to a hyphen, and one line's end behind anything
-        but white space is a piece by itself, or ends one, whatever follows.
+        No piece of a pattern goes over a line's end to anything but white space or a slash, and one
+        line's end behind anything but white space is a piece by itself, or ends one, whatever
+        follows.
         """
-        first, *more = text.split("\n- ")
-        items = [first, *[f"- {item}" for item in more]]
-        if not more or any(not item or item[-1].isspace() for item in items[:-1]):
-            return self.fresh(text)
-        return sum([self[f"{item}\n"] for item in items[:-1]]) + self[items[-1]]
+        ends = [end.end() for end in _LINE_END.finditer(text)]
+        return sum([self[text[a:b]] for a, b in pairwise([0, *ends, len(text)])])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exact, (self.name,)

@@ -70,7 +70,9 @@ def search(root: Root, pattern: str, path: str, files: str) -> str:
 
 
 @contextmanager
-def _timed(process: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
+def timed(
+    process: subprocess.Popen[bytes], seconds: float = SECONDS
+) -> Iterator[threading.Event]:
     """End a process when the time is over, and at the end; the event says that it was late."""
     late = threading.Event()
 
@@ -78,7 +80,7 @@ def _timed(process: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
         late.set()
         process.kill()
 
-    clock = threading.Timer(SECONDS, end)
+    clock = threading.Timer(seconds, end)
     clock.daemon = True
     clock.start()
     try:
@@ -95,7 +97,7 @@ def _scan(root: Root, pattern: str, path: str, files: str) -> Result:
     """Search with Python's regular expressions, in files and folders of any size and depth."""
     walk = Walk(root, path, files)
     scan = Scan(walk, pattern, MAX_HITS + 1)
-    with _timed(scan.process) as late:
+    with timed(scan.process, SECONDS) as late:
         hits, said = scan.results()
     if scan.process.returncode == scanner.WRONG:
         raise BadArguments(_wrong(said))
@@ -118,7 +120,7 @@ def _ripgrep(program: str, root: Root, pattern: str, path: str, files: str) -> R
         process = subprocess.Popen(  # noqa: S603  no shell, a fixed program, pattern after -e
             command, cwd=root.folder, stdout=subprocess.PIPE, stderr=errors
         )
-        with _timed(process) as late:
+        with timed(process, SECONDS) as late:
             places = _places(process.stdout)
         errors.seek(0)
         said = errors.read(1 << 20).decode("utf-8", "replace").strip().splitlines()

@@ -4,17 +4,18 @@ while it runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from ctxkit.faces import listed
-from ctxkit.readers.given import as_session, of_session
+from ctxkit.readers.given import as_session
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from typing import Any, Literal
 
     from ctxkit.presets.naming import AnyRules
     from ctxkit.readers.given import Given
-    from ctxkit.session import Session
+    from ctxkit.widgets.besides import SideBySide
     from ctxkit.widgets.byhand.budgeted import BudgetChart
     from ctxkit.widgets.byhand.saved import SavingsChart
     from ctxkit.widgets.byhand.thrashed import ThrashChart
@@ -26,33 +27,46 @@ __all__ = ["budget", "explore", "savings", "thrash", "tune", "watch"]
 __dir__ = listed(__all__)
 
 
-@of_session
-def explore(session: Session, call: int = -1) -> Explorer:
-    """Return a widget to scrub through the calls of a session, see what fills each prompt and read
-    its messages.
+@overload
+def explore(session: Given, call: int = -1) -> Explorer: ...
+@overload
+def explore(session: Given, call: int = -1, *, beside: Given) -> SideBySide: ...
+def explore(
+    session: Given, call: int = -1, *, beside: Given | None = None
+) -> Explorer | SideBySide:
+    """Return a widget to go through the calls of a session, see what fills each prompt, search its
+    messages and read them.
 
     Args:
-        session: any session, the path of a log, or a list of messages.
+        session: any session, the path of a log, or a list of messages; its subagents are a tree
+            from which each can be opened.
         call: the call shown first; negatives count from the end.
+        beside: another session: the two are shown side by side from their first difference on.
 
     Raises:
         BadArguments: not a session, or it has no such call.
     """
+    given = as_session(session)
+    if beside is not None:
+        from ctxkit.widgets.besides import SideBySide
+
+        return SideBySide(given, as_session(beside))
     from ctxkit.widgets.explorer import Explorer
-    from ctxkit.widgets.scenes import Scenes
 
-    index = session.call(call).index if session.calls else 0
-    return Explorer(Scenes(session), index)
+    return Explorer(given, given.call(call).index if given.calls else 0)
 
 
-def tune(session: Given, rules: AnyRules, **ranges: tuple[float, ...]) -> Tuner:
+def tune(
+    session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]
+) -> Tuner:
     """Return a widget with a slider for each numeric setting; the replay of the session is drawn as
     they move.
 
     Args:
         session: a recorded session, the path of a log, or a list of messages; of a replay the
-            recorded one is taken.
-        rules: the name of a preset, rules (with the settings that they have), or a function of
+            recorded one is taken. A live session, or the name of one of `%%agent`: it is tried anew
+            after each turn, and its button "from here on" leads it by the settings.
+        rules: None: those of a live session; else the name of a preset, rules (with the settings that they have), or a function of
             yours that makes rules from numbers that it has defaults for, such as ``def
             rules(trigger=30_000, keep=8_000)``.
         ranges: ends (and step) of a setting's slider, such as ``keep=(1_000, 20_000, 500)``.
@@ -61,29 +75,50 @@ def tune(session: Given, rules: AnyRules, **ranges: tuple[float, ...]) -> Tuner:
         BadArguments: not a session; rules without a numeric setting; a range for a setting that
             does not exist.
     """
+    from ctxkit.errors import BadArguments
+    from ctxkit.widgets.followed import live_of
     from ctxkit.widgets.knobs import knobs
     from ctxkit.widgets.trials import Trials
     from ctxkit.widgets.tuner import Tuner
 
-    given = as_session(session)
+    live = live_of(session)
+    if rules is None:
+        if live is None:
+            raise BadArguments("tune() takes the rules to be tried, such as the preset 'pi'.")
+        rules = live.agent.rules
+    given = as_session(session if live is None else live)
     recorded = given.origin or given
-    return Tuner(Trials(recorded), knobs(rules, recorded, ranges))
+    return Tuner(Trials(recorded), knobs(rules, recorded, ranges), live)
 
 
-def watch(session: Any = None) -> Watcher:
+def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
     """Return a widget that shows how full a context is, how it grew, and its last calls.
 
     Args:
         session: the name of a session of `%%agent`, or a live session: it is followed while it
-            runs; a session, the path of a log or a list of messages: it is shown as it stands.
-            None: the session that the magics speak of.
+            runs; the path of a log: it is followed while another program writes it, with what the
+            last call added and when the next compaction is due; a session or a list of messages: it
+            is shown as it stands. None: the session that the magics speak of.
+        every: seconds between two looks at a file; `Watcher.stop` ends them.
 
     Raises:
-        BadArguments: there is no such session.
+        BadArguments: there is no such session, or no time passes between two looks.
+        ReadError: the file cannot be read.
     """
+    from os import PathLike, fspath
+    from pathlib import Path
+
+    from ctxkit.errors import BadArguments
     from ctxkit.widgets.followed import source
+    from ctxkit.widgets.tails import Tail
     from ctxkit.widgets.watcher import Watcher
 
+    if not every > 0:
+        raise BadArguments(f"every= takes seconds, more than 0, not {every!r}.")
+    if isinstance(session, (str, PathLike)) and Path(fspath(session)).expanduser().is_file():
+        tail = Tail(Path(fspath(session)).expanduser(), every)
+        name = title_of(tail.session)
+        return Watcher(name, lambda: tail.session, lambda: None, tail)
     return Watcher(*source(session))
 
 

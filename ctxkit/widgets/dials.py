@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.amounts import counted
 from ctxkit.markup import escape, line
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import table
@@ -83,7 +84,7 @@ def told(trial: Trial) -> str:
         else "nothing was compacted"
     )
     return (
-        f"{len(done):,} compactions, {low:,} saved less than {LEAST:.0%} of the tokens, {held:,}"
+        f"{counted(len(done), 'compaction')}, {low:,} saved less than {LEAST:.0%} of the tokens, {held:,}"
         f" held back: {verdict}."
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ctxkit.composition import GROUPS
 from ctxkit.markup import escape, line
 from ctxkit.plots.palette import COLOURS, GROUP_COLOURS
-from ctxkit.widgets.scenes import first_words, full_text
+from ctxkit.widgets.scenes import first_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 TEXT = "var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
 SOFT = "var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"
-LINE = "var(--jp-border-color2,rgba(128,128,128,.35))"
-MONO = "var(--jp-code-font-family,ui-monospace,monospace)"
 _WIDTH, _HEIGHT, _POINTS = 1000, 90, 500
 
 
@@ -105,26 +103,11 @@ def bar(scene: Scene) -> str:
     )
 
 
-def reading(item: ListLine | None) -> str:
-    """The text of one message, escaped and bounded, in a box that scrolls."""
-    if item is None:
-        return f'<div style="color:{SOFT}">Choose a message to read it.</div>'
-    parts = (item.name, f"{item.tokens:,} tokens", item.change, f"message {item.position}")
-    head = " · ".join(filter(None, parts))
-    return (
-        f'<div style="color:{SOFT};line-height:1.5">{escape(head, 120)}</div><pre tabindex="0"'
-        ' style="box-sizing:border-box;white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0'
-        f" 0;padding:8px 10px;height:330px;overflow-y:auto;color:{TEXT};border:1px solid"
-        f" {LINE};border-radius:4px;background:transparent;font:12px/1.5"
-        f' {MONO}">{escape(full_text(item.message))}</pre>'
-    )
-
-
 def listing(items: Sequence[ListLine]) -> str:
     """Some messages as a table, for front ends without widgets."""
     rows = "".join(
         f'<tr><td style="text-align:right">{i.position}</td><td'
-        f' style="text-align:right">{i.tokens:,}</td><td'
+        f' style="text-align:right">{"" if i.tokens is None else f"{i.tokens:,}"}</td><td'
         f' style="text-align:left">{escape(i.name)}</td><td'
         f' style="text-align:left">{escape(line(first_words(i.message), 80))}</td></tr>'
         for i in items

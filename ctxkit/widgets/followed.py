@@ -39,6 +39,16 @@ def source(what: Any) -> Source:
     return resting.title or resting.id, lambda: resting, lambda: None
 
 
+def live_of(what: Any) -> LiveSession | None:
+    """Return the live session that is meant; None where it is none, or runs no more."""
+    from ctxkit.agent.live import LiveSession
+
+    if isinstance(what, LiveSession):
+        return what
+    kit = _kit() if isinstance(what, str) else None
+    return kit.lives.get(what) if kit is not None and what in kit.lives else None
+
+
 def _named(name: str | None) -> Source:
     kit = _kit()
     if kit is not None:

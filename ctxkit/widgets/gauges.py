@@ -76,6 +76,11 @@ def growth(session: Session, name: str) -> str:
     return f'<div role="img" aria-label="{escape(made.caption, 300)}">{made.drawing.svg()}</div>'
 
 
+def sentences(told: list[str]) -> str:
+    """Return sentences as HTML; empty without any."""
+    return "".join(f'<div style="color:{TEXT};line-height:1.6">{escape(s, 500)}</div>' for s in told)
+
+
 def rows(session: Session) -> list[tuple[str, ...]]:
     """Return the last calls, the newest first: place, sizes as recorded, and what the reply asked
     for.

@@ -1,56 +1,65 @@
-"""What an explorer shows at a call, as plain values: its messages with their sizes, the text of one
-of them.
+"""What a reader of a session shows, as plain values: the messages of a call or of the whole
+session.
 """
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.composition import layers, report, window
+from ctxkit.composition import layers, window
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.occupancy import prompts
 from ctxkit.markup import line, plain
-from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
+from ctxkit.messages import Edit, Image, Message, Sized, Text, Thinking, ToolCall
 from ctxkit.sizes import sizes
+from ctxkit.subjects import answered, path_of
 
 if TYPE_CHECKING:
-    from ctxkit.messages import Message, Source
+    from collections.abc import Iterator, Mapping
+
+    from ctxkit.composition import Layers
+    from ctxkit.messages import Source
     from ctxkit.session import Session
+    from ctxkit.sizes import Sizes
 
 TEXT_CHARS = 20_000
 """More of one message is not sent to the browser."""
-PAGE = 100
-"""Messages on one page of the list."""
+AT_ONCE = 5_000
+"""Entries of a session that are sized before it is shown; a longer one is sized behind."""
 
 
-@dataclass(frozen=True)
-class ListLine:
+class ListLine(NamedTuple):
     """A message as one line of the list."""
 
     position: int
-    """Its place in the prompt, from 0."""
+    """Its place in the list, from 0."""
     message: Message
     """As it was sent."""
-    tokens: int
-    raw_tokens: int
+    tokens: int | None
+    """None: not known yet."""
+    raw_tokens: int = 0
     """Its tokens before it was changed."""
-    changed_by: str | None
+    changed_by: str | None = None
+    call: int | None = None
+    """In a list of the whole session, the first call that it could go with."""
 
     @property
     def name(self) -> str:
         """The role, or the tool for a result; marked where it failed."""
         m = self.message
-        return line(("✗ " if m.is_error else "") + (m.tool or m.role), 30)
+        return line(("✗ " if failed(m) else "") + (m.tool or m.role), 30)
 
     @property
     def label(self) -> str:
         """Place, size, role and first words, in columns; a mark where it was changed."""
         mark = " " if self.changed_by is None else "~"
+        size = "" if self.tokens is None else f"{self.tokens:,}"
         words = line(first_words(self.message), 70)
-        return f"{self.position:>4} {self.tokens:>7,}{mark} {self.name:<20.20}  {words}"
+        return f"{self.position:>4} {size:>7}{mark} {self.name:<20.20}  {words}"
 
     @property
     def change(self) -> str:
@@ -74,7 +83,7 @@ class Scene:
 
     groups: tuple[tuple[str, int], ...]
     """Tokens of each part of the prompt, in the order of the context report; they sum up to the
-    prompt.
+    prompt. Empty where they are not worked out yet.
     """
     limit: int | None
     """The model's window, where the log or the price table names it."""
@@ -82,54 +91,110 @@ class Scene:
     @cached_property
     def largest(self) -> tuple[ListLine, ...]:
         """The messages, the largest first."""
-        return tuple(sorted(self.items, key=lambda i: (-i.tokens, i.position)))
-
-    def page(self, number: int, *, by_size: bool) -> tuple[ListLine, ...]:
-        """Return one page of the list."""
-        return (self.largest if by_size else self.items)[number * PAGE : (number + 1) * PAGE]
-
-    @property
-    def pages(self) -> int:
-        """How many pages the list has, at least one."""
-        return max(1, -(-len(self.items) // PAGE))
+        return tuple(sorted(self.items, key=lambda i: (-(i.tokens or 0), i.position)))
 
 
 class Scenes:
-    """The scenes of a session; sizes are worked out once."""
+    """The scenes of a session; what takes long is worked out once, of a long one by `measure`."""
 
     def __init__(self, session: Session) -> None:
-        self.session, self.layers = session, layers(session)
-        self._sizes = sizes(session) if session.behind is None else None
+        self.session = session
         self.prompts, self.source = prompts(session)
-        self.costs = Costs()
+        self._costs = Costs()
+        self._sizes: Sizes | None = None
+        self._layers: Layers | None = None
+        if len(session.path) <= AT_ONCE:
+            self.measure()
 
     def __len__(self) -> int:
         return len(self.session.calls)
 
+    @property
+    def measured(self) -> bool:
+        """True where the size of each message is known."""
+        return self._layers is not None
+
+    def measure(self) -> None:
+        """Work out the size of each message, which takes seconds where they are many."""
+        sized = sizes(self.session) if self.session.behind is None else None
+        made = layers(self.session, sized=sized)
+        self._sizes, self._layers = sized, made
+
     def at(self, call: int | None) -> Scene:
         """Return what a call was sent; None: what would be sent next."""
-        index = None if call is None else self.session.call(call).index
+        if call is None:
+            model, limit = self.session.model, self.session.context_window
+            return Scene(None, 0, model, None, None, self._sent(None), (), limit)
+        at = self.session.call(call)
+        model = at.message.model or self.session.model
+        limit, _ = self._costs.limit(self.session, at.message, model)
+        held = self._layers.groups if self._layers is not None else {}
+        groups = tuple((name, tokens[at.index]) for name, tokens in held.items())
+        return Scene(
+            at.index,
+            at.turn,
+            model,
+            self.prompts[at.index],
+            self.source,
+            self._sent(at.index),
+            tuple(each for each in groups if each[1]),
+            limit,
+        )
+
+    @cached_property
+    def whole(self) -> tuple[ListLine, ...]:
+        """Every message that was ever said or put in, with the first call that it could go with."""
+        return tuple(self._whole())
+
+    def asked(self, message: Message) -> ToolCall | None:
+        """Return the call that a result answers, where it is known."""
+        return self._answers.get(id(message))
+
+    def files(self, message: Message) -> Iterator[str]:
+        """Yield the files that a message is about: those of its calls, or of the call that it
+        answers.
+        """
+        own = self.asked(message)
+        for call in (own,) if own is not None else message.tool_calls:
+            path = path_of(call)
+            if path:
+                yield line(path, 200)
+
+    def _sent(self, index: int | None) -> tuple[ListLine, ...]:
+        if self._sizes is None and self.session.behind is None:
+            shown = self.session.view(index)
+            return tuple(ListLine(i, m, None) for i, m in enumerate(shown))
         held = window(self.session, index, sized=self._sizes)
-        items = tuple(
+        return tuple(
             ListLine(i, s.message, s.tokens, s.raw_tokens, s.changed_by)
             for i, s in enumerate(held.shown)
         )
-        if call is None:
-            groups = tuple(report(self.session, None).groups().items())
-            return Scene(
-                None, 0, self.session.model, None, None, items, groups, self.session.context_window
-            )
-        at = self.session.call(call)
-        model = at.message.model or self.session.model
-        limit, _ = self.costs.limit(self.session, at.message, model)
-        groups = tuple(
-            (name, tokens[at.index])
-            for name, tokens in self.layers.groups.items()
-            if tokens[at.index]
-        )
-        return Scene(
-            at.index, at.turn, model, self.prompts[at.index], self.source, items, groups, limit
-        )
+
+    def _whole(self) -> Iterator[ListLine]:
+        places, n = [c.position for c in self.session.calls], -1
+        for position, entry in enumerate(self.session.path):
+            edit = isinstance(entry, Edit)
+            by = (entry.method or entry.kind) if isinstance(entry, Edit) else None
+            # a reply is what its own call said; all else goes with the next one
+            call = bisect_left(places, position)
+            for message in entry.inserted if isinstance(entry, Edit) else (entry,):
+                n += 1
+                size = None if self._sizes is None else self._sizes.of(message)
+                at = min(call, len(places) - 1) if places else None
+                yield ListLine(n, message, size, 0, by if edit else None, at)
+
+    def forget(self) -> None:
+        """Make the whole list anew, now that sizes are known."""
+        self.__dict__.pop("whole", None)
+
+    @cached_property
+    def _answers(self) -> Mapping[int, ToolCall]:
+        return {id(m): c for m, c in answered(self.session.messages) if c is not None}
+
+
+def failed(message: Message) -> bool:
+    """True for a call or a tool that failed."""
+    return message.is_error or message.error is not None
 
 
 def first_words(message: Message) -> str:
@@ -143,16 +208,24 @@ def first_words(message: Message) -> str:
             return f"[{part.kind}: {part.media_type}]"
         if isinstance(part, Sized):
             return f"[{part.kind}: only its size is known]"
-    return ""
+    return message.error or ""
 
 
 def full_text(message: Message, limit: int = TEXT_CHARS) -> str:
     """All that a message holds as text to be read, cut to a bound that the last line then names."""
     blocks = [_block(part) for part in message.parts]
+    if message.error:
+        blocks.append(f"[failed]\n{message.error}")
     text = plain("\n\n".join(b for b in blocks if b))
     if len(text) <= limit:
         return text
     return f"{text[:limit]}\n… the first {limit:,} of {len(text):,} characters"
+
+
+def searched(message: Message) -> str:
+    """What a search looks at: what was said and thought, calls with their arguments, failures."""
+    calls = [f"{p.name} {_arguments(p)}" for p in message.tool_calls]
+    return "\n".join(filter(None, [message.text, *calls, message.error]))
 
 
 def _block(part: object) -> str:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
-from ctxkit.errors import CtxkitError
-from ctxkit.markup import line
+from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.markup import escape, line
+from ctxkit.presets.naming import as_rules
+from ctxkit.presets.preset_names import names
 from ctxkit.widgets import dials
 from ctxkit.widgets.byhand.budgeted import BudgetChart
 from ctxkit.widgets.byhand.feeds import Feed
@@ -17,13 +19,15 @@ from ctxkit.widgets.copier import Copier
 from ctxkit.widgets.effects import effects
 from ctxkit.widgets.explorer_panels import noted
 from ctxkit.widgets.settings import written
-from ctxkit.widgets.trials import average_summary
+from ctxkit.widgets.trials import Trials, average_summary
 
 if TYPE_CHECKING:
+    from ctxkit.agent.events import LiveEvent
+    from ctxkit.agent.live import LiveSession
     from ctxkit.policies.rules import Rules
     from ctxkit.widgets.knobs import Choice, Knob, Knobs
     from ctxkit.widgets.settings import SettingText
-    from ctxkit.widgets.trials import Trial, Trials
+    from ctxkit.widgets.trials import Trial
 
 _SMOOTH = 0.15
 """Seconds that a step may take to be drawn while a slider moves; where it takes longer, when it
@@ -44,10 +48,12 @@ class Tuner(w.VBox):  # type: ignore[misc]
     Args:
         trials: the session.
         knobs: the settings, and how rules are made of them.
+        live: the live session that is tried; it is tried anew after each turn, and a button leads
+            it by the settings from its next call on.
     """
 
-    def __init__(self, trials: Trials, knobs: Knobs) -> None:
-        self.trials, self.knobs, self._error = trials, knobs, ""
+    def __init__(self, trials: Trials, knobs: Knobs, live: LiveSession | None = None) -> None:
+        self.trials, self.knobs, self._error, self.live = trials, knobs, "", live
         begun = trials.at(knobs.make({}))
         self._quick = trials.quick_loss(begun)
         self.begun = self._trial = begun.with_loss(self._quick)
@@ -71,6 +77,11 @@ class Tuner(w.VBox):  # type: ignore[misc]
             tooltip="Change to the pinned settings, and pin these",
             disabled=True,
         )
+        self.here = w.Button(
+            description="from here on",
+            tooltip="Lead the live session by these settings from its next call on",
+        )
+        self.led = w.HTML(layout=w.Layout(width="auto"))
         self._pinned: tuple[dict[str, Any], Trial] | None = None
         self.copier = Copier()
         wide = w.Layout(width="auto")
@@ -92,6 +103,9 @@ class Tuner(w.VBox):  # type: ignore[misc]
         self.back.on_click(lambda _: self._turned_back())
         self.pin.on_click(lambda _: self.pin_now())
         self.swap.on_click(lambda _: self.swap_now())
+        self.here.on_click(lambda _: self.lead_now())
+        if live is not None:
+            live.listen(self.hear)
         self._moved()
 
     def _arranged(self) -> list[w.Widget]:
@@ -115,9 +129,48 @@ class Tuner(w.VBox):  # type: ignore[misc]
                     [rest], titles=(f"{len(every) - first} more settings",), selected_index=None
                 )
             )
-        buttons = w.HBox([self.exact, self.back, self.pin, self.swap])
+        own = [] if self.live is None else [self.here, self.led]
+        buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *own])
         shown = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
         return [*parts, buttons, *shown]
+
+    @property
+    def words(self) -> str:
+        """The settings as `%%agent --rules` takes them; empty where no words name such rules."""
+        if self.knobs.label not in names():
+            return ""
+        said = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        return f"{self.knobs.label}:{said}"
+
+    def lead_now(self) -> None:
+        """Lead the live session by these settings from its next call on."""
+        if self.live is None:
+            return
+        try:
+            words = self.words
+            if not words:
+                raise BadArguments("No words name these rules: open the session with them instead.")
+            self.live.take(as_rules(words), words)
+            told = f"From call {len(self.live.session.calls):,} on: {words}"
+        except CtxkitError as error:
+            told = str(error)
+        self.led.value = f"<small>{escape(told, 400)}</small>"
+
+    def hear(self, event: LiveEvent) -> None:
+        """Try the settings on what a live session has become."""
+        if event.kind not in ("turn_end", "cancelled") or self.live is None:
+            return
+        self.trials = Trials(self.live.session)
+        self.begun = self.trials.at(self.knobs.make({}))
+        self._losses, self._pinned, self.swap.disabled = None, None, True
+        self._quick = self.trials.quick_loss(self.begun)
+        self.begun = self.begun.with_loss(self._quick)
+        self._moved()
+
+    def stop(self) -> None:
+        """Follow the live session no more; what is shown stays."""
+        if self.live is not None:
+            self.live.unlisten(self.hear)
 
     def pin_now(self) -> None:
         """Keep the settings that stand, to be drawn beside those to come."""

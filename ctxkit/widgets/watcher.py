@@ -1,5 +1,5 @@
 """A watcher: how full a context is, how it grew, its last calls; it follows a session while it
-runs.
+runs, here or in another program.
 """
 
 from __future__ import annotations
@@ -7,9 +7,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import ipywidgets as w
+import anywidget
+import traitlets as t
 
 from ctxkit.widgets import gauges
+from ctxkit.widgets.ahead import last_call, next_compaction
 from ctxkit.widgets.gauges import Gauge
 
 if TYPE_CHECKING:
@@ -18,15 +20,25 @@ if TYPE_CHECKING:
     from ctxkit.agent.events import LiveEvent
     from ctxkit.agent.live import LiveSession
     from ctxkit.session import Session
+    from ctxkit.widgets.tails import Tail
 
 _PAUSE = 0.25
 """Seconds between two drawings while a turn runs."""
 _SOME = ("turn_start", "model_response", "tool_result", "inner_call_context")
 _ALL = ("turn_end", "cancelled", "compaction_end", "moved", "model_error", "limit_reached")
 """Events that are drawn where the last drawing is long enough ago, and those that always are."""
+_ESM = """
+export default { render({ model, el }) {
+  const parts = ["gauge", "ahead", "growth", "calls"].map(name => [name, el.appendChild(document.createElement("div"))]);
+  for (const [name, box] of parts) {
+    const draw = () => { box.innerHTML = model.get(name); };         // our own HTML: text of a log is escaped in it
+    model.on("change:" + name, draw); draw();
+  }
+} };
+"""
 
 
-class Watcher(w.VBox):  # type: ignore[misc]
+class Watcher(anywidget.AnyWidget):  # type: ignore[misc]
     """The widget that `ctxkit.watch` returns. Front ends without widgets get the same as text and
     as HTML.
 
@@ -37,24 +49,34 @@ class Watcher(w.VBox):  # type: ignore[misc]
         name: what the session is called.
         session: returns the session as it stands.
         live: returns the live session, or None where there is none (any more).
+        tail: the file that is followed, where another program writes it.
     """
 
+    _esm = _ESM
+    gauge = t.Unicode("").tag(sync=True)
+    """How full it is, as HTML."""
+    ahead = t.Unicode("").tag(sync=True)
+    """What the last call added, and when the next compaction is due; of a foreign log."""
+    growth = t.Unicode("").tag(sync=True)
+    calls = t.Unicode("").tag(sync=True)
+    """The last calls, as a table."""
+
     def __init__(
-        self, name: str, session: Callable[[], Session], live: Callable[[], LiveSession | None]
+        self,
+        name: str,
+        session: Callable[[], Session],
+        live: Callable[[], LiveSession | None],
+        tail: Tail | None = None,
     ) -> None:
-        self.name, self._session, self._live = name, session, live
+        self.name, self._session, self._live, self._tail = name, session, live, tail
         self._drawn, self._turning = 0.0, False
-        wide = w.Layout(width="auto")
-        self.gauge, self.growth, self.calls = (
-            w.HTML(layout=wide),
-            w.HTML(layout=wide),
-            w.HTML(layout=wide),
-        )
-        super().__init__([self.gauge, self.growth, self.calls], layout=w.Layout(width="100%"))
+        super().__init__()
         followed = live()
         if followed is not None:
             followed.listen(self.hear)
         self.draw()
+        if tail is not None:
+            tail.listen(self.draw)
 
     def hear(self, event: LiveEvent) -> None:
         """Take an event of the session."""
@@ -69,15 +91,31 @@ class Watcher(w.VBox):  # type: ignore[misc]
         """Draw the session as it stands."""
         self._drawn = time.monotonic()
         session = self._session()
-        self.gauge.value = self.state.html()
-        self.growth.value = gauges.growth(session, self.name)
-        self.calls.value = gauges.listing(session)
+        self.gauge = self.state.html()
+        self.ahead = gauges.sentences(self.told)
+        self.growth = gauges.growth(session, self.name)
+        self.calls = gauges.listing(session)
 
     def stop(self) -> None:
         """Follow no more; what is shown stays."""
         live = self._live()
         if live is not None:
             live.unlisten(self.hear)
+        if self._tail is not None:
+            self._tail.stop()
+
+    def close(self) -> None:
+        """Follow no more, and take the widget away."""
+        self.stop()
+        super().close()
+
+    @property
+    def told(self) -> list[str]:
+        """What the last call added, and when the next compaction is due: of a foreign log."""
+        session = self._session()
+        if self._tail is None or not session.calls:
+            return []
+        return [s for s in (last_call(session), next_compaction(session)) if s]
 
     @property
     def state(self) -> Gauge:
@@ -85,7 +123,9 @@ class Watcher(w.VBox):  # type: ignore[misc]
         session, live = self._session(), self._live()
         done = len(session.calls), len(session.edits)
         if live is None:
-            return Gauge(self.name, _last(session), session.context_window, *done, "", "")
+            note = f"the last look failed: {self._tail.failed}" if self._tail and self._tail.failed else ""
+            state = "followed" if self._tail is not None else ""
+            return Gauge(self.name, _last(session), _window(session), *done, state, note)
         context, state = live.agent.compactor.context, "running" if self._turning else "at rest"
         return Gauge(
             self.name, context.coming, context.run.room.limit, *done, state, live.agent.model.notice
@@ -93,18 +133,29 @@ class Watcher(w.VBox):  # type: ignore[misc]
 
     def to_text(self) -> str:
         """Return what is shown as text."""
-        return "\n".join([self.state.text, *gauges.twin(self._session())])
+        return "\n".join([self.state.text, *self.told, *gauges.twin(self._session())])
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
-        return f"{self.gauge.value}{self.growth.value}{self.calls.value}"
+        return f"{self.gauge}{self.ahead}{self.growth}{self.calls}"
 
     def __repr__(self) -> str:
         return self.to_text()
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle = super()._repr_mimebundle_(**kwargs) or {}
-        return {**bundle, "text/plain": self.to_text(), "text/html": self.to_html()}
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        found = super()._repr_mimebundle_(**kwargs)  # with metadata, which Colab needs
+        data, meta = found if isinstance(found, tuple) else (found or {}, {})
+        return {**data, "text/plain": self.to_text(), "text/html": self.to_html()}, meta
+
+
+def _window(session: Session) -> int | None:
+    """Return the window of the last call: as recorded, else by the price table."""
+    from ctxkit.sizes.windows import window_of
+
+    if not session.calls:
+        return session.context_window
+    last = session.calls[-1].message
+    return window_of(session, last.model or session.model, last).tokens
 
 
 def _last(session: Session) -> int | None:

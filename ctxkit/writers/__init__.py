@@ -81,12 +81,12 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
     return Written(path=str(path), format=format, lost={k: n for k, n in lost.items() if n})
 
 
-def save(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file whole or not at all, for its owner only, in a folder that exists."""
+def save(path: Path, lines: Iterable[bytes], mode: int = 0o600) -> None:
+    """Write a file whole or not at all, in a folder that exists; `mode`: of one that is new."""
     try:
         real = path.resolve()  # the user named it: a link leads where the user let it lead
         with Folder(real.parent) as folder:
-            folder.write(real.name, lines)
+            folder.write(real.name, lines, mode)
     except (OSError, ValueError, RuntimeError) as e:
         why = (e.strerror if isinstance(e, OSError) else None) or str(e)
         raise StoreError(

@@ -6,9 +6,8 @@ import pytest
 from talkers import agent
 
 from ctxkit import presets
-from ctxkit.policies.chain import Chain, Ladder
+from ctxkit.policies.chain import Called, Chain, Ladder
 from ctxkit.policies.clear import Clear
-from ctxkit.policies.plain import Called
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Extractive, Fixed
 from ctxkit.policies.summary import Summary

@@ -175,49 +175,68 @@ def test_when_the_kit_fails_the_session_is_whole_and_says_how_to_go_on(tmp_path,
 # -- killed at random moments ----------------------------------------------------------------------------------------------
 
 CHILD = """
-    import asyncio, sys, time
+    import asyncio, os, sys
     sys.path.insert(0, {tests!r}); sys.path.insert(0, {here!r})
     import test_live as t
     from ctxkit.models.scripts import script
-    s = t.live({folder!r})
-    keep = s.agent.transcript._keep
-    def acknowledged(*entries):
-        session = keep(*entries)
-        print(len(session.log), flush=True)
-        return session
-    s.agent.transcript._keep = acknowledged
-    print("begun", flush=True)
-    for p in script("audit").prompts:
-        asyncio.run(s.turn(p))
-    print("done", flush=True)
+    def work(folder):
+        s = t.live(folder)
+        print("begun", os.getpid(), flush=True)
+        keep = s.agent.transcript._keep
+        def acknowledged(*entries):
+            session = keep(*entries)
+            print(len(session.log), flush=True)
+            return session
+        s.agent.transcript._keep = acknowledged
+        for p in script("audit").prompts:
+            asyncio.run(s.turn(p))
+    for folder in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            try:
+                work(folder.strip())
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        print("ended", flush=True)
 """
 
 
-def kill_once(folder: Path, after: float) -> int:
-    """Run a scripted session, kill it, and return how many entries it had acknowledged."""
+@pytest.fixture(scope="module")
+def workers():
+    """A process that has imported all and forks one that works in each folder it is told."""
     code = textwrap.dedent(CHILD).format(
-        tests=str(Path(__file__).parents[1]), here=str(Path(__file__).parent), folder=str(folder)
+        tests=str(Path(__file__).parents[1]), here=str(Path(__file__).parent)
     )
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "CTXKIT_SEED": str(SEED)},
-    )
-    assert child.stdout.readline() == "begun\n"
+    ) as child:
+        yield child
+        child.stdin.close()
+
+
+def kill_once(workers: subprocess.Popen[str], folder: Path, after: float) -> int:
+    """Run a scripted session, kill it, and return how many entries it had acknowledged."""
+    print(folder, file=workers.stdin, flush=True)
+    begun, pid = workers.stdout.readline().split()
+    assert begun == "begun"
     time.sleep(after)
-    child.send_signal(signal.SIGKILL)
-    said = [line for line in child.communicate()[0].splitlines() if line.isdigit()]
-    return int(said[-1]) if said else 0
+    os.kill(int(pid), signal.SIGKILL)
+    said = list(iter(workers.stdout.readline, "ended\n"))
+    return max((int(line) for line in said if line.strip().isdigit()), default=0)
 
 
 @pytest.mark.parametrize("seed", [SEED + i for i in range(20 if ALL else 2)])
-def test_a_killed_session_loses_no_acknowledged_line_and_resumes(tmp_path, seed):
+def test_a_killed_session_loses_no_acknowledged_line_and_resumes(tmp_path, workers, seed):
     """Ten moments for each seed: 20 in the suite, 200 where everything is taken."""
     moments = random.Random(seed)
     for i in range(10):
         folder = tmp_path / str(i)
-        acknowledged = kill_once(folder, moments.uniform(0.0, 0.5))
+        acknowledged = kill_once(workers, folder, moments.uniform(0.0, 0.5))
         with live(folder) as s:
             assert len(s.session.log) >= acknowledged, (seed, i)
             assert run(s.turn("go on")).ended == "answered"

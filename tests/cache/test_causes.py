@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import session, summarised, user
+from builders import result, session, summarised, user
 from cached_talks import fresh, reply
 
 from ctxkit.cache.cached_calls import asked, cache_life
@@ -17,7 +17,8 @@ def between(*what, prompt=21_000, time=20.0, model="claude-sonnet-4-5", before=2
     first = reply(before, time=1.0, model=model, **more.get("first", {}))
     second = reply(prompt, time=time, model=more.get("then", model), **more.get("second", {}))
     made = [w([old, first]) if callable(w) else w for w in what]
-    return session(old, first, *made, second, format=more.get("format", "claude-code"), model=model)
+    kept = {"format": "claude-code", "version": more.get("version")}
+    return session(old, first, *made, second, model=model, **kept)
 
 
 def event(kind_: str) -> Message:
@@ -37,6 +38,14 @@ WITH = {
     "prefix_change": (between(user(time=10), then="claude-haiku-4-5"), between(user(time=10))),
     "compaction": (between(summarised, user(time=10)), between(user(time=10))),
     "too_short": (between(user(time=10), before=800), between(user(time=10))),
+    "ttl_expiry_prefix": (
+        between(user(time=310), time=320, version="2.1.0"),
+        between(user(time=290), time=320, version="2.1.0"),
+    ),
+    "tools_loaded": (
+        between(result("found", tool="ToolSearch"), user(time=10)),
+        between(result("found", tool="Grep"), user(time=10)),
+    ),
     "ttl_expiry": (between(user(time=310), time=320), between(user(time=290), time=320)),
     "effort_change": (
         between(user(time=9), first=effort("off"), second=effort("high")),
@@ -74,6 +83,30 @@ def test_a_resume_that_only_its_hook_tells_counts():
     assert cause(asked(s)[-1]) == "resumed"
 
 
+@pytest.mark.parametrize(
+    "made", [{"version": "2.0.76"}, {"version": "2.1.0", "before": 40_000, "prompt": 41_000}]
+)
+def test_no_prefix_is_shared_before_2_1_nor_behind_tools_of_ones_own(made):
+    assert cause(asked(between(user(time=310), time=320, **made))[-1]) == "ttl_expiry"
+
+
+def test_only_the_first_search_for_tools_changes_what_is_sent_first():
+    log = [user(), reply(20_000, time=1.0)]
+    for i in (1, 2):
+        log += [result("found", tool="ToolSearch"), reply(20_000 + i, time=10.0 * i)]
+    found = [kind(a) for a in asked(session(*log, format="claude-code"))]
+    assert found[1:] == ["tools_loaded", "inside a turn"]
+
+
+def test_the_life_goes_by_the_last_writes_before():
+    """A subscriber's writes live an hour until the plan is used up, and then five minutes."""
+    hour = Usage(cache_read_tokens=0, cache_write_1h_tokens=90_000, output_tokens=5)
+    first, then = reply(90_000, time=1.0, usage=hour), reply(91_000, 90_000, time=400.0)
+    s = session(user(), first, user(), then, user(), reply(92_000, 91_000, time=800.0))
+    assert [a.life for a in asked(s)] == [3600.0, 3600.0, 300.0]
+    assert [a.expired for a in asked(s)] == [False, False, True]
+
+
 def test_the_life_goes_by_the_class_of_the_writes():
     hour = Usage(cache_read_tokens=0, cache_write_1h_tokens=20_000, output_tokens=5)
     s = between(user(time=310), time=320, first={"usage": hour}, second={"usage": hour})
@@ -104,7 +137,7 @@ def test_a_small_shortfall_is_a_hit():
 def test_without_a_clock_a_pause_is_unknown_and_not_short(times):
     s = session(user(), reply(20_000, time=times[0]), user(), reply(21_000, time=times[1]), user())
     assert asked(s)[1].gap is None
-    assert kind(asked(s)[1]) in UNNAMED[2:]
+    assert kind(asked(s)[1]) in UNNAMED[-2:]
 
 
 def test_three_calls_at_one_time_have_lost_the_clock():

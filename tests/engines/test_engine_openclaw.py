@@ -8,7 +8,7 @@ import pytest
 from engines.running import Tally, as_pi, ask, sessions, version
 
 from ctxkit import presets
-from ctxkit.policies import plans
+from ctxkit.texts import plans
 from ctxkit.tokens import named
 
 pytestmark = pytest.mark.engines

@@ -20,7 +20,7 @@ from ctxkit.ledgers import (
     ledger_bytes,
 )
 from ctxkit.ledgers.grounding import claims
-from ctxkit.policies import reconstructions
+from ctxkit.texts import reconstructions
 
 KEY = "sk-ant-api03-" + "Ab1" * 30
 

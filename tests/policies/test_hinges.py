@@ -14,12 +14,11 @@ from ctxkit.engine import run
 from ctxkit.errors import BadArguments
 from ctxkit.history import Log
 from ctxkit.policies import guards, triggers
-from ctxkit.policies.chain import Chain, Ladder
+from ctxkit.policies.chain import Called, Chain, Ladder, Part, as_part
 from ctxkit.policies.dues import Asked, as_due
 from ctxkit.policies.hinges import written
 from ctxkit.policies.outlooks import Straight
-from ctxkit.policies.plain import Called, as_part
-from ctxkit.policies.policy import Part, name_of
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.scheduled import Scheduled, says_when
 from ctxkit.policies.summarisers import Extractive, Fixed

@@ -14,11 +14,11 @@ import ctxkit as ck
 from ctxkit.agent import Agent
 from ctxkit.messages import RECALLED, Message, Text, ToolCall
 from ctxkit.models.scripted import Scripted
-from ctxkit.policies.lessons import lessons
 from ctxkit.policies.recall import HEAD, Recall
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
+from ctxkit.texts.lessons import lessons
 from ctxkit.tools.tool import tool
 
 RULES = Rules(

@@ -10,9 +10,7 @@ from talks_by_chance import Fours, shown
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import Log
 from ctxkit.policies import guards, triggers
-from ctxkit.policies.chain import Chain, Ladder
-from ctxkit.policies.plain import Called
-from ctxkit.policies.policy import Part
+from ctxkit.policies.chain import Called, Chain, Ladder, Part
 from ctxkit.policies.rules import Rules, as_rules
 from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from builders import user
 
-from ctxkit.policies.sentences import CUE
 from ctxkit.policies.summarisers import Extractive
+from ctxkit.texts.sentences import CUE
 
 
 def test_a_megabyte_without_a_space_is_one_scan():

@@ -7,9 +7,9 @@ from histories import ROOM, shown, texts
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Message, Text, Thinking
-from ctxkit.policies import summary_passages, trims
 from ctxkit.policies.digest import ARCHIVED, DIGEST, Digest, Excerpts
 from ctxkit.presets._ai import AiSummary, effective_limit, strategy
+from ctxkit.texts import summary_passages, trims
 from ctxkit.tokens import AI
 
 LIMITS = {"max_lines": 2000, "max_chars": 204_800, "max_bytes": 51_200, "mode": "head_tail"}

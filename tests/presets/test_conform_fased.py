@@ -9,10 +9,11 @@ from histories import shown, texts
 from ctxkit import presets
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Image, Message, Text
-from ctxkit.policies import identifiers, idle, plans
+from ctxkit.policies import idle
 from ctxkit.policies.safeguard import Safeguard, failures
 from ctxkit.presets._fased import flush_at, flush_due
 from ctxkit.presets.claws import reserve
+from ctxkit.texts import identifiers, plans
 from ctxkit.tokens import PI, Room
 
 ROOM = Room(200_000, 20_000, PI)

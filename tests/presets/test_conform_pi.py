@@ -11,9 +11,9 @@ from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments
 from ctxkit.history import History, Log
 from ctxkit.messages import Usage
-from ctxkit.policies import summary_passages
 from ctxkit.policies.structured import PiSummary
 from ctxkit.readers.reader_names import read
+from ctxkit.texts import summary_passages
 from ctxkit.tokens import PI, Room, named
 
 ROOM = Room(100_000, 10_000, PI)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments, UnknownPreset
-from ctxkit.policies.policy import Part
+from ctxkit.policies.chain import Part
 from ctxkit.policies.rules import Rules
 from ctxkit.presets.preset_names import differences, preset
 from ctxkit.replays import replayed

@@ -6,9 +6,9 @@ from histories import CHARS, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents
 from ctxkit.presets._cline import held
 from ctxkit.presets.halves import DropHalf
+from ctxkit.texts import contents
 from ctxkit.tokens import Room
 
 ROOM = Room(100_000, 0, CHARS)

@@ -9,8 +9,8 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.history import History, Log
 from ctxkit.messages import Image, Message, Text
-from ctxkit.policies import contents
 from ctxkit.presets._openclaw import recent
+from ctxkit.texts import contents
 from ctxkit.tokens import PI, Room
 
 SMALL = Room(1000, 0, PI)

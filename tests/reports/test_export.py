@@ -8,6 +8,7 @@ import pytest
 from builders import assistant, session, step, summarised, usage, user
 from reports.hostile import EVIL, hostile, intruders
 
+import ctxkit as ck
 from ctxkit import export
 from ctxkit.errors import BadArguments
 from ctxkit.reports.page import data
@@ -97,8 +98,29 @@ def test_a_report_is_written_over_but_only_to_html(story, tmp_path):
     assert log.read_text() == "{}"
 
 
+def test_a_page_is_whole_or_the_old_one_is_untouched(story, tmp_path, monkeypatch):
+    import os
+
+    path = tmp_path / "r.html"
+    path.write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for write in (lambda: export(story, path), lambda: ck.plots.growth(story).write_html(path),
+                  lambda: ck.budget(story).write_html(path)):  # fmt: skip
+        with pytest.raises(BadArguments, match="No space left"):
+            write()
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
+    monkeypatch.undo()
+    fresh = export(story, tmp_path / "new.html")
+    assert fresh.stat().st_mode & 0o044 == 0o666 & ~os.umask(os.umask(0)) & 0o044
+
+
 def test_what_cannot_be_written_is_said_in_one_sentence(story, tmp_path):
-    with pytest.raises(BadArguments, match="its folder does not exist"):
+    with pytest.raises(BadArguments, match="Choose a folder that exists"):
         export(story, tmp_path / "no" / "r.html")
     with pytest.raises(BadArguments, match="a list of messages, not int"):
         export(5, tmp_path / "r.html")

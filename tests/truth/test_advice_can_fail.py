@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import pytest
 from builders import assistant, result, session, summarised, tool_call, usage, user
 from hypothesis import given
@@ -115,6 +117,18 @@ def test_advice_that_one_session_carries_is_withheld():
     assert mine["advice"].str.contains("Not advised").all()
 
 
+def test_a_saving_below_the_error_of_the_dollars_is_not_advised(monkeypatch):
+    """The same sessions as below, their dollars known to nobody: each setting is like the last."""
+    nobody = defaultdict(lambda: 1e6)
+    monkeypatch.setattr("ctxkit.sweeps.advice.known_within", lambda _runs: nobody)
+    found = ck.advise([working(150 + 5 * i, back=40, id=f"s{i}") for i in range(5)], RULES)
+    mine = found[found["rules"].str.startswith("pi")]
+    assert len(mine)
+    assert not mine["advised"].any()
+    assert mine["advice"].str.contains("its dollars are known within").all()
+    assert found["like"].iloc[-1] == ", ".join(found["rules"].iloc[:-1]) != ""
+
+
 def test_advice_that_many_sessions_carry_is_given_with_its_interval_and_their_number():
     found = ck.advise([working(150 + 5 * i, back=2, id=f"s{i}") for i in range(5)], RULES)
     mine = found[found["rules"].str.startswith("pi") & found["advised"]]
@@ -124,6 +138,7 @@ def test_advice_that_many_sessions_carry_is_given_with_its_interval_and_their_nu
     assert row["largest_share"] < MOST_OF_ONE
     assert 0 < row["saved_usd_low"] <= row["saved_usd"] <= row["saved_usd_high"]
     assert "5 of 5 sessions carry it" in row["advice"]
+    assert 0 < row["known_within_usd"] < row["saved_usd"]
 
 
 def test_a_cheap_rule_that_loses_what_is_needed_is_on_the_front_and_not_advised():

@@ -39,6 +39,11 @@ def test_the_dollars_are_foretold_better_than_by_the_lifetime_alone(judged):
     assert median(off([x for x in judged if len(x[1].reads) >= 16], "half_error")) <= 0.06
 
 
+def test_no_read_of_a_session_changes_what_is_foretold_of_it(judged):
+    for s, p in judged:
+        assert prediction(noise.random_reads(s)).reads == p.reads, s.id
+
+
 def test_no_session_teaches_itself(judged):
     """Teachers that hold the session twice over change nothing: it is left out by its id."""
     s, p = judged[0]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from builders import assistant, result, session, summarised, tool_call, user
 
 import ctxkit as ck
+from ctxkit.messages import Usage
 from ctxkit.sweeps.alone import NEAR, alone
 
 LOGS = (
@@ -50,6 +52,38 @@ def test_a_later_one_begins_with_what_the_earlier_left(sessions):
     whole = list(ck.frame(ck.replay(sessions[2], "pi"), per="compaction")["call"])
     assert abs(second.due - second.call) <= NEAR
     assert all(abs(c - second.call) > NEAR for c in whole)
+
+
+def steps(n: int, reasoning: int = 0) -> list:
+    log = []
+    for i in range(n):
+        asked = tool_call("shell", command=f"cat part{i}")
+        used = Usage(input_tokens=5_000 * (i + 1), output_tokens=500, reasoning_tokens=reasoning)
+        said = assistant("on", asked, usage=used, model="gpt-5.4")
+        log += [said, result("word " * 4_500, asked)]
+    return log
+
+
+def rollout(reasoning: int, window: int = 258_400):
+    """A Codex session of one turn that was compacted at 225,000 tokens, by what it reasoned."""
+    log = [user("Mend the files, please."), *steps(45, reasoning // 45)]
+    return session(*log, summarised(log), *steps(9), format="codex", context_window=window)
+
+
+def test_codexs_compaction_inside_a_turn_comes_early_by_the_reasoning_that_is_not_sent():
+    """Nine tenths of 272,000 is 244,800; the log says 95 % of the window, 258,400."""
+    (found,) = alone(rollout(12_000))
+    assert (found.call, found.before, found.near) == (45, 225_000, False)
+    assert found.cause.startswith("made inside a turn, so by the program itself")
+    (untold,) = alone(rollout(0))
+    assert untold.cause == "the log does not show it"
+
+
+def test_a_codex_window_is_the_share_of_it_that_the_log_shows():
+    (found,) = alone(rollout(0, window=235_000))  # of 247,368; nine tenths are 222,632
+    assert found.near
+    (later,) = alone(rollout(0, window=258_400))
+    assert not later.near
 
 
 def test_a_log_of_a_program_without_a_preset_has_none(real):

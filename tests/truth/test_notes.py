@@ -72,7 +72,7 @@ def test_a_log_that_says_all_has_no_note(real):
 
 def test_widgets_show_it(session):
     explorer = ck.explore(session)
-    assert ABOUT in explorer.heading.value
+    assert any(ABOUT in note for note in explorer.data["notes"])
     assert ABOUT in explorer.to_text()
     assert ABOUT in explorer.to_html()
     assert ABOUT in ck.tune(session, "pi").to_text()

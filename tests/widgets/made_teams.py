@@ -1,4 +1,4 @@
-"""Snapshot logs of made-up teams, for charts of budgets."""
+"""Made-up logs: snapshots of teams for charts of budgets, and a long session."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from random import Random
 from typing import Any
 
 import pandas as pd
+
+from ctxkit.messages import Message, Text, ToolCall, Usage
+from ctxkit.session import Session
 
 _LIMIT = 3_200_000
 
@@ -47,3 +50,20 @@ def _row(
         "cutover_at": 3_000_000,
         "compaction_occurred": fired,
     }
+
+
+def long(messages: int) -> Session:
+    """A session of so many messages, with recorded sizes."""
+    words = "The quick brown fox jumps over the lazy dog and reads the log of the day. "
+    log: list[Message] = []
+    for i in range(messages // 4):
+        read = ToolCall(id=f"c{i}", name="read_file", arguments={"path": f"src/f{i % 97}.py"})
+        usage = Usage(input_tokens=100 + i, output_tokens=20)
+        log += [
+            Message(id=f"u{i}", role="user", parts=(Text(f"question {i} {words}"),)),
+            Message(id=f"a{i}", role="assistant", parts=(Text("see"), read), usage=usage),
+            Message(id=f"t{i}", role="tool", tool="read_file", call_id=read.id,
+                    parts=(Text(f"line {i}\n{words * 3}"),)),
+            Message(id=f"b{i}", role="assistant", parts=(Text(f"done {i}"),), usage=usage),
+        ]  # fmt: skip
+    return Session(id="long", log=tuple(log))

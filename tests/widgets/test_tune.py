@@ -310,3 +310,33 @@ def test_the_panes_draw_the_budget_and_the_guard_of_what_is_tried(sample):
     assert len(guard.shares()) == tuner.trial.row["cuts_n"]
     tuner.panes.selected_index = 0
     assert tuner.panes.children[0].children[0].verdict
+
+
+def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
+    import asyncio
+
+    from ctxkit import tokens
+    from ctxkit.agent.live import LiveSession
+    from ctxkit.models.scripted import Scripted
+    from ctxkit.models.scripts import script
+    from ctxkit.presets.naming import as_rules
+    from ctxkit.store.workspace import Workspace
+
+    model = Scripted(script("audit").turns, name="audit", counter=tokens.named("chars/4"), clock=lambda: 0.0, context_window=32_000)
+    place = Workspace(tmp_path)
+    with LiveSession("one", model=model, rules=as_rules("pi"), clock=lambda: 1e9, workspace=place) as live:
+        asyncio.run(live.turn("go"))
+        shown = ck.tune(live)
+        calls = len(shown.trial.prompts)
+        assert calls == len(live.session.calls)
+        shown.settings = {"keep_recent_tokens": 2000, "reserve_tokens": 26_000}
+        shown.here.click()
+        assert "From call" in shown.led.value
+        assert live.agent.rules.parameters["keep_recent_tokens"] == 2000
+        assert as_rules(live.settings["rules"]).parameters["reserve_tokens"] == 26_000
+        asyncio.run(live.turn("go on"))
+        assert len(shown.trial.prompts) == len(live.session.calls) > calls
+        assert live.session.edits  # the new reserve is due at 6,000 tokens
+        shown.stop()
+    with pytest.raises(ck.BadArguments, match="takes the rules"):
+        ck.tune(ck.samples.path("billing"))

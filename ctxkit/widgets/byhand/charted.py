@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import anywidget
 import traitlets as t
 
-from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.errors import CtxkitError
+from ctxkit.plots.chart import write_page
 
 if TYPE_CHECKING:
     from ctxkit.plots.chart import Chart
@@ -32,9 +33,10 @@ _HEAD = (
 )
 
 
-def code(view: str) -> str:
-    """Return the module of a view: the shared stage and what is its own."""
-    return f"{text('stage.js')}\n{text(view)}\nexport default {{ render }};\n"
+def code(*files: str, render: str = "render") -> str:
+    """Return the module of a view: the shared stage and what is its own; `render` draws it."""
+    parts = [text(name) for name in ("stage.js", *files)]
+    return "\n".join([*parts, f"export default {{ render: {render} }};\n"])
 
 
 @cache
@@ -184,12 +186,7 @@ class Charted(anywidget.AnyWidget):  # type: ignore[misc]
         Raises:
             BadArguments: the page cannot be written there.
         """
-        try:
-            Path(path).write_text(f"{_HEAD}{self.page().html}</body></html>\n", encoding="utf-8")
-        except (OSError, ValueError) as e:
-            said = f"The page could not be written to {str(path)!r} ({type(e).__name__})."
-            raise BadArguments(said) from None
-        return Path(path)
+        return write_page(path, f"{_HEAD}{self.page().html}</body></html>\n")
 
     def __repr__(self) -> str:
         return self.to_text()

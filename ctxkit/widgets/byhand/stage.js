@@ -55,7 +55,7 @@ function tabled(table, caption, head, rows, look) {
   table.caption.hidden = !caption;
   rows.forEach((row, i) => row.forEach((text, k) => {
     const { cell, swatch, text: held } = table.cells[i][k];
-    if (held.data !== text) { held.data = text; cell.className = /^[-–$]?[\d,.]+( %)?$/.test(text) ? "n" : text.length < 24 ? "s" : ""; }
+    if (held.data !== text) { held.data = text; cell.className = /^(–|[-–$]?[\d,.]+( %|[kM])?)$/.test(text) ? "n" : text.length < 24 ? "s" : ""; }
     if (swatch) set(swatch, { stroke: look(i).ink, "stroke-dasharray": STROKE[look(i).dash] });
   }));
 }
@@ -114,7 +114,7 @@ function stage(model, el, label, view) {
   const bar = make("div", "bar", root), said = make("div", "said", root), box = make("div", "box", root);
   const note = make("div", "soft", root), below = make("div", "below", root);
   said.setAttribute("role", "status");
-  const H = 340, plot = make("div", "plot", box);
+  const H = view.high || 340, plot = make("div", "plot", box);
   const plain = node("svg", { class: "plain", role: "img", "aria-label": label }, box);
   const over = node("svg", { class: "over", role: "group", "aria-label": label }, box);
   const name = "clip" + Math.random().toString(36).slice(2), clip = node("rect", {}, node("clipPath", { id: name }, over));
@@ -204,7 +204,7 @@ function stage(model, el, label, view) {
     }
     const every = Math.max(1, nice((xs[1] - xs[0]) / Math.max(2, Math.min(8, W / 100))));
     for (let x = Math.ceil(xs[0] / every) * every; x <= xs[1]; x += every)
-      node("text", { x: me.X(x), y: H - 24, "text-anchor": me.X(x) > W - 30 ? "end" : "middle" }, plain, num(x));
+      node("text", { x: me.X(x), y: H - 24, "text-anchor": me.X(x) > W - 30 ? "end" : "middle" }, plain, num(x || 0));
     node("text", { x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle" }, plain, spec.x.title);
     node("text", { x: 14, y: (T + H - B) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(T + H - B) / 2})` }, plain, spec.y.title);
     for (const x of spec.marks || []) node("line", { x1: me.X(x), x2: me.X(x), y1: T, y2: H - B, class: "cut" }, plain);
@@ -251,12 +251,15 @@ function stage(model, el, label, view) {
   over.addEventListener("pointerup", up); over.addEventListener("lostpointercapture", up);
 
   // -- a click into the picture: told by its place, so that it works however it was drawn ---------------------------
-  let down = null;
-  box.addEventListener("pointerdown", e => { down = [e.clientX, e.clientY]; }, true);
-  box.addEventListener("pointerup", e => {
-    if (!view.clicked || !down || held || Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 4) return;
-    const r = box.getBoundingClientRect(), px = e.clientX - r.left, py = e.clientY - r.top;
-    if (px >= L && px <= W - R && py >= T && py <= H - B && !e.target.closest?.(".handle,.modebar")) view.clicked(px, py, me);
+  box.addEventListener("pointerdown", e => {
+    if (!view.clicked || e.button) return;
+    const on = e.target, x = e.clientX, y = e.clientY;
+    const up = end => {                                            // plotly lays a cover over the page meanwhile: it is not in the box
+      if (end.type === "pointercancel" || held || Math.hypot(end.clientX - x, end.clientY - y) > 4) return;
+      const r = box.getBoundingClientRect(), px = end.clientX - r.left, py = end.clientY - r.top;
+      if (px >= L && px <= W - R && py >= T && py <= H - B && !on.closest?.(".handle,.modebar")) view.clicked(px, py, me);
+    };
+    addEventListener("pointerup", up, { capture: true, once: true });
   }, true);
 
   me.field = (key, label, o) => {

@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 from builders import assistant, result, summarised, tool_call, user
+from conftest import ALL, sample
 from extracts_by_definition import extract as by_definition
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,8 +19,8 @@ import ctxkit as ck
 from ctxkit.engine import log_of
 from ctxkit.history import History, Log
 from ctxkit.messages import Message, Text
-from ctxkit.policies import extracts, message_lines, sentences
 from ctxkit.policies.summarisers import Extractive, Passage
+from ctxkit.texts import extracts, message_lines, sentences
 
 WORDS = st.sampled_from(
     [
@@ -51,7 +52,7 @@ def talks(draw):
 
 
 @given(talks(), st.integers(1, 400), st.integers(0, 12), st.floats(0, 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if ALL else 60, deadline=None)
 def test_the_fast_extract_is_the_definition_s(talk, tokens, first, share):
     maker = Extractive(user=share)
     for part in (talk, talk[first:], talk):  # a part of it, and again: nothing remembered may show
@@ -64,7 +65,8 @@ def test_the_fast_extract_is_the_definition_s(talk, tokens, first, share):
 )
 def test_real_sessions_have_the_definition_s_extract(real, name):
     messages = [m for m in ck.read(real / name).messages if m.visible]
-    for first, last, tokens in ((0, 300, 1500), (0, 90, 200), (40, 260, 1499), (0, 500, 3000)):
+    parts = [(0, 300, 1500), (0, 90, 200), (40, 260, 1499), (0, 500, 3000)]
+    for first, last, tokens in sample(parts, 2):
         part = messages[first:last]
         assert Extractive().extract(part, tokens) == by_definition(part, tokens)
 
@@ -167,7 +169,7 @@ def test_hard_texts_have_the_definition_s_extract(name, role):
         assert Extractive().extract(talk, tokens) == by_definition(talk, tokens)
 
 
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("name", sample(list(HARD), 3))
 @pytest.mark.parametrize("role", ["user", "tool"])
 def test_fifty_megabytes_in_one_message_cost_no_more_than_what_is_read(name, role):
     text = HARD[name] * (50_000_000 // len(HARD[name].encode("utf-8")))

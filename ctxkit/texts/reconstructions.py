@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.policies import contents, records
+from ctxkit.texts import contents, records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.messages import Message
-    from ctxkit.policies.records import Action
+    from ctxkit.texts.records import Action
 
 NOTE = (
     "RESUMPTION NOTE: made from the record of tool calls, not by a model.\n"

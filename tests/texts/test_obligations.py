@@ -4,7 +4,7 @@ import pytest
 from builders import assistant, result, system, tool_call, user
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import obligations as ob
+from ctxkit.texts import obligations as ob
 
 
 def test_ty9_a_long_goal_is_cut_to_240():

@@ -2,8 +2,8 @@
 
 from builders import assistant, call, result, tool_call, user
 
-from ctxkit.policies import reconstructions as re_
-from ctxkit.policies import records
+from ctxkit.texts import reconstructions as re_
+from ctxkit.texts import records
 
 
 def did(name, text="ok", is_error=False, **arguments):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.policies import trims
+from ctxkit.texts import trims
 
 AI = {"max_lines": 2000, "max_chars": 204800, "max_bytes": 51200, "mode": "head_tail"}
 

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ctxkit.history.columns import GrowingColumn
-from ctxkit.policies import sentences
+from ctxkit.texts import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

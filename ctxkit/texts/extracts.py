@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.policies.focuses import Near
-from ctxkit.policies.message_lines import EARLIER, USER, Lines, Weighed, ranges
-from ctxkit.policies.sentences import LONGEST, TAGS
+from ctxkit.texts.focuses import Near
+from ctxkit.texts.message_lines import EARLIER, USER, Lines, Weighed, ranges
+from ctxkit.texts.sentences import LONGEST, TAGS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.policies.focuses import Focus
+    from ctxkit.texts.focuses import Focus
 
 CANDIDATES = 400
 """Lines looked at closely, the weightiest: comparing all with all grows with the square."""

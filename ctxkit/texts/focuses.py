@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.policies.message_lines import Numbers
-from ctxkit.policies.sentences import MARK, one_line
+from ctxkit.texts.message_lines import Numbers
+from ctxkit.texts.sentences import MARK, one_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.policies.message_lines import Lines, Weighed
+    from ctxkit.texts.message_lines import Lines, Weighed
 
 TERMS = 32
 """Words of a focus that are looked at."""

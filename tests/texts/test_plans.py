@@ -3,7 +3,7 @@
 import pytest
 from builders import assistant, call, result, tool_call, user
 
-from ctxkit.policies import plans
+from ctxkit.texts import plans
 
 
 def sized(*rows):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.messages import APPROVAL, APPROVALS
-from ctxkit.policies import contents, identifiers, lessons
-from ctxkit.policies.offload import hint
+from ctxkit.texts import contents, identifiers, lessons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -133,7 +132,7 @@ def _approvals(messages: Sequence[Message]) -> Iterable[str]:
         answer = m.details.get(APPROVAL)
         if m.role == "tool" and answer in APPROVALS:
             call = calls.get(m.call_id or "")
-            what = " ".join(filter(None, [m.tool, hint(call)]))
+            what = " ".join(filter(None, [m.tool, contents.hint(call)]))
             yield f"{what}: {answer} by the user"
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.memory.entry import MemoryEntry, entry, short_name
 from ctxkit.messages import INJECTED, RECALLED
-from ctxkit.policies import contents, records
-from ctxkit.policies.sentences import sentences
+from ctxkit.texts import contents, records
+from ctxkit.texts.sentences import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

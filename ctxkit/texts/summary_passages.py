@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Image, Text, Thinking, ToolCall
-from ctxkit.policies import trims
+from ctxkit.texts import trims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from talks_by_chance import shown
 
-from ctxkit.policies import focuses, identifiers, sentences, summary_passages
-from ctxkit.policies.sentences import MARK
 from ctxkit.policies.summarisers import Extractive, Passage
 from ctxkit.policies.summary import Summary
+from ctxkit.texts import focuses, identifiers, sentences, summary_passages
+from ctxkit.texts.sentences import MARK
 from ctxkit.tokens import Room
 
 IDS = [f"order-{n * 7919:05d}" for n in range(1, 13)]

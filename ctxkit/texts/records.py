@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ctxkit.messages import Thinking
-from ctxkit.policies import contents, trims
+from ctxkit.texts import contents, trims
 from ctxkit.tools.tool_names import reads, writes
 
 if TYPE_CHECKING:
