@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab install test test-all test-peers test-engines check format bench conformance frontier trust studies clean
+.PHONY: help lab install test test-all test-peers test-engines check format bench conformance frontier trust studies handouts docs release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,7 +42,8 @@ with-%:
 test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on the sessions of CTXKIT_SESSIONS (node 20 or later)
 	npm install --prefix .engines --ignore-scripts --omit=optional --no-audit --no-fund \
 	  pi58@npm:@mariozechner/pi-coding-agent@0.58.3 pi73@npm:@mariozechner/pi-coding-agent@0.73.1 \
-	  pi1@npm:@earendil-works/pi-coding-agent@0.87.1 ai@7.0.173 openclaw@2026.9.6
+	  pi1@npm:@earendil-works/pi-coding-agent@0.87.1 ai@7.0.173 openclaw@2026.9.6 \
+	  @google/gemini-cli-core@0.61.0 @qwen-code/qwen-code@0.15.10
 	CTXKIT_ENGINES=.engines CTXKIT_ENGINES_TABLE=docs/engines.json $(BIN)/python -m pytest -q tests/engines
 	$(BIN)/python docs/make_conformance.py
 
@@ -66,6 +67,20 @@ trust: $(STAMP)  ## hold the figures against what was not used to make them, int
 
 studies: $(STAMP)  ## the tables of ctxkit.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
 	$(BIN)/python -m ctxkit.studies
+
+handouts: $(STAMP)  ## slides, pages and PDFs of the notebooks, for a class, into handouts/ (needs npm once)
+	npm install --prefix .slides --ignore-scripts --no-audit --no-fund reveal.js@4
+	$(BIN)/python docs/teaching/handouts.py handouts .slides/node_modules/reveal.js
+
+docs: $(STAMP)  ## the site, in build/site: without a network, links checked
+	$(BIN)/python docs/make_site.py
+
+release: $(STAMP)  ## wheel and sdist into dist/, checked, installed and used in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build -o dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m check_wheel_contents dist/*.whl
+	$(BIN)/python -m pytest -q tests/test_wheel.py
 
 clean:  ## remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

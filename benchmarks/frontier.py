@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 import ctxkit as ck
+from ctxkit.metrics.pooled import known_within
 from ctxkit.plots import frontier
 from ctxkit.sweeps import front
 
@@ -40,7 +41,7 @@ def main(kept: str | None) -> int:
         "all": runs,
         f"peak of {LONG:,} tokens or more": runs[runs["session"].isin(most[most >= LONG].index)],
     }
-    rows = pd.concat([front(part).assign(sessions=name) for name, part in parts.items()])
+    rows = pd.concat([_front(part).assign(sessions=name) for name, part in parts.items()])
     rows = rows[
         [
             "sessions",
@@ -59,6 +60,12 @@ def main(kept: str | None) -> int:
     print(chart.to_text())
     print(f"{len(runs):,} runs over {len(found)} sessions, {len(failed)} failed")
     return 0
+
+
+def _front(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the front, and within how many dollars the cache model knows each mean cost."""
+    rows = front(runs)
+    return rows.assign(known_within_usd=rows["rules"].map(known_within(runs)))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def fit(messages: Sequence[Dict], rules: AnyRules, *, limit: int | None = None) 
 
     Args:
         messages: Chat Completions messages, oldest first: everything before the call that is about
-            to be made.
+            to be made. The `name` of a reply is the agent that said it.
         rules: rules, a preset or its name, a policy (always asked) or its words.
         limit: the model's window where the rules name none.
 
@@ -231,7 +231,7 @@ class _Talk:
     def add(self, raws: Sequence[Dict]) -> None:
         """Take dicts; BadArguments for one that is no message."""
         for raw in raws:
-            made = self.talk.make(raw)
+            made = self.talk.make(raw, **_author(raw))
             if not made:
                 n = len(self._raws)
                 raise BadArguments(
@@ -278,6 +278,14 @@ class _Talk:
             late = message.role == "tool" and message.call_id not in asked
             if not (late and message.call_id in self._called):
                 yield item
+
+
+def _author(raw: object) -> Dict:
+    """Return who said a reply, where it bears a name: rules tell agents apart by it."""
+    if not isinstance(raw, dict) or raw.get("role") != "assistant":
+        return {}
+    name = raw.get("name")
+    return {"agent": name} if isinstance(name, str) and name else {}
 
 
 def _changed(old: Dict, new: Dict) -> Dict:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import re
 
+NO_MATH = "mathjax_ignore tex2jax_ignore"
+"""Classes of HTML in which a notebook's MathJax takes no dollars for a formula."""
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\ufeff]"

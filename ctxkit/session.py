@@ -156,7 +156,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     @cached_property
     def agents(self) -> tuple[str, ...]:
         """Names of the agents that speak in this session, in order of appearance."""
-        return tuple(dict.fromkeys(e.agent or self.agent for e in self.messages)) or (self.agent,)
+        speak = (e for e in self.messages if e.role != "user")  # what is heard is no voice
+        return tuple(dict.fromkeys(e.agent or self.agent for e in speak)) or (self.agent,)
 
     def call(self, index: int) -> Call:
         """Return a call by its number; negatives count from the end.

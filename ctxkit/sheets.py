@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import combining, east_asian_width
 
-from ctxkit.markup import escape, line
+from ctxkit.markup import NO_MATH, escape, line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +107,7 @@ class Tabular:
             else ""
         )
         return (
-            f'<div style="{INK};{box}" tabindex="0"><table'
+            f'<div class="{NO_MATH}" style="{INK};{box}" tabindex="0"><table'
             f' style="border-collapse:collapse;margin:4px 0">{told}'
             f"<thead>{self._groups()}<tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{legend}"
         )

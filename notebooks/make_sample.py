@@ -1,27 +1,43 @@
-"""Make the sample session that ships with the kit: `python notebooks/make_sample.py` writes the same bytes each time.
+"""Make the sample sessions that ship with the kit: `python notebooks/make_sample.py` makes the same each time.
 
-Everything in it was made here: the repository, the agent, the people. The tools really read and edit the made-up
-files, sizes are counted, and the bill follows a cache that keeps a prompt for five minutes.
+Everything in them was made here: the repository, the agents, the people. In `billing` the tools really read and edit
+the made-up files; in the others their results are words by chance. Sizes are counted, and each bill follows a cache
+that keeps a prompt for five minutes.
 """
 
 from __future__ import annotations
 
+import gzip
 import random
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+# The kit of this repository, which the files are written to.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from sample import repository, story
+from sample import chat, inbox, incident, migration, repository, research, story
 from sample.agent import Agent
-from sample.tape import MODEL, WINDOW, Tape
+from sample.tape import SONNET, Tape
 
 import ctxkit as ck
 from ctxkit import samples, tokens
 from ctxkit.messages import ToolSchema
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 SEED = 4127
 STARTED = 1773307800.0  # Thursday 12 March 2026, 09:30 UTC
+OTHERS = {
+    "chat": chat,
+    "inbox": inbox,
+    "incident": incident,
+    "migration": migration,
+    "research": research,
+}
 
 
 def _tool(name: str, description: str, **fields: str) -> ToolSchema:
@@ -51,8 +67,12 @@ TOOLS = (
 )
 
 
-def make() -> ck.Session:
-    """Play the story once and return it as a session."""
+def make(name: str = "billing") -> ck.Session:
+    """Play a story once and return it as a session."""
+    return _billing() if name == "billing" else _other(name, OTHERS[name])
+
+
+def _billing() -> ck.Session:
     rng, count = random.Random(SEED), tokens.exact()
     fixed = 1_240 + sum(count(f"{t.name}{t.description}{t.parameters}") for t in TOOLS)
     tape = Tape(
@@ -61,12 +81,28 @@ def make() -> ck.Session:
     story.play(Agent(tape, repository.files(rng), rng))
     return ck.Session(
         id="billing", title="BILL-4127: the nightly export fails", agent="main", product="sample", cwd="/srv/billing",
-        model=MODEL, context_window=WINDOW, started=STARTED, tools=TOOLS, log=tuple(tape.log),
+        model=SONNET.model, context_window=SONNET.window, started=STARTED, tools=TOOLS, log=tuple(tape.log),
         details={"facts": [list(f) for f in story.FACTS]},
     )  # fmt: skip
 
 
+def _other(name: str, told: ModuleType) -> ck.Session:
+    tape = told.play(random.Random(f"{SEED} {name}"), tokens.exact())
+    return ck.Session(
+        id=name, title=told.TITLE, agent="main", product="sample", cwd=f"/srv/{name}", model=tape.of.model,
+        context_window=tape.of.window, started=told.STARTED, log=tuple(tape.log),
+    )  # fmt: skip
+
+
+def _keep(session: ck.Session, path: Path) -> None:
+    """Write it, packed where the name says so; no time stands in the file, so that its bytes are the same again."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(ck.write(session, Path(folder) / "session.jsonl").path).read_bytes()
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
 if __name__ == "__main__":
-    session = make()
-    ck.write(session, samples.path("billing"), format="native")
-    print(session)
+    for name in samples.names():
+        session = make(name)
+        _keep(session, samples.path(name))
+        print(repr(session), f"{samples.path(name).stat().st_size:,} bytes")

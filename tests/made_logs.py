@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 
@@ -379,12 +380,15 @@ CONTENTS = json.dumps(
         {"role": "model", "parts": [{"text": "There is none."}]},
     ]
 ).encode()
+GOLDEN = Path(__file__).parent / "readers" / "golden"
 MADE = {
     "fuseraft-events": [REPL_EVENTS, RUN_EVENTS],
     "fuseraft-checkpoint": [CHECKPOINT, REPL],
     "fuseraft-turns": [TURNS],
     "langchain": [LANGCHAIN],
     "otel": [OTLP],
+    "mlflow": [(GOLDEN / "mlflow.json").read_bytes()],
+    "notebook": [(GOLDEN / "notebook.ipynb").read_bytes()],
     "gemini-cli": [CONTENTS],
 }
 """Logs by the name of the reader that must know them."""

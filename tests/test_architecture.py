@@ -18,6 +18,7 @@ from ctxkit.readers.members import MEMBERS as READERS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 PACKAGE = ROOT / "ctxkit"
 MOST = 30
 
@@ -43,10 +44,12 @@ def test_every_room_says_what_it_is():
 
 
 def test_the_words_are_few_and_each_is_explained_once():
-    words = re.findall(r"^\| ([a-z ,]+) \| (.+) \|$", PAGE.split("## The words")[1], re.MULTILINE)
-    names = [word for word, _ in words if word != "word"]
+    """There is one list: the glossary; the map points at it."""
+    names = re.findall(r"^### ([a-z -]+)\n[A-Z]", GLOSSARY, re.MULTILINE)
+    assert len(names) == GLOSSARY.count("\n### ")
     assert 20 <= len(names) <= MOST
     assert len(set(names)) == len(names)
+    assert "(glossary.md)" in PAGE.split("## The words")[1]
 
 
 def test_every_file_that_is_named_is_there():

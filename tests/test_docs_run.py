@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN, SHOWN = ("python", "ipython"), ("sh", "py", "text")
 """Languages of blocks that are run, and of those that are only shown; `py` needs packages that `make test-peers` has."""
+NEEDS = {"polars-and-duckdb.md": ("polars", "duckdb")}
+"""Packages that a page is about; it is not run where they are missing."""
 _PIECE = re.compile(
     r"^```(?P<language>\S*)\n(?P<block>.*?)^```$|^<!-- run\n(?P<hidden>.*?)^-->$",
     re.DOTALL | re.MULTILINE,
@@ -115,6 +117,8 @@ def given_to(page: Path, folder: Path) -> dict:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_every_block_of_a_page_runs_and_holds(page: Path, tmp_path: Path, monkeypatch):
+    for package in NEEDS.get(page.name, ()):
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     found = pieces(page.read_text(encoding="utf-8"))
     assert {p.language for p in found} <= {*RUN, *SHOWN}, (

@@ -12,6 +12,7 @@ from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.fits import Context, fit
 from ctxkit.policies import triggers
 from ctxkit.policies.rules import Rules
+from ctxkit.presets import fuseraft
 from ctxkit.replays import replay
 
 
@@ -227,3 +228,20 @@ def test_a_late_result_is_sent_behind_its_call_or_not_at_all(dropped):
     assert sent[-1] is said[-1]
     sent.append({"role": "assistant", "content": "done"})
     assert context.fit(sent)[-1] is sent[-1]  # the list that was given goes on
+
+
+def test_a_reply_with_a_name_is_that_agents():
+    """F30: Rules that leave agents out know them by the names of their messages."""
+    call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Work."},
+        {"role": "assistant", "name": "Developer", "content": "I list.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "name": "ls", "content": "a.py"},
+        {"role": "assistant", "name": "Developer", "content": "Done."},
+        {"role": "assistant", "name": "Tester", "content": "Tested."},
+    ]
+    rules = fuseraft(exclude_agents=["developer"])
+    assert fit(messages, rules) == [messages[0], messages[4]]
+    assert Context(rules).fit(messages) == [messages[0], messages[4]]
+    nameless = [{k: v for k, v in m.items() if k != "name"} for m in messages]
+    assert len(fit(nameless, rules)) > 2

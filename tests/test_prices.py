@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import util
@@ -15,15 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit import prices
-from ctxkit.errors import BadArguments
+from ctxkit.carried import FOLDER
+from ctxkit.errors import BadArguments, StoreError
 from ctxkit.messages import Usage
+from ctxkit.prices import price_updates as updates
 
-TABLE = json.loads(
-    (
-        Path(util.find_spec("litellm").origin).parent
-        / "model_prices_and_context_window_backup.json"
-    ).read_text()
-)
+TABLE = json.loads((FOLDER / "prices.json").read_text())["rows"]
 
 
 def test_a_row_is_read_whole() -> None:
@@ -173,13 +171,89 @@ def test_litellm_is_not_imported() -> None:
     assert run.stdout.split() == ["128000", "False"]
 
 
-def test_without_litellm_nothing_has_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prices.util, "find_spec", lambda name: None)
-    prices._rows.cache_clear(), prices._find.cache_clear()
-    assert prices.price("gpt-4o") is None
+@pytest.fixture
+def cache(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    """A cache folder of its own; the table is read anew before and after."""
+    monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
+    prices.forget()
+    yield tmp_path / "cache"
     monkeypatch.undo()
-    prices._rows.cache_clear(), prices._find.cache_clear()
+    prices.forget()
+
+
+def test_the_table_says_of_when_it_is(cache) -> None:
+    found = re.fullmatch(r"litellm [\d.]+ of (\d{4}-\d\d-\d\d)", prices.table())
+    assert found
+    assert prices.price("gpt-4o").source == prices.table()
+
+
+def test_the_table_that_is_carried_is_litellms(cache) -> None:
+    made = json.loads(updates.of_litellm("2026-01-01"))
+    if made["source"] != json.loads((FOLDER / "prices.json").read_text())["source"]:
+        pytest.skip("another LiteLLM is installed than the carried table is of")
+    assert made["rows"] == TABLE
+    full = (
+        Path(util.find_spec("litellm").origin).parent
+        / "model_prices_and_context_window_backup.json"
+    )
+    whole = json.loads(full.read_text())
+    priced = {
+        k
+        for k, row in whole.items()
+        if {"input_cost_per_token", "output_cost_per_token"} <= row.keys()
+    }
+    assert set(TABLE) >= {k for k in priced - {"sample_spec"} if whole[k]["input_cost_per_token"] is not None
+                          and whole[k]["output_cost_per_token"] is not None}  # fmt: skip
+
+
+def test_an_update_is_taken_at_once_and_kept(cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {**TABLE, "new-model": {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6},
+            "gpt-4o": {**TABLE["gpt-4o"], "input_cost_per_token": 9e-6}}  # fmt: skip
+    table = {"source": "litellm 9.9.9", "date": "2999-01-01", "rows": rows}
+    monkeypatch.setattr(prices, "of_litellm", lambda date: json.dumps(table).encode())
+    assert (
+        prices.update()
+        == f"Prices of litellm 9.9.9 of 2999-01-01: {len(rows):,} models, 1 new, 1 changed."
+    )
+    assert prices.price("gpt-4o").input == 9e-6
+    assert prices.price("new-model").source == "litellm 9.9.9 of 2999-01-01"
+    script = "from ctxkit import prices; print(prices.price('new-model').output)"
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "2e-06"
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"source": "x", "date": "2999", "rows": 5}'])
+def test_a_damaged_table_of_ones_own_is_passed_over(cache, data) -> None:
+    cache.mkdir()
+    (cache / "prices.json").write_bytes(data)
+    prices.forget()
     assert prices.price("gpt-4o") is not None
+
+
+def test_an_older_table_of_ones_own_is_passed_over(cache) -> None:
+    cache.mkdir()
+    (cache / "prices.json").write_text('{"source": "litellm 1", "date": "2020-01-01", "rows": {}}')
+    assert prices.price("gpt-4o") is not None
+
+
+def test_without_litellm_there_is_nothing_newer(cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updates.util, "find_spec", lambda name: None)
+    assert prices.price("gpt-4o") is not None
+    with pytest.raises(StoreError, match=r"ctxkit\[live\]"):
+        prices.update()
+    assert not cache.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(StoreError, match="could not be kept"):
+        prices.update()
+    prices.forget()
 
 
 def test_recorded_costs_come_out_again(real) -> None:

@@ -1,4 +1,4 @@
-"""The session that ships with the kit is what its script makes, and what the tour says of it."""
+"""The sessions that ship with the kit are what their script makes, and what the course says of them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,44 @@ def billing():
     return ck.read(ck.samples.path("billing"))
 
 
-def test_it_is_what_the_script_makes(billing, monkeypatch):
+@pytest.fixture(scope="module")
+def shelf():
+    return {name: ck.read(ck.samples.path(name)) for name in ck.samples.names()}
+
+
+@pytest.mark.parametrize("name", ck.samples.names())
+def test_it_is_what_the_script_makes(name, shelf, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(NOTEBOOKS), *sys.path])
     from make_sample import make
 
-    made = make()
-    assert made.log == billing.log
-    assert (made.tools, made.details, made.title) == (billing.tools, billing.details, billing.title)
+    made, kept = make(name), shelf[name]
+    assert made.log == kept.log
+    assert (made.tools, made.details, made.title) == (kept.tools, kept.details, kept.title)
+
+
+def test_they_are_six_and_small(shelf):
+    assert len(shelf) == len(ck.samples.paths()) == 6
+    assert sum(p.stat().st_size for p in ck.samples.paths()) < 1_200_000
+    assert not [s.id for s in shelf.values() if s.faults or s.skipped or not s.has_cache]
+
+
+def _shares(report):
+    return {name: tokens / report.prompt_tokens for name, tokens in report.groups().items()}
+
+
+def test_they_differ_in_kind(shelf):
+    parts = {n: _shares(ck.report(s)) for n, s in shelf.items()}
+    table = ck.frame(list(shelf.values()), per="session").set_index("session")
+    assert parts["inbox"]["not in the log"] > 0.8
+    assert parts["chat"]["assistant text"] > 0.8
+    assert table.loc["chat", "tool_calls_n"] == 0
+    assert table.loc["research", "peak_tokens"] > 160_000
+    assert table["compactions_n"].to_dict() == {
+        **dict.fromkeys(shelf, 0),
+        "billing": 2,
+        "research": 1,
+    }
+    assert table["model"].nunique() == 3
 
 
 def test_it_is_long_enough_and_small_enough(billing):

@@ -14,7 +14,7 @@ from builders import assistant, result, tool_call, user
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctxkit import tokens
+from ctxkit import caches, tokens
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.messages import Image, Message, Sized, Thinking
 from ctxkit.tokens import encoders, long_runs, vocabularies
@@ -211,6 +211,17 @@ def test_the_vocabulary_comes_from_litellms_wheel_without_running_it(tmp_path) -
     assert kept.name == "p50k_base.tiktoken"
 
 
+@pytest.mark.parametrize("name", vocabularies.CARRIED)
+def test_two_vocabularies_are_carried(name, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(vocabularies, "bundle", lambda: None)
+    monkeypatch.setattr(vocabularies, "_loaded", {})
+    monkeypatch.setattr(vocabularies.tempfile, "gettempdir", lambda: str(tmp_path))
+    for variable in ("TIKTOKEN_CACHE_DIR", "CUSTOM_TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    assert encoders.Exact(name)("hello world") == 2
+
+
 def test_a_damaged_cache_is_passed_over_and_a_users_cache_left_alone(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +248,7 @@ def test_without_a_vocabulary_the_error_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(vocabularies, "bundle", lambda: None)
+    monkeypatch.setattr(vocabularies, "FOLDER", tmp_path)
     monkeypatch.setattr(vocabularies, "_loaded", {})
     monkeypatch.setattr(vocabularies.tempfile, "gettempdir", lambda: str(tmp_path))
     for name in ("TIKTOKEN_CACHE_DIR", "CUSTOM_TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
@@ -244,17 +256,17 @@ def test_without_a_vocabulary_the_error_says_what_to_do(
     with pytest.raises(StoreError, match="allow_download=True"):
         encoders.Exact("o200k_base")("text")
     assert tokens.default().name == "chars/4"
-    with pytest.raises(StoreError, match="install litellm"):
+    with pytest.raises(StoreError, match=r"install ctxkit\[live\]"):
         vocabularies.anthropic_file()
 
 
 def test_the_cache_folder_follows_the_platform(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     monkeypatch.delenv("CTXKIT_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(vocabularies.sys, "platform", "linux")
+    monkeypatch.setattr(caches.sys, "platform", "linux")
     assert tokens.cache_folder() == tmp_path / "ctxkit"
     assert not tokens.cache_folder().exists()
-    monkeypatch.setattr(vocabularies.sys, "platform", "darwin")
+    monkeypatch.setattr(caches.sys, "platform", "darwin")
     assert tokens.cache_folder().parts[-3:] == ("Library", "Caches", "ctxkit")
 
 

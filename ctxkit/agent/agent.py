@@ -23,7 +23,8 @@ from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
 from ctxkit.agent.turn import LimitReached, Turn
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.markup import line
-from ctxkit.messages import Message, Text, Thinking
+from ctxkit.messages import Image, Message, Text, Thinking
+from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Agent:
     ) -> None:
         self.sections, self.outputs = sections, outputs or OutputLimits.of(rules)
         self.model, self.limits = model, limits or Limits()
-        self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
+        self.tools = {t.name: t for t in self._offered(tools)}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
         """The model that is asked beside the conversation; None: there is none."""
@@ -131,18 +132,25 @@ class Agent:
         """Return a session of this agent, knowing what its calls were sent."""
         return session.backed(self.prompts.of(session))
 
-    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
+    async def turn(
+        self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
+    ) -> Outcome:
         """Take one turn; `heard` is what others said since the last one, written before the prompt.
 
+        `attached` are pictures that go with the prompt.
+
         Raises:
-            BadArguments: the prompt is empty, or a limit cannot be kept.
+            BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no
+                pictures.
             asyncio.CancelledError: the turn was interrupted; what was said so far is in the
                 session, marked.
         """
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
+        if attached and takes_pictures(self.model) is False:
+            raise BadArguments(no_pictures(self.model))
         ended: Ended = "answered"
-        turn = self._begin(prompt, heard)
+        turn = self._begin(prompt, heard, attached)
         try:
             async with asyncio.timeout(self.limits.seconds) as turn.deadline:
                 why = await self._answer(turn)
@@ -169,6 +177,11 @@ class Agent:
         if said is not None:
             self._said(said)
 
+    def gauge(self) -> tuple[int, int]:
+        """Return the tokens of the next prompt and the window."""
+        context = self.compactor.context
+        return context.coming, context.run.room.limit
+
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
@@ -191,7 +204,7 @@ class Agent:
     # -- the turn
     # ----------------------------------------------------------------------------------------------
 
-    def _begin(self, prompt: str, heard: Sequence[Message] = ()) -> Turn:
+    def _begin(self, prompt: str, heard: Sequence[Message], attached: Sequence[Image]) -> Turn:
         turn = Turn(self.limits, self._fresh(), began=self._clock())
         turn.spent.exceeded(
             self.limits, self.model.name, 0
@@ -206,7 +219,7 @@ class Agent:
         put_in = self._put_in()
         for message in heard:
             self._said(self.transcript.add(message, "h"))
-        self._said(self.transcript.user(prompt))
+        self._said(self.transcript.user(prompt, attached=attached))
         self._tell("turn_start", {"content_chars": len(prompt)})
         if put_in:
             self._tell("sections_said", put_in)
@@ -253,8 +266,8 @@ class Agent:
             why=why,
             spent=s,
             compactions=self.compactor.made,
-            context_tokens=turn.sent or self.compactor.context.coming,
-            context_window=self.compactor.context.run.room.limit,
+            context_tokens=turn.sent or self.gauge()[0],
+            context_window=self.gauge()[1],
             notice=self.model.notice,
         )
 
@@ -273,6 +286,7 @@ class Agent:
                     asks=getattr(self.approve, "tools", None),
                     offload=self._offload,
                     outputs=self.outputs,
+                    pictures=takes_pictures(self.model) is not False,
                 )
             except asyncio.CancelledError:
                 why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED
@@ -282,10 +296,13 @@ class Agent:
                 raise
             result = replace(result, tool=call.name, call_id=call.id)
             kept = self._said(self.transcript.add(result, "r"))
-            self._tell(
-                "tool_result",
-                {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error},
-            )
+            said = {
+                "tool_name": call.name,
+                "result_chars": len(kept.text),
+                "is_error": kept.is_error,
+            }
+            images = sum(isinstance(p, Image) for p in kept.parts)
+            self._tell("tool_result", {**said, "pictures": images} if images else said)
 
     def _put_in(self) -> dict[str, Any]:
         """Say the sections that are due; return what is told of them, nothing where none was."""
@@ -295,6 +312,10 @@ class Agent:
         kept = self._said(self.transcript.add(due, due.role[0]))
         names = [name for name, _, _ in kept.sections]
         return {"names": names, "chars": len(kept.text), "top": kept.role == "system"}
+
+    def _offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """Return the tools that its model is told of."""
+        return (*tools, replace(COMPACT, run=self._asked_to_compact))
 
     # -- inside
     # ----------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from ctxkit.agent.kept_reports import KeptReports
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.promotions import Promotions
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
+from ctxkit.agent.span_exports import SpanExport
 from ctxkit.agent.turn_log import TurnLog
 from ctxkit.agent.work_files import WorkFiles
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
@@ -50,9 +51,10 @@ if TYPE_CHECKING:
     from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.running import Approve
     from ctxkit.agent.sent_prompts import Prompts
+    from ctxkit.agent.span_exports import SpanAddress
     from ctxkit.engine.sent import SentItem
     from ctxkit.memory import MemoryEntry
-    from ctxkit.messages import Edit, Message, ToolSchema
+    from ctxkit.messages import Edit, Image, Message, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -84,6 +86,7 @@ class LiveSession:
         agent: its name among others; a team has several.
         parent: id of the session that it is a part of.
         outputs: how much of a tool's output is kept; None: as the rules say, else the usual.
+        via: makes what works on it (`guests.Guest`); None: an `Agent`.
         more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
     Raises:
@@ -116,6 +119,7 @@ class LiveSession:
         agent: str = "main",
         parent: str | None = None,
         outputs: OutputLimits | None = None,
+        via: Callable[..., Agent] | None = None,
     ) -> None:
         self.memory = memory
         self.workspace = workspace or Workspace()
@@ -129,7 +133,7 @@ class LiveSession:
         own = tools_of(
             tools, self.root, namespace if namespace is not None else {}, self.store, work
         )
-        offered = tuple(t.schema for t in (*own, COMPACT))
+        offered = () if via else tuple(t.schema for t in (*own, COMPACT))
         self.settings = {
             "model": model.name,
             "rules": rules.label,
@@ -157,6 +161,7 @@ class LiveSession:
         self.notes: tuple[str, ...] = ()
         """What must be said of how it goes on: sentences for the user."""
         self._busy = False
+        self._exports: list[SpanExport] = []
         self.log = SessionLog(self.workspace.sessions, name, fresh, self._begun)
         try:
             limits = self._lead(model, rules, limits, offered)
@@ -167,7 +172,7 @@ class LiveSession:
                 self.root, lambda name, text: self.workspace.keep(results, name, text)
             )
             self._work = files
-            self.agent = Agent(
+            self.agent = (via or Agent)(
                 self.log.session,
                 model=model,
                 rules=rules,
@@ -266,15 +271,25 @@ class LiveSession:
         """Tell events to one more listener from now on."""
         self._listeners.append(hear)
 
+    def export(self, to: SpanAddress) -> SpanExport:
+        """Send the spans of the session to a collector from now on, beside what it does."""
+        spans = SpanExport(lambda: self.session, to, self._say)
+        self._exports.append(spans)
+        self.listen(spans.hear)
+        return spans
+
     def unlisten(self, hear: Listener) -> None:
         """Tell a listener no more events."""
         if hear in self._listeners:
             self._listeners.remove(hear)
 
-    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
+    async def turn(
+        self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
+    ) -> Outcome:
         """Take one turn; a snapshot row is written at its end, however it ends.
 
-        `heard` is what other agents said since the last turn: it is written before the prompt.
+        `heard` is what other agents said since the last turn: it is written before the prompt;
+        `attached` are pictures that go with it.
 
         Raises:
             StoreError: the kit itself failed; the session is whole, and the sentence names the file
@@ -288,7 +303,7 @@ class LiveSession:
                 if sections is not None and "memory" in sections.names:
                     await self._promotions.before(self.name, prompt)
                 try:
-                    ended = await self.agent.turn(prompt, heard)
+                    ended = await self.agent.turn(prompt, heard, attached)
                 finally:
                     self._turns.end(self.session)
                     self._report()
@@ -401,6 +416,8 @@ class LiveSession:
             closing.callback(self._snapshots.close)
             closing.callback(self._events.close)
             closing.callback(getattr(self.agent.model, "close", lambda: None))
+            for spans in self._exports:
+                closing.callback(spans.close)
             self._promotions.end(self.agent.writer, self.agent.writer_seconds)
 
     def __enter__(self) -> Self:

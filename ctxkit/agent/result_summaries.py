@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.messages import Usage
     from ctxkit.models.model import Model
-    from ctxkit.policies.policy import Part
+    from ctxkit.policies.chain import Part
     from ctxkit.tokens import Room
 
 HEAD, TAIL, OUT = 8_000, 4_000, 1_200

@@ -17,7 +17,8 @@ import msgspec
 
 from ctxkit.agent.output_limits import OutputLimits
 from ctxkit.errors import CtxkitError, did_you_mean
-from ctxkit.messages import APPROVAL, APPROVALS, Message, Text
+from ctxkit.messages import APPROVAL, APPROVALS, Image, Message, Text
+from ctxkit.tools.pictures import as_picture, untaken
 from ctxkit.tools.tool import arguments_for
 
 if TYPE_CHECKING:
@@ -48,15 +49,17 @@ async def run_tool(
     asks: Container[str] | None = None,
     offload: Offload | None = None,
     outputs: OutputLimits | None = None,
+    pictures: bool = True,
 ) -> Message:
     """Return the result of a tool call as a message; what goes wrong in the tool is its result, not
     an exception.
 
     What a person said to the call stands in its details; `asks` are the tools that `approve` asks a
-    person about (None: all).
+    person about (None: all). `pictures`: whether the model takes them; where it does not, words
+    say what there was.
     """
     limits = outputs or OutputLimits()
-    text, failed, answer = await _outcome(call, tools, approve)
+    text, images, failed, answer = await _outcome(call, tools, approve, pictures=pictures)
     spilt = offload is not None and 0 < limits.spill < len(text)
     if offload is not None and spilt:
         text = offload(call.name, text)
@@ -64,7 +67,7 @@ async def run_tool(
         text = limits.cut(text)
     return Message(
         role="tool",
-        parts=(Text(text),),
+        parts=(Text(text), *images),
         tool=call.name,
         call_id=call.id,
         is_error=failed,
@@ -73,22 +76,23 @@ async def run_tool(
 
 
 async def _outcome(
-    call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None
-) -> tuple[str, bool, str]:
-    """Return what came of a call, whether it failed, and what a person said to it."""
+    call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None, *, pictures: bool
+) -> tuple[str, list[Image], bool, str]:
+    """Return the text and the pictures of a result, whether it is a failure, and what a person said
+    to the call.
+    """
     answer = ""
     tool = tools.get(call.name)
     if tool is None:
+        known = ", ".join(tools)
         return (
-            (
-                f"There is no tool {call.name!r}.{did_you_mean(call.name, tools)} Known:"
-                f" {', '.join(tools)}."
-            ),
+            f"There is no tool {call.name!r}.{did_you_mean(call.name, tools)} Known: {known}.",
+            [],
             True,
             answer,
         )
     if call.raw is not None:
-        return "The arguments are no JSON object; send them again as one.", True, answer
+        return "The arguments are no JSON object; send them again as one.", [], True, answer
     try:
         arguments = arguments_for(tool, call.arguments)
         if approve is not None:
@@ -96,13 +100,28 @@ async def _outcome(
             allowed = await said if inspect.isawaitable(said) else said
             answer = APPROVALS[not allowed]
             if not allowed:
-                return "The user did not allow this call.", True, answer
-        return _text(await _called(tool, arguments)), False, answer
+                return "The user did not allow this call.", [], True, answer
+        return *_shown(await _called(tool, arguments), pictures=pictures), False, answer
     except CtxkitError as e:
-        return str(e), True, answer
+        return str(e), [], True, answer
     # a tool may raise anything; the model is told
     except (Exception, SystemExit) as e:  # noqa: BLE001
-        return f"{type(e).__name__}: {e}", True, answer
+        return f"{type(e).__name__}: {e}", [], True, answer
+
+
+def _shown(value: Any, *, pictures: bool) -> tuple[str, list[Image]]:
+    """Return what a tool gave as the text that the model reads, and the pictures for it."""
+    found = [as_picture(value)]
+    if isinstance(value, (list, tuple)) and any(parts := [as_picture(v) for v in value]):
+        found = parts
+    said: list[str] = []
+    images = [i for i in found if i is not None] if pictures else []
+    for each, image in zip(value if len(found) > 1 else [value], found, strict=True):
+        if image is None:
+            said.append(_text(each))
+        elif not pictures:
+            said.append(untaken(image))
+    return "\n".join(said) or "(a picture)", images
 
 
 def _text(value: Any) -> str:

@@ -38,6 +38,8 @@ class Turn:
     """Compactions and trims that answered overflows and cut replies."""
     sent: int = 0
     """Tokens of the last prompt."""
+    dollars: float = 0.0
+    """What an agent of another program had cost when the turn began."""
     deadline: asyncio.Timeout | None = None
 
     def check(self, model: Model, tokens: int, now: float) -> None:

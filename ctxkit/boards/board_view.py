@@ -8,7 +8,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.amounts import dollars
-from ctxkit.boards import overviews
+from ctxkit.boards.board_cells import HEADS, WAYS, row_of
+from ctxkit.boards.tallied import opened
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.markup import line
 from ctxkit.widgets.byhand.charted import Charted, code
@@ -18,7 +19,6 @@ from ctxkit.widgets.explorer import CHUNK, Explorer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.boards.overviews import Board
     from ctxkit.boards.tallied import Tallied
     from ctxkit.plots.chart import Chart
 
@@ -44,11 +44,14 @@ class BoardView(Charted):
 
     It reads on what the board has not read yet, and follows its folder where that was asked for,
     until `stop`; `board` is what it has by now.
+
+    Args:
+        board: a `Board`.
     """
 
     _esm = code("list.js", "explore.js", "board.js")
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Any) -> None:
         self.board, self._serial, self._ended = board, 0, threading.Event()
         self._known: dict[tuple[str, str], int] = {}
         self._numbered: list[Tallied] = []
@@ -77,7 +80,7 @@ class BoardView(Charted):
                 self._take(self.board.again)
                 took = time.monotonic() - began
 
-    def _take(self, look: Callable[[], Board]) -> None:
+    def _take(self, look: Callable[[], Any]) -> None:
         try:
             new = look()
         except CtxkitError:
@@ -90,16 +93,13 @@ class BoardView(Charted):
 
     def _data(self) -> dict[str, Any]:
         self._serial += 1
-        heads = [
-            [h.name or "prompts", h.hover, h.number, _FIELDS.get(h.name, "")]
-            for h in overviews.HEADS
-        ]
+        heads = [[h.name or "prompts", h.hover, h.number, _FIELDS.get(h.name, "")] for h in HEADS]
         ways = {
             name: [
                 (line(v, 100), n)
                 for v, n in Counter(map(way, self.board.rows)).most_common(_OFFERED)
             ]
-            for name, way in overviews.WAYS.items()
+            for name, way in WAYS.items()
         }
         ways["day"] = sorted(ways["day"], reverse=True)
         return {
@@ -123,11 +123,11 @@ class BoardView(Charted):
 
     def _wanted(self, asked: dict[str, Any]) -> list[Tallied]:
         words = asked.get("words")
-        said = {n: asked[n] for n in overviews.WAYS if isinstance(asked.get(n), str) and asked[n]}
+        said = {n: asked[n] for n in WAYS if isinstance(asked.get(n), str) and asked[n]}
         rows = [
             r
             for r in self.board.where(words if isinstance(words, str) else "").rows
-            if all(line(overviews.WAYS[n](r), 100) == v for n, v in said.items())
+            if all(line(WAYS[n](r), 100) == v for n, v in said.items())
         ]
         field = asked.get("sort") if asked.get("sort") in _FIELDS.values() else "started"
         down = asked.get("down") is not False
@@ -145,8 +145,8 @@ class BoardView(Charted):
             "rows": [self._row(r) for r in found[first : first + CHUNK]],
         }
         if not first:
-            way = asked.get("by") if asked.get("by") in overviews.WAYS else "day"
-            sums = overviews.Board(found).by(str(way))
+            way = asked.get("by") if asked.get("by") in WAYS else "day"
+            sums = self.board.of(found).by(str(way))
             told["sums"] = [[h.name for h in sums.heads], *map(list, sums.plain()[:_SUMS])]
             usd = [r.usd for r in found if r.usd is not None]
             told["usd"] = dollars(sum(usd)) if usd else ""
@@ -157,7 +157,7 @@ class BoardView(Charted):
         number = self._known.setdefault((row.path, row.id), len(self._numbered))
         if number == len(self._numbered):
             self._numbered.append(row)
-        cells = overviews.row_of(number, row)
+        cells = row_of(number, row)
         return {
             "at": number,
             "cells": [line(c.text, 120) for c in cells],
@@ -171,7 +171,7 @@ class BoardView(Charted):
     def _open(self, number: Any) -> dict[str, Any] | None:
         if type(number) is not int or not 0 <= number < len(self._numbered):
             return None
-        session = overviews.opened(self._numbered[number])
+        session = opened(self._numbered[number])
         calls = len(session.calls)
         self.reader = Explorer(session, max(calls - 1, 0))
         self.reader.send = lambda content, **_: self.send({"kind": "inner", "m": content})
@@ -194,8 +194,8 @@ class BoardView(Charted):
 
     def to_text(self) -> str:
         """Return the board as lines of text."""
-        return self.board.to_text()
+        return str(self.board.to_text())
 
     def to_html(self) -> str:
         """Return the board as HTML that needs no kernel."""
-        return self.board._repr_html_()
+        return str(self.board._repr_html_())

@@ -8,27 +8,25 @@ import os
 import sys
 import time
 from collections import defaultdict
-from dataclasses import replace
-from datetime import UTC, datetime
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.amounts import MISSING, counted, dollars, number, tokens
+from ctxkit.amounts import counted, dollars, number
+from ctxkit.boards.board_cells import GROUPED, HEADS, WAYS, first, group_of, row_of
 from ctxkit.boards.kept import FileNotes, Stamp
-from ctxkit.boards.tallied import Tallied, family, tallied
+from ctxkit.boards.tallied import Tallied, family, opened, tallied
+from ctxkit.caches import cache_folder
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
-from ctxkit.markup import escape, line
+from ctxkit.markup import NO_MATH, escape
 from ctxkit.readers.log_folders import LOGS, find
 from ctxkit.readers.reader_names import read_all
-from ctxkit.sheets import INK, Box, Heading, Tabular
-from ctxkit.tokens.vocabularies import cache_folder
+from ctxkit.sheets import INK, Heading, Tabular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import pandas as pd
 
@@ -37,47 +35,12 @@ if TYPE_CHECKING:
 
     Holds = Callable[[Tallied], bool]
 
-WAYS: dict[str, Callable[[Tallied], str]] = {
-    "day": lambda r: _day(r.started),
-    "project": lambda r: r.project or "no project",
-    "tool": lambda r: r.tool,
-    "model": lambda r: r.model or "no model",
-    "agent": lambda r: r.agent,
-}
-"""How sessions are put together."""
 _TEXT, _PAGE = 12, 100
 _HIGH = 520
 _FIRST = 2.0
 """Seconds that the first look reads; what is left is read by `go_on`."""
-_LAST = 253_402_300_799
 FILE, VERSION = "board.jsonl", 1
 """The notes of what was read, and of what their lines mean."""
-HEADS = (
-    Heading("#", "its number: board.open(number) reads it"),
-    Heading(
-        "session", "its title, else what was asked first; id and file when pointed at", number=False
-    ),
-    Heading("day", "when it began, UTC", number=False),
-    Heading("calls", "requests to a model", spare=True),
-    Heading("spend", "dollars, compactions included, subagents apart"),
-    Heading("peak", "the largest prompt, in tokens"),
-    Heading("", "sizes of its prompts", number=False, spare=True),
-    Heading("cuts", "compactions"),
-    Heading("misses", "calls that did not find the cache that was there", spare=True),
-    Heading("errors", "calls and tools that failed", spare=True),
-    Heading("project", "the folder that it worked in", number=False, spare=True),
-    Heading("tool", "the program that wrote the log", number=False, spare=True),
-    Heading("model", "", number=False, spare=True),
-)
-_GROUPED = (
-    Heading("sessions"),
-    Heading("spend", "dollars of those that have a price"),
-    Heading("peak", "the largest prompt of all"),
-    Heading("cuts", "compactions"),
-    Heading("misses", "calls that did not find the cache that was there"),
-    Heading("thrash", "sessions whose compactions did not pay", spare=True),
-    Heading("errors", "calls and tools that failed"),
-)
 _FILTER = (
     "const w=this.value.toLowerCase().split(/\\s+/);"
     "for(const r of this.parentNode.querySelectorAll('tbody tr')){"
@@ -155,6 +118,10 @@ class Board:
         rows = list(filter(holds, self.rows))
         return Board(rows, waiting=self._waiting, failed_n=self.failed_n, holds=holds)
 
+    def of(self, rows: list[Tallied]) -> Board:
+        """Return a board of some rows."""
+        return Board(rows)
+
     def by(self, way: str) -> Tabular:
         """Return one row a day, project, tool, model or agent, the dearest first.
 
@@ -168,9 +135,9 @@ class Board:
         groups: dict[str, list[Tallied]] = defaultdict(list)
         for row in self.rows:
             groups[WAYS[way](row)].append(row)
-        made = [_group(name, rows) for name, rows in groups.items()]
+        made = [group_of(name, rows) for name, rows in groups.items()]
         made.sort(key=lambda cells: -(cells[2].value or 0.0))
-        return Tabular((Heading(way, number=False), *_GROUPED), tuple(made))
+        return Tabular((Heading(way, number=False), *GROUPED), tuple(made))
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a DataFrame."""
@@ -248,9 +215,10 @@ class Board:
     def _repr_html_(self) -> str:
         head = f"<strong>{escape(self.head, 300)}</strong>"
         if not self.rows:
-            return f'<div class="ctxkit-board" style="{INK}">{head}</div>'
+            return f'<div class="ctxkit-board {NO_MATH}" style="{INK}">{head}</div>'
         sums = "".join(
-            f"<details><summary>by {way}</summary>{_first(self.by(way)).to_html(high=300)}</details>"
+            f"<details><summary>by {way}</summary>{first(self.by(way), _PAGE).to_html(high=300)}"
+            "</details>"
             for way in WAYS
         )
         box = (
@@ -258,7 +226,7 @@ class Board:
             f' a row must hold" style="width:24em;margin:4px 0" oninput="{escape(_FILTER)}">'
         )
         rows = f"<div>{box}{self.table().to_html(high=_HIGH)}</div>"
-        return f'<div class="ctxkit-board" style="{INK}">{head}{sums}{rows}</div>'
+        return f'<div class="ctxkit-board {NO_MATH}" style="{INK}">{head}{sums}{rows}</div>'
 
     def view(self) -> BoardView:
         """Return the widget that shows it: filters, sorted heads, a click that reads a session.
@@ -330,22 +298,6 @@ def _stamps(where: str | os.PathLike[str] | None) -> list[Stamp]:
     return sorted(stamps, key=lambda s: -s.modified)
 
 
-def opened(row: Tallied) -> Session:
-    """Return the session of a row, read from its file.
-
-    Raises:
-        BadArguments: its file holds it no more.
-        ReadError: the file cannot be read.
-    """
-    for session in read_all(row.path, progress=False):
-        for each in family(session):
-            if line(each.id, 200) == row.id:
-                return each
-    raise BadArguments(
-        f"{row.path!r} does not hold the session {row.id!r} any more: make the board again."
-    )
-
-
 def _rows(stamp: Stamp) -> tuple[Tallied, ...]:
     try:
         return tuple(
@@ -361,79 +313,3 @@ def _said(r: Tallied) -> str:
     return " ".join(
         filter(None, (r.title, r.project, r.tool, r.model, r.agent, r.id, r.path))
     ).lower()
-
-
-def row_of(i: int, r: Tallied) -> tuple[Box, ...]:
-    """Return a row as cells under `HEADS`."""
-    cuts = number(r.compactions_n) + " thrashes" * bool(r.thrash)
-    return (
-        Box(number(i), float(i)),
-        Box(r.title, None, f"id {r.id} · {r.path}"),
-        Box(_day(r.started), r.started),
-        Box(number(r.calls_n), float(r.calls_n)),
-        Box(dollars(r.usd), r.usd),
-        Box(tokens(r.peak), _float(r.peak)),
-        Box("", None, "", "", _spark(r.spark)),
-        Box(cuts, _float(r.compactions_n), "", "bad" * bool(r.thrash)),
-        Box(number(r.misses_n), _float(r.misses_n)),
-        Box(number(r.errors_n), _float(r.errors_n)),
-        Box(r.project or ""),
-        Box(r.tool),
-        Box(r.model or ""),
-    )
-
-
-def _first(table: Tabular) -> Tabular:
-    """Return the dearest rows of sums."""
-    more = len(table.rows) - _PAGE
-    legend = f"and {number(more)} more" if more > 0 else ""
-    return replace(table, rows=table.rows[:_PAGE], legend=legend)
-
-
-def _group(name: str, rows: list[Tallied]) -> tuple[Box, ...]:
-    usd = _sum(r.usd for r in rows)
-    peak = max((r.peak for r in rows if r.peak is not None), default=None)
-    sums = [
-        _sum(getattr(r, c) for r in rows)
-        for c in ("compactions_n", "misses_n", "thrash", "errors_n")
-    ]
-    return (
-        Box(name),
-        Box(number(len(rows)), float(len(rows))),
-        Box(dollars(usd), usd),
-        Box(tokens(peak), _float(peak)),
-        *(Box(number(n), n) for n in sums),
-    )
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return float(sum(known)) if known else None
-
-
-def _float(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _day(at: float | None) -> str:
-    if at is None or not 0 <= at < _LAST:
-        return MISSING
-    return _date(int(at) // 86_400)
-
-
-@cache
-def _date(days: int) -> str:
-    return datetime.fromtimestamp(days * 86_400, UTC).strftime("%Y-%m-%d")
-
-
-def _spark(sizes: tuple[int, ...]) -> str:
-    """Return sizes as a small picture."""
-    if not sizes:
-        return ""
-    top, step = max(sizes) or 1, 80 / max(len(sizes) - 1, 1)
-    points = " ".join(f"{i * step:.0f},{17 - 15 * n / top:.0f}" for i, n in enumerate(sizes))
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 80 18" width="80" height="18"'
-        f' aria-hidden="true"><polyline points="{points}" fill="none" stroke="#3a93cc"'
-        ' stroke-width="1.5"/></svg>'
-    )

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ctxkit.errors import BadArguments
 from ctxkit.frames.per_session import rows
 from ctxkit.markup import line
 from ctxkit.metrics.accounts import accounts
 from ctxkit.metrics.misses import misses
 from ctxkit.metrics.thrash import thrash
+from ctxkit.readers.reader_names import read_all
 from ctxkit.redaction import redact
 from ctxkit.titles import title_of
 
@@ -92,6 +94,22 @@ def family(session: Session) -> Iterator[Session]:
     for child in session.children:
         if child.path_ in (None, session.path_):
             yield from family(child)
+
+
+def opened(row: Tallied) -> Session:
+    """Return the session of a row, read from its file.
+
+    Raises:
+        BadArguments: its file holds it no more.
+        ReadError: the file cannot be read.
+    """
+    for session in read_all(row.path, progress=False):
+        for each in family(session):
+            if line(each.id, 200) == row.id:
+                return each
+    raise BadArguments(
+        f"{row.path!r} does not hold the session {row.id!r} any more: make the board again."
+    )
 
 
 def _spark(session: Session) -> tuple[int, ...]:

@@ -87,14 +87,14 @@ def _tokenizer() -> Finding:
 
     if ready():
         return Finding("tokenizer", "ready", "exact counts of OpenAI's o200k_base work offline.")
-    return Finding("tokenizer", "missing", "no vocabulary: install tiktoken and litellm again.")
+    return Finding("tokenizer", "missing", "no vocabulary: install ctxkit again.")
 
 
 def _prices() -> Finding:
     from ctxkit.prices import price, table
 
     if price("claude-sonnet-4-5") is None:
-        return Finding("prices", "missing", "no table of prices: install litellm again.")
+        return Finding("prices", "missing", "no table of prices: install ctxkit again.")
     return Finding("prices", "ready", f"{table()}.")
 
 

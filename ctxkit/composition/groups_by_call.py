@@ -29,9 +29,7 @@ class Layers(NamedTuple):
     """`derived` where recorded prompts anchor the sizes, else `estimated`."""
 
 
-def layers(
-    session: Session, counter: Counter | None = None, sized: Sizes | None = None
-) -> Layers:
+def layers(session: Session, counter: Counter | None = None, sized: Sizes | None = None) -> Layers:
     """Return the composition of every prompt of a session, in one pass: what went out, as `report`
     has it. `sized`: the sizes of a record, where they are known already.
     """

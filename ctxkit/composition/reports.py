@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.frames.frame_columns import FLOAT, INT, TEXT, FrameColumn, build
-from ctxkit.markup import escape, line
+from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.messages import Source
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         )
         width = min(self.full, 1.0) * 100
         return (
-            '<div class="ctxkit-report" style="color:var(--jp-content-font-color1,inherit)">'
+            f'<div class="ctxkit-report {NO_MATH}"'
+            ' style="color:var(--jp-content-font-color1,inherit)">'
             f'<strong title="id {escape(self.session, 120)}">{escape(self._title(), 300)}</strong>'
             f"<br>{escape(self._fullness())}"
             '<div aria-hidden="true" style="max-width:420px;border:1px solid'

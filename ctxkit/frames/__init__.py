@@ -67,7 +67,7 @@ def frame(
         raise BadArguments(
             f"per= takes one of {', '.join(_FRAMES)}, not {per!r}.{did_you_mean(str(per), _FRAMES)}"
         )
-    given = apart(list(_all(as_sessions(of), children=children)))
+    given = given_apart(of, children=children)
     if per == "message":
         data = per_message.rows(given, count)
     elif per == "compaction":
@@ -77,6 +77,13 @@ def frame(
             given
         )
     return build(COLUMNS[per], data)
+
+
+def given_apart(of: GivenAll, *, children: bool = False) -> list[Session]:
+    """Return the sessions that are given, each under an id of its own, with those of subagents
+    where asked.
+    """
+    return apart(list(_all(as_sessions(of), children=children)))
 
 
 def _all(given: Iterable[Session], *, children: bool) -> Iterable[Session]:

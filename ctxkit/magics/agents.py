@@ -17,6 +17,7 @@ from ctxkit.library import Library
 from ctxkit.magics.answers import Answer
 from ctxkit.magics.approvals import Approvals, ask_here, needed
 from ctxkit.magics.arguments import parse, usage, wants_help
+from ctxkit.magics.attachments import attachments
 from ctxkit.magics.handles import Handle, Interrupted
 from ctxkit.magics.instructions import offered
 from ctxkit.magics.line_options import Ask
@@ -24,14 +25,19 @@ from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
 from ctxkit.magics.texts import Page
 from ctxkit.magics.turn_views import CellView, Printed, Screen, TextAndHtml
+from ctxkit.magics.visits import check_alone, joined
 from ctxkit.markup import line
+from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.store.workspace import Workspace
 from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.outcome import Outcome
     from ctxkit.magics.kit_state import KitState
+    from ctxkit.messages import Image
 
 _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
@@ -62,18 +68,21 @@ def take(kit: KitState, asked: Ask, body: str) -> object:
         )
     if asked.expand:
         prompt = expanded(prompt, kit.shell.user_ns)
+    pictures = attachments(asked.attach, kit.shell.user_ns)
+    if asked.via:
+        check_alone(asked)
     name, limits = asked.session or kit.lives.standing or FIRST, _limits(asked)
     _changed(Limits(), limits)  # what is no limit is refused before anything is opened
     if asked.trust:
         Workspace().vouch(name)
     if asked.dry_run:
-        return dry(kit, name, asked, prompt)
+        return dry(kit, name, asked, prompt, pictures)
     fresh = name not in kit.lives or asked.rules is not None or asked.model is not None
     live = kit.lives.open(name, **_named(asked))
     live.limit(_changed(live.agent.limits, limits))
     confirmed = needed(live.settings["approve"], live.agent.tools, live.root)
     notes = [live.log.recovered] if live.log.recovered else []
-    notes += live.notes
+    notes += [*live.notes, *kit.lives.servers.notes(name)]
     live.notes = ()
     read = live.agent.sections is not None and "project" in live.agent.sections.names
     if (
@@ -85,17 +94,21 @@ def take(kit: KitState, asked: Ask, body: str) -> object:
     for note in [*notes, *(misfits(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
     live.log.recovered = None
+    if pictures and takes_pictures(live.agent.model) is False:
+        raise BadArguments(no_pictures(live.agent.model))
     if asked.background:
-        return background(kit, live, prompt, asked.out, confirmed)
+        return background(kit, live, prompt, asked.out, confirmed, pictures=pictures)
     live.agent.approve = Approvals(confirmed, kit.lives.always(name), ask_here)
-    return foreground(kit, live, prompt, asked.out)
+    return foreground(kit, live, prompt, asked.out, pictures)
 
 
-def foreground(kit: KitState, live: LiveSession, prompt: str, out: str | None) -> Answer:
+def foreground(
+    kit: KitState, live: LiveSession, prompt: str, out: str | None, pictures: Sequence[Image] = ()
+) -> Answer:
     """Take a turn while the cell waits; an interrupt keeps what was said so far."""
     try:
         with Screen(live, CellView() if kit.rich else Printed(), raises=True):
-            outcome = run(live.turn(prompt))
+            outcome = run(live.turn(prompt, attached=pictures))
     except KeyboardInterrupt:
         _keep(kit, live)
         raise Interrupted(
@@ -106,7 +119,13 @@ def foreground(kit: KitState, live: LiveSession, prompt: str, out: str | None) -
 
 
 def background(
-    kit: KitState, live: LiveSession, prompt: str, out: str | None, confirmed: frozenset[str]
+    kit: KitState,
+    live: LiveSession,
+    prompt: str,
+    out: str | None,
+    confirmed: frozenset[str],
+    *,
+    pictures: Sequence[Image] = (),
 ) -> Handle:
     """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
     handle = Handle(live.name, leaves=not kit.seed)  # with a seed no output is changed afterwards
@@ -115,7 +134,7 @@ def background(
 
     async def work() -> Answer:
         with screen:
-            outcome = await live.turn(prompt)
+            outcome = await live.turn(prompt, attached=pictures)
         return _answer(kit, live, outcome, None, screen.shown)
 
     def over() -> None:
@@ -132,8 +151,8 @@ def background(
 def standing(kit: KitState, name: str | None) -> Page:
     """Say how a live session stands."""
     live = kit.lives.get(name)
-    context, agent_ = live.agent.compactor.context, live.agent
-    used, limit = context.coming, context.run.room.limit
+    agent_ = live.agent
+    used, limit = agent_.gauge()
     calls, cuts = (
         counted(len(live.session.calls), "call"),
         counted(len(live.session.edits), "compaction"),
@@ -152,23 +171,30 @@ def standing(kit: KitState, name: str | None) -> Page:
     return Page("\n".join(lines))
 
 
-def dry(kit: KitState, name: str, asked: Ask, prompt: str) -> Page:
+def dry(kit: KitState, name: str, asked: Ask, prompt: str, pictures: Sequence[Image] = ()) -> Page:
     """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or
     kept.
     """
     settings = kit.lives.settings(name, _named(asked))
     parts = kit.lives.parts(settings)
+    if parts.via:
+        raise BadArguments(
+            f"What {parts.via[0]} sends to its model is its own affair: it cannot be shown before."
+        )
     kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
     model = kit.lives.model(parts.model, parts.rules)
     check(kept, model, name)
     tools, system = kit.lives.tools(settings["tools"]), kit.lives.system(settings)
+    tools += kit.lives.servers.tools(name, parts.mcp)  # started: only they know what they offer
     root = Root(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
     held = kit.lives.memory(settings["memory"], model)
     around = Surroundings(folder=folder, root=root, own=system, store=Library(),
                           memory=held.text if held is not None else None)  # fmt: skip
     sections = Sections(chosen(settings["sections"]), around)
-    return Page(rehearse(kept, model, parts.rules, tools, prompt, sections=sections))
+    return Page(
+        rehearse(kept, model, parts.rules, tools, prompt, sections=sections, pictures=pictures)
+    )
 
 
 def expanded(prompt: str, names: dict[str, Any]) -> str:
@@ -199,7 +225,10 @@ def _answer(
         ModelError: the model failed; the variable that was asked for has the outcome all the same.
     """
     chart = live.workspace.chart(live.id).relative_to(live.workspace.folder.parent)
-    answer = Answer(outcome, live.session, shown, chart if outcome.spent.calls else None)
+    drawn = chart if outcome.spent.calls else None
+    answer = Answer(outcome, live.session, shown, drawn, joined(live))
+    if answer.own is not None:
+        kit.sessions.put(answer.own, f"{live.name}.own")
     if out:
         kit.shell.user_ns[out] = answer
     if outcome.ended == "error":

@@ -27,6 +27,8 @@ class Answer:
     shown: TextAndHtml | None = None
     chart: Path | None = None
     """The page that draws what each turn was sent."""
+    own: Session | None = None
+    """What the agent of another program wrote of itself, where its log was found."""
 
     @property
     def text(self) -> str:

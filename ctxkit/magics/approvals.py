@@ -53,15 +53,24 @@ class Approvals:
         """
         if call.name not in self.tools or call.name in self._always:
             return True
+        return await self.permit(call) != "deny"
+
+    async def permit(self, call: ToolCall) -> str:
+        """Ask for a call: `allow`, `always` or `deny`; a tool that was allowed for good is not
+        asked for.
+
+        Raises:
+            BadArguments: nobody can be asked.
+        """
+        if call.name in self._always:
+            return "always"
         for _ in range(_TRIES):
             answer = (await self._ask(question(call))).strip().lower()
-            if answer in _ALWAYS:
-                self._always.add(call.name)
-            if answer in (*_YES, *_ALWAYS):
-                return True
-            if answer in _NO:
-                return False
-        return False
+            for word, words in (("always", _ALWAYS), ("allow", _YES), ("deny", _NO)):
+                if answer in words:
+                    self._always.update([call.name] if word == "always" else [])
+                    return word
+        return "deny"
 
 
 def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:

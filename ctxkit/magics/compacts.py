@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.line_options import Compact
 from ctxkit.magics.texts import Page
-from ctxkit.markup import escape, line, plain
+from ctxkit.markup import NO_MATH, escape, line, plain
 from ctxkit.policies.summary import Summary
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ class CompactionReport:
         rows = "".join(f"<li>{escape(row)}</li>" for row in self.gone[:200])
         summary = escape(self.summary, 4000) or "nothing"
         return (
-            f"<div><strong>{escape(self.one_line)}</strong>"
+            f'<div class="{NO_MATH}">'
+            f"<strong>{escape(self.one_line)}</strong>"
             f"<details><summary>what went</summary><ul>{rows}</ul></details><details>"
             "<summary>what stands in its place</summary>"
             f'<pre style="white-space:pre-wrap">{summary}</pre></details></div>'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import Approvals, ask_here, needed
@@ -13,11 +13,14 @@ from ctxkit.magics.line_options import AskTeam
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ctxkit.magics.kit_state import KitState
     from ctxkit.teams.working import Team
 
 
 _USUAL = {"config": "scripted", "model": "", "tools": "files", "root": "", "allow": ""}
+"""How a team is opened that was not begun yet, and of which nothing is said."""
 
 
 def team(kit: KitState, words: str, body: str | None) -> Page:
@@ -39,9 +42,11 @@ def work(kit: KitState, asked: AskTeam, task: str) -> Page:
             f"{asked.out!r} is no name of a variable: give `--out` one, such as team."
         )
     named = {k: v for k, v in asdict(asked).items() if k not in ("name", "out") and v is not None}
-    how = {**_USUAL, "approve": kit.approve, **kit.teams.get(asked.name, {}), **named}
+    before = {**_before(asked.name, named), **kit.teams.get(asked.name, {})}
+    how = {"approve": kit.approve, **before, **named}
     made = opened(how["config"], name=asked.name, model=how["model"], tools=_words(how["tools"]),
-                  root=how["root"] or None, allow=_words(how["allow"]), seed=kit.seed)  # fmt: skip
+                  models=how.get("models"), root=how["root"] or None, allow=_words(how["allow"]),
+                  seed=kit.seed, words={"approve": how["approve"]})  # fmt: skip
     try:
         _ask_first(kit, made, how["approve"])
         kit.teams[asked.name] = how
@@ -49,17 +54,33 @@ def work(kit: KitState, asked: AskTeam, task: str) -> Page:
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted. `%team {asked.name}` goes on where it stood.") from None
     finally:
-        for name, live in made.sessions.items():
-            kit.sessions.put(live.session, f"{asked.name}.{name}")
+        for live in made.lives:
+            kit.sessions.put(live.session, f"{asked.name}.{live.session.agent}")
         made.close()
     if asked.out:
         kit.shell.user_ns[asked.out] = made
     return Page(_told(made))
 
 
+def _before(name: str, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a team was opened last, in any kernel; as usual where it is new, or is given
+    another config.
+    """
+    from ctxkit.store.workspace import Workspace
+    from ctxkit.teams.opening import begun_as
+
+    workspace = Workspace()
+    if "config" in named or not workspace.begun(name):
+        return _USUAL
+    words = begun_as(workspace, name)
+    lists = {k: ",".join(words[k]) for k in ("tools", "allow")}
+    known = ("config", "model", "models", "root", "approve")
+    return {**_USUAL, **{k: words[k] for k in known if k in words}, **lists}
+
+
 def _ask_first(kit: KitState, made: Team, words: str) -> None:
     """Let agents ask a person before the calls that words name."""
-    lives = made.sessions.values()
+    lives = made.lives
     confirmed = needed(
         words, dict.fromkeys(t for live in lives for t in live.agent.tools), made.root
     )

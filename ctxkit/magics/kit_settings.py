@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics
-from traitlets import CUnicode, Int, Unicode
+from traitlets import Bool, CUnicode, Int, Unicode
 
 from ctxkit.magics.registry import Registry
 
@@ -37,6 +37,10 @@ class KitSettings(Magics):
     tools = Unicode("files", help="The tools of `%%agent` unless --tools names others.").tag(
         config=True
     )
+    via = Unicode("", help="An agent of another program that works: acp:COMMAND.").tag(config=True)
+    mcp = Unicode("", help="MCP servers of `%%agent`: a command, a file, a variable.").tag(
+        config=True
+    )
     root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(
         config=True
     )
@@ -50,6 +54,12 @@ class KitSettings(Magics):
     memory = Unicode("", help="Memory: see --memory; empty: on, off for scripts.").tag(config=True)
     output = Unicode("", help="Limits of tools' outputs: see --output.").tag(config=True)
     approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(
+        config=True
+    )
+    export = Unicode(
+        "", help="Where spans of sessions go: an OTLP/HTTP address, or env; empty: nowhere."
+    ).tag(config=True)
+    export_content = Bool(default_value=False, help="Whether those spans say what was said.").tag(
         config=True
     )
     seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(

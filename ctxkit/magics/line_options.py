@@ -26,6 +26,11 @@ class Ask:
     tools: str | None = option(
         "files, shell, python, or functions of yours; separated by commas", completes="tools"
     )
+    via: str | None = option("an agent of another program: acp:COMMAND, such as acp:'gemini --acp'")
+    mcp: str | None = option(
+        "an MCP server that brings tools: a command in quotes, a file with mcpServers, a variable",
+        completes="path",
+    )
     root: str | None = option(
         "folder of the file tools; without it a scratch folder", completes="path"
     )
@@ -51,6 +56,10 @@ class Ask:
     )
     output: str | None = option(
         "how much of a tool's output is kept: lines=N,chars=N,bytes=N,mode=head,spill=N"
+    )
+    attach: str | None = option(
+        "pictures that go with the prompt: files, or variables that hold a figure; by commas",
+        completes="path",
     )
     trust: bool = option("go on with a session that came with the folder", default=False)
     max_calls: int | None = option("calls to the model in this turn, at most")

@@ -15,6 +15,9 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.injected import chosen
 from ctxkit.magics.instructions import instructions
 from ctxkit.magics.memory_words import known_words, remembering
+from ctxkit.magics.servers import Servers, told_servers
+from ctxkit.magics.visits import guest_session, via_command
+from ctxkit.models.model_names import LOOKUP
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -29,8 +32,10 @@ if TYPE_CHECKING:
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.sent_prompts import Prompts
+    from ctxkit.agent.span_exports import SpanAddress
     from ctxkit.agent.threads import Background
     from ctxkit.magics.kit_settings import KitSettings
+    from ctxkit.magics.servers import ServerCommand
     from ctxkit.models.model import Model
 
 
@@ -43,6 +48,8 @@ class Parts(NamedTuple):
     """How the rules were named."""
     rules: Rules
     tools: tuple[Any, ...]
+    via: tuple[str, ...]
+    mcp: dict[str, ServerCommand]
     root: Path | None
     allow: tuple[str, ...]
     memory: tuple[str, ...]
@@ -50,8 +57,8 @@ class Parts(NamedTuple):
 
 
 SETTINGS = (
-    "model", "summary_model", "rules", "tools", "root", "allow", "system", "sections", "memory",
-    "approve", "output",
+    "model", "summary_model", "rules", "tools", "via", "mcp", "root", "allow", "system",
+    "sections", "memory", "approve", "output",
 )  # fmt: skip
 """What a session remembers of how it was opened."""
 FIRST = "main"
@@ -78,6 +85,7 @@ class Lives:
         self._remembered: dict[str, dict[str, Any]] = {}
         self._running: dict[str, Background[Any]] = {}
         self._always: dict[str, set[str]] = {}
+        self.servers = Servers()
         self.current: str | None = None
 
     def __contains__(self, name: object) -> bool:
@@ -135,9 +143,10 @@ class Lives:
             if again:  # what differs was named in this kernel
                 self._known[name].notes = ()
         live = self._known[name]
-        live.inject(
-            settings["sections"], system if asked.get("system") or not live.session.log else ""
-        )
+        if not parts.via:
+            live.inject(
+                settings["sections"], system if asked.get("system") or not live.session.log else ""
+            )
         live.settings = settings
         self.current = name
         self._kit.sessions.add(live.session, name)
@@ -189,6 +198,7 @@ class Lives:
             for each in [name] if name else list(self._known):
                 live = self._known.pop(each, None)
                 self._always.pop(each, None)
+                closing.callback(self.servers.close, each)
                 if live is not None:
                     handle = self._running.pop(each, None)
                     if handle is not None:
@@ -208,6 +218,8 @@ class Lives:
             before = found.words if found is not None else {}
         defaults = {k: getattr(self._kit, k) for k in SETTINGS}
         given = {**defaults, **before, **{k: v for k, v in asked.items() if v is not None}}
+        if given["via"]:  # the agent's model is its own affair
+            given["model"] = ""
         return {k: given[k] for k in defaults}
 
     def parts(self, settings: Mapping[str, Any]) -> Parts:
@@ -225,6 +237,8 @@ class Lives:
             said=settings["rules"],
             rules=rules,
             tools=tuple(self._held(settings["tools"])),
+            via=via_command(settings["via"]),
+            mcp=told_servers(settings["mcp"], self._kit.shell.user_ns),
             root=Path(settings["root"]).expanduser() if settings["root"] else None,
             allow=tuple(w.strip() for w in settings["allow"].split(",") if w.strip()),
             memory=tuple(known_words(settings["memory"], self._kit.shell.user_ns)),
@@ -236,7 +250,7 @@ class Lives:
         for.
         """
         if name and "/" not in name and name not in ("scripted", "local") and price(name) is None:
-            scripts = [f"scripted/{s}" for s in (*SCRIPTS, *self._kit.sessions)]
+            scripts = [f"scripted/{s}" for s in (*SCRIPTS, LOOKUP, *self._kit.sessions)]
             near = next((s for s in scripts if s.endswith(f"/{name}")), None)
             said = f" Did you mean {near!r}?" if near else did_you_mean(name, scripts)
             raise BadArguments(
@@ -251,8 +265,18 @@ class Lives:
     ) -> LiveSession:
         from ctxkit.agent.live import LiveSession
 
+        if parts.via:
+            return guest_session(
+                name,
+                parts.via,
+                root=parts.root,
+                servers=parts.mcp,
+                settings=settings,
+                seed=self._kit.seed,
+            )
         model = self.model(parts.model, parts.rules)
-        return LiveSession(
+        to = self._exported()
+        live = LiveSession(
             name,
             memory=self.memory(settings["memory"], model),
             model=model,
@@ -261,7 +285,7 @@ class Lives:
             ),
             rules=parts.rules,
             clock=time.time,
-            tools=self.tools(settings["tools"]),
+            tools=[*self.tools(settings["tools"]), *self.servers.tools(name, parts.mcp)],
             root=parts.root,
             allow=parts.allow,
             namespace=self._kit.shell.user_ns,
@@ -270,6 +294,17 @@ class Lives:
             prompts=sent,
             outputs=parts.outputs,
         )
+        if to is not None:
+            live.export(to)
+        return live
+
+    def _exported(self) -> SpanAddress | None:
+        """Return where the spans of sessions go; None: nowhere."""
+        if not self._kit.export:
+            return None
+        from ctxkit.agent.span_exports import SpanAddress
+
+        return SpanAddress.of(self._kit.export, content=self._kit.export_content)
 
     def model(self, name: str, rules: Rules) -> Model:
         """Return a model by name; `scripted/NAME` also takes a session that the magics know."""

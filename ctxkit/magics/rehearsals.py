@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.agent import Agent
     from ctxkit.history import History
     from ctxkit.injected import Sections
+    from ctxkit.messages import Image
     from ctxkit.models.model import Model
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
@@ -32,6 +33,7 @@ def rehearse(
     prompt: str,
     *,
     sections: Sections,
+    pictures: Sequence[Image] = (),
 ) -> str:
     """Return in words what a prompt's first call would send; nothing is sent, kept or
     made on disk.
@@ -46,7 +48,7 @@ def rehearse(
         stand.instruct(sections.around.own)
     elif sections.names and (said := sections.due(session, time.time())):
         context.add(replace(said, id="dry-run-sections"))
-    context.add(Message(role="user", id="dry-run", parts=(Text(prompt),)))
+    context.add(Message(role="user", id="dry-run", parts=(Text(prompt), *pictures)))
     shown, tokens = context.preview()
     rows = [f"{n:>9,}  {name}" for name, n in _parts(shown, context.log.counter, context.log.fixed)]
     limit = context.run.room.limit

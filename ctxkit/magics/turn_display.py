@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.markup import escape, line, plain
+from ctxkit.agent.outcome import counted
+from ctxkit.markup import NO_MATH, escape, line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,8 +122,7 @@ class TurnDisplay:
 
     def bar(self) -> tuple[int, int]:
         """Return the tokens of the context and the model's window."""
-        context = self._live.agent.compactor.context
-        return context.coming, context.run.room.limit
+        return self._live.agent.gauge()
 
     def plain(self, *, kept: bool = False) -> str:
         """Return it as text; `kept` as it stays in a notebook, bounded."""
@@ -140,7 +140,8 @@ class TurnDisplay:
         label = f"context {used:,} of {limit:,} tokens ({used / limit:.0%})"
         meter = _meter(used, limit, label)
         return (
-            f'<div style="{_STYLE}">{words}{fold}{meter}<small>{escape(label)}{note}</small></div>'
+            f'<div class="{NO_MATH}" style="{_STYLE}">'
+            f"{words}{fold}{meter}<small>{escape(label)}{note}</small></div>"
         )
 
     def _words(self, *, kept: bool) -> str:
@@ -193,7 +194,10 @@ def _said(kind: str, said: dict[str, Any]) -> str:
         arguments = ", ".join(f"{k}={line(str(v), 60)}" for k, v in said["args"].items())
         return f"▸ {said['tool_name']}({line(arguments, 160)})"
     if kind == "tool_result":
-        return f"  → {said['result_chars']:,} characters{' failed' if said['is_error'] else ''}"
+        shown = f", {counted(said['pictures'], 'picture')}" if said.get("pictures") else ""
+        return (
+            f"  → {said['result_chars']:,} characters{shown}{' failed' if said['is_error'] else ''}"
+        )
     if kind == "sections_said":
         return "" if said["top"] else f"· said with the prompt: {', '.join(said['names'])}"
     if kind in _SAYINGS:

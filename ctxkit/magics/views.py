@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ctxkit.magics.arguments import option
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.table_commands import TableLine, shown
-from ctxkit.markup import escape, line
+from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.messages import Edit
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class Status:
         groups, rows = len(self.report.groups()), [_row(*row) for row in self.rows()]
         largest = _table(_largest(len(rows) - groups), rows[groups:]) if len(rows) > groups else ""
         head = f"<strong>{escape(self.one_line)}</strong><br>{escape(self._where())}"
-        return f'<div style="{_STYLE}">{head}{_table("", rows[:groups])}{largest}</div>'
+        box = f'<div class="{NO_MATH}" style="{_STYLE}">'
+        return f"{box}{head}{_table('', rows[:groups])}{largest}</div>"
 
     def _where(self) -> str:
         r = self.report

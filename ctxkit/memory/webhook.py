@@ -94,7 +94,12 @@ class Webhook:
         return True
 
     async def _asked(self, url: str, body: dict[str, Any]) -> bytes:
-        import httpx  # a hundred times what it takes to rank entries
+        try:
+            import httpx  # a hundred times what it takes to rank entries
+        except ModuleNotFoundError:
+            raise StoreError(
+                "The memory's webhook needs httpx: pip install 'ctxkit[live]'."
+            ) from None
 
         headers = {k: expanded(v) for k, v in self.headers.items()}
         headers["Accept-Encoding"] = "identity"  # what is packed may be a bomb

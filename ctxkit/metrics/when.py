@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.markup import escape
+from ctxkit.markup import NO_MATH, escape
 from ctxkit.metrics.ceilings import Ceiling, Ceilings
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.item_arrays import ItemArrays
@@ -175,7 +175,8 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         )
         heads = "".join(f'<th scope="col" {right}>{h}</th>' for h in _HEADS)
         return (
-            '<div class="ctxkit-when" style="color:var(--jp-content-font-color1,inherit)"><ul>'
+            f'<div class="ctxkit-when {NO_MATH}"'
+            ' style="color:var(--jp-content-font-color1,inherit)"><ul>'
             + "".join(f"<li>{escape(s)}</li>" for s in self.sentences())
             + '</ul><table style="border-collapse:collapse"><thead><tr><th scope="col"'
             f" {left}>ceiling</th>{heads}</tr>"

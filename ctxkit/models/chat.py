@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ctxkit.messages import Image, Message, Part, Sized, Text, Thinking, ToolCall, Usage
 
@@ -22,7 +23,9 @@ _MOST = 10**9
 NO_RESULT = "(no result of this call was kept)"
 
 
-def to_chat(messages: Iterable[Message], *, signed_by: str | None = None) -> list[dict[str, Any]]:
+def to_chat(
+    messages: Iterable[Message], *, signed_by: str | None = None, in_results: bool = True
+) -> list[dict[str, Any]]:
     """Return messages as Chat Completions dictionaries that no provider refuses for their order.
 
     A summary goes as a user message, as Pi sends it, or under the role that it names itself. Each
@@ -34,8 +37,29 @@ def to_chat(messages: Iterable[Message], *, signed_by: str | None = None) -> lis
         messages: what is shown.
         signed_by: a model that must be given its own signed thinking again (Anthropic's); None:
             thinking stays out.
+        in_results: whether a tool's result may hold pictures (Anthropic's may). OpenAI refuses them
+            there, so that they go in a message of the user behind the results of that reply.
     """
-    return [chat_message(m, signed_by=signed_by) for m in _paired(list(messages))]
+    paired = _paired(list(messages))
+    return [
+        chat_message(m, signed_by=signed_by) for m in (paired if in_results else _behind(paired))
+    ]
+
+
+def _behind(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield messages with the pictures of results behind the last result of each reply."""
+    waiting: list[Part] = []
+    for m in messages:
+        if m.role != "tool" and waiting:
+            yield Message(role="user", parts=tuple(waiting))
+            waiting = []
+        images = [p for p in m.parts if isinstance(p, Image)] if m.role == "tool" else []
+        if images:
+            waiting += [Text(f"[the picture of {m.tool or 'the tool'}]"), *images]
+            m = replace(m, parts=tuple(p for p in m.parts if not isinstance(p, Image)))  # noqa: PLW2901
+        yield m
+    if waiting:
+        yield Message(role="user", parts=tuple(waiting))
 
 
 def _paired(messages: list[Message]) -> Iterator[Message]:

@@ -76,6 +76,8 @@ class Local:
         threads: processor threads.
     """
 
+    pictures = False
+
     def __init__(
         self, path: str | Path | None = None, *, context_window: int = 8192, threads: int = 2
     ) -> None:

@@ -68,3 +68,17 @@ class Model(Protocol):
 
 def silent(_: Delta) -> None:
     """Take a delta and show nothing."""
+
+
+def takes_pictures(model: Model) -> bool | None:
+    """Say whether a model takes pictures (its attribute `pictures`); None: nobody knows."""
+    told = getattr(model, "pictures", None)
+    return told if isinstance(told, bool) else None
+
+
+def no_pictures(model: Model) -> str:
+    """Return the sentence for a picture that a model does not take."""
+    return (
+        f"{model.name} takes no pictures: name another model, or leave them out; if it does take "
+        f"them, say so: --model '{model.name}?pictures=true'."
+    )

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.models.lookups import Lookup
 from ctxkit.models.scripted import Scripted, turns_of
 from ctxkit.models.scripts import SCRIPTS, script
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Counter
 
 DEFAULT = "scripted/tour"
+LOOKUP = "ports"
+"""A scripted model without a script: it answers from what it is shown (`models.lookups`)."""
 SCRIPT_WINDOW = 16_000
 """Context window of the shipped scripts: small enough for the long one to be compacted several
 times.
@@ -87,8 +90,10 @@ def _scripted(
         turns, window = turns_of(own[name].messages), None
     elif name in SCRIPTS:
         turns, window = script(name).turns, SCRIPT_WINDOW
+    elif name == LOOKUP:
+        return Lookup(name=name, counter=counter, context_window=SCRIPT_WINDOW, clock=clock)
     else:
-        known = [*SCRIPTS, *own]
+        known = [*SCRIPTS, LOOKUP, *own]
         raise BadArguments(
             f"There is no script {name!r}; there are {', '.join(known)}.{did_you_mean(name, known)}"
         )
@@ -108,7 +113,7 @@ def _provider(name: str, options: dict[str, Any]) -> Model:
     from ctxkit.models.provider import Provider
     from ctxkit.prices import context_limit
 
-    names = ("attempts", "cache_marks", "server_edits", "context_window", "silence")
+    names = ("attempts", "cache_marks", "server_edits", "context_window", "silence", "pictures")
     own = {k: options.pop(k) for k in names if k in options}
     if "context_window" not in own:  # what Ollama allocates is the limit
         own["context_window"] = (

@@ -32,6 +32,7 @@ from ctxkit.models.provider_counts import provider_count
 from ctxkit.models.raw import Raw, listen
 from ctxkit.models.retries import Failure, Patience, asked_wait, failure_of
 from ctxkit.models.retries import said as told
+from ctxkit.prices import price
 from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
@@ -56,7 +57,14 @@ def load_litellm() -> ModuleType:
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a name with "llama-3" would wait for a hub
     tiktoken_folder = os.environ.get("TIKTOKEN_CACHE_DIR")
-    import litellm
+    try:
+        import litellm
+    except ModuleNotFoundError as e:
+        if e.name != "litellm":
+            raise
+        raise ModelError(
+            "Models of providers are asked through LiteLLM: pip install 'ctxkit[live]'."
+        ) from None
 
     if tiktoken_folder is not None:
         os.environ["TIKTOKEN_CACHE_DIR"] = tiktoken_folder
@@ -124,11 +132,14 @@ class Provider:
         server_edits: Any = None,
         context_window: int | None = None,
         silence: float = 300.0,
+        pictures: bool | None = None,
         patience: Patience | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.context_window = context_window
+        known = None if pictures is not None else price(name)
+        self.pictures = known.pictures if known is not None else pictures
         self._patience = patience or Patience(attempts=attempts, pause=pause)
         self._marks = cache_marks
         self._server_edits, self._options, self._silence = (
@@ -245,7 +256,7 @@ class Provider:
 
     async def _ask(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
         name, claude = self.name, self._claude
-        messages = to_chat(request.messages, signed_by=name if claude else None)
+        messages = to_chat(request.messages, signed_by=name if claude else None, in_results=claude)
         if self._marks and claude:
             messages = with_cache_marks(messages)
         options = {

@@ -6,8 +6,6 @@ import ipaddress
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
-
 _FIELDS = (
     "max_model_len",
     "loaded_context_length",
@@ -53,6 +51,10 @@ def _listed(answer: dict[str, Any], model: str) -> int | None:
 
 
 def _json(url: str) -> dict[str, Any]:
+    try:
+        import httpx
+    except ModuleNotFoundError:  # it comes with ctxkit[live]
+        return {}
     try:
         answer = httpx.get(url, timeout=_SECONDS, follow_redirects=False, trust_env=False)
         data = (

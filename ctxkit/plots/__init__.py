@@ -15,7 +15,9 @@ _NAMES = {
     "heatmap": "_heatmap",
     "loss": "_loss",
     "savings": "_savings",
+    "strip": "_strip",
     "thrash": "_thrash",
+    "views": "_views",
 }
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above

@@ -9,10 +9,11 @@ import numpy as np
 from ctxkit.amounts import counted
 from ctxkit.errors import BadArguments
 from ctxkit.frames import frame
+from ctxkit.heard import recorded_turns
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import noted
-from ctxkit.plots.palette import STOP, WARN
+from ctxkit.plots.palette import STOP, TEXT, WARN
 from ctxkit.plots.traces import Limit, Mark, Trace
 
 if TYPE_CHECKING:
@@ -48,6 +49,16 @@ class BudgetFigure(NamedTuple):
     """Places on the axis of turns, between the turn after which one fired and the next."""
     warn_at: int | None
     cutover_at: int | None
+    handed: tuple[HandOff, ...] = ()
+
+
+class HandOff(NamedTuple):
+    """The work passes from one agent of a team to another."""
+
+    turn: int
+    height: int
+    """The sum of the one that hands it on."""
+    to: str
 
 
 def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetFigure:
@@ -61,7 +72,7 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetFigure:
     """
     import pandas as pd
 
-    table = of if isinstance(of, pd.DataFrame) else frame(of, per="turn")
+    table = of if isinstance(of, pd.DataFrame) else _table(of)
     missing = [c for c in _NEEDED if c not in table.columns]
     if missing:
         raise BadArguments(f"plots.budget takes a turn frame; this one lacks {', '.join(missing)}.")
@@ -82,19 +93,38 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetFigure:
         fired = table["compaction_occurred"].fillna(False).to_numpy(dtype=bool)  # noqa: FBT003
     cuts = np.where(marker, turn - 0.5, turn + 0.5)[fired & np.isfinite(turn)]
     return BudgetFigure(
-        tuple(agents), tuple(cuts.tolist()), _first(table, "warn_at"), _first(table, "cutover_at")
+        tuple(agents),
+        tuple(cuts.tolist()),
+        _first(table, "warn_at"),
+        _first(table, "cutover_at"),
+        _handed(table),
     )
+
+
+def _table(of: Session | Iterable[Session]) -> pd.DataFrame:
+    team = recorded_turns(of)
+    return frame(of, per="turn") if team is None else team
+
+
+def _handed(table: pd.DataFrame) -> tuple[HandOff, ...]:
+    """Return where a team's work is handed on, out of the column `to`."""
+    if "to" not in table.columns:
+        return ()
+    rows = table[table["to"].astype(str) != ""]
+    columns = (rows["turn"], rows["cumulative_input_tokens"], rows["to"])
+    return tuple(HandOff(int(n), int(sum_), str(to)) for n, sum_, to in zip(*columns, strict=True))
 
 
 @noted
 def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     """Chart each agent's cumulative input tokens by turn, with compactions, warning and cut-over.
 
-    This is fuseraft's chart. The sums are what was billed, not what stood in the window: a turn
-    with ten tool rounds counts its prompt ten times.
+    This is fuseraft's chart; of a team, the points say to whom the work is handed on. The sums are
+    what was billed, not what stood in the window: a turn with ten tool rounds counts its prompt ten
+    times.
 
     Args:
-        of: a session, several, a turn frame, or a frame of `read_snapshots`.
+        of: a session, several, a team, a turn frame, or a frame of `read_snapshots`.
     """
     return budget_chart(budget_data(of))
 
@@ -110,7 +140,7 @@ def budget_chart(data: BudgetFigure, cuts: Mapping[str, int] | None = None) -> C
     axes = Axes(
         x="turn",
         y="input tokens, summed",
-        traces=tuple(_trace(agent, i) for i, agent in enumerate(data.agents)),
+        traces=(*(_trace(agent, i) for i, agent in enumerate(data.agents)), *hand_offs(data)),
         limits=tuple(Limit(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n),
         marks=tuple(Mark(x=x) for x in data.compactions) if len(data.compactions) <= _MARKS else (),
     )
@@ -146,6 +176,15 @@ def _trace(agent: AgentSums, i: int) -> Trace:
         return f"{agent.name}, turn {agent.turns[k]}\n{agent.cumulative[k]:,} cumulative\n{spent}"
 
     return Trace(name=agent.name, x=agent.turns, y=agent.cumulative, hover=hover, look=i)
+
+
+def hand_offs(data: BudgetFigure) -> tuple[Trace, ...]:
+    """Return the points at which a team's work is handed on, each with the name of who takes it."""
+    if not data.handed:
+        return ()
+    return (Trace(name="hands on to", x=[h.turn for h in data.handed], kind="points", hollow=True,
+                  y=[h.height for h in data.handed], names=tuple(h.to for h in data.handed),
+                  hover=lambda k: f"hands on to {data.handed[k].to}", colour=TEXT),)  # fmt: skip
 
 
 def _row(agent: AgentSums, cutover: int | None) -> tuple[str, ...]:

@@ -72,6 +72,8 @@ def calibration(of: Session | Calibration) -> Chart:
     Args:
         of: a session with usage, or what `ctxkit.calibrate` made of one.
     """
+    if isinstance(of, list) and len(of) == 1:
+        of = of[0]  # a path that was read already
     return _chart(calibration_data(of))
 
 

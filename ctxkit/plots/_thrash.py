@@ -212,7 +212,8 @@ def _caption(data: ThrashFigure, done: int, low: int, held: int) -> str:
     end = "stays open" if data.closes is None else f"closes after compaction {data.closes}"
     guard = f"a guard of {data.window} in a row {end}"
     return (
-        f"{counted(done, 'compaction')}, {low} saved less than {data.min_savings:.0%} of {data.by}; {held}"
+        f"{counted(done, 'compaction')}, {low} saved less than {data.min_savings:.0%} of"
+        f" {data.by}; {held}"
         f" held back; {guard}."
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.markup import escape, line, plain
+from ctxkit.markup import NO_MATH, escape, line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +101,7 @@ class Chart:
         """
         label = escape(f"{self.title}. {self.caption}", 700)
         return (
-            f'<figure class="ctxkit-chart" style="margin:0;{_STYLE}">'
+            f'<figure class="ctxkit-chart {NO_MATH}" style="margin:0;{_STYLE}">'
             f"<figcaption><strong>{escape(self.title, 120)}</strong>"
             f"{'<br>' + escape(self.caption, 600) if self.caption else ''}{self._notes()}"
             "</figcaption>"

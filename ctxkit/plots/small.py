@@ -38,6 +38,11 @@ class _Place(NamedTuple):
         return self.top + self.high - value / self.y1 * self.high
 
 
+_DASHED = {"solid": "&#9472;", "dash": "&#9476;", "dashdot": "&#9472;&#183;", "longdash": "&#9477;",
+           "longdashdot": "&#9477;&#183;"}  # fmt: skip
+"""A line of each dash, in a legend; dots where it is dotted."""
+
+
 def draw(drawn: Mosaic) -> str:
     """Return an SVG picture of all panels with one legend; nothing of it is a script or a link."""
     x0, x1, top = drawn.reach()
@@ -122,10 +127,16 @@ def _text(x: float, y: float, text: str, anchor: str, limit: int = 12) -> str:
     )
 
 
+def _sign(trace: Trace) -> str:
+    """Return how a trace looks, as a letter or two."""
+    if trace.kind == "line":
+        return _DASHED.get(trace.dash or "solid", "&#8943;")
+    return "&#9632;" if trace.kind == "area" else "&#9661;" if trace.hollow else "&#9660;"
+
+
 def _legend(drawn: Mosaic) -> str:
-    signs = {"area": "&#9632;", "line": "&#8943;", "points": "&#9660;"}
-    traces = [t for t in drawn.traces if t.kind in signs]
-    keys = {t.name: (t.colour or TEXT, "&#9661;" if t.hollow else signs[t.kind]) for t in traces}
+    traces = [t for t in drawn.traces if t.kind in ("area", "line", "points")]
+    keys = {t.name: (t.colour or TEXT, _sign(t)) for t in traces}
     if any(p.limit for p in drawn.panels):
         keys[drawn.limit] = (TEXT, "&#8212;")
     told = " ".join(

@@ -292,7 +292,9 @@ class _Touched:
         for p in found[len(saved) - 1 :]:
             saved.append(saved[-1] + self._sizes[p][1] - mark)
         over = view.chars(call) - self._less - ceil(self.rule.hard_clear_ratio * window)
-        enough = saved[-1] + mark * len(found) >= self.rule.min_prunable_tool_chars
+        done = min(self._cleared, len(found)) if self.rule.persists else 0
+        left = saved[-1] - saved[done] + mark * (len(found) - done)
+        enough = left >= self.rule.min_prunable_tool_chars
         return bisect_right(saved, over) if self.rule.hard_clear and over >= 0 and enough else 0
 
 

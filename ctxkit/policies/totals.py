@@ -27,6 +27,11 @@ class LastTotal(Due):
 
     word = "window_size"
 
+    waits: bool = False
+    """A reply that was broken off, and billed nothing, is taken at its word: not due (Pi before
+    1.5.2).
+    """
+
     def tokens(self, room: Room) -> float:
         """Return the window less the reserve."""
         return room.budget
@@ -36,7 +41,7 @@ class LastTotal(Due):
         log, since, limit = outlook.log, outlook.history.since, self.tokens(outlook.room)
         for call in range(max(start, 1), stop):
             request = log.upto[call] - 1
-            if not asks_anew(log, request, call):
+            if not asks_anew(log, request, call) or (self.waits and broken_off(log, call)):
                 continue
             last = last_good(log, call)
             if last >= since and self.total(outlook, last, request) > limit:
@@ -59,6 +64,14 @@ class LastTotal(Due):
             own = log.tokens.sizes[first] if first < request else 0
             between += reply.usage.output_tokens - own
         return int(outlook.prompts(last, last + 1)[0]) + between
+
+
+def broken_off(log: Log, call: int) -> bool:
+    """Say whether the reply before a call was aborted and tells no usage."""
+    reply = log.replies[call - 1]
+    if reply is None or reply.stop != "aborted":
+        return False
+    return reply.usage is None or not reply.usage.prompt_tokens
 
 
 def last_good(log: Log, call: int) -> int:

@@ -70,15 +70,18 @@ DIFFERENCES = (
     Difference(
         "short results",
         "old results are cleared",
-        "the placeholder takes the place of results that are shorter than it, too",
+        "the placeholder takes the place of results that are shorter than it, too, and a trimmed"
+        " one may have more tokens than it had",
         "these are left as they are: it would make the prompt larger",
         "as the default",
     ),
     Difference(
         "size of a message",
         "characters",
-        "names of tools do not count, an image counts 8,000, wide scripts count more",
-        "names count, an image counts 4,800, each character one",
+        "wide scripts count more, an image 8,000; several texts of a message are joined by a line"
+        " break, images noted in 56; for pruning names of tools and the system prompt do not count",
+        "for summaries of 2026.9.6 scripts and images as the program; for pruning, and in 2026.3,"
+        " all that is sent, an image 4,800, each character one",
         "as the default",
     ),
     Difference(
@@ -271,7 +274,7 @@ def openclaw(
         pruning=claws.cold(parameters, **images) if pruning == "cache-ttl" else None,
         window=context_window,
         reserve=held,
-        estimator="pi",
+        estimator="openclaw" if newest else "pi",
         summariser=summariser,
         name="openclaw",
         parameters=parameters,

@@ -36,7 +36,8 @@ DIFFERENCES = (
     Difference(
         "size that triggers",
         "tokens of the context",
-        "prompt and reply of the last call together, before the new request is taken in",
+        "prompt and reply of the last call together, before the new request is taken in; before"
+        " 1.5.2 a reply that was broken off counts as nothing",
         "the prompt of the coming call",
         "as the program",
     ),
@@ -169,7 +170,7 @@ def pi(
         remembers=version != "0.58.3",
         before_request=True,
     )
-    full: Any = LastTotal() if quirks else Share(1.0, of="budget")
+    full: Any = LastTotal(waits=not newest) if quirks else Share(1.0, of="budget")
     return Rules(
         policy=policy,
         trigger=full | Overflow(recorded=True),

@@ -1,27 +1,28 @@
-"""What a model costs and how much it takes: the table in litellm's wheel, read without importing
-litellm.
-"""
+"""What a model costs and how much it takes: a table with its date, which `update` renews."""
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from functools import cache, lru_cache
-from importlib import util
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from ctxkit.carried import FOLDER
 from ctxkit.errors import BadArguments
 from ctxkit.prices.model_rows import MILLION, candidates
+from ctxkit.prices.price_updates import Table, keep, kept, of_litellm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["Price", "Tier", "context_limit", "cost_usd", "price", "register", "table", "update"]
 
 _LONGEST = 200
 """Characters of a name that is looked up; the longest of the table has fewer than a hundred."""
-_TABLE = "model_prices_and_context_window_backup.json"
 _CLASSES = {
     "input": "input_cost_per_token",
     "cache_read": "cache_read_input_token_cost",
@@ -29,6 +30,9 @@ _CLASSES = {
     "cache_write_1h": "cache_creation_input_token_cost_above_1hr",
     "output": "output_cost_per_token",
 }
+
+
+_OWN_SERVERS = ("ollama", "ollama_chat", "hosted_vllm", "lm_studio", "llamafile")
 
 
 class Priceable(Protocol):
@@ -90,6 +94,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     output_limit: int | None = None
     min_cacheable: int | None = None
     """Prompts shorter than this are not cached."""
+    pictures: bool | None = None
+    """Whether the model takes pictures."""
     provider: str | None = None
     entry: str | None = None
     """The row of the table that was taken."""
@@ -190,34 +196,65 @@ def _find(model: str) -> Price | None:
 
 
 def _read(entry: str) -> Price | None:
-    row = _rows().get(entry)
-    return (
-        None if row is None or entry == "sample_spec" else _price(entry, msgspec.json.decode(row))
+    row = rows().get(entry)
+    return None if row is None else _price(entry, msgspec.json.decode(row))
+
+
+def rows() -> Mapping[str, msgspec.Raw]:
+    """Return the rows of the table in use by lower-case name, each still undecoded."""
+    return _table().rows
+
+
+def update() -> str:
+    """Take the table of the installed LiteLLM from now on, in this process and later ones; return
+    what that changed.
+
+    Nothing is downloaded: `pip install -U litellm` brings a newer one.
+
+    Raises:
+        StoreError: LiteLLM is not installed, or the table cannot be kept.
+    """
+    was = rows()
+    data = of_litellm(datetime.now(UTC).strftime("%Y-%m-%d"))
+    keep(data)
+    forget()
+    now = rows()
+    new = len(now.keys() - was.keys())
+    read = msgspec.json.decode
+    other = sum(read(was[k]) != read(now[k]) for k in was.keys() & now.keys())
+    return f"Prices of {table()}: {len(now):,} models, {new:,} new, {other:,} changed."
+
+
+@cache
+def _table() -> Table:
+    """The newer of the table that came with the kit and the user's own; a damaged one is passed
+    over.
+    """
+    own, carried = _read_table(kept()), _read_table(FOLDER / "prices.json")
+    found = max((t for t in (own, carried) if t is not None), key=lambda t: t.date, default=None)
+    return found or Table("no table", "", {})
+
+
+def _read_table(path: Path) -> Table | None:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Table)
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return None
+    return msgspec.structs.replace(
+        found, rows={name.lower(): row for name, row in found.rows.items()}
     )
 
 
-@cache
-def _rows() -> dict[str, msgspec.Raw]:
-    """The rows of the table by lower-case name, each still undecoded (7 ms for 3 MB); empty without
-    litellm.
-    """
-    spec = util.find_spec("litellm")  # finds the package and runs none of it
-    path = None if spec is None or spec.origin is None else Path(spec.origin).parent / _TABLE
-    if path is None or not path.is_file():
-        return {}
-    rows = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
-    return {name.lower(): row for name, row in rows.items()}
+def forget() -> None:
+    """Read the table again when it is next asked for."""
+    _table.cache_clear()
+    _find.cache_clear()
 
 
-@cache
 def table() -> str:
-    """Return the name and version of the table in use, for reports."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return f"litellm {version('litellm')}"
-    except PackageNotFoundError:
-        return "no table: litellm is not installed"
+    """Return the name, version and date of the table in use, for reports."""
+    known = _table()
+    return f"{known.source} of {known.date}" if known.rows else "no table"
 
 
 def _price(entry: str, row: dict[str, Any]) -> Price | None:
@@ -239,6 +276,7 @@ def _price(entry: str, row: dict[str, Any]) -> Price | None:
         **found,  # type: ignore[arg-type]
         **limits,  # type: ignore[arg-type]
         tiers=tuple(_tiers(row, claude="claude" in entry)),
+        pictures=_seeing(row),
         provider=row.get("litellm_provider"),
         entry=entry,
         source=table(),
@@ -259,6 +297,14 @@ def _tiers(row: dict[str, Any], *, claude: bool) -> Iterator[Tier]:
         if prices["cache_write_1h"] is None and claude and prices["input"]:
             prices["cache_write_1h"] = 2 * prices["input"]
         yield Tier(k * 1000, **prices)
+
+
+def _seeing(row: dict[str, Any]) -> bool | None:
+    """Return whether a model takes pictures; the table says it of all but servers of one's own."""
+    told = row.get("supports_vision")
+    if isinstance(told, bool):
+        return told
+    return None if row.get("litellm_provider") in _OWN_SERVERS else False
 
 
 def _number(value: object) -> float | None:

@@ -88,7 +88,7 @@ def read_folder(path: Path) -> list[Session]:
 
 def _window(folder: Path) -> list[Any]:
     for name in _WINDOW:
-        if (folder / name).is_file():
+        if (folder / name).is_file() and not (folder / name).is_symlink():
             return items(Source(folder / name).document)
     return []
 

@@ -57,6 +57,7 @@ def read(source: Source) -> list[Session]:
     done = {_id(r) for _, r in source.records if r.get("type") == "item.completed"}
     reading, faults = _Reading(done), list[Fault](source.faults)
     each_line(source.records, reading.take, faults)
+    reading.end()
     return [
         Session(
             id=reading.thread or source.path.stem,
@@ -82,6 +83,18 @@ class _Reading:
         """Ids of the items that come to an end."""
         self.thread: str | None = None
         self._thoughts: list[Part] = []
+        self._error: str | None = None
+        """What went wrong last; the turn may go on after it ("Reconnecting... 1/5")."""
+
+    def end(self) -> None:
+        """Tell of an error that nothing came after."""
+        if self._error is not None:
+            self._failed(self._error)
+
+    def _recovered(self) -> None:
+        if self._error is not None:
+            count(self.skipped, "error that a turn went on after")
+            self._error = None
 
     def take(self, record: dict[str, Any]) -> None:
         """Take one event; of an item that comes to an end, only the end."""
@@ -89,16 +102,20 @@ class _Reading:
         if kind == "thread.started":
             self.thread = word(record.get("thread_id")) or self.thread
         elif kind == "turn.completed":
+            self._recovered()
             self._billed(to_usage(mapping(record.get("usage"))))
-        elif kind in ("turn.failed", "error"):
-            said = word(mapping(record.get("error")).get("message")) or word(record.get("message"))
-            self._failed(said)
+        elif kind == "turn.failed":
+            self._error = None
+            self._failed(word(mapping(record.get("error")).get("message")))
+        elif kind == "error":
+            self._error = word(record.get("message")) or "error"
         elif kind == "item.completed" or (kind == "item.started" and _id(record) not in self._done):
             self._item(mapping(record.get("item")), ended=kind == "item.completed")
         elif kind not in _KINDS:
             count(self.skipped, kind or "no type")
 
     def _item(self, item: dict[str, Any], *, ended: bool) -> None:
+        self._recovered()
         kind = text(item.get("type")) or text(item.get("item_type"))
         if kind == "reasoning":
             self._thoughts.append(Thinking(text(item.get("text"))))

@@ -90,7 +90,7 @@ def _all_of(place: str | PathLike[str]) -> list[Session]:
             "ctxkit.read_all(...).failed says which and why.",
             stacklevel=4,
         )
-    return found
+    return list(found)
 
 
 def _is_talk(given: Any) -> bool:

@@ -55,6 +55,8 @@ MEMBERS = (
     "openhands",
     "langfuse",
     "langchain",
+    "notebook",
+    "mlflow",
     "otel",
     "anthropic",
     "openai_responses",

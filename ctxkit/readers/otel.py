@@ -19,7 +19,7 @@ from ctxkit.readers.usages import to_schemas, to_stop
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ctxkit.readers.source import Source
 
@@ -68,21 +68,66 @@ def read(source: Source) -> list[Session]:
     its children.
     """
     faults, skipped = list[Fault](), dict[str, int]()
-    spans = sorted(_spans(source, faults, skipped), key=lambda s: s.begun or 0.0)
+    return _sessions(_spans(source, faults, skipped), source.path.stem, NAME, faults, skipped)
+
+
+def from_spans(
+    raw: list[dict[str, Any]], stem: str, name: str, faults: Iterable[Fault] = ()
+) -> list[Session]:
+    """Return the sessions of spans that another reader put into the words of these conventions.
+
+    Args:
+        raw: spans with `spanId`, `parentSpanId`, `attributes` as one object, and the like.
+        stem: what a session without a name is called.
+        name: the format.
+        faults: what could not be read before.
+    """
+    known, skipped = list(faults), dict[str, int]()
+    return _sessions(_each(raw, known, skipped), stem, name, known, skipped)
+
+
+def _sessions(
+    found: Iterable[_Span], stem: str, name: str, faults: list[Fault], skipped: dict[str, int]
+) -> list[Session]:
+    spans = _in_order(found)
     agents = {s.id: s for s in spans}
     groups: dict[str, list[_Span]] = {}
     for s in spans:
         groups.setdefault(s.conversation(agents), []).append(s)
-    for name in [n for n, found in groups.items() if not any(s.is_call for s in found)]:
+    for talk in [n for n, some in groups.items() if not any(s.is_call for s in some)]:
         if len(groups) > 1:  # tools and the like of a trace whose calls name their conversation
-            for s in groups.pop(name):
+            for s in groups.pop(talk):
                 count(skipped, "span: " + (s.kind or "of another kind"))
-    out = [_session(name, found, agents, source.path.stem) for name, found in groups.items()]
+    out = [
+        replace(_session(talk, some, agents, stem), format=name) for talk, some in groups.items()
+    ]
     if out:
         out[0] = replace(
             out[0], faults=(*faults, *out[0].faults), skipped=_summed(skipped, out[0].skipped)
         )
     return out
+
+
+def _each(
+    raw: Iterable[dict[str, Any]], faults: list[Fault], skipped: dict[str, int]
+) -> Iterator[_Span]:
+    for n, one in enumerate(raw):
+        try:
+            yield _Span(one)
+        except DAMAGE as e:
+            faults.append(Fault(n + 1, why(e)))
+            count(skipped, "span: damaged")
+
+
+def _in_order(spans: Iterable[_Span]) -> list[_Span]:
+    """Return spans by their begin; one without a time stays behind the one that it was written
+    after.
+    """
+    begun, placed = 0.0, list[tuple[float, _Span]]()
+    for s in spans:
+        begun = begun if s.begun is None else s.begun
+        placed.append((begun, s))
+    return [s for _, s in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _summed(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
@@ -202,8 +247,8 @@ def _summed_up(raw: Any, made: list[Message]) -> list[Message]:
 def _call(threads: Threads, heard: list[Said], reply: Message, s: _Span, agent: str | None) -> None:
     """Write one call; what its span marks as compacted makes the edit a recorded one."""
     flagged = s.attributes.get("gen_ai.conversation.compacted") is True
-    marked = flagged or any(m.role == "summary" for _, m in heard)
-    if not marked:
+    summed = any(m.role == "summary" for _, m in heard)
+    if not (flagged or summed):
         threads.call(heard, reply, agent).compacted = False
         return
     latest = threads.latest(agent)
@@ -218,15 +263,15 @@ def _call(threads: Threads, heard: list[Said], reply: Message, s: _Span, agent: 
                 reason="what it took is not in the trace",
             )
         )
+    alone = flagged and not (latest is not None and latest.compacted and summed)
     thread = threads.call(heard, reply, agent, compacted=True)
     thread.compacted = flagged
     log = thread.log
     for i in range(thread.since, len(log.entries)):
         entry = log.entries[i]
-        if isinstance(entry, Edit) and any(m.role == "summary" for m in entry.inserted):
-            log.entries[i] = replace(
-                entry, source="recorded", method="compacted", reason="", time=s.begun
-            )
+        if isinstance(entry, Edit) and (alone or any(m.role == "summary" for m in entry.inserted)):
+            told: dict[str, Any] = {"source": "recorded", "method": "compacted", "reason": ""}
+            log.entries[i] = replace(entry, kind="summarised", time=s.begun, **told)
 
 
 def _reply(s: _Span, reply: list[Any], skipped: dict[str, int], asked: dict[str, str]) -> Message:

@@ -258,7 +258,7 @@ def _read_folder(place: Path, reader: Reader | None) -> list[Session]:
     whole = _folder_reader(place, folders)
     if whole is not None:
         return whole(place)
-    return read_all(place, None if reader is None else reader.NAME, progress=False)
+    return list(read_all(place, None if reader is None else reader.NAME, progress=False))
 
 
 def _folder_reader(place: Path, folders: tuple[Any, ...]) -> Callable[[Path], list[Session]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import UserList
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.session import Session
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 _FEW = 8
 
 
-class Sessions(list[Session]):
-    """Sessions in the order of their files.
+class Sessions(UserList[Session]):
+    """Sessions in the order of their files: a list, and for what reads Arrow a table, a row a
+    session.
+
+    It does not inherit from `list`, as DuckDB takes such for values and never asks for the table.
 
     `failed` is a DataFrame (file, line, why), `failures` the same as plain tuples, `passed_over`
     the files of a folder that are plainly no logs.
@@ -40,6 +44,13 @@ class Sessions(list[Session]):
 
         frame = pd.DataFrame(self.failures, columns=["file", "line", "why"])
         return frame.astype({"file": "str", "line": "Int64", "why": "str"})
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return a row a session as Arrow's C stream (`ctxkit.arrow` streams the other tables)."""
+        from importlib import import_module
+
+        streams: Any = import_module("ctxkit.frames.arrows")  # above: no business of a reader
+        return streams.arrow(self, "session").__arrow_c_stream__(requested_schema)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
         from importlib import import_module

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Message, Text, ToolCall
@@ -31,7 +30,7 @@ _ROLES: dict[str, Role] = {
     **dict.fromkeys(("tool", "function", "observation", "function_response"), "tool"),
 }
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_RESULT = re.compile(r"</?tool_response>\s*")
+_RESULT, _RESULT_END = "<tool_response>", "</tool_response>"
 
 
 def sniff(source: Source) -> bool:
@@ -71,17 +70,11 @@ def _session(about: dict[str, Any], name: str) -> Session:
             continue
         told = as_text(raw.get("value"))
         if role == "tool":
-            call = waiting.pop(0) if waiting else None
-            parts: tuple[Part, ...] = (Text(_RESULT.sub("", told).strip()),)
-            log.add(
-                Message(
-                    role="tool",
-                    id=log.new_id(),
-                    parts=parts,
-                    call_id=call.id if call else None,
-                    tool=call.name if call else None,
-                )
-            )
+            for result in _results(told):
+                call = waiting.pop(0) if waiting else None
+                asked: dict[str, Any] = {"call_id": call.id, "tool": call.name} if call else {}
+                parts: tuple[Part, ...] = (Text(result),)
+                log.add(Message(role="tool", id=log.new_id(), parts=parts, **asked))
             continue
         parts = (Text(told),)
         if role == "assistant":
@@ -97,6 +90,15 @@ def _session(about: dict[str, Any], name: str) -> Session:
         tools=to_schemas(parsed(about.get("tools"))),
         skipped=skipped,
     )
+
+
+def _results(told: str) -> list[str]:
+    """What a tool's message holds: one result, or several between marks."""
+    before, *pieces = told.split(_RESULT)
+    whole = [piece.partition(_RESULT_END) for piece in pieces]
+    if len(pieces) > 1 and not before.strip() and all(end for _, end, _ in whole):
+        return [(said + after).strip() for said, _, after in whole]
+    return [told.replace(_RESULT, "").replace(_RESULT_END, "").strip()]
 
 
 def _said(told: str, log: ReaderLog) -> tuple[Part, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.amounts import counted
 from ctxkit.frames import frame
-from ctxkit.markup import escape, line
+from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.reports.glances import cuts_of, facts_of, origin, sessions_of, turns_of
 from ctxkit.sheets import COLUMNS, INK, padded
 from ctxkit.titles import title_of
@@ -40,7 +40,7 @@ def of_sessions(sessions: Sessions) -> Bundle:
     few, many = sessions_of(sessions, _FEW), sessions_of(sessions, _LISTED)
     lines = [head, *filter(None, ("", few.to_text(), few.legend))] if sessions else [head]
     html = (
-        "<div"
+        f'<div class="{NO_MATH}"'
         f' style="{INK}"><strong>{escape(head)}</strong>'
         f"{many.to_html(high=_HIGH, sorts=False)}</div>"
     )
@@ -88,7 +88,7 @@ def _html(session: Session, facts: list[tuple[str, str]]) -> str:
         f" · {line(session.path_, 200)}" if session.path_ else ""
     )
     return (
-        f'<div class="ctxkit-session" style="{INK}">'
+        f'<div class="ctxkit-session {NO_MATH}" style="{INK}">'
         '<strong style="font-size:125%"'
         f' title="{escape(hover, 400)}">{escape(title_of(session, 160))}</strong>'
         f'<div style="{_SOFT}">{soft}</div><div style="{_BOX}">{figures}</div>{notes}'

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from ctxkit.caches import cache_folder
 from ctxkit.snapshots.faults import SnapshotFault
 from ctxkit.snapshots.snapshot_columns import ARRAYS, TEXTS, Block, Words, rows, width
 from ctxkit.snapshots.snapshot_files import SnapshotLog
-from ctxkit.tokens.vocabularies import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

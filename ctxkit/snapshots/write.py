@@ -171,15 +171,27 @@ class SnapshotWriter:
         """
         wanted = list(_steps(rows))
         same, size = self._same([step.said for step in wanted])
-        self._file.truncate(size)
+        self._replace(size, b"".join(self._line(*step) for step in wanted[same:]))
         self._sums.clear()
-        for n, step in enumerate(wanted):
-            if n >= same:
-                self._write(*step)
+        for step in wanted:
             if FLAG in step.more:
                 self._sums.clear()
             else:
                 self._sums[step.agent.lower()] = step.counts[2]
+
+    def _replace(self, size: int, tail: bytes) -> None:
+        """Put other lines behind the first bytes; where they cannot be written old ones stay."""
+        self._file.seek(size)
+        old = self._file.read()
+        if old == tail:
+            return
+        self._file.truncate(size)
+        try:
+            self._file.write(tail)
+        except OSError:
+            self._file.truncate(size)
+            self._file.write(old)
+            raise
 
     def _same(self, wanted: list[tuple[Any, ...] | None]) -> tuple[int, int]:
         """Return how many of the steps the log says already, and the bytes that say them."""
@@ -230,19 +242,20 @@ class SnapshotWriter:
         self._sums.clear()
         self._write("system", turns, (0, 0, 0), ts, {FLAG: True})
 
-    def _write(
+    def _write(self, *said: Any) -> None:
+        self._file.write(self._line(*said))  # unbuffered, at the end: one line whole or a torn tail
+
+    def _line(
         self,
         agent: str,
         turn: int,
         counts: tuple[int, int, int],
         ts: datetime | pd.Timestamp | str | None,
         more: Mapping[str, Any],
-    ) -> None:
+    ) -> bytes:
         fields = [self._now() if ts is None else ts, self.session, agent, turn, *counts]
         text = line({**dict(zip(NAMES, fields, strict=False)), **more})
-        self._file.write(
-            text.encode() + b"\n"
-        )  # unbuffered, at the end: one line whole or a torn tail
+        return text.encode() + b"\n"
 
     def close(self) -> None:
         """Close the file; nothing is pending."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.amounts import MISSING, counted, dollars, percent
 from ctxkit.cache.causes import PAUSES
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import escape, line
+from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.messages import Message
 from ctxkit.metrics.accounts import Accounts, accounts
 from ctxkit.readers.given import of_session
@@ -256,7 +256,7 @@ class Spend:
             f' style="font-size:120%">{escape(title_of(self.session, 160))}</strong><ul>{told}</ul>'
         )
         if self.total_usd is None:
-            return f'<div class="ctxkit-spend" style="{INK}">{head}</div>'
+            return f'<div class="ctxkit-spend {NO_MATH}" style="{INK}">{head}</div>'
         tables = "".join(
             f"<details{' open' if way in ('cache', 'tool') else ''}><summary>{WAYS[way]}</summary>"
             f"{self.table(way).to_html(high=340, sorts=False)}</details>"
@@ -266,7 +266,7 @@ class Spend:
         ifs = "".join(f"<li>{escape(w.sentence, 600)}</li>" for w in self.what_ifs)
         ifs = f"<details open><summary>if</summary><ul>{ifs}</ul></details>" if ifs else ""
         drawn = _map(self.by("tool"), self.total_usd)
-        return f'<div class="ctxkit-spend" style="{INK}">{head}{drawn}{tables}{ifs}</div>'
+        return f'<div class="ctxkit-spend {NO_MATH}" style="{INK}">{head}{drawn}{tables}{ifs}</div>'
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
         return {"text/plain": self.to_text(), "text/html": self._repr_html_()}

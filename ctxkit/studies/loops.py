@@ -64,7 +64,7 @@ def lived(rules: AnyRules = "none", at: World | None = None, *, blind: bool = Fa
 
     at = at or world()
     ticks, counter = count(1_800_000_000), tokens.named("chars/4")
-    model = seeker(at, counter=counter, clock=lambda: float(next(ticks)), blind=blind)
+    model = seeker(counter=counter, clock=lambda: float(next(ticks)), blind=blind)
     agent = Agent(
         Session(id="seeker", format="native", agent="main"),
         model=model,

@@ -63,9 +63,9 @@ prompt does not show, for the first time or again (`studies.seekers`); engine, t
 are those of any live session. With its eyes closed its steps are the same under any policy:
 foretold and real dollars then differ by {blind:.1%} at most. With its eyes open:"""
 _MISSED = """The order of the dollars foretold agrees with that of the real ones by {order:+.2f}
-(rank correlation over {n} policies); what the replay showed to be out of sight when it was needed agrees with what
-was read again by {hint:+.2f}. So a replay's loss says where its dollars are too low. The world is
-harsh: half of the questions go far back."""
+(rank correlation over {n} policies); what the replay showed to be out of sight when it was needed
+agrees with what was read again by {hint:+.2f}. So a replay's loss says where its dollars are too
+low. The world is harsh: half of the questions go far back."""
 
 
 def closed_rules() -> list[Any]:

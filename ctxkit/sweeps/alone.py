@@ -25,8 +25,8 @@ _TOLD = 0.95
 whole one (`codex-rs/protocol/src/openai_models.rs`): of 272,000 at 244,800, its log says 258,400.
 """
 _BYTES = 2
-"""Codex sizes old reasoning by the bytes of its encrypted text, up to twice the tokens it was (seen:
-0.8 to 2.0 times in nine compactions).
+"""Codex sizes old reasoning by the bytes of its encrypted text: up to twice the tokens that it was
+(seen: 0.8 to 2.0 times, in nine compactions).
 """
 NEAR = 2
 """So many calls sooner or later is the same place."""
@@ -149,7 +149,9 @@ def _cause(session: Session, made: Alone, start: int) -> str:
             f"made at {made.before or 0:,} tokens, where the preset's trigger holds {fired}: by "
             "hand, which this format does not mark, or under other settings"
         )
-    if made.due is not None and not inside and _turn(session, made.due) == _turn(session, made.call - 1):
+    if inside or made.due is None:
+        return "the log does not show it"
+    if _turn(session, made.due) == _turn(session, made.call - 1):
         return "the program waits for the end of the turn in which the preset fires"
     return "the log does not show it"
 

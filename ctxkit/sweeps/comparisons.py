@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 from ctxkit.cache.words import foretold
 from ctxkit.engine import Run
 from ctxkit.errors import CtxkitError
-from ctxkit.markup import escape, line
+from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.metrics.elongation import FLOOR, LEVEL
 from ctxkit.readers.given import of_session
 from ctxkit.replays import session_of
@@ -172,7 +173,7 @@ class Comparison(Scores):
         full = f"<details><summary>All figures</summary>{self.detail.to_html()}</details>"
         hover = escape(f"id {line(str(self['session'].iloc[0]), 120)}", 200)
         return (
-            f'<div class="ctxkit-comparison" style="{INK}">'
+            f'<div class="ctxkit-comparison {NO_MATH}" style="{INK}">'
             f'<strong title="{hover}">{escape(self._title(), 120)}</strong>'
             f"{glance(self).to_html()}{f'<ul>{errors}</ul>' if errors else ''}"
             f"{basis}{full}{told}</div>"
@@ -185,7 +186,7 @@ class Comparison(Scores):
 @of_session
 def compare(
     session: Session,
-    rules: Several = "all",
+    rules: Several | Mapping[str, Any] = "all",
     *,
     loss: bool = True,
     reuse: bool = False,
@@ -193,10 +194,14 @@ def compare(
 ) -> Comparison:
     """Return a session's score as recorded and under each of several rules, one row each.
 
+    Of a team, `"views"` or a dictionary of views gives a row for each agent and view, as
+    `teams.view_comparisons.compare_views` says.
+
     Args:
         session: a recorded session, the path of a log, or a list of messages; of a replay the
             recorded one is taken.
-        rules: rules, policies, names of presets or chains in a list, or ``"all"`` for every preset.
+        rules: rules, policies, names of presets or chains in a list, or ``"all"`` for every preset;
+            of a team also views.
         loss: work out what was lost too.
         reuse: the call that writes a summary reads the cached prompt; else it sends what it
             summarises afresh.
@@ -208,6 +213,10 @@ def compare(
     """
     from tqdm.auto import tqdm
 
+    if isinstance(rules, Mapping) or (isinstance(rules, str) and rules == "views"):
+        above: Any = import_module("ctxkit.teams.view_comparisons")  # only teams have views
+        views: Comparison = above.compare_views(session, rules, loss=loss, reuse=reuse)
+        return views
     given = rules_of(rules)
     bench = Bench(session.origin or session)
     session, base = bench.session, bench.base

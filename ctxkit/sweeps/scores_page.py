@@ -43,9 +43,15 @@ nothing. `cost_low_usd` and `cost_high_usd` put the interval to each row: a repl
 and may be as far off as a prediction without the record's reads.
 
 A miss has a cause where a rule of `cache.causes` holds that looks at the log before the reply and never at the read: a
-pause longer than the cache lives, a compaction, another model or effort, a restart, old reasoning taken out, earlier
-messages changed, a refused call, a prompt before that was too short. Eviction and routing are seen in the reads alone,
+pause longer than the cache lives, a compaction, another model or effort, a restart, further tools loaded, old reasoning
+taken out, earlier messages changed, a refused call, a prompt before that was too short. After such a pause Claude Code
+from 2.1 on still reads what all its sessions begin with (`ttl_expiry_prefix`), unless a first prompt of 32,000 tokens
+or more says that a user's own tools stand before that. Eviction and routing are seen in the reads alone,
 so they are no causes. `explained_loss` is the share of lost tokens with one.
+
+Where settings are held against each other, `ck.advise` and `ck.plots.frontier` go by the same interval: a mean over
+sessions is known within the root of the sum of squares of their half widths, over their number (`known_within_usd`),
+and a smaller difference is *not told apart*.
 
 `closure_error` (`reproduction_error` until this version) is told what each miss read. It says that the books add up,
 and stays near zero for any reads at all.

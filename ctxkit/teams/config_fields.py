@@ -67,6 +67,16 @@ class Fields:
             )
         return value or 0
 
+    def share(self, name: str) -> float:
+        """Return a number from 0 to 1; 0 where it says nothing."""
+        value = self.get(name)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if value is not None and not (number and 0 <= value <= 1):
+            raise BadArguments(
+                f"{name} must be a number from 0 to 1, not {plain(repr(value), 40)}."
+            )
+        return float(value or 0)
+
     def texts(self, name: str) -> list[str]:
         """Return a list of texts; one text is a list of one."""
         value = self.get(name)

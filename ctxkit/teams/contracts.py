@@ -1,80 +1,20 @@
-"""What the agents really did, out of their sessions, and whether a contract holds by it."""
+"""Whether a contract holds, by what the agents really did."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import StoreError
 from ctxkit.teams.handoffs import brief, read_json, read_text
 from ctxkit.teams.patterns import is_in
-from ctxkit.texts.contents import target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.messages import Message, ToolCall
-    from ctxkit.session import Session
+    from ctxkit.teams.deeds import Deed
     from ctxkit.teams.rosters import Contract, Requirement, Roster
     from ctxkit.tools.root import Root
-
-WROTE = ("write_file", "patch_file")
-SHELLS = ("shell", "shell_run", "bash")
-_FAILED = re.compile(r"\[(?:exit status \d+|stopped after [\d.]+ seconds)\]\s*\Z")
-"""How the kit's shell ends what it says of a command that failed."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deed:
-    """What one agent changed in one of the team's turns."""
-
-    turn: int
-    agent: str
-    time: float
-    written: tuple[str, ...]
-    commands: tuple[tuple[str, bool], ...]
-    """Each command, and whether it succeeded."""
-
-    @property
-    def text(self) -> str:
-        """The entry as fuseraft says it."""
-        at = datetime.fromtimestamp(self.time, UTC)
-        lines = [f"[Turn {self.turn}] {self.agent} ({at:%Y-%m-%d %H:%M} UTC)"]
-        if self.written:
-            lines += ["  Files written:", *(f"    - {path}" for path in self.written)]
-        if self.commands:
-            lines.append("  Commands run:")
-            lines += [f"    - {c} [{'OK' if ok else 'FAILED'}]" for c, ok in self.commands]
-        return "\n".join(lines)
-
-
-def done(messages: Iterable[Message]) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
-    """Return the files that were written and the commands that were run, with their success."""
-    calls: dict[str | None, ToolCall] = {}
-    written: dict[str, None] = {}
-    commands: list[tuple[str, bool]] = []
-    for message in messages:
-        for call in message.tool_calls:
-            calls[call.id] = call
-        asked = calls.get(message.call_id) if message.role == "tool" else None
-        if asked is None:
-            continue
-        if asked.name in WROTE and not message.is_error:
-            written[target(asked)] = None
-        elif asked.name in SHELLS:
-            commands.append((target(asked), not (message.is_error or _FAILED.search(message.text))))
-    return tuple(written), tuple(commands)
-
-
-def changed(turn: int, agent: str, messages: Sequence[Message]) -> Deed | None:
-    """Return what an agent changed in a turn; None where it changed nothing."""
-    written, commands = done(messages)
-    if not written and not commands:
-        return None
-    time = next((m.time for m in reversed(messages) if m.time is not None), 0.0)
-    return Deed(turn=turn, agent=agent, time=time, written=written, commands=commands)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,16 +89,6 @@ class Proof:
         files = {p for c in self.changes for p in c.written if "test" in p.casefold()}
         texts = (self.read(path)[:200_000] for path in sorted(files) if not path.endswith(".json"))
         return any(is_in(self.plan.assertions, text) for text in texts)
-
-
-def changes_of(turns: Iterable[tuple[int, str, Session, int]]) -> list[Deed]:
-    """Return the changes of turns: number, agent, its session, and the turn in it."""
-    out = []
-    for number, agent, session, own in turns:
-        change = changed(number, agent, [m for m in session.messages if m.turn == own])
-        if change is not None:
-            out.append(change)
-    return out
 
 
 def _plain(path: str) -> str:

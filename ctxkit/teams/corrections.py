@@ -76,13 +76,3 @@ def escalated(way: Transition, objections: str) -> str:
         f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may):"
         f" {way.signal} is not taken again. Settle what is open, or take another way.{said}"
     )
-
-
-def framed(agent: str, tool: str, arguments: str, result: str) -> str:
-    """Return another agent's tool call and its result as others hear it."""
-    return f"[{agent} called {tool}({arguments})]\n{result}"
-
-
-def heard(agent: str, words: str) -> str:
-    """Return another agent's words as others hear them."""
-    return f"[{agent}]\n{words}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.agent.live import LiveSession
 from ctxkit.errors import BadArguments, did_you_mean
@@ -13,6 +13,7 @@ from ctxkit.models.model_names import model as named
 from ctxkit.prices import price
 from ctxkit.teams.handing import team_tools
 from ctxkit.teams.roles import PLUGINS
+from ctxkit.teams.sub_agents import INSTRUCTIONS, RULES, SUFFIX
 from ctxkit.tokens import default
 
 if TYPE_CHECKING:
@@ -22,10 +23,25 @@ if TYPE_CHECKING:
     from ctxkit.agent.limits import Limits
     from ctxkit.agent.running import Approve
     from ctxkit.models.model import Model
+    from ctxkit.policies.rules import Rules
     from ctxkit.store.workspace import Workspace
-    from ctxkit.teams.rosters import Member, Roster
+    from ctxkit.teams.rosters import Member, Roster, SubPlan
+    from ctxkit.teams.sub_agents import SubAgent
     from ctxkit.tools.root import Root
     from ctxkit.tools.tool import Tool
+
+
+class _Opened(NamedTuple):
+    """What one session is opened with."""
+
+    name: str
+    agent: str
+    parent: str
+    rules: Rules
+    tools: list[str | Tool]
+    calls: int | None
+    model: Model
+    instructions: str
 
 
 class Crew:
@@ -72,9 +88,14 @@ class Crew:
         self._given = {k.casefold(): m for k, m in models.items()}
         self._clock, self._limits, self._approve = clock, limits, approve
         self._hear, self._seed = hear, seed
-        self._models = {
-            m.name: self._model(m, model) for m in plan.members
-        }  # what does not exist is said first
+        self._models = {  # what does not exist is said first
+            m.name: self._model((m.name, m.model), model or m.model) for m in plan.members
+        }
+        self._subs = {
+            m.name: self._model((f"{m.name}.{SUFFIX}", m.sub.model), m.sub.model)
+            for m in plan.members
+            if m.sub is not None and m.sub.model
+        }
         ways = [t for s in plan.states.values() for t in s.transitions]
         read = [
             *(s for t in ways for s in t.handoff),
@@ -82,32 +103,51 @@ class Crew:
         ]
         self._summary = any(s.kind == "session_context" for s in read)
 
-    def open(self, member: Member, team: str, team_id: str, workspace: Workspace) -> LiveSession:
-        """Open the session of an agent; what was begun goes on."""
-        words = {"model": self._models[member.name].name, "team": team}
+    def open(
+        self, member: Member, team: str, parent: str, workspace: Workspace, sub: SubAgent | None
+    ) -> LiveSession:
+        """Open the session of an agent, which may ask another; what was begun goes on."""
+        asked = sub.tools() if sub is not None else []
+        made = _Opened(
+            name=session_name(team, member, self._plan), agent=member.name, parent=parent,
+            rules=member.rules, tools=[*self._offered(member), *asked], calls=member.max_calls,
+            model=self._models[member.name], instructions=member.instructions,
+        )  # fmt: skip
+        return self._live(made, team, workspace)
+
+    def open_sub(
+        self, member: Member, plan: SubPlan, team: str, parent: LiveSession, workspace: Workspace
+    ) -> LiveSession:
+        """Open the session of the agent that works for another as its tool."""
+        model = self._subs.get(member.name) or self._models[member.name]
+        tools: list[str | Tool] = [t for t in plan.tools if t in self._tools]
+        made = _Opened(
+            name=f"{parent.name}.{SUFFIX}", agent=f"{member.name}.{SUFFIX}", parent=parent.id,
+            rules=RULES, tools=tools, calls=plan.max_calls, model=model, instructions=INSTRUCTIONS,
+        )  # fmt: skip
+        return self._live(made, team, workspace)
+
+    def _live(self, made: _Opened, team: str, workspace: Workspace) -> LiveSession:
         live = LiveSession(
-            session_name(team, member, self._plan),
-            model=self._models[member.name],
-            rules=member.rules,
+            made.name,
+            model=made.model,
+            rules=made.rules,
             clock=self._clock,
-            tools=self._offered(member),
+            tools=made.tools,
             root=self.root.folder,
             allow=self._allow,
             workspace=workspace,
             hear=self._hear,
-            limits=self._bounds(member),
+            limits=replace(self._limits, calls=made.calls) if made.calls else self._limits,
             approve=self._approve,
-            words=words,
+            words={"model": made.model.name, "team": team},
             seed=self._seed,
-            agent=member.name,
-            parent=team_id,
+            agent=made.agent,
+            parent=made.parent,
         )
-        if member.instructions and not live.session.log:
-            live.agent.instruct(member.instructions)
+        if made.instructions and not live.session.log:
+            live.agent.instruct(made.instructions)
         return live
-
-    def _bounds(self, member: Member) -> Limits:
-        return replace(self._limits, calls=member.max_calls) if member.max_calls else self._limits
 
     def _offered(self, member: Member) -> list[str | Tool]:
         own: list[str | Tool] = [
@@ -115,19 +155,17 @@ class Crew:
         ]
         return [*own, *team_tools(self.root, by_call=member.handoff, summary=self._summary)]
 
-    def _model(self, member: Member, other: Model | str) -> Model:
-        asked = self._given.get(
-            member.name.casefold(), self._given.get(member.model.casefold(), other or member.model)
-        )
+    def _model(self, names: tuple[str, str], other: Model | str) -> Model:
+        """Return a model by an agent's name, the config's name for it, or as it is named."""
+        agent, model = names
+        asked = self._given.get(agent.casefold(), self._given.get(model.casefold(), other))
         if not isinstance(asked, str):
             return asked
         if not asked:
-            raise BadArguments(
-                f"No model is named for {plain(member.name, 40)}: give the team model=."
-            )
+            raise BadArguments(f"No model is named for {plain(agent, 40)}: give the team model=.")
         if "/" not in asked and price(asked) is None:
             raise BadArguments(
-                f"{plain(member.name, 40)} asks for model {plain(asked, 60)!r}, which is not known:"
+                f"{plain(agent, 40)} asks for model {plain(asked, 60)!r}, which is not known:"
                 f" say which is meant, models={{{plain(asked, 60)!r}: 'PROVIDER/MODEL'}}."
             )
         return named(asked, counter=default(), clock=self._clock)

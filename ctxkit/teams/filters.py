@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.heard.heard_words import CORRECTION, FRAME, HEARD, TASK
 from ctxkit.history.columns import ASSISTANT, SUMMARY, SYSTEM, USER
 from ctxkit.policies.chain import Chain, in_a_row
 from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents, is_correction
@@ -27,13 +28,9 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message, Part
     from ctxkit.policies.rules import Rules
     from ctxkit.schedules import ScheduleView
-    from ctxkit.teams.rosters import Member
+    from ctxkit.teams.rosters import ContextSource, Member
     from ctxkit.tokens import Room
 
-HEARD, FRAME, HANDOFF, ARTIFACTS, CORRECTION, TASK = (
-    "heard", "frame", "handoff", "artifacts", "correction", "task",
-)  # fmt: skip
-"""Kinds of the messages in the user's place."""
 OWN_TURNS = 6
 """Own replies of a declared `own_history` that says no number (fuseraft's)."""
 _FILTERS = (TextOnly, WithoutAgents, TurnAge, Tail)
@@ -59,6 +56,8 @@ class AtTurnStart(Scheduled):
     """Messages that stay, corrections besides; 0: all."""
     frame_chars: int = 0
     """Characters of another's tool frame; 0: all."""
+    frame_chars_of: tuple[tuple[str, int], ...] = ()
+    """The same for the frames of some tools; 0: all."""
     reply_chars: int = 0
     """Characters of what another said; 0: all."""
 
@@ -67,7 +66,11 @@ class AtTurnStart(Scheduled):
         for p in view.new("user"):
             message = view.rows.message(p)
             turn = message.turn or 0
-            if not message.kind and turn > view.memory.get("turn", -1):
+            if message.kind in (HEARD, FRAME):  # within a turn, too: what subagents of its own say
+                call = view.arrival(p)
+                left = self._filtered(view, view.message(p, call))
+                _say(view, p, call, self._short(left) if left is not None else None)
+            elif not message.kind and turn > view.memory.get("turn", -1):
                 view.memory["turn"] = turn
                 self._begin(view, p)
 
@@ -118,12 +121,16 @@ class AtTurnStart(Scheduled):
         return free[-self.messages] if 0 < self.messages < len(free) else 0
 
     def _short(self, message: Message) -> Message:
-        most = {HEARD: self.reply_chars, FRAME: self.frame_chars}.get(message.kind, 0)
+        most = {HEARD: self.reply_chars, FRAME: self._most(message)}.get(message.kind, 0)
         text = contents.texts(message)
         if not most or len(text) <= most:
             return message
         suffix = TRUNCATED.format(n=f"{len(text) - most:,}")
         return contents.with_text(message, text[:most] + suffix)
+
+    def _most(self, frame: Message) -> int:
+        own = {name.casefold(): n for name, n in self.frame_chars_of}
+        return own.get((frame.tool or "").casefold(), self.frame_chars)
 
 
 def _is_reply(view: ScheduleView, q: int) -> bool:
@@ -203,14 +210,19 @@ def viewed(member: Member) -> Rules:
     rules: Any = member.rules
     parts = in_a_row(rules.pruning) if rules.pruning is not None else ()
     if member.context:
-        own = next((s for s in member.context if s.kind == "own_history"), None)
-        turns = int(own.argument or OWN_TURNS) if own else 0
-        front: Any = OwnTurns(turns=turns, max_chars=own.max_chars if own else 0)
+        turns, chars = own_turns(member.context)
+        front: Any = OwnTurns(turns=turns, max_chars=chars)
     else:
         front = _filter(parts)
     rest = [p for p in parts if type(p) not in _FILTERS]
     found: Rules = replace(rules, pruning=Chain.of(front, *rest))
     return found
+
+
+def own_turns(context: Sequence[ContextSource]) -> tuple[int, int]:
+    """Return how many of one's own replies a declared context shows, and in how many characters."""
+    own = next((s for s in context if s.kind == "own_history"), None)
+    return (int(own.argument or OWN_TURNS), own.max_chars) if own else (0, 0)
 
 
 def _filter(parts: tuple[Any, ...]) -> AtTurnStart:
@@ -224,5 +236,6 @@ def _filter(parts: tuple[Any, ...]) -> AtTurnStart:
         turns=age.turns if age else 0,
         messages=tail.messages if tail else 0,
         frame_chars=results.max_chars if results else 0,
+        frame_chars_of=tuple(sorted(results.overrides.items())) if results else (),
         reply_chars=replies.max_chars if replies else 0,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.markup import plain
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.teams.config_fields import Fields
-    from ctxkit.teams.contracts import Deed
-    from ctxkit.tools.root import Root
+    from ctxkit.teams.deeds import Deed
 
 KINDS = ("session_context", "changes_recent", "brief_field", "file", "own_history")
 RECENT = 3
@@ -66,11 +65,18 @@ def _source(f: Fields, where: str, *, own: bool) -> ContextSource:
     )
 
 
+class Readable(Protocol):
+    """A folder, or the record of one."""
+
+    def read(self, name: str, most: int, /) -> bytes:
+        """Return a file's bytes; StoreError where there is none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shelf:
     """Where sources are read."""
 
-    root: Root
+    root: Readable
     brief: str
     changes: Sequence[Deed]
 
@@ -128,12 +134,12 @@ def _field(found: dict[str, Any], name: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def brief(root: Root, path: str) -> dict[str, Any]:
+def brief(root: Readable, path: str) -> dict[str, Any]:
     """Return the brief, a JSON object that an agent writes; empty where there is none."""
     return read_json(root, path) or {}
 
 
-def read_json(root: Root, path: str) -> dict[str, Any] | None:
+def read_json(root: Readable, path: str) -> dict[str, Any] | None:
     """Return a JSON object of the team's folder; None where there is no such one."""
     try:
         value = json.loads(read_text(root, path))
@@ -142,7 +148,7 @@ def read_json(root: Root, path: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def read_text(root: Root, path: str) -> str:
+def read_text(root: Readable, path: str) -> str:
     """Return a text of the team's folder, at most a million bytes; empty where it cannot
     be read.
     """

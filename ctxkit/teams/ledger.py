@@ -10,25 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.agent.limits import Limits
+from ctxkit.agent.resumes import led, noted
+from ctxkit.heard.heard_words import CORRECTION, FOR, FROM, HANDOFF, MOVE, TASK, TO, spoken
 from ctxkit.messages import Message, Text
+from ctxkit.policies.rules import Rules
 from ctxkit.redaction import redact
-from ctxkit.teams.corrections import framed
-from ctxkit.teams.corrections import heard as said_by
-from ctxkit.teams.filters import CORRECTION, FRAME, HANDOFF, HEARD, TASK
 from ctxkit.teams.machine import Standing
+from ctxkit.teams.rosters import told_of
 from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ctxkit.session import Session
     from ctxkit.store.session_log import SessionLog
     from ctxkit.teams.machine import Decided
-    from ctxkit.teams.rosters import Member
-
-MOVE = "move"
-TO, FROM = "to", "from"
-"""In the details of a message: the agent that alone hears it; the ledger's message that it is."""
+    from ctxkit.teams.rosters import Member, Roster
 
 
 class TeamLedger:
@@ -52,6 +50,13 @@ class TeamLedger:
         """What the team was asked last; empty: nothing yet."""
         tasks = [m for m in self.session.messages if m.kind == TASK]
         return texts(tasks[-1]) if tasks else ""
+
+    def note(self, plan: Roster, words: dict[str, Any]) -> None:
+        """Keep by which plan the team works, and how it was opened, where that is new."""
+        how = led(words, Rules(), Limits())
+        made = noted(msgspec.structs.replace(self.session, details=told_of(plan)), how)
+        if made.details != self.session.details:
+            self.log.revise(made)
 
     def standing(self, first: Standing) -> Standing:
         """Return where the team stands by its last move; `first` before there is one."""
@@ -98,7 +103,7 @@ class TeamLedger:
         turn = decided.standing.turns - 1
         out = list(self._spoken(agent, spoken, turn))
         if handed:
-            out.append(self._message(HANDOFF, handed, None, turn, {"for": to}))
+            out.append(self._message(HANDOFF, handed, None, turn, {FOR: to}))
         if decided.correction:
             out.append(self._message(CORRECTION, decided.correction, None, turn, {TO: to}))
         told = {"kind": decided.kind, **decided.told, **extra}
@@ -129,7 +134,7 @@ class TeamLedger:
             return bool(m.details[TO] == member.name)
         if m.kind == TASK:
             return True
-        if m.kind == HANDOFF and m.details.get("for") == member.name:
+        if m.kind == HANDOFF and m.details.get(FOR) == member.name:
             return not member.context
         return not member.context and (
             member.isolation == "shared" or (member.isolation == "fork" and first)
@@ -137,21 +142,11 @@ class TeamLedger:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _spoken(self, agent: str, spoken: Iterable[Message], turn: int) -> Iterable[Message]:
-        """Yield a turn's messages as others hear them: no thinking, a call with its result."""
-        results = {m.call_id: m for m in spoken if m.role == "tool"}
-        for m in spoken:
-            if m.role != "assistant" or not m.visible:
-                continue
-            words = texts(m).strip()
-            if words:
-                yield self._message(HEARD, said_by(agent, words), agent, turn, {"said": m.id})
-            for call in m.tool_calls:
-                answer = results.get(call.id)
-                arguments = call.raw or msgspec.json.encode(call.arguments).decode()
-                text = framed(agent, call.name, arguments, texts(answer) if answer else "")
-                frame = self._message(FRAME, text, agent, turn, {"said": m.id})
-                yield msgspec.structs.replace(frame, tool=call.name)
+    def _spoken(self, agent: str, messages: Sequence[Message], turn: int) -> Iterator[Message]:
+        """Yield a turn's messages as others hear them, without keys."""
+        for m in spoken(agent, messages):
+            said = self._message(m.kind, m.text, agent, turn, m.details)
+            yield msgspec.structs.replace(said, tool=m.tool)
 
     def _message(
         self,

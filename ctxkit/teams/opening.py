@@ -9,9 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ctxkit.agent.events import deaf
 from ctxkit.agent.limits import Limits
+from ctxkit.agent.resumes import kept
 from ctxkit.errors import BadArguments
+from ctxkit.markup import plain
 from ctxkit.presets.configs import syntaxes
 from ctxkit.store.workspace import Workspace, checked
 from ctxkit.teams.crew import Crew, unasked
@@ -31,20 +35,21 @@ if TYPE_CHECKING:
 
 
 def team(
-    config: str | Path | Mapping[str, Any],
+    config: str | Path | Mapping[str, Any] | None = None,
     *,
     name: str = "team",
     model: Model | str = "",
     models: Mapping[str, Model | str] | None = None,
-    tools: Sequence[str | Tool] = ("files",),
+    tools: Sequence[str | Tool] | None = None,
     root: str | Path | None = None,
-    allow: Sequence[str] = (),
+    allow: Sequence[str] | None = None,
     limits: Limits | None = None,
     approve: Approve | None = None,
     hear: Listener = deaf,
     folder: str | Path | None = None,
     clock: Callable[[], float] = time.time,
     seed: str = "",
+    words: Mapping[str, Any] | None = None,
 ) -> Team:
     """Return a team of agents that take turns on one task; `team.run(task)` lets it work.
 
@@ -54,12 +59,13 @@ def team(
 
     Args:
         config: the config, the path of such a file (YAML or JSON), or `"scripted"`: a team that
-            needs no key, and really writes and tests a small program.
+            needs no key, and really writes and tests a small program. None: the team of that name
+            goes on as it was begun, with the tools, the folder and the models that were named then.
         name: of the team; one that was begun goes on where it stood.
         model: of all agents, in place of what the config names.
         models: models by an agent's name, or by the config's name for a model.
         tools: what agents may have at most: `files`, `document`, `shell`, `python`, tools of one's
-            own. A config alone gives nobody a shell.
+            own; None: `files`. A config alone gives nobody a shell.
         root: the folder in which all of them work; None: a scratch folder of the team.
         allow: protected names that their tools may write all the same, such as `.fuseraft`.
         limits: of each turn of each agent.
@@ -68,13 +74,22 @@ def team(
         folder: the working folder, in whose `.ctxkit` the team is kept; None: the current one.
         clock: seconds since 1970.
         seed: what ids follow from; empty: by chance.
+        words: what else is kept of how it was opened.
 
     Raises:
         BadArguments: the config cannot work; the sentence says where.
         ReadError: the file cannot be read.
         StoreError: another process runs the team.
     """
-    given = dict(models or {})
+    workspace = Workspace(folder)
+    if config is None:
+        before = begun_as(workspace, name)
+        config, model = before["config"], model or before["model"]
+        models = models or before["models"]
+        tools = before["tools"] if tools is None else tools
+        root, allow = root or before["root"] or None, before["allow"] if allow is None else allow
+    tools, allow = ("files",) if tools is None else tuple(tools), tuple(allow or ())
+    given, named = dict(models or {}), config
     if config == SCRIPTED:
         config, played = scripted_team(clock)
         given, tools = {**played, **given}, ("files", "shell") if tools == ("files",) else tools
@@ -84,15 +99,40 @@ def team(
     if not isinstance(config, Mapping):
         raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
     plan = plan_of(config)
-    workspace = Workspace(folder)
     where = Root(root, allow) if root else _scratch(workspace, name, allow)
     crew = Crew(
         plan, models=given, model=model, tools=tools, root=where, allow=allow, clock=clock,
         limits=limits or Limits(), approve=approve, hear=hear, seed=seed,
     )  # fmt: skip
-    made = Team(plan, crew, name=name, workspace=workspace, clock=clock, seed=seed)
+    how = {
+        "config": SCRIPTED if named == SCRIPTED else msgspec.to_builtins(dict(config)),
+        "model": _text(model), "models": {k: m for k, m in given.items() if isinstance(m, str)},
+        "tools": [t for t in tools if isinstance(t, str)], "root": str(root or ""),
+        "allow": list(allow), **(words or {}),
+    }  # fmt: skip
+    made = Team(plan, crew, name=name, workspace=workspace, clock=clock, seed=seed, words=how)
     made.notes = (*plan.notes, *unasked(plan, tools))
     return made
+
+
+def begun_as(workspace: Workspace, name: str) -> dict[str, Any]:
+    """Return how a team of this user was opened last: config, model, models, tools, root, allow.
+
+    Raises:
+        BadArguments: there is no such team, or nothing is kept of it under the user's seal.
+    """
+    found = kept(workspace.session(name))
+    words = found.words if found is not None else {}
+    if not words.get("config"):
+        raise BadArguments(
+            f"No team {plain(name, 60)!r} was begun here by you: say which config it has, "
+            f"ck.team('orchestration.yaml', name={plain(name, 60)!r}), or 'scripted'."
+        )
+    return words
+
+
+def _text(model: Model | str) -> str:
+    return model if isinstance(model, str) else ""
 
 
 def _scratch(workspace: Workspace, name: str, allow: Sequence[str]) -> Root:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
 from ctxkit.teams.config_fields import Fields, listed
+from ctxkit.teams.config_keys import UNCHECKED, remarks
 from ctxkit.teams.handoffs import sources
 from ctxkit.teams.patterns import pattern_of
 from ctxkit.teams.roles import member
@@ -63,7 +64,7 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
             for p in checks.texts("TestAssertionPatterns")
         )
         or Roster.assertions,
-        notes=tuple(_unobeyed(body)),
+        notes=tuple(remarks(config, body)),
     )
     return _machine(made, body, selection) if order == "statemachine" else made
 
@@ -145,7 +146,8 @@ def _contract(f: Fields) -> Contract:
     name = f.text("Name")
     if not name:
         raise BadArguments("A contract has no Name.")
-    needs = tuple(_requirement(r, name) for r in f.rows("Requires"))
+    rows = [r for r in f.rows("Requires") if r.text("Type") not in UNCHECKED]
+    needs = tuple(_requirement(r, name) for r in rows)
     if not needs:
         raise BadArguments(
             f"Contract {plain(name, 60)} requires nothing: give it Requires, or leave it out."
@@ -202,17 +204,6 @@ def _most(f: Fields) -> int:
         if n
     ]
     return min(told, default=Roster.max_turns)
-
-
-def _unobeyed(body: Fields) -> list[str]:
-    known = {"verifier": "no agent audits the others", "saga": "nothing is taken back",
-             "mcpservers": "no server is asked",
-             "failurehandling": "failed contracts are said again, then stop the team"}  # fmt: skip
-    return [
-        f"{name} is not obeyed here: {known[name.casefold()]}."
-        for name in body
-        if name.casefold() in known
-    ]
 
 
 def _ends(states: Mapping[str, TeamState], initial: str) -> None:

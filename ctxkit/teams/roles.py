@@ -11,14 +11,14 @@ from ctxkit.errors import BadArguments
 from ctxkit.markup import plain
 from ctxkit.presets.configs.fuseraft import read
 from ctxkit.presets.preset_names import preset
+from ctxkit.teams.config_fields import Fields
 from ctxkit.teams.filters import viewed
 from ctxkit.teams.handoffs import sources
-from ctxkit.teams.rosters import Member
+from ctxkit.teams.rosters import Member, SubPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ctxkit.teams.config_fields import Fields
     from ctxkit.teams.rosters import Isolation
 
 ISOLATIONS = ("shared", "fresh", "fork")
@@ -31,6 +31,9 @@ PLUGINS = {
     "documents": "document",
 }
 """What of fuseraft's plugins the kit has a tool for."""
+WINDOW_KEYS = ("TextOnly", "ExcludeAgents", "MaxTurnAge", "MaxTailMessages", "MaxToolResultChars",
+               "ToolResultCharOverrides", "MaxReplayChars")  # fmt: skip
+"""The keys of a ContextWindow that say what is shown."""
 _VIEW = (
     "text_only",
     "exclude_agents",
@@ -61,6 +64,7 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
     plugins = [p.casefold() for p in f.texts("Plugins")]
     known = dict.fromkeys(PLUGINS[p] for p in plugins if p in PLUGINS)
     context = sources(f.rows("Context"), f"Context of {plain(name, 40)}", own=True)
+    window = f.section("ContextWindow") or Fields({})
     made = Member(
         name=name,
         instructions=f.text("Instructions").strip(),
@@ -70,9 +74,33 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
         isolation=cast("Isolation", isolation),
         context=context,
         rules=_rules(config, name, drop=_VIEW if context else ()),
+        shown=_shown(f),
+        sub=_sub(f) if "subagent" in plugins else None,
+        cap=window.number("MaxTailMessages"),
+        cap_fraction=window.share("ContextCapFraction"),
         max_calls=f.number("MaxToolCallsPerTurn") or None,
     )
     return replace(made, rules=viewed(made))
+
+
+def _shown(f: Fields) -> dict[str, Any]:
+    """Return the keys that say what it is shown of the others, as they are written."""
+    window = f.section("ContextWindow")
+    known = {k.casefold() for k in WINDOW_KEYS}
+    kept = {k: window.get(k) for k in window if k.casefold() in known} if window else {}
+    told = {"ContextWindow": kept, "Context": f.get("Context"), "Isolation": f.get("Isolation")}
+    return {k: v for k, v in told.items() if v}
+
+
+def _sub(f: Fields) -> SubPlan:
+    """Return the agent that it can ask as a tool."""
+    plugins = [p.casefold() for p in f.texts("SubAgentPlugins")]
+    tools = tuple(dict.fromkeys(PLUGINS[p] for p in plugins if p in PLUGINS))
+    return SubPlan(
+        model=f.text("SubAgentModel"),
+        tools=tools or SubPlan.tools,
+        max_calls=f.number("SubAgentMaxToolCalls") or None,
+    )
 
 
 def _model(f: Fields) -> str:

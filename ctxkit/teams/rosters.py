@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules
@@ -32,6 +32,16 @@ class ContextSource:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubPlan:
+    """An agent that works for another as its tool."""
+
+    model: str = ""
+    """As the config names it; empty: that of the agent it works for."""
+    tools: tuple[str, ...] = ("files",)
+    max_calls: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Member:
     """One agent of a team."""
 
@@ -46,6 +56,14 @@ class Member:
     context: tuple[ContextSource, ...] = ()
     """Declared sources; with any, it is shown them and its own turns, and nothing else."""
     rules: Rules
+    shown: dict[str, Any] = field(default_factory=dict)
+    """What it is shown of the others, in the config's own keys."""
+    sub: SubPlan | None = None
+    """The agent that it can ask; None: none."""
+    cap: int = 0
+    """Messages that its window keeps; 0: all."""
+    cap_fraction: float = 0.0
+    """From which share of them on a turn is told as an event; 0: never."""
     max_calls: int | None = None
     """Calls to its model in one turn; None: the usual limit."""
 
@@ -136,3 +154,11 @@ class Roster:
     def member(self, name: str) -> Member:
         """Return an agent by its name, upper and lower case alike."""
         return next(m for m in self.members if m.name.casefold() == name.casefold())
+
+
+def told_of(plan: Roster) -> dict[str, Any]:
+    """Return what a team's ledger keeps of its plan: names, what each is shown, thresholds."""
+    views = {m.name: m.shown for m in plan.members if m.shown}
+    limits = {"warn_at": plan.warn_at, "cutover_at": plan.cutover_at}
+    kept = {"views": views, **limits}
+    return {"team": [m.name for m in plan.members], **{k: v for k, v in kept.items() if v}}

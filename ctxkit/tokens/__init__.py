@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctxkit.caches import cache_folder
 from ctxkit.faces import listed
 from ctxkit.tokens.counter_names import default, named, names
 from ctxkit.tokens.counters import IMAGE_TOKENS, Counter, Room, message_tokens
@@ -18,7 +19,6 @@ from ctxkit.tokens.estimates import (
     estimate,
 )
 from ctxkit.tokens.growing import Growing
-from ctxkit.tokens.vocabularies import cache_folder
 
 __all__ = [
     "AI",

@@ -12,6 +12,7 @@ import msgspec
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Message, Sized, Text, Thinking, ToolCall
 from ctxkit.tokens.counters import arguments, as_json
+from ctxkit.tokens.wide_scripts import beyond_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,6 +54,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """
     go_json: bool = False
     """Arguments as Go writes them: keys sorted, `<`, `>` and `&` as six bytes each."""
+    wide: bool = False
+    """Whether characters of wide scripts weigh as `wide_scripts` says."""
     unsent: bool = False
     """Whether replies that failed count, though they are not sent again, with the calls that were
     not run.
@@ -85,7 +88,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
             return len(text)
         if self.unit == "bytes":
             return len(text.encode("utf-8", "surrogatepass"))
-        return len(text.encode("utf-16-le", "surrogatepass")) // 2
+        units = len(text.encode("utf-16-le", "surrogatepass")) // 2
+        return units + beyond_units(text) if self.wide else units
 
     def message(self, message: Message) -> int:
         """Tokens of one message by itself."""
@@ -191,6 +195,10 @@ arguments, divided by four, up for each message; an image weighs 4,800 character
 and nothing in a user's message. Failed and aborted replies count with their calls."""
 PI_1 = Estimate(name="pi/1", unit="utf16", unsent=True)
 """Pi 1.5.2: an image in a user's message weighs 4,800 characters, too."""
+OPENCLAW = Estimate(name="openclaw", unit="utf16", image=8000, wide=True, unsent=True)
+"""OpenClaw 2026.9.6: as Pi, but an image weighs 8,000 characters and a wide script's characters
+more.
+"""
 FASED = Estimate(name="fased", unit="utf16", user_image=0)
 """Fased counts as Pi does."""
 AI = Estimate(name="ai", unit="bytes", go_json=True)
@@ -212,7 +220,9 @@ FUSERAFT = Estimate(name="fuseraft", unit="utf16", rounding="floor")
 FUSERAFT_DENSE = Estimate(name="fuseraft/dense", unit="utf16", rounding="floor", divisor=3.0)
 """The same for dense content (and for the guard before a turn): divided by three."""
 
-SYSTEMS = {e.name: e for e in (PI, PI_1, FASED, AI, TYRUM, PULSE_CODER, FUSERAFT, FUSERAFT_DENSE)}
+SYSTEMS = {
+    e.name: e for e in (PI, PI_1, OPENCLAW, FASED, AI, TYRUM, PULSE_CODER, FUSERAFT, FUSERAFT_DENSE)
+}
 """The estimates of real systems by name."""
 
 

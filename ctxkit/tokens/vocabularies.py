@@ -9,16 +9,19 @@ our own folder.
 from __future__ import annotations
 
 import binascii
+import gzip
 import hashlib
 import os
-import sys
 import tempfile
 import threading
+import zlib
 from functools import cache
 from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.caches import cache_folder
+from ctxkit.carried import FOLDER
 from ctxkit.errors import StoreError
 
 if TYPE_CHECKING:
@@ -33,23 +36,16 @@ count alike.
 """
 ENCODINGS = ("o200k_base", "cl100k_base", "p50k_base", *SAME_TEXT)
 
+CARRIED = {
+    "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
+    "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+}
+"""Vocabularies that the kit's wheel carries, packed, and the names of their files in tiktoken's
+caches.
+"""
+
 _lock = threading.Lock()
 _loaded: dict[str, tiktoken.Encoding] = {}
-
-
-def cache_folder() -> Path:
-    """Return the folder for our own copies: `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache;
-    not created here.
-    """
-    named = os.environ.get("CTXKIT_CACHE_DIR")
-    if named:
-        return Path(named)
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111  Path.home() raises where there is no home
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "ctxkit"
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "ctxkit"
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "ctxkit"
 
 
 @cache
@@ -113,9 +109,9 @@ def _ranks(name: str, url: str, digest: str, *, allow_download: bool) -> dict[by
     data = _find(name, url, digest) or (_download(name, url, digest) if allow_download else None)
     if data is None:
         raise StoreError(
-            f"The vocabulary {name!r} is not on this machine. Install litellm (its wheel carries"
-            f" it), or allow the download with tokens.exact({name!r}, allow_download=True), or"
-            " estimate with tokens.named('chars/4')."
+            f"The vocabulary {name!r} is not on this machine. Install ctxkit[live] (LiteLLM's wheel"
+            f" carries it), or allow the download with tokens.exact({name!r}, allow_download=True),"
+            " or estimate with tokens.named('chars/4')."
         )
     words = data.split()  # token and rank in turn
     return dict(zip(map(binascii.a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
@@ -123,7 +119,7 @@ def _ranks(name: str, url: str, digest: str, *, allow_download: bool) -> dict[by
 
 def _find(name: str, url: str, digest: str) -> bytes | None:
     own = _own_copy(name)
-    for path in (own, *_elsewhere(url)):
+    for path in (own, *_elsewhere(url), FOLDER / f"{name}.tiktoken.gz"):
         data = _read(path)
         if data is not None and hashlib.sha256(data).hexdigest() == digest:
             if path != own:
@@ -155,8 +151,9 @@ def _elsewhere(url: str) -> Iterator[Path]:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
-    except OSError:
+        data = path.read_bytes()
+        return gzip.decompress(data) if path.suffix == ".gz" else data
+    except (OSError, EOFError, zlib.error):
         return None
 
 
@@ -202,8 +199,8 @@ def anthropic_file() -> Path:
     path = None if folder is None else folder / "anthropic_tokenizer.json"
     if path is None or not path.is_file():
         raise StoreError(
-            "Anthropic's tokenizer for Claude 2 is not on this machine; install litellm, which"
-            " carries it."
+            "Anthropic's tokenizer for Claude 2 is not on this machine; install ctxkit[live]:"
+            " LiteLLM's wheel carries it."
         )
     return path
 

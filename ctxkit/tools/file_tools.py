@@ -7,8 +7,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from ctxkit.errors import BadArguments
+from ctxkit.messages import Image  # noqa: TC001  looked up by `tool`
 from ctxkit.redaction import MARK
 from ctxkit.tools import passages, text_search
+from ctxkit.tools.pictures import MOST_BYTES, media_type, picture
 from ctxkit.tools.tool import Tool, tool
 from ctxkit.tools.walks import Walk
 
@@ -50,11 +52,15 @@ def opened(root: Root, shelves: Shelves | None, path: str) -> AbstractContextMan
 def file_tools(root: Root, shelves: Shelves | None = None) -> tuple[Tool, ...]:
     """Return the five file tools, confined to a root folder; shelves are read and listed, too."""
 
-    def read_file(path: str, start: int = 1, end: int | None = None) -> str:
+    def read_file(path: str, start: int = 1, end: int | None = None) -> str | Image:
         """Read a text file of the working folder; `start` and `end` are line numbers counted from
         1, both included.
         """
         with opened(root, shelves, path) as file:
+            begin = file.read(12)
+            if media_type(begin):
+                return picture(begin + file.read(MOST_BYTES), path)
+            file.seek(0)
             return passages.read(file, path, start, end)
 
     def write_file(path: str, content: str) -> str:

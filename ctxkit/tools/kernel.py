@@ -14,9 +14,11 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.tools.captures import Bounded, captured
+from ctxkit.tools.pictures import as_picture
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
+    from ctxkit.messages import Image
     from ctxkit.tools.root import Root
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
@@ -28,7 +30,7 @@ def python_tool(space: dict[str, Any]) -> Tool:
     last value.
     """
 
-    def python(code: str) -> str:
+    def python(code: str) -> Any:
         """Run Python code in the notebook's namespace; gives what it printed and the value of its
         last expression.
         """
@@ -36,18 +38,22 @@ def python_tool(space: dict[str, Any]) -> Tool:
             tree = ast.parse(code, "<agent>")
         except (SyntaxError, ValueError) as e:
             return "".join(traceback.format_exception_only(e))
+        drawn = None
         with captured() as out:
             try:
-                _execute(tree, space)
+                drawn = _execute(tree, space)
             # whatever the code raises is the tool's result
             except (Exception, SystemExit) as e:  # noqa: BLE001
                 out.write("".join(traceback.format_exception_only(e)))
+        if drawn is not None:
+            return [out.text(), drawn] if out.text() else drawn
         return out.text() or "(no output)"
 
     return tool(python, needs="kernel")
 
 
-def _execute(tree: ast.Module, space: dict[str, Any]) -> None:
+def _execute(tree: ast.Module, space: dict[str, Any]) -> Image | None:
+    """Run code; its last value is printed, or returned where it is a picture."""
     end = tree.body[-1] if tree.body else None
     last = end.value if isinstance(end, ast.Expr) else None
     if last is not None:
@@ -55,8 +61,16 @@ def _execute(tree: ast.Module, space: dict[str, Any]) -> None:
     exec(compile(tree, "<agent>", "exec"), space)  # noqa: S102  the user named this tool
     if last is not None:
         value = eval(compile(ast.Expression(last), "<agent>", "eval"), space)  # noqa: S307  as above
-        if value is not None:
+        drawn = as_picture(value)
+        if value is not None and drawn is None:
             print(repr(value))  # noqa: T201  into the captured output
+        return drawn
+    return None
+
+
+def without_keys() -> dict[str, str]:
+    """Return the environment without what looks like a key."""
+    return {k: v for k, v in os.environ.items() if not any(s in k.upper() for s in _SECRET)}
 
 
 def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
@@ -68,11 +82,10 @@ def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
         """Run a shell command in the working folder; gives its output and, where it is not 0, its
         exit status.
         """
-        env = {k: v for k, v in os.environ.items() if not any(s in k.upper() for s in _SECRET)}
         process = await asyncio.create_subprocess_shell(
             command,
             cwd=root.folder,
-            env=env,
+            env=without_keys(),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

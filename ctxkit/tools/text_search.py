@@ -70,9 +70,7 @@ def search(root: Root, pattern: str, path: str, files: str) -> str:
 
 
 @contextmanager
-def timed(
-    process: subprocess.Popen[bytes], seconds: float = SECONDS
-) -> Iterator[threading.Event]:
+def timed(process: subprocess.Popen[bytes], seconds: float = SECONDS) -> Iterator[threading.Event]:
     """End a process when the time is over, and at the end; the event says that it was late."""
     late = threading.Event()
 

@@ -25,6 +25,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     schema: ToolSchema
     run: Function | Callable[..., Awaitable[Any]]
     needs: str = ""
+    free: bool = False
+    """True where arguments go to `run` as they came: it checks them itself."""
 
     @property
     def name(self) -> str:
@@ -84,6 +86,8 @@ def arguments_for(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
     Raises:
         BadArguments: one is missing, unknown, or of another type; the sentence names it.
     """
+    if tool.free:
+        return given
     hints = get_type_hints(tool.run)
     known = inspect.signature(tool.run).parameters
     unknown = [k for k in given if k not in known]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, overload
 
 from ctxkit.faces import listed
-from ctxkit.readers.given import as_session
+from ctxkit.readers.given import as_session, of_session
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
 
     from ctxkit.presets.naming import AnyRules
     from ctxkit.readers.given import Given
+    from ctxkit.session import Session
     from ctxkit.widgets.besides import SideBySide
     from ctxkit.widgets.byhand.budgeted import BudgetChart
     from ctxkit.widgets.byhand.saved import SavingsChart
     from ctxkit.widgets.byhand.thrashed import ThrashChart
     from ctxkit.widgets.explorer import Explorer
+    from ctxkit.widgets.paybacks import BreakEven
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
 
-__all__ = ["budget", "explore", "savings", "thrash", "tune", "watch"]
+__all__ = ["break_even", "budget", "explore", "savings", "thrash", "tune", "watch"]
 __dir__ = listed(__all__)
 
 
@@ -56,9 +58,28 @@ def explore(
     return Explorer(given, given.call(call).index if given.calls else 0)
 
 
-def tune(
-    session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]
-) -> Tuner:
+@of_session
+def break_even(session: Session, call: int = -1) -> BreakEven:
+    """Return a widget that takes a result out of one prompt, and says when that has paid.
+
+    What stands behind it must be written to the cache anew, where it would have been read; then
+    each call reads less: ``N > (w - r) S / (r x)``, with `w` and `r` the prices of a written and a
+    read token, `x` tokens taken and `S` tokens behind them.
+
+    Args:
+        session: a session whose record tells cached from uncached input, or a replay of one.
+        call: number of the call, negatives from the end.
+
+    Raises:
+        BadArguments: there is no such call, nothing says what it read, or its model has no price.
+    """
+    from ctxkit.plots._strip import strip_data
+    from ctxkit.widgets.paybacks import BreakEven
+
+    return BreakEven(session, strip_data(session, call))
+
+
+def tune(session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]) -> Tuner:
     """Return a widget with a slider for each numeric setting; the replay of the session is drawn as
     they move.
 
@@ -66,9 +87,9 @@ def tune(
         session: a recorded session, the path of a log, or a list of messages; of a replay the
             recorded one is taken. A live session, or the name of one of `%%agent`: it is tried anew
             after each turn, and its button "from here on" leads it by the settings.
-        rules: None: those of a live session; else the name of a preset, rules (with the settings that they have), or a function of
+        rules: the name of a preset, rules (with the settings that they have), or a function of
             yours that makes rules from numbers that it has defaults for, such as ``def
-            rules(trigger=30_000, keep=8_000)``.
+            rules(trigger=30_000, keep=8_000)``; None: those of a live session.
         ranges: ends (and step) of a setting's slider, such as ``keep=(1_000, 20_000, 500)``.
 
     Raises:
@@ -110,13 +131,13 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
 
     from ctxkit.errors import BadArguments
     from ctxkit.widgets.followed import source
-    from ctxkit.widgets.tails import Tail
+    from ctxkit.widgets.followed_logs import FollowedLog
     from ctxkit.widgets.watcher import Watcher
 
     if not every > 0:
         raise BadArguments(f"every= takes seconds, more than 0, not {every!r}.")
     if isinstance(session, (str, PathLike)) and Path(fspath(session)).expanduser().is_file():
-        tail = Tail(Path(fspath(session)).expanduser(), every)
+        tail = FollowedLog(Path(fspath(session)).expanduser(), every)
         name = title_of(tail.session)
         return Watcher(name, lambda: tail.session, lambda: None, tail)
     return Watcher(*source(session))

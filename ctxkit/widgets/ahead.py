@@ -58,8 +58,11 @@ def next_compaction(session: Session) -> str:
         return "When a compaction is due cannot be said: the log has no sizes of prompts."
     due, why = _due(session, sizes)
     if due is None:
-        return "When a compaction is due cannot be said: neither the log nor the price table names the window."
-    left, grows = due - known[-1], _growth(session, sizes)
+        return (
+            "When a compaction is due cannot be said: neither the log nor the price table names the"
+            " window."
+        )
+    left, grows = due - known[-1], _growth(sizes)
     if left <= 0:
         return f"The next compaction is due now ({why})."
     if not grows:
@@ -87,7 +90,7 @@ def _due(session: Session, sizes: list[int | None]) -> tuple[int | None, str]:
     return window, f"no compaction yet; its window holds {window:,}" if window else ""
 
 
-def _growth(session: Session, sizes: list[int | None]) -> int:
+def _growth(sizes: list[int | None]) -> int:
     """Return by how many tokens a call made the context grow lately, in the median."""
     lately = sizes[-_LATELY:]
     steps = [b - a for a, b in pairwise(n for n in lately if n) if b > a]

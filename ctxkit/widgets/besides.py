@@ -13,7 +13,6 @@ from ctxkit.amounts import counted
 from ctxkit.frames.occupancy import prompts
 from ctxkit.markup import line
 from ctxkit.messages import Edit, Message
-from ctxkit.plots.chart import Chart
 from ctxkit.plots.decimation import decimate
 from ctxkit.titles import title_of, told_apart
 from ctxkit.widgets.byhand.charted import Charted, code
@@ -24,6 +23,7 @@ from ctxkit.widgets.scenes import failed, first_words, full_text, searched
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
+    from ctxkit.plots.chart import Chart
     from ctxkit.session import Entry, Session
 
 _POINTS, _MATCHED, _TWIN, _HELD = 2_000, 4_000, 8, 200
@@ -43,7 +43,9 @@ class SideBySide(Charted):
 
     def __init__(self, one: Session, other: Session) -> None:
         self.both = (one, other)
-        self.names = told_apart(title_of(s) for s in self.both)
+        self.names = told_apart(
+            title_of(s) + " (replay)" * (s.format == "replay") for s in self.both
+        )
         super().__init__(Feed(lambda: list(self.both)), row=self.parted or 0)
 
     @cached_property
@@ -141,7 +143,10 @@ class SideBySide(Charted):
         row = asked.get("row")
         if asked.get("kind") != "text" or type(row) is not int or not 0 <= row < len(self.rows):
             return None
-        return {"kind": "text", "texts": [self._text(side, self.rows[row][side]) for side in (0, 1)]}
+        return {
+            "kind": "text",
+            "texts": [self._text(side, self.rows[row][side]) for side in (0, 1)],
+        }
 
     def _text(self, side: int, place: int | None) -> str:
         if place is None:
@@ -166,7 +171,8 @@ class SideBySide(Charted):
     def _chart(self) -> Chart:
         from ctxkit.plots import growth
 
-        return growth(dict(zip(self.names, self.both, strict=True)))
+        made: Chart = growth(dict(zip(self.names, self.both, strict=True)))
+        return made
 
     def to_text(self) -> str:
         """Return where they part as text, with the rows from there on."""
@@ -191,9 +197,7 @@ class SideBySide(Charted):
         return f"<div>{escape(self.head, 500)}</div>{table(head, rows)}"
 
 
-def aligned(
-    one: list[Hashable], other: list[Hashable]
-) -> Iterator[tuple[int | None, int | None]]:
+def aligned(one: list[Hashable], other: list[Hashable]) -> Iterator[tuple[int | None, int | None]]:
     """Yield places of two lists side by side; None: only the other one has something there.
 
     What is the same at both ends is matched at once; what lies between by its longest common parts

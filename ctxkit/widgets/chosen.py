@@ -35,10 +35,16 @@ class Wanted(NamedTuple):
     @classmethod
     def of(cls, asked: dict[str, Any]) -> Wanted:
         """Return what a browser asked for; what it should not say is left out."""
-        said = {name: asked.get(name) for name in ("role", "tool", "file", "words")}
-        texts = {name: v[:1000] for name, v in said.items() if isinstance(v, str)}
-        flags = {n: asked.get(n) is True for n in ("whole", "largest", "errors", "regex")}
-        return cls(**flags, **texts)
+
+        def text(name: str) -> str:
+            value = asked.get(name)
+            return value[:1000] if isinstance(value, str) else ""
+
+        whole, largest, errors, regex = (
+            asked.get(name) is True for name in ("whole", "largest", "errors", "regex")
+        )
+        role, tool, file, words = map(text, ("role", "tool", "file", "words"))
+        return cls(whole, largest, role, tool, file, errors, words, regex)
 
 
 class Chosen(NamedTuple):

@@ -84,8 +84,8 @@ def told(trial: Trial) -> str:
         else "nothing was compacted"
     )
     return (
-        f"{counted(len(done), 'compaction')}, {low:,} saved less than {LEAST:.0%} of the tokens, {held:,}"
-        f" held back: {verdict}."
+        f"{counted(len(done), 'compaction')}, {low:,} saved less than {LEAST:.0%} of the tokens,"
+        f" {held:,} held back: {verdict}."
     )
 
 

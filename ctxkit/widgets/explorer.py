@@ -66,7 +66,7 @@ class Explorer(Charted):
         self._last = self._seen = None
         self._measuring: threading.Thread | None = None
 
-    @t.validate("call")
+    @t.validate("call")  # type: ignore[untyped-decorator]
     def _within(self, proposal: Any) -> int:
         if not len(self.scenes):
             return 0
@@ -236,7 +236,8 @@ class Explorer(Charted):
     def _chart(self) -> Chart:
         from ctxkit.plots import growth
 
-        return growth(self.scenes.session)
+        made: Chart = growth(self.scenes.session)
+        return made
 
     def to_text(self) -> str:
         """Return what is shown as text: the call, its groups, its largest messages."""

@@ -78,7 +78,9 @@ def growth(session: Session, name: str) -> str:
 
 def sentences(told: list[str]) -> str:
     """Return sentences as HTML; empty without any."""
-    return "".join(f'<div style="color:{TEXT};line-height:1.6">{escape(s, 500)}</div>' for s in told)
+    return "".join(
+        f'<div style="color:{TEXT};line-height:1.6">{escape(s, 500)}</div>' for s in told
+    )
 
 
 def rows(session: Session) -> list[tuple[str, ...]]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
-from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.markup import escape, line
-from ctxkit.presets.naming import as_rules
+from ctxkit.errors import CtxkitError
+from ctxkit.markup import line
 from ctxkit.presets.preset_names import names
 from ctxkit.widgets import dials
 from ctxkit.widgets.byhand.budgeted import BudgetChart
@@ -18,6 +17,7 @@ from ctxkit.widgets.byhand.thrashed import ThrashChart
 from ctxkit.widgets.copier import Copier
 from ctxkit.widgets.effects import effects
 from ctxkit.widgets.explorer_panels import noted
+from ctxkit.widgets.from_here import FromHere
 from ctxkit.widgets.settings import written
 from ctxkit.widgets.trials import Trials, average_summary
 
@@ -77,11 +77,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
             tooltip="Change to the pinned settings, and pin these",
             disabled=True,
         )
-        self.here = w.Button(
-            description="from here on",
-            tooltip="Lead the live session by these settings from its next call on",
-        )
-        self.led = w.HTML(layout=w.Layout(width="auto"))
+        self.from_here = None if live is None else FromHere(live, lambda: self.words)
         self._pinned: tuple[dict[str, Any], Trial] | None = None
         self.copier = Copier()
         wide = w.Layout(width="auto")
@@ -103,7 +99,6 @@ class Tuner(w.VBox):  # type: ignore[misc]
         self.back.on_click(lambda _: self._turned_back())
         self.pin.on_click(lambda _: self.pin_now())
         self.swap.on_click(lambda _: self.swap_now())
-        self.here.on_click(lambda _: self.lead_now())
         if live is not None:
             live.listen(self.hear)
         self._moved()
@@ -129,7 +124,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
                     [rest], titles=(f"{len(every) - first} more settings",), selected_index=None
                 )
             )
-        own = [] if self.live is None else [self.here, self.led]
+        own = [] if self.from_here is None else [self.from_here]
         buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *own])
         shown = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
         return [*parts, buttons, *shown]
@@ -141,20 +136,6 @@ class Tuner(w.VBox):  # type: ignore[misc]
             return ""
         said = ", ".join(f"{name}={value}" for name, value in self.settings.items())
         return f"{self.knobs.label}:{said}"
-
-    def lead_now(self) -> None:
-        """Lead the live session by these settings from its next call on."""
-        if self.live is None:
-            return
-        try:
-            words = self.words
-            if not words:
-                raise BadArguments("No words name these rules: open the session with them instead.")
-            self.live.take(as_rules(words), words)
-            told = f"From call {len(self.live.session.calls):,} on: {words}"
-        except CtxkitError as error:
-            told = str(error)
-        self.led.value = f"<small>{escape(told, 400)}</small>"
 
     def hear(self, event: LiveEvent) -> None:
         """Try the settings on what a live session has become."""

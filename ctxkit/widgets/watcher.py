@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.events import LiveEvent
     from ctxkit.agent.live import LiveSession
     from ctxkit.session import Session
-    from ctxkit.widgets.tails import Tail
+    from ctxkit.widgets.followed_logs import FollowedLog
 
 _PAUSE = 0.25
 """Seconds between two drawings while a turn runs."""
@@ -29,9 +29,11 @@ _ALL = ("turn_end", "cancelled", "compaction_end", "moved", "model_error", "limi
 """Events that are drawn where the last drawing is long enough ago, and those that always are."""
 _ESM = """
 export default { render({ model, el }) {
-  const parts = ["gauge", "ahead", "growth", "calls"].map(name => [name, el.appendChild(document.createElement("div"))]);
-  for (const [name, box] of parts) {
-    const draw = () => { box.innerHTML = model.get(name); };         // our own HTML: text of a log is escaped in it
+  el.classList.add("ctxkit-watch");
+  for (const name of ["gauge", "ahead", "growth", "calls"]) {
+    const box = el.appendChild(document.createElement("div"));
+    // our own HTML, in which text of a log is escaped
+    const draw = () => { box.innerHTML = model.get(name); };
     model.on("change:" + name, draw); draw();
   }
 } };
@@ -66,7 +68,7 @@ class Watcher(anywidget.AnyWidget):  # type: ignore[misc]
         name: str,
         session: Callable[[], Session],
         live: Callable[[], LiveSession | None],
-        tail: Tail | None = None,
+        tail: FollowedLog | None = None,
     ) -> None:
         self.name, self._session, self._live, self._tail = name, session, live, tail
         self._drawn, self._turning = 0.0, False
@@ -123,13 +125,15 @@ class Watcher(anywidget.AnyWidget):  # type: ignore[misc]
         session, live = self._session(), self._live()
         done = len(session.calls), len(session.edits)
         if live is None:
-            note = f"the last look failed: {self._tail.failed}" if self._tail and self._tail.failed else ""
+            note = (
+                f"the last look failed: {self._tail.failed}"
+                if self._tail and self._tail.failed
+                else ""
+            )
             state = "followed" if self._tail is not None else ""
             return Gauge(self.name, _last(session), _window(session), *done, state, note)
-        context, state = live.agent.compactor.context, "running" if self._turning else "at rest"
-        return Gauge(
-            self.name, context.coming, context.run.room.limit, *done, state, live.agent.model.notice
-        )
+        state = "running" if self._turning else "at rest"
+        return Gauge(self.name, *live.agent.gauge(), *done, state, live.agent.model.notice)
 
     def to_text(self) -> str:
         """Return what is shown as text."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
+
 def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
     """Return the file, and what it cannot hold: all messages that stand, also those that a
     compaction took.

@@ -9,11 +9,12 @@ messages.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
+from ctxkit.messages import Edit, Image, Sized, Text, Thinking, ToolCall
 from ctxkit.writers.losses import losses, visible
 
 if TYPE_CHECKING:
@@ -43,6 +44,12 @@ _HOLDS = {
     "tool arguments that are no JSON object",
 }
 _STOPS = {"tool": "tool_call"}
+_CONTENT = {
+    "gen_ai.system_instructions",
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.tool.definitions",
+}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -50,59 +57,83 @@ def convert(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
     """Return the file, piece by piece (each span repeats the prompt of its call), and what it
     cannot hold.
     """
+    return _document(session), _lost(session)
+
+
+def _lost(session: Session) -> Counter[str]:
+    """Count what the spans of a session and of all below it do not say."""
     lost = losses(session, _HOLDS)
     hours = [c.message.usage for c in session.calls if c.message.usage]
     lost["lives of cache writes"] += sum(1 for u in hours if u.cache_write_1h_tokens)
     last = session.calls[-1].position if session.calls else -1
     lost["messages after the last call"] += len(session.path) - last - 1
+    cuts = [i for i, e in enumerate(session.path) if _is_cut(e)]
+    seen = {bisect_left([c.position for c in session.calls], i) for i in cuts}
+    lost["compactions that no call follows"] += len(cuts) - len(seen - {len(session.calls)})
     for child in session.children:
-        lost.update(losses(child, _HOLDS))
-    return _document(session), lost
+        lost.update(_lost(child))
+    return lost
+
+
+def _is_cut(entry: Message | Edit) -> bool:
+    return isinstance(entry, Edit) and entry.kind == "summarised"
 
 
 def _document(session: Session) -> Iterator[bytes]:
-    resource = _pairs(
-        {"service.name": session.product or "ctxkit", "service.version": session.version}
-    )
-    head = {"resource": {"attributes": resource}, "scopeSpans": []}
+    head = {"resource": resource(session), "scopeSpans": []}
     yield b'{"resourceSpans":[' + _encode(head)[:-2] + b'{"scope":{"name":"ctxkit"},"spans":[\n'
     for n, span in enumerate(spans(session)):
         yield (b",\n" if n else b"") + _encode(span)
     yield b"\n]}]}]}\n"
 
 
+def resource(session: Session) -> dict[str, Any]:
+    """Return what spans of a session say of the program that made it."""
+    about = {"service.name": session.product or "ctxkit", "service.version": session.version}
+    return {"attributes": _pairs(about)}
+
+
 def spans(session: Session, root: str = "", trace: str = "") -> Iterator[dict[str, Any]]:
     """Yield the spans of a session and its subagents: each agent's own, then those of its calls."""
-    own = trace or hashlib.sha256(session.id.encode()).hexdigest()[:32]
-    agent = _id(own, session.id, -1)
-    calls = session.calls
+    own = trace or trace_of(session)
+    yield agent_span(session, own, root)
+    for call, shown in session.views():
+        yield call_span(session, call, shown, own)
+    for child in session.children:
+        yield from spans(child, _id(own, session.id, -1), own)
+
+
+def trace_of(session: Session) -> str:
+    """Return the id of a session's trace, which follows from the session's own."""
+    return hashlib.sha256(session.id.encode()).hexdigest()[:32]
+
+
+def agent_span(session: Session, trace: str, root: str = "") -> dict[str, Any]:
+    """Return the span of an agent, from its first call to its last; `root` is the one above it."""
     about = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": session.agent,
         "gen_ai.conversation.id": session.id,
     }
-    times = [t for c in calls for t in _times(c.message)]
+    times = [t for c in session.calls for t in _times(c.message)]
     begun = session.started if session.started is not None else min(times, default=None)
-    yield _span(
-        (own, agent, root),
-        f"invoke_agent {session.agent}",
-        (begun, max(times, default=begun)),
-        about,
-    )
-    for call, shown in session.views():
-        told = _attributes(session, call, shown)
-        name = f"chat {call.message.model or ''}".strip()
-        span = _span(
-            (own, _id(own, session.id, call.index), agent),
-            name,
-            _times(call.message) or (None, None),
-            told,
-        )
-        if call.message.is_error:
-            span["status"] = {"code": 2, "message": call.message.error or ""}
-        yield span
-    for child in session.children:
-        yield from spans(child, agent, own)
+    ids = (trace, _id(trace, session.id, -1), root)
+    return _span(ids, f"invoke_agent {session.agent}", (begun, max(times, default=begun)), about)
+
+
+def call_span(
+    session: Session, call: Call, shown: Sequence[Message], trace: str, *, content: bool = True
+) -> dict[str, Any]:
+    """Return the span of a call; without `content` nothing of what was said."""
+    told = _attributes(session, call, shown)
+    if not content:
+        told = {k: v for k, v in told.items() if k not in _CONTENT}
+    name = f"chat {call.message.model or ''}".strip()
+    ids = (trace, _id(trace, session.id, call.index), _id(trace, session.id, -1))
+    span = _span(ids, name, _times(call.message) or (None, None), told)
+    if call.message.is_error:
+        span["status"] = {"code": 2, "message": call.message.error or ""}
+    return span
 
 
 def _attributes(session: Session, call: Call, shown: Sequence[Message]) -> dict[str, Any]:
@@ -126,7 +157,7 @@ def _attributes(session: Session, call: Call, shown: Sequence[Message]) -> dict[
         "gen_ai.response.finish_reasons": (
             [_STOPS.get(reply.stop, reply.stop)] if reply.stop else None
         ),
-        "gen_ai.conversation.compacted": True if any(m.role == "summary" for m in sent) else None,
+        "gen_ai.conversation.compacted": True if _is_compacted(session, call, sent) else None,
         "gen_ai.system_instructions": _json(system) if system else None,
         "gen_ai.input.messages": _json([_message(m) for m in sent if m.role != "system"]),
         "gen_ai.output.messages": _json([_message(reply)]) if reply.parts else None,
@@ -134,6 +165,14 @@ def _attributes(session: Session, call: Call, shown: Sequence[Message]) -> dict[
         "error.type": (reply.error or "error")[:200] if reply.is_error else None,
     }
     return told | (_usage(reply.usage) if reply.usage else {})
+
+
+def _is_compacted(session: Session, call: Call, sent: Sequence[Message]) -> bool:
+    """Say whether a call saw less than was said: a summary is shown, or a cut lies right before."""
+    if any(m.role == "summary" for m in sent):
+        return True
+    before = session.calls[call.index - 1].position if call.index else 0
+    return any(map(_is_cut, session.path[before : call.position]))
 
 
 def _usage(u: Usage) -> dict[str, Any]:

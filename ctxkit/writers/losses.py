@@ -39,12 +39,17 @@ def losses(session: Session, holds: Collection[str] = ()) -> Counter[str]:
         else:
             _count(entry, lost)
     lost["entries of other branches"] = len(session.log) - len(session.path)
-    lost["subagent sessions"] = len(session.children)
+    lost["subagent sessions"] = descendants(session)
     lost["tool schemas"] = len(session.tools)
     lost["counts of what the reader skipped"] = len(session.skipped)
     lost["faults of the file read"] = len(session.faults)
     lost["details of the session"] = len(session.details)
     return Counter({name: n for name, n in lost.items() if n and name not in holds})
+
+
+def descendants(session: Session) -> int:
+    """Return how many sessions there are below one, at any depth."""
+    return sum(1 + descendants(child) for child in session.children)
 
 
 def _count(m: Message, lost: Counter[str]) -> None:

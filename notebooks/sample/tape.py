@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.messages import Edit, Message, Text, Thinking, ToolCall, Usage
@@ -11,18 +12,31 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-MODEL = "claude-sonnet-4-5"
-WINDOW = 48_000
-"""The window set for this agent; its model could hold more."""
-DUE = 40_000
-"""A compaction is due when a prompt would be larger than this."""
-KEEP = 9_000
-"""Tokens of the latest messages that a compaction leaves as they are."""
 CACHE_SECONDS = 300.0
-DOLLARS = {"input": 3e-6, "read": 0.3e-6, "write": 3.75e-6, "output": 15e-6}
-"""What the provider asked for a token when the sample was made."""
 SCALE = 1.17
 """The provider counts more tokens than a public vocabulary does: so do real logs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """The model, what it takes and costs, and when its agent compacts."""
+
+    model: str = "claude-sonnet-4-5"
+    window: int = 48_000
+    """Set for this agent; its model could hold more."""
+    due: int = 40_000
+    """A compaction is due when a prompt would be larger than this."""
+    keep: int = 9_000
+    """Tokens of the latest messages that a compaction leaves as they are."""
+    input: float = 3e-6
+    """Dollars that the provider asked for a token when the sample was made; so the next three."""
+    read: float = 0.3e-6
+    write: float | None = 3.75e-6
+    """None: writing to the cache costs what plain input costs, and is not told apart from it."""
+    output: float = 15e-6
+
+
+SONNET = Provider()
 
 
 class Tape:
@@ -33,6 +47,7 @@ class Tape:
         count: tokens of a text.
         summary: what a compaction writes, given its number.
         fixed: tokens of the tool schemas, which are sent but not logged as a message.
+        of: the model and its prices.
     """
 
     def __init__(
@@ -44,7 +59,9 @@ class Tape:
         summary: Callable[[int], str],
         fixed: int,
         start: float,
+        of: Provider = SONNET,
     ) -> None:
+        self.of = of
         self.rng, self.count, self.summary, self.fixed, self.now = rng, count, summary, fixed, start
         self.log: list[Message | Edit] = []
         self.shown: list[Message] = []
@@ -91,7 +108,7 @@ class Tape:
         self._call(text, thinking, [])
 
     def _call(self, text: str, thinking: str, calls: list[ToolCall]) -> None:
-        if self._prompt() > DUE:
+        if self._prompt() > self.of.due:
             self._compact()
         prompt = self._prompt()
         said = (Thinking(thinking, signature=self._id() * 4),) if thinking else ()
@@ -101,8 +118,8 @@ class Tape:
         usage = self._bill(prompt, output, sum(self._tokens((p,)) for p in said))
         self.now += latency
         reply = Message(
-            role="assistant", id=self._id(), parts=parts, time=round(self.now, 2), usage=usage, model=MODEL,
-            stop="tool" if calls else "stop", latency=latency, context_window=WINDOW,
+            role="assistant", id=self._id(), parts=parts, time=round(self.now, 2), usage=usage, model=self.of.model,
+            stop="tool" if calls else "stop", latency=latency, context_window=self.of.window,
         )  # fmt: skip
         self._add(reply, output)
 
@@ -113,21 +130,19 @@ class Tape:
         fresh = self.rng.randrange(3, 9)
         write = prompt - read - fresh
         self.cached, self.cached_at = prompt - fresh, self.now
-        cost = (
-            fresh * DOLLARS["input"]
-            + read * DOLLARS["read"]
-            + write * DOLLARS["write"]
-            + output * DOLLARS["output"]
-        )
+        of, told = self.of, self.of.write is not None
+        written = write * of.write if told else write * of.input
+        cost = fresh * of.input + read * of.read + written + output * of.output
         return Usage(
-            input_tokens=fresh, cache_read_tokens=read, cache_write_tokens=write, output_tokens=output,
+            input_tokens=fresh if told else fresh + write, cache_read_tokens=read,
+            cache_write_tokens=write if told else None, output_tokens=output,
             reasoning_tokens=reasoning, cost_usd=round(cost, 6),
         )  # fmt: skip
 
     def _compact(self) -> None:
         """Sum up all but the system prompt and the latest messages; never part a call from its result."""
         kept, at = 0, len(self.shown)
-        while at > 1 and kept < KEEP:
+        while at > 1 and kept < self.of.keep:
             at -= 1
             kept += self.sizes[self.shown[at].id]
         while at > 1 and self.shown[at].role not in ("assistant", "user"):
@@ -144,9 +159,9 @@ class Tape:
         self.log.append(
             Edit(
                 kind="summarised", id=self._id(), targets=tuple(m.id for m in gone), inserted=(made,),
-                reason=f"the prompt had {before:,} tokens, more than {DUE:,}: all but the latest messages summed up",
+                reason=f"the prompt had {before:,} tokens, more than {self.of.due:,}: all but the latest messages summed up",
                 trigger="auto", method="summary", time=round(self.now, 2), tokens_before=before,
-                tokens_after=self._prompt(), usage=usage, model=MODEL,
+                tokens_after=self._prompt(), usage=usage, model=self.of.model,
             )
         )  # fmt: skip
 

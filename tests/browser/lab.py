@@ -47,7 +47,7 @@ CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets
     index: i, ran: c.model.executionCount !== null, source: c.model.sharedModel.source,
     outputs: c.model.outputs.toJSON(), text: c.node.innerText,
     svgs: c.node.querySelectorAll('.js-plotly-plot .main-svg').length > 0,
-    widgets: c.node.querySelectorAll('.jupyter-widgets,.ctxkit-hand').length,
+    widgets: c.node.querySelectorAll('.jupyter-widgets,.ctxkit-hand,.ctxkit-watch').length,
   }))"""
 
 

@@ -72,7 +72,7 @@ def test_calls_and_messages_are_found_and_read(tmp_path: Path):
         page.wait_for_selector("text=/Call 25[67] .of 0 to 342/")
         page.locator("input[name=whole]").first.check()
         page.locator("input[name=words]").first.fill("fin-import-7")
-        page.wait_for_selector("text=/\\d+ of 688 messages/")
+        page.wait_for_selector("text=/\\d+ of 691 messages/")
         page.wait_for_selector(".read mark")
         told["marked"] = page.locator(".read mark").first.inner_text()
         page.locator("input[name=regex]").first.check()
@@ -85,7 +85,9 @@ def test_calls_and_messages_are_found_and_read(tmp_path: Path):
         told["lines"] = rows.locator(".row").count()
         rows.evaluate("e => { e.scrollTop = e.scrollHeight / 2 }")
         rows.locator("text=/^question|^line|^done/").first.wait_for()
-        page.wait_for_selector(".ctxkit-hand:nth-of-type(1) >> text=/sizes/", state="detached", timeout=60_000)
+        page.wait_for_selector(
+            ".ctxkit-hand:nth-of-type(1) >> text=/sizes/", state="detached", timeout=60_000
+        )
         told["sized"] = page.locator(".soft[role=status]").nth(1).inner_text()
 
     shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path / "shots")
@@ -96,5 +98,4 @@ def test_calls_and_messages_are_found_and_read(tmp_path: Path):
     assert told["marked"] == "fin-import-7"
     assert told["lines"] < 60
     assert told["sized"].startswith("99,999 messages")
-    print(f"100,000 messages could be read after {told['took']:.0f} ms")
-    assert told["took"] <= MOST
+    assert told["took"] <= MOST, f"{told['took']:.0f} ms until 100,000 messages could be read"

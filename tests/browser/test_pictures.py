@@ -106,7 +106,9 @@ def test_widgets(browser, name):
     for wide, scheme in LOOKS[: 4 if ALL else 1]:
         with leaf(browser, wide, scheme) as page:
             stand(page, made, plotly=ALL)
-            page.wait_for_selector(".ctxkit-hand .main-svg" if ALL else ".ctxkit-hand .plain text", state="attached")
+            page.wait_for_selector(
+                ".ctxkit-hand .main-svg" if ALL else ".ctxkit-hand .plain text", state="attached"
+            )
             page.wait_for_timeout(300)
             page.evaluate("document.getElementById('here').dataset.picture = 'widget'")
             assert faults(page) == []
@@ -121,7 +123,9 @@ def test_an_exported_report_on_screen_and_on_paper(browser, scheme, tmp_path: Pa
         with leaf(browser, wide, scheme) as page:
             page.goto(file.as_uri())
             drawn(page, 2)
-            page.evaluate("document.querySelectorAll('figure').forEach((f, i) => { f.dataset.picture = 'figure ' + i; })")
+            page.evaluate(
+                "document.querySelectorAll('figure').forEach((f, i) => { f.dataset.picture = 'figure ' + i; })"
+            )
             assert faults(page) == []
             page.set_viewport_size({"width": 720, "height": 1018})  # A4 within its margins
             page.emulate_media(media="print", color_scheme="light")

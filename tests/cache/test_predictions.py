@@ -59,6 +59,16 @@ def test_what_others_teach_changes_what_is_foretold():
     assert prediction(growing(own="me"), rows[1:]).error > 1.0
 
 
+@pytest.mark.parametrize("found", [0, 9_000])
+def test_a_second_model_finds_what_second_models_of_other_sessions_found(found):
+    def two(own):
+        then = reply(20_000, found, time=20.0, model="claude-haiku-4-5")
+        return session(user(), reply(20_000, time=1.0), user(), then, id=own, format="claude-code")
+
+    rows = [replace(taught(two(f"t{i}")), head=(i,)) for i in range(5)]
+    assert prediction(two("me"), rows).reads == (0, found)
+
+
 def test_the_interval_holds_the_point_and_is_never_empty():
     p = prediction(growing())
     assert p.low < p.error < p.high

@@ -9,14 +9,15 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
+from msgspec.structs import replace
+
+from ctxkit.messages import Image, Message, Sized, Text, Thinking, ToolCall
 from ctxkit.presets.preset_names import differences
 from ctxkit.readers.reader_names import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ctxkit.messages import Message
     from ctxkit.session import Session
 
 HERE = Path(__file__).parent
@@ -97,7 +98,21 @@ def sessions(
             except Exception:  # a manifest or the like: no session
                 continue
             if found and least <= len(found[0].calls) <= most:
-                yield path, found[0]
+                yield path, with_objects(found[0])
+
+
+def with_objects(session: Session) -> Session:
+    """The session with an object where a call's arguments are text: these programs know no other."""
+
+    def part_(p: Any) -> Any:
+        is_text = isinstance(p, ToolCall) and p.raw is not None
+        return replace(p, arguments={"input": p.raw}, raw=None) if is_text else p
+
+    log = (
+        replace(e, parts=tuple(map(part_, e.parts))) if isinstance(e, Message) else e
+        for e in session.log
+    )
+    return replace(session, log=tuple(log))
 
 
 def part(p: Any) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ import pytest
 from engines.running import Tally, as_pi, ask, sessions, version
 
 from ctxkit import presets
-from ctxkit.engine import Run, advance, log_of
+from ctxkit.engine import log_of
 from ctxkit.history import History
 from ctxkit.policies.summary import asks_anew
 from ctxkit.tokens import Room, named
@@ -200,9 +200,9 @@ def test_three_compactions_in_a_row(name, engines, both):
             [
                 (keep, [turns[len(turns) * k // 4 + shift] for k in (1, 2, 3)])
                 for keep in KEEPS
-                for shift in range(3)
+                for shift in range(min(6, len(turns) // 4))
             ]
-            if len(turns) >= 12
+            if len(turns) >= 6
             else []
         )
         jobs = [
@@ -222,41 +222,23 @@ def test_three_compactions_in_a_row(name, engines, both):
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_the_first_automatic_compaction(name, engines, both):
-    tally = Tally("pi", version(PACKAGES[name]), "when it first compacts (quirks)")
+def test_when_it_compacts_by_itself(name, engines, both):
+    """Each moment at which Pi looks, up to the first compaction that it recorded there."""
+    tally = Tally("pi", version(PACKAGES[name]), "due before a request, or not (quirks)")
     for each in both(name):
         if each.session.format != "pi":  # only there is the size what Pi itself was told
             continue
-        totals = last_totals(each)
         before = min((call for call, _ in each.log.recorded), default=10**9)
-        for window in WINDOWS:
-            job = {
-                "file": each.file,
-                "due": [t for _, t in totals],
-                "window": window,
-                "settings": settings(20_000),
-            }
-            due = ask("pi.mjs", str(engines / PACKAGES[name]), jobs=[job])[0] if totals else []
-            real = next((call for (call, _), yes in zip(totals, due, strict=True) if yes), None)
-            rules = presets.pi(version=name, quirks=True, context_window=window)
-            if window <= rules.reserve + each.log.fixed:
-                continue
-            cuts = [c.call for c in advance(Run(each.log, rules), rules, each.log.calls).cuts]
-            mine = cuts[0] if cuts else None
-            if max(real or 0, mine or 0) < before and (real or mine):
-                tally.add(real == mine, "", (each.name, window, real, mine))
-    tally.done(6)
-
-
-def last_totals(each):
-    """What Pi knows of the size before each request: prompt and reply of the last good call, as it was billed."""
-    out = []
-    for call, _ in each.moments():
-        good = [r for r in each.log.replies[:call] if r is not None and not r.is_error and r.usage]
-        if good and each.log.replies[call - 1] is good[-1]:
-            u = good[-1].usage
-            out.append((call, (u.prompt_tokens or 0) + (u.output_tokens or 0)))
-    return out
+        looks = [(call, n) for call, n in each.moments() if call < before]
+        about = {"file": each.file, "looks": [n for _, n in looks], "settings": settings(20_000)}
+        jobs = [{**about, "window": window} for window in WINDOWS]
+        answers = ask("pi.mjs", str(engines / PACKAGES[name]), jobs=jobs)
+        for window, theirs in zip(WINDOWS, answers, strict=True):
+            trigger = presets.pi(version=name, quirks=True, context_window=window).trigger
+            for (call, _), real in zip(looks, theirs, strict=True):
+                mine = trigger(History.start(each.log, call), Room(window, 16_384, named("pi")))
+                tally.add((real is not None) == mine, "", (each.name, window, call, real, mine))
+    tally.done(100)
 
 
 def settings(keep):

@@ -37,6 +37,17 @@ def test_a_team_goes_on_as_it_was_opened(shell):
     assert repr(shell.run_line_magic("team", "two")) == begun
 
 
+def test_a_team_goes_on_in_a_new_kernel_as_it_was_opened(shell):
+    Path("two.yaml").write_text(PLAN)
+    words = "two --config two.yaml --model scripted/tour --tools document --approve document"
+    begun = repr(shell.run_cell_magic("team", words, "Work."))
+    Path("two.yaml").unlink()
+    kit = shell.magics_manager.registry["CtxKit"]
+    kit.teams.clear()  # a new kernel knows of none
+    assert repr(shell.run_line_magic("team", "two")) == begun
+    assert (kit.teams["two"]["approve"], kit.teams["two"]["tools"]) == ("document", "document")
+
+
 @pytest.mark.parametrize("words", ["--approve shell", ""])
 def test_a_person_is_asked_where_the_line_or_the_settings_say_so(shell, monkeypatch, words):
     asked = []

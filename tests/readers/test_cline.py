@@ -144,3 +144,22 @@ def test_marks_that_nothing_closes_are_read_in_linear_time():
     assert _arguments(inner) == {"path": "b.py"}
     assert _arguments("<a><b>1</b></a><c>2</c></a>") == {"a": "<b>1</b>", "c": "2"}
     assert time.process_time() - begun < 2
+
+
+def test_a_link_beside_the_history_is_not_followed(tmp_path: Path):
+    (tmp_path / "elsewhere.json").write_text(
+        json.dumps([{"ts": 1, "type": "say", "text": "Hidden"}])
+    )
+    folder = tmp_path / "task"
+    folder.mkdir()
+    talk = [
+        {"role": "user", "content": "Hi", "ts": 1},
+        {"role": "assistant", "content": "Yes", "ts": 2},
+    ]
+    (folder / "api_conversation_history.json").write_text(json.dumps(talk))
+    window = folder / "ui_messages.json"
+    window.symlink_to(tmp_path / "elsewhere.json")
+    assert ck.read(folder / "api_conversation_history.json").title != "Hidden"
+    window.unlink()
+    window.write_bytes((tmp_path / "elsewhere.json").read_bytes())
+    assert ck.read(folder / "api_conversation_history.json").title == "Hidden"

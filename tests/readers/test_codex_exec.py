@@ -53,3 +53,26 @@ def test_what_never_ended_and_what_failed():
     assert (search.error, search.stop) == ("overloaded", "error")
     assert search.usage.output_tokens == 1
     assert patch.tool_calls[0].name == "apply_patch"
+
+
+def test_a_broken_line_that_comes_back_fails_no_reply():
+    """`Reconnecting... 1/5` is an error event, after which the turn goes on."""
+
+    def said(text: str) -> dict:
+        item = {"id": text, "type": "agent_message", "text": text}
+        return {"type": "item.completed", "item": item}
+
+    broken = {"type": "error", "message": "Reconnecting... 1/5"}
+    begun = {"type": "thread.started", "thread_id": "t"}
+    lines = [begun, said("One."), broken, said("Two."), broken]
+
+    def read(*more: dict) -> ck.Session:
+        data = b"\n".join(json.dumps(x).encode() for x in (*lines, *more))
+        return read_source(Source("x", data))[0]
+
+    done = read({"type": "turn.completed", "usage": {"input_tokens": 9, "output_tokens": 1}})
+    assert [m.is_error for m in done.messages] == [False, False]
+    assert done.skipped == {"error that a turn went on after": 2}
+    assert [m.error for m in read().messages] == [None, "Reconnecting... 1/5"]
+    failed = read({"type": "turn.failed", "error": {"message": "gave up"}})
+    assert [m.error for m in failed.messages] == [None, "gave up"]

@@ -36,8 +36,8 @@ NO_REQUEST = {"codex-exec"}
 SIZES_ONLY = {"fuseraft-snapshots"}
 NO_CALLS = {"aider", *NO_REQUEST, *SIZES_ONLY}
 """Without calls, or (`codex exec`) with calls of its own."""
-NO_ARGUMENTS = {"fuseraft-turns"}
-NO_RESULTS = {"fuseraft-events", "fuseraft-turns"}
+NO_ARGUMENTS = {"fuseraft-turns", "notebook"}
+NO_RESULTS = {"fuseraft-events", "fuseraft-turns", "notebook"}
 NO_USAGE = {
     "crush",
     "goose",
@@ -55,8 +55,9 @@ NO_CACHE = {
     "fuseraft-events",
     "fuseraft-turns",
     "fuseraft-snapshots",
+    "notebook",
 }
-NO_FAILURE = {"hermes", "sharegpt", "atif", "langfuse", "openai", "openai-responses", "otel", "swe-agent", "tau-bench",
+NO_FAILURE = {"hermes", "sharegpt", "atif", "langfuse", "mlflow", "openai", "openai-responses", "otel", "swe-agent", "tau-bench",
               "fuseraft-checkpoint"}  # fmt: skip
 COMPACTED = {"native", "pi", "claude-code", "codex", "kimi-cli", "opencode", "openhands", "cline",
              "copilot-cli", "goose", "qwen-code", "crush"}  # fmt: skip

@@ -6,6 +6,8 @@ import gzip
 import io
 import json
 import random
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -129,6 +131,49 @@ def test_repeated_histories_are_read_in_bounded_memory(
     (tmp_path / "small.jsonl.zst").write_bytes(zstd((tmp_path / "small.jsonl").read_bytes()))
     monkeypatch.setattr(room, "LARGE", 16)  # 30 MB of repetitions pack to a few kilobytes
     assert ck.read(tmp_path / "small.jsonl.zst").log == whole.log
+
+
+MEASURE = """
+import sys
+import ctxkit as ck
+session = ck.read(sys.argv[1])
+inserted = sum(len(e.inserted) for e in session.edits)
+held = [x.split()[1] for x in open("/proc/self/status") if x.startswith("VmHWM")]
+print(len(session.calls), len(session.edits), inserted, int(held[0]) >> 10)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the peak of a process is told")
+def test_three_hundred_megabytes_take_the_memory_of_what_they_say(tmp_path: Path):
+    """A talk of one megabyte that each of 300 compactions writes again, with a summary of its own."""
+
+    def line(kind: str, payload: dict) -> bytes:
+        return json.dumps({"type": kind, "payload": payload}).encode() + b"\n"
+
+    def said(role: str, words: str) -> dict:
+        part = {"type": "input_text" if role == "user" else "output_text", "text": words}
+        return {"type": "message", "role": role, "content": [part]}
+
+    talk = [said("assistant" if n % 2 else "user", f"{n} " + "word " * 1000) for n in range(200)]
+    again = json.dumps(talk)[:-1].encode()
+    log = tmp_path / "rollout.jsonl"
+    with log.open("wb") as file:
+        file.write(line("session_meta", {"id": "s", "timestamp": "2026-03-01T10:00:00Z"}))
+        file.writelines(line("response_item", each) for each in talk)
+        for n in range(300):
+            summary = json.dumps(said("user", f"summary {n} " + "of it " * 300)).encode()
+            file.write(b'{"type": "compacted", "payload": {"message": "summary %d", ' % n)
+            file.write(b'"replacement_history": %b, %b]}}\n' % (again, summary))
+            file.write(line("response_item", said("user", f"go on {n}")))
+            file.write(line("response_item", said("assistant", f"went on {n}")))
+    assert log.stat().st_size > 300_000_000
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(log)], capture_output=True, text=True, check=True
+    )
+    calls, edits, summaries, peak = map(int, done.stdout.split())
+    assert (calls, edits, summaries) == (400, 300, 300)
+    assert peak < 72, f"{peak} MB"
 
 
 def test_faults_of_a_large_log_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

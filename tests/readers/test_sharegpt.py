@@ -54,3 +54,13 @@ def test_marks_that_nothing_closes_are_read_in_linear_time():
     begun = time.process_time()
     read(ASK, ("gpt", "<tool_call>{" * 80_000))
     assert time.process_time() - begun < 2
+
+
+def test_several_results_of_one_message_are_one_each():
+    said = f"<tool_call>{CALL}</tool_call><tool_call>{CALL}</tool_call>"
+    several = "<tool_response>\none\n</tool_response>\n<tool_response>two</tool_response>"
+    reply, *results = read(ASK, ("gpt", said), ("tool", several)).messages[1:]
+    assert [m.text for m in results] == ["one", "two"]
+    assert [m.call_id for m in results] == [c.id for c in reply.tool_calls]
+    torn = "<tool_response>one</tool_response><tool_response>two"
+    assert [m.text for m in read(ASK, ("gpt", said), ("tool", torn)).messages[2:]] == ["onetwo"]

@@ -100,3 +100,17 @@ def test_a_long_session_is_shown_at_once():
 def test_real_sessions_fit_a_terminal(real):
     for s in ck.read_all(real, progress=False)[::7]:
         assert max(map(width, text(s).split("\n"))) <= 80, s.id
+
+
+def test_no_dollar_becomes_a_formula_in_a_notebook():
+    sample = ck.read(ck.samples.path("billing"))
+    shown = [
+        sample._repr_mimebundle_()["text/html"],
+        ck.read_all(ck.samples.path("billing"))._repr_mimebundle_()["text/html"],
+        ck.spend(sample)._repr_html_(),
+        ck.plots.savings(sample).to_html(),
+        ck.metrics.when(sample)._repr_html_(),
+        ck.report(sample)._repr_mimebundle_()["text/html"],
+        ck.compare(sample, ["pi"], progress=False)._repr_html_(),
+    ]
+    assert all("mathjax_ignore tex2jax_ignore" in html[:200] for html in shown)

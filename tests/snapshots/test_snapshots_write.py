@@ -116,3 +116,36 @@ def test_lines_of_another_kind_are_taken_back_when_the_log_is_brought_to_its_tur
         w.bring(pd.DataFrame([{**row, "warn_at": None, "cutover_at": None}]))
     (found,) = path.read_text().splitlines()
     assert json.loads(found)["turn_input_tokens"] == 10
+
+
+def test_a_log_that_cannot_be_brought_to_its_turns_stays_as_it_was(tmp_path):
+    """The disk is full once: what was taken back stands again."""
+    row = {"agent": "Developer", "turn_input_tokens": 10, "turn_output_tokens": 2, "ts": None}
+    row |= {"compaction_occurred": False, "warn_at": None, "cutover_at": None}
+    row["ts"] = pd.Timestamp("2026-01-01", tz="UTC")
+    first, second = [{**row, "turn": n, "cumulative_input_tokens": 10 * n} for n in (1, 2)]
+    with writer(tmp_path / "a.jsonl") as w:
+        w.bring(pd.DataFrame([first, second]))
+        before = (tmp_path / "a.jsonl").read_bytes()
+        w._file = Full(w._file)
+        with pytest.raises(OSError, match="full"):
+            w.bring(pd.DataFrame([first, {**second, "turn_input_tokens": 11}]))
+        assert (tmp_path / "a.jsonl").read_bytes() == before
+        w.bring(pd.DataFrame([first]))
+    assert (tmp_path / "a.jsonl").read_bytes() == before.splitlines(keepends=True)[0]
+
+
+class Full:
+    """A file on a disk that is full at the first write."""
+
+    def __init__(self, file):
+        self._file, self._writes = file, 0
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def write(self, data):
+        self._writes += 1
+        if self._writes == 1:
+            raise OSError(28, "the disk is full")
+        return self._file.write(data)

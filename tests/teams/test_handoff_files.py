@@ -19,6 +19,8 @@ def test_a_hand_off_holds_a_file(tmp_path):
     (team / "notes" / "plan.md").write_text("First test, then ship it to them.")
     (tmp_path / "secret.md").write_text("not theirs")
     told = block(team, "notes/plan.md")
-    assert told.startswith("[HANDOFF CONTEXT — assembled for Tester]\n\n## plan.md\nFirst test, then shi")
+    assert told.startswith(
+        "[HANDOFF CONTEXT — assembled for Tester]\n\n## plan.md\nFirst test, then shi"
+    )
     assert "13 chars truncated" in told
     assert block(team, "notes/none.md") == block(team, "../secret.md") == ""

@@ -39,7 +39,10 @@ def test_a_replay_parts_from_its_record_at_the_first_compaction():
     shown = ck.explore(record, beside=ck.replay(record, "pi"))
     assert "summarised" in shown.head
     pair = shown.rows[shown.parted]
-    assert any(place is not None and shown.both[k].path[place].__class__.__name__ == "Edit" for k, place in enumerate(pair))
+    assert any(
+        place is not None and shown.both[k].path[place].__class__.__name__ == "Edit"
+        for k, place in enumerate(pair)
+    )
 
 
 def test_the_same_twice_says_so():

@@ -114,7 +114,7 @@ def test_savings_of_a_record_are_its_frame_and_its_diff(sample):
 def test_making_a_compaction_costs_what_the_log_or_the_bill_of_a_replay_says(sample, busy):
     [recorded] = ck.frame(sample, per="compaction")["cost_usd"].head(1)
     assert f"Making it cost ${recorded:.4f} (recorded)." in ck.savings(sample).detail["ledger"][0]
-    first = min(ck.metrics.thrash.cuts(busy), key=lambda one: one.call).what.written
+    first = min(ck.metrics.thrash.cuts(busy), key=lambda one: one.call).written
     billed = f"${Sheet.of(sample).summaries_usd(first):.4f} (estimated)."
     assert f"Making it would have cost {billed}" in ck.savings(busy).detail["ledger"][0]
     dropped = ck.replay(sample, "inspect_trim")

@@ -102,7 +102,9 @@ def test_roles_tools_files_and_failures_are_filtered():
             ),
         )  # fmt: skip
 
-    shown = explore(session(user("go"), *read(1, "a.py"), *read(2, "b.py", failed=True), assistant()))
+    shown = explore(
+        session(user("go"), *read(1, "a.py"), *read(2, "b.py", failed=True), assistant())
+    )
     assert words(shown, role="user") == ["go"]
     assert len(words(shown, tool="Read")) == 4
     assert words(shown, file="b.py", role="tool") == ["b.py"]
@@ -192,7 +194,11 @@ def test_a_browser_that_asks_nonsense_gets_an_answer_or_none(story, asked):
 def test_the_sample_opens_at_any_call():
     shown = explore(ck.samples.path("billing"), call=10)
     assert rows(shown)["head"]["told"].startswith("Call 10 (of 0 to 342)")
-    changed = [r for r in rows(explore(ck.replay(ck.samples.path("billing"), "swe_agent_mask")))["rows"] if "~" in r[2]]
+    changed = [
+        r
+        for r in rows(explore(ck.replay(ck.samples.path("billing"), "swe_agent_mask")))["rows"]
+        if "~" in r[2]
+    ]
     assert changed
 
 

@@ -322,16 +322,24 @@ def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
     from ctxkit.presets.naming import as_rules
     from ctxkit.store.workspace import Workspace
 
-    model = Scripted(script("audit").turns, name="audit", counter=tokens.named("chars/4"), clock=lambda: 0.0, context_window=32_000)
+    model = Scripted(
+        script("audit").turns,
+        name="audit",
+        counter=tokens.named("chars/4"),
+        clock=lambda: 0.0,
+        context_window=32_000,
+    )
     place = Workspace(tmp_path)
-    with LiveSession("one", model=model, rules=as_rules("pi"), clock=lambda: 1e9, workspace=place) as live:
+    with LiveSession(
+        "one", model=model, rules=as_rules("pi"), clock=lambda: 1e9, workspace=place
+    ) as live:
         asyncio.run(live.turn("go"))
         shown = ck.tune(live)
         calls = len(shown.trial.prompts)
         assert calls == len(live.session.calls)
         shown.settings = {"keep_recent_tokens": 2000, "reserve_tokens": 26_000}
-        shown.here.click()
-        assert "From call" in shown.led.value
+        shown.from_here.button.click()
+        assert "From call" in shown.from_here.told.value
         assert live.agent.rules.parameters["keep_recent_tokens"] == 2000
         assert as_rules(live.settings["rules"]).parameters["reserve_tokens"] == 26_000
         asyncio.run(live.turn("go on"))

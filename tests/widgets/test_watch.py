@@ -157,7 +157,9 @@ with open(sys.argv[2], "ab", buffering=0) as file:
     assert "followed" in shown.gauge
     before, seen = shown.state.calls, []
     shown.observe(lambda c: seen.append(c["new"]), "gauge")
-    done = subprocess.Popen([sys.executable, "-c", writer, str(ck.samples.path("billing")), str(path)])
+    done = subprocess.Popen(
+        [sys.executable, "-c", writer, str(ck.samples.path("billing")), str(path)]
+    )
     assert done.wait(60) == 0
     wanted = len(ck.read(path).calls)
     end = time.monotonic() + 30

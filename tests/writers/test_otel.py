@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.messages import Usage
+from ctxkit.messages import Text, Usage
 from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
@@ -62,6 +62,38 @@ def test_what_comes_after_the_last_call_is_named_as_lost(tmp_path: Path):
     wanted = ck.read(GOLDEN / "pi.jsonl")
     log = (*wanted.log, ck.Message(role="user", id="late", parts=wanted.messages[0].parts))
     assert copied(replace(wanted, log=log), tmp_path)[1]["messages after the last call"] == 1
+
+
+def cut(own: str, targets: tuple[str, ...], *inserted: ck.Message) -> ck.Edit:
+    return ck.Edit(kind="summarised", id=own, targets=targets, inserted=inserted)
+
+
+def said(role: str, own: str) -> ck.Message:
+    return ck.Message(role=role, id=own, parts=(Text(f"words of {own}"),))
+
+
+def test_cuts_come_back_and_those_that_cannot_are_named(tmp_path: Path):
+    """A cut without a summary, cuts of which one follows the other, and a call without a time."""
+    log = (
+        said("user", "u1"), said("assistant", "a1"), said("user", "u2"), said("assistant", "a2"),
+        cut("c1", ("u1", "a1"), said("summary", "s1")), said("user", "u3"), said("assistant", "a3"),
+        cut("c2", ("s1", "u2", "a2")), said("user", "u4"), said("assistant", "a4"),
+        cut("c3", ("u3",), said("summary", "s3")), cut("c4", ("a3",), said("summary", "s4")),
+        said("assistant", "a5"), cut("c5", ("u4",)),
+    )  # fmt: skip
+    session, lost = copied(ck.Session(id="x", log=log, started=5.0), tmp_path)
+    assert [(e.kind, e.source) for e in session.edits] == [("summarised", "recorded")] * 3
+    assert len(session.calls) == 5
+    assert lost["compactions that no call follows"] == 2
+
+
+def test_what_grandchildren_lose_is_counted(tmp_path: Path):
+    late = ck.Session(id="g", log=(said("user", "u"),))
+    child = ck.Session(id="c", children=(late,))
+    top = ck.Session(id="t", children=(child,))
+    lost = ck.write(top, tmp_path / "s.json", format="otel").lost
+    assert lost["messages after the last call"] == 1
+    assert ck.write(top, tmp_path / "s.json", format="openai").lost["subagent sessions"] == 2
 
 
 def test_subagents_are_children_again(tmp_path: Path):

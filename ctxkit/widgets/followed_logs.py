@@ -19,7 +19,7 @@ _SHARE = 5
 """A file that takes long is looked at less often: reading takes a fifth of the time at most."""
 
 
-class Tail:
+class FollowedLog:
     """A session that grows in a file. While a line is half written, it stands as it stood.
 
     Args:

@@ -1,0 +1,354 @@
+"""An agent of another program on a session of ours: it works, and what it tells is kept as it
+comes.
+
+It leads itself: its model, its tools, its compactions. The gauge is what it tells of its context; a
+compaction is a fall of that, and marked as derived. Its own log knows more (`own_log`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.agent.agent import Agent
+from ctxkit.agent.elsewhere import choice
+from ctxkit.agent.limits import SpentInTurn
+from ctxkit.agent.told import ReplyBuilder, usage_of, with_id
+from ctxkit.agent.transcript import INTERRUPTED
+from ctxkit.agent.turn import LimitReached, Turn
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.markup import line
+from ctxkit.messages import Edit, Image, Message, ToolCall, Usage
+from ctxkit.models.model import Delta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ctxkit.agent.outcome import Outcome
+    from ctxkit.outside.acp_agents import AcpAgent
+    from ctxkit.policies.policy import Policy
+    from ctxkit.tools.tool import Tool
+
+FALL = 1 / 3
+"""Share of its context by which the gauge of an agent falls at a compaction, at least."""
+CONVERSATION = "acp_session"
+"""Where `Message.details` has the id of the agent's own conversation."""
+_SILENCE = 900.0
+_GRACE = 5.0
+_STOPS = {
+    "max_tokens": "the reply was cut by its limit of length",
+    "max_turn_requests": "the agent stopped at its own limit of calls",
+    "refusal": "the agent refused",
+    "cancelled": "the agent's turn was cancelled",
+}
+
+
+class Guest(Agent):
+    """An agent of another program at work on one session; takes what `Agent` takes, and the agent.
+
+    Args:
+        acp: the agent.
+        folder: where it works.
+        servers: MCP servers that it is told of, as the protocol has them.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        *,
+        acp: AcpAgent,
+        folder: str,
+        servers: Sequence[dict[str, Any]] = (),
+        **more: Any,
+    ) -> None:
+        self.acp, self._folder, self._servers = acp, folder, servers
+        self.used, self.size, self._dollars = 0, 0, 0.0
+        self._fresh_start = False
+        super().__init__(session, **more)
+
+    def _offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:  # noqa: ARG002  those of its own
+        return ()
+
+    def _fresh(self) -> SpentInTurn:
+        return SpentInTurn(free=True)  # no price is known before the agent tells one
+
+    async def turn(
+        self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
+    ) -> Outcome:
+        """Take one turn, as `Agent.turn` does.
+
+        Raises:
+            BadArguments: there is a limit of tokens, which only the agent itself could keep.
+        """
+        if self.limits.tokens is not None:
+            raise BadArguments(
+                f"{self.model.name} counts its tokens by itself: give --max-seconds or --max-calls."
+            )
+        return await super().turn(prompt, heard, attached)
+
+    def gauge(self) -> tuple[int, int]:
+        """Return the tokens of its context and its window, as it tells; else as they are counted
+        here.
+        """
+        used, size = super().gauge()
+        return (self.used or used), (self.size or size)
+
+    def move(self, session: Any, keep: Any = None) -> None:
+        """Stand elsewhere; the agent, which cannot go back, begins anew there."""
+        super().move(session, keep)
+        self._fresh_start = True
+
+    async def compact(
+        self,
+        policy: Policy | None = None,  # noqa: ARG002  an agent's shape
+        *,
+        focus: str = "",  # noqa: ARG002
+        instead: Policy | None = None,  # noqa: ARG002
+    ) -> tuple[Edit, ...]:
+        """Refuse: the agent compacts by itself.
+
+        Raises:
+            BadArguments: always.
+        """
+        raise BadArguments(
+            f"{self.model.name} compacts by itself; many do so when asked `/compact`."
+        )
+
+    # -- the turn --------------------------------------------------------------------------------
+
+    async def _answer(self, turn: Turn) -> str:
+        turn.spent.free, turn.spent.cost_usd, turn.dollars = False, None, self._dollars
+        await self._opened()
+        said = self.transcript.session.messages[-1]
+        if not self.acp.pictures and any(isinstance(p, Image) for p in said.parts):
+            raise ModelError(f"{self.model.name} takes no pictures: leave --attach out.")
+        told = ReplyBuilder(self.model.name)
+        queue = await self.acp.prompt([_part(p) for p in said.parts])
+        try:
+            return await self._listen(queue, told, turn)
+        except (asyncio.CancelledError, LimitReached) as e:
+            await self._stop(queue)
+            self._left(told, turn, e)
+            raise
+        except ModelError:
+            self._left(told, turn, None)
+            raise
+        finally:
+            self.acp.done()
+
+    async def _opened(self) -> None:
+        known = next((e.details[CONVERSATION] for e in reversed(self.transcript.session.messages)
+                      if e.details.get(CONVERSATION)), None)  # fmt: skip
+        running, before = self.acp.session, bool(self.transcript.session.calls)
+        if self._fresh_start:
+            self.acp.session, running, known = None, None, None
+        goes_on = await self.acp.open(self._folder, again=known or running, servers=self._servers)
+        self._fresh_start = False
+        if before and not goes_on:
+            why = "it begins anew here, and knows nothing of what was said before"
+            self._tell("model_wait", {"why": f"{self.model.name}: {why}"})
+
+    async def _listen(self, queue: asyncio.Queue[Any], told: ReplyBuilder, turn: Turn) -> str:
+        """Take what comes until the agent answers the prompt; return what must be said of that."""
+        while True:
+            try:
+                message = await asyncio.wait_for(queue.get(), _SILENCE)
+            except TimeoutError:
+                if turn.late:
+                    raise
+                raise ModelError(
+                    f"{self.model.name} said nothing for {_SILENCE:g} s; it was given up."
+                ) from None
+            if message is None:
+                raise ModelError(self.acp.gone or f"{self.model.name} is gone.")
+            if "method" not in message:
+                return self._ended(message, told, turn)
+            if "id" in message:
+                await self._requested(message, told, turn)
+            elif message["method"] == "session/update":
+                self._update(_dict(_dict(message.get("params")).get("update")), told, turn)
+
+    def _update(self, update: dict[str, Any], told: ReplyBuilder, turn: Turn) -> None:
+        kind = update.get("sessionUpdate")
+        if kind in ("agent_message_chunk", "agent_thought_chunk"):
+            word = "thinking" if kind == "agent_thought_chunk" else "text"
+            self._keep(told.say(word, update), turn)
+            if told.usage is not None and told.usage.prompt_tokens:
+                self._measured(told.usage.prompt_tokens)
+            piece = _dict(update.get("content")).get("text")
+            if isinstance(piece, str):
+                delta = Delta(word, piece)  # type: ignore[arg-type]  # one of two of its words
+                self._tell("delta", {"kind": delta.kind, "text": delta.text})
+        elif kind in ("tool_call", "tool_call_update"):
+            self._called(update, told, turn)
+        elif kind == "usage_update":
+            self._gauged(update, turn)
+
+    def _called(self, update: dict[str, Any], told: ReplyBuilder, turn: Turn) -> None:
+        ident = str(update.get("toolCallId") or "")
+        known = told.knows(ident)
+        self._keep(told.call(update), turn)
+        call = told.called(ident)
+        if not known:
+            self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
+
+    def _gauged(self, update: dict[str, Any], turn: Turn) -> None:
+        """Take what the agent tells of its context, and of its cost."""
+        used, size, cost = (update.get(k) for k in ("used", "size", "cost"))
+        if type(size) is int and size > 0:
+            self.size = size
+        amount = _dict(cost).get("amount")
+        if _dict(cost).get("currency", "USD") == "USD" and isinstance(amount, (int, float)):
+            self._dollars = max(float(amount), self._dollars)
+            turn.spent.cost_usd = self._dollars - turn.dollars
+        if type(used) is int and used >= 0:
+            self._measured(used)
+
+    def _measured(self, used: int) -> None:
+        """Take how much the agent's context holds; a fall is a compaction."""
+        before, self.used = self.used, used
+        if before and self.used < before * (1 - FALL):
+            mark = Edit(
+                kind="dropped",
+                id=f"fall{len(self.transcript.session.log)}",
+                trigger="auto",
+                method="agent",
+                reason="the agent's own gauge fell",
+                source="derived",
+                tokens_before=before,
+                tokens_after=used,
+            )
+            self.transcript.edit((mark,))
+            self.compactor.made += 1
+            sizes = {"tokens_before": before, "tokens_after": used}
+            self._tell("compaction_end", {"outcome": "compacted", "trigger": "its own", **sizes})
+
+    def _keep(self, messages: Iterator[Message], turn: Turn) -> None:
+        """Write what is whole; a reply counts as a call."""
+        ids: dict[str, str] = {}
+        for message in messages:
+            if message.role == "tool":
+                kept = self._said(self.transcript.add(with_id(message, ids), "r"))
+                said = {
+                    "tool_name": kept.tool,
+                    "result_chars": len(kept.text),
+                    "is_error": kept.is_error,
+                }
+                self._tell("tool_result", said)
+                continue
+            details = {CONVERSATION: self.acp.session, **({"used": self.used} if self.used else {})}
+            window = (
+                self.size
+                if self.size and self.size != self.transcript.session.context_window
+                else None
+            )
+            kept = self.transcript.add(_with(message, details, window), "a")
+            ids = dict(
+                zip(
+                    (c.id for c in message.tool_calls), (c.id for c in kept.tool_calls), strict=True
+                )
+            )
+            self._said(kept)
+            turn.last, turn.sent, turn.steps = kept, self.gauge()[0], turn.steps + 1
+            turn.spent.calls += 1
+            if kept.usage is not None:
+                _bill(turn, kept.usage)
+            self._tell("model_response", {"model": kept.model, "finish_reason": kept.stop,
+                                          "call_seq": turn.spent.calls})  # fmt: skip
+            if (
+                self.limits.calls is not None
+                and turn.spent.calls >= self.limits.calls
+                and kept.tool_calls
+            ):
+                raise LimitReached(f"the limit of {self.limits.calls} calls")
+            if (
+                self.limits.cost_usd is not None
+                and self._dollars - turn.dollars > self.limits.cost_usd
+            ):
+                raise LimitReached(f"the limit of ${self.limits.cost_usd:g}")
+
+    def _ended(self, answer: dict[str, Any], told: ReplyBuilder, turn: Turn) -> str:
+        self._keep(told.end(), turn)
+        if "error" in answer:
+            raise ModelError(self.acp.failure(answer["error"], "session/prompt"))
+        result = _dict(answer.get("result"))
+        usage = usage_of(result.get("usage"))
+        if usage is not None and not turn.spent.tokens:  # else each reply told its own
+            _bill(turn, usage)
+        stop = result.get("stopReason")
+        if stop == "end_turn":
+            return "" if turn.last.text else "the agent gave no answer"
+        return _STOPS.get(str(stop)) or f"the agent ended with {line(str(stop), 40)}"
+
+    def _left(self, told: ReplyBuilder, turn: Turn, why: BaseException | None) -> None:
+        """Keep what was said of a turn that did not end; calls without an end say so."""
+        with suppress(LimitReached):
+            self._keep(told.end(), turn)
+        if isinstance(why, asyncio.CancelledError):
+            self._tell("cancelled", {"why": turn.over if turn.late else INTERRUPTED})
+
+    async def _stop(self, queue: asyncio.Queue[Any]) -> None:
+        """Have the agent end its turn; what it still says is left, and its questions are answered
+        so.
+        """
+        with suppress(ModelError, TimeoutError):
+            async with asyncio.timeout(_GRACE):
+                await self.acp.cancel()
+                while (message := await queue.get()) is not None and "method" in message:
+                    if message["method"] == "session/request_permission":
+                        await self.acp.answer(
+                            message.get("id"), {"outcome": {"outcome": "cancelled"}}
+                        )
+                return
+        self.acp.close()  # it does not end: it is ended
+
+    # -- what it asks ----------------------------------------------------------------------------
+
+    async def _requested(self, message: dict[str, Any], told: ReplyBuilder, turn: Turn) -> None:
+        params = _dict(message.get("params"))
+        if message["method"] != "session/request_permission":
+            await self.acp.refuse(message["id"], str(message["method"]))
+            return
+        call = _dict(params.get("toolCall"))
+        self._called({**call, "sessionUpdate": "tool_call"}, told, turn)
+        word = await self._permitted(told.called(str(call.get("toolCallId") or "")), turn)
+        chosen = choice(params.get("options"), word)
+        outcome = (
+            {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
+        )
+        await self.acp.answer(message["id"], {"outcome": outcome})
+
+    async def _permitted(self, call: ToolCall, turn: Turn) -> str:
+        """Ask the person: `allow`, `always` or `deny`; where nobody can be asked it is a no."""
+        ask = getattr(self.approve, "permit", None)
+        if ask is None:
+            return "deny"
+        async with turn.paused(self._clock):
+            try:
+                return str(await ask(call))
+            except BadArguments as e:
+                self._tell("model_wait", {"why": str(e)})
+                return "deny"
+
+
+def _bill(turn: Turn, usage: Usage) -> None:
+    turn.spent.fresh += (usage.prompt_tokens or 0) - (usage.cache_read_tokens or 0)
+    turn.spent.cached += usage.cache_read_tokens or 0
+    turn.spent.output += usage.output_tokens or 0
+
+
+def _part(part: Any) -> dict[str, Any]:
+    if isinstance(part, Image):
+        return {"type": "image", "data": part.data, "mimeType": part.media_type}
+    return {"type": "text", "text": part.text}
+
+
+def _with(message: Message, details: dict[str, Any], window: int | None) -> Message:
+    from msgspec.structs import replace
+
+    return replace(message, details=details, context_window=window)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

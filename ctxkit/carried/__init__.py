@@ -1,0 +1,13 @@
+"""Data that the wheel carries: prices with limits of models and two vocabularies, each with its
+source.
+
+`prices.json` is made of LiteLLM's table (MIT licence) by `docs/make_carried.py`; it says of which
+version and when. `*.tiktoken.gz` are OpenAI's vocabularies as tiktoken has them (MIT licence),
+checked by the hashes that tiktoken has of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parent

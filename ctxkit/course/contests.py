@@ -1,0 +1,207 @@
+"""The contest: the cheapest rules that keep every fact and lose little; the reader's own table."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit import amounts
+from ctxkit.course.matter import facts_kept, figures, replayed, sample
+from ctxkit.errors import BadArguments
+from ctxkit.markup import line
+from ctxkit.sheets import Box, Heading, Tabular
+
+if TYPE_CHECKING:
+    from ctxkit.presets.naming import AnyRules
+
+__all__ = ["ALLOWED_LOSS", "Contest", "ContestEntry", "contest"]
+
+ALLOWED_LOSS = 0.05
+"""Share of what is needed later that an entry may take out of sight."""
+_FILE = Path(".ctxkit") / "contest.json"
+_LARGEST = 1_000_000
+"""Bytes of a table that is read back."""
+_HEADS = (
+    Heading("name", number=False, firm=True),
+    Heading("rules", number=False),
+    Heading("cost", "dollars of the replay"),
+    Heading("facts", "of the fifteen, shown when the last turn begins"),
+    Heading("lost", "share of what is needed later that was out of sight"),
+    Heading("peak", "tokens of the largest prompt", spare=True),
+    Heading("cuts", "compactions", spare=True),
+    Heading("counts", "whether it counts, and if not why", number=False, firm=True),
+)
+
+
+class ContestEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry: figures of its replay of the sample `billing`."""
+
+    name: str
+    rules: str
+    cost_usd: float
+    low_usd: float
+    """Lower end of the interval of `cost_usd`; `high_usd` is the upper one."""
+    high_usd: float
+    real_low_usd: float | None
+    """Lower end of what real runs of that kind cost, with as many calls as they might take."""
+    real_high_usd: float | None
+    facts_n: int
+    kept_n: int
+    needed_later_loss: float
+    peak_tokens: int
+    cuts_n: int
+    over_window: bool
+
+    @property
+    def why(self) -> str:
+        """Why it does not count; empty where it does."""
+        parts = []
+        if self.kept_n < self.facts_n:
+            parts.append(f"keeps {self.kept_n} of {self.facts_n} facts")
+        if self.needed_later_loss > ALLOWED_LOSS:
+            parts.append(f"loses {self.needed_later_loss:.0%}")
+        if self.over_window:
+            parts.append("runs past the window")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, repr=False)
+class Contest:
+    """The reader's table of entries, kept in a file, so that it goes on in the next notebook."""
+
+    path: Path = _FILE
+
+    @staticmethod
+    def tried(name: str, rules: AnyRules) -> ContestEntry:
+        """Return the figures of rules, without entering them.
+
+        Raises:
+            BadArguments: they are no rules.
+        """
+        replay = replayed(rules)
+        found, facts = figures(replay), facts_kept(replay)
+        return ContestEntry(
+            name=line(name, 40),
+            rules=line(str(found["rules"]), 120),
+            cost_usd=float(found["cost_usd"]),
+            low_usd=float(found["cost_low_usd"]),
+            high_usd=float(found["cost_high_usd"]),
+            real_low_usd=_maybe(found["real_low_usd"]),
+            real_high_usd=_maybe(found["real_high_usd"]),
+            facts_n=len(facts),
+            kept_n=sum(facts.values()),
+            needed_later_loss=float(found["needed_later_loss"]),
+            peak_tokens=int(found["peak_tokens"]),
+            cuts_n=int(found["cuts_n"]),
+            over_window=amounts.known(found["over_call"]),
+        )
+
+    def enter(self, name: str, rules: AnyRules) -> Contest:
+        """Enter rules under a name; an entry of the same name gives way. Returns the table.
+
+        Raises:
+            BadArguments: they are no rules, or the table cannot be kept.
+        """
+        entry = self.tried(name, rules)
+        kept = [e for e in self.entries if e.name != entry.name]
+        data = msgspec.json.format(msgspec.json.encode([*kept, entry]), indent=1)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = self.path.with_name(f"{self.path.name}.new")
+            fresh.write_bytes(data)
+            fresh.replace(self.path)
+        except OSError as error:
+            said = f"The table cannot be kept in {str(self.path)!r} ({error.strerror})."
+            raise BadArguments(said) from None
+        return self
+
+    @property
+    def entries(self) -> tuple[ContestEntry, ...]:
+        """The entries: those that count first, the cheapest on top."""
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            if self.path.stat().st_size <= _LARGEST:
+                found = msgspec.json.decode(self.path.read_bytes(), type=list[ContestEntry])
+                return tuple(sorted(found, key=lambda e: (bool(e.why), e.cost_usd)))
+        return ()
+
+    @property
+    def best(self) -> ContestEntry | None:
+        """The cheapest entry that counts."""
+        return next((e for e in self.entries if not e.why), None)
+
+    def answer(self) -> str:
+        """Return what may be said of the best entry: rules, price, risk, and what nobody knows."""
+        best = self.best
+        if best is None:
+            return "No entry counts yet: keep every fact, and lose at most 5 %."
+        recorded = figures(sample(), loss=False)["cost_usd"]
+        none = figures(replayed("none"), loss=False)["cost_usd"]
+        real = "unknown: the record does not say under which rules it was made"
+        if best.real_low_usd is not None and best.real_high_usd is not None:
+            real = f"${best.real_low_usd:.2f} to ${best.real_high_usd:.2f}"
+        out = [f"For this session: {best.rules} ({best.name})."]
+        out.append(
+            f"This much: ${best.cost_usd:.2f} (${best.low_usd:.2f} to ${best.high_usd:.2f}), "
+            f"beside ${recorded:.2f} as recorded and ${none:.2f} never compacted."
+        )
+        out.append(
+            f"This risk: {best.kept_n} of {best.facts_n} facts are there when they are needed, "
+            f"and {best.needed_later_loss:.1%} of what was used again had been taken away."
+        )
+        out.append(
+            "This we do not know: what the agent would have done. Real runs of such rules: "
+            f"{real}. And one session is one session."
+        )
+        return "\n".join(out)
+
+    def _table(self) -> Tabular:
+        best = self.best
+        return Tabular(_HEADS, tuple(_row(e, best=e is best or e == best) for e in self.entries))
+
+    def to_text(self) -> str:
+        """Return the table as text."""
+        return self._table().to_text() or "No entry yet: ck.contest().enter('my name', rules)."
+
+    def to_html(self) -> str:
+        """Return the table as HTML."""
+        return self._table().to_html() or f"<p>{self.to_text()}</p>"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    __repr__ = to_text
+
+
+def contest(path: str | Path | None = None) -> Contest:
+    """Return the contest of the course: the cheapest rules that keep all facts of `billing`.
+
+    An entry counts if it keeps fifteen of fifteen facts until the last turn begins, takes at most
+    5 % of what is needed later out of sight, and fits the window. `contest().enter(name, rules)`
+    enters one; the table stays in a file of the working folder.
+
+    Args:
+        path: the file; None: `.ctxkit/contest.json`.
+    """
+    return Contest(Path(path) if path else _FILE)
+
+
+def _maybe(value: object) -> float | None:
+    return float(str(value)) if amounts.known(value) else None
+
+
+def _row(entry: ContestEntry, *, best: bool) -> tuple[Box, ...]:
+    tone = "good" if best else ("grey" if entry.why else "")
+    return (
+        Box(entry.name, tone=tone),
+        Box(entry.rules),
+        Box(f"${entry.cost_usd:.2f}", entry.cost_usd, tone=tone),
+        Box(f"{entry.kept_n} of {entry.facts_n}", entry.kept_n),
+        Box(f"{entry.needed_later_loss:.1%}", entry.needed_later_loss),
+        Box(f"{entry.peak_tokens:,}", entry.peak_tokens),
+        Box(f"{entry.cuts_n}", entry.cuts_n),
+        Box(entry.why or ("the best so far" if best else "yes"), tone=tone),
+    )

@@ -1,0 +1,98 @@
+"""The exercises by their keys, and `check`, which marks an answer, worked out when it is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.course.marking import AnswerMark
+from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Exercise", "check", "exercise", "guess", "tasks"]
+
+_LESSONS = tuple(f"lesson_{n}" for n in (*(f"{n:02d}" for n in range(1, 10)), "appendix"))
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One task of a notebook."""
+
+    key: str
+    """Such as `03-a`; `03-guess` is the guess that the notebook begins with."""
+    asks: str
+    judge: Callable[..., str]
+    """Takes the answer, and says what is wrong with it (a guess: how far it was off)."""
+    because: str = ""
+    """Said with a right answer."""
+    guess: bool = False
+
+
+_KNOWN: dict[str, Exercise] = {}
+
+
+def exercise(key: str, asks: str, because: str = "") -> Callable[[Callable[..., str]], Any]:
+    """Register a function that says what is wrong with an answer; empty where nothing is."""
+    return _register(key, asks, because, guess=False)
+
+
+def guess(key: str, asks: str, because: str = "") -> Callable[[Callable[..., str]], Any]:
+    """Register a function that scores the guess of a notebook: it says what is so."""
+    return _register(f"{key}-guess", asks, because, guess=True)
+
+
+def _register(
+    key: str, asks: str, because: str, *, guess: bool
+) -> Callable[[Callable[..., str]], Any]:
+    def keep(judge: Callable[..., str]) -> Callable[..., str]:
+        _KNOWN[key] = Exercise(key, asks, judge, because, guess)
+        return judge
+
+    return keep
+
+
+def tasks() -> dict[str, str]:
+    """Return what each exercise asks, by its key, in the order of the notebooks."""
+    return {key: known.asks for key, known in sorted(_all().items())}
+
+
+def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
+    """AnswerMark an answer: say whether it is right, and if not what is wrong with it.
+
+    What is right is worked out from the sample when it is asked for. A guess is told how far it
+    was off.
+
+    Args:
+        key: of the exercise, such as ``"03-a"``; `ctxkit.course.tasks()` lists them.
+        answer: a number, a word, a list or rules, as the exercise asks; left out or ``...``: the
+            exercise is read out.
+        given: what the exercise is about, where it is no sample but something of yours.
+
+    Raises:
+        BadArguments: there is no such exercise.
+    """
+    known = _all()
+    if key not in known:
+        raise BadArguments(
+            f"There is no exercise {key!r}; ctxkit.course.tasks() lists them."
+            f"{did_you_mean(str(key), known)}"
+        )
+    asked = known[key]
+    if answer is ... or answer is None:
+        return AnswerMark(key, None, f"{asked.asks} (Put your answer in place of the three dots.)")
+    try:
+        said = asked.judge(answer, *given)
+    except CtxkitError as error:
+        return AnswerMark(key, right=False, said=str(error))
+    if asked.guess:
+        return AnswerMark(key, None, f"{said} {asked.because}".strip())
+    return AnswerMark(key, not said, said or asked.because)
+
+
+def _all() -> dict[str, Exercise]:
+    for lesson in _LESSONS:
+        import_module(f"ctxkit.course.lessons.{lesson}")
+    return _KNOWN

@@ -1,0 +1,90 @@
+"""Notebook 02: policies, triggers and safe cuts."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.marking import guessed, number
+from ctxkit.course.matter import above, figures, replayed, sample
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
+
+_CALL, _AT = 150, 101
+
+
+@guess(
+    "02",
+    "Above 30,000 tokens sum up what is old, and keep the newest 8,000 as they are. What share of "
+    "all that the session uses again later is out of sight when it is needed, in per cent?",
+    "A summary keeps the story and drops the names. A better writer keeps more; this one copies "
+    "sentences.",
+)
+def _most(given: Any) -> str:
+    found = figures(replayed(above("summary:keep_tokens=8000", 30_000)))
+    return guessed(given, 100 * found["needed_later_loss"], "%")
+
+
+@exercise(
+    "02-a",
+    "Write rules that clear all results of tools but those of the last five turns. Give the rules.",
+    "A policy is a few lines; what it costs is another question, and the next notebooks ask it.",
+)
+def _five_turns(given: Any) -> str:
+    replay = replayed(given)
+    if not replay.edits:
+        return "They changed nothing: is there a trigger, and does the policy return a new history?"
+    for call in replay.calls[:: max(1, len(replay.calls) // 40)]:
+        if wrong := _wrong(replay, call.index):
+            return wrong
+    return ""
+
+
+@cache
+def _results() -> frozenset[str]:
+    """Return the results of the record, word for word."""
+    return frozenset(m.text for m in sample().messages if m.role == "tool")
+
+
+def _wrong(replay: Session, index: int) -> str:
+    """Say what is wrong at one call: a new result that is gone, an old one that stands."""
+    items = replay.sent(index)
+    users = [i for i, item in enumerate(items) if item.message.role == "user"]
+    start = users[-5] if len(users) >= 5 else 0
+    for i, item in enumerate(items):
+        if item.message.role != "tool":
+            continue
+        whole = item.message.text in _results()
+        if i >= start and not whole:
+            return f"At call {index} a result of the last five turns is cleared."
+        if i < start and whole and item.tokens > 60:
+            return f"At call {index} a result that is older than five turns still stands."
+    return ""
+
+
+@exercise(
+    "02-b",
+    f"At call {_CALL} you want to drop what stands before position {_AT} of "
+    f"`session.view({_CALL})`. Which is the first safe cut at or after it?",
+    "Between a call and its result no cut is safe: providers refuse a call without its result.",
+)
+def _safe(given: Any) -> str:
+    shown = sample().view(_CALL)
+    right = next(p for p in range(_AT, len(shown)) if shown[p].role != "tool")
+    slips = {
+        "There a result would stand without its call.": float(_AT),
+        "That one is safe, but it is not the first.": float(right + 2),
+    }
+    return number(given, right, within=0, slips=slips)
+
+
+@exercise(
+    "02-c",
+    "A policy without a trigger is due before every call. How often would "
+    "`window:keep_tokens=20000` compact?",
+    "Each of them changes the beginning of the prompt. What that costs is notebook 05.",
+)
+def _untriggered(given: Any) -> str:
+    return number(given, len(replayed("window:keep_tokens=20000").edits), within=0)

@@ -1,0 +1,51 @@
+"""Notebook 08: snapshot logs of a lab; its exercises are about the frame that the notebook made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.course.exercises import exercise
+from ctxkit.course.marking import choice, number
+from ctxkit.errors import BadArguments
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CUTOVER = 120_000
+
+
+def _given(turns: Any) -> pd.DataFrame:
+    if not hasattr(turns, "columns") or "turn_input_tokens" not in turns.columns:
+        raise BadArguments("Give the frame, too: ck.check('08-a', answer, turns).")
+    frame: pd.DataFrame = turns
+    return frame
+
+
+@exercise(
+    "08-a",
+    "Which agent sends most of all input tokens? Its name; give the frame `turns`, too.",
+    "An agent with many tool rounds pays for its prompt in each of them.",
+)
+def _largest(given: Any, turns: Any = None) -> str:
+    sums = _given(turns).groupby("agent")["turn_input_tokens"].sum()
+    names = [str(name).lower() for name in sums.index]
+    right = str(sums.idxmax()).lower()
+    return choice(given, right, names, dict.fromkeys(names, "It is not the largest."))
+
+
+@exercise(
+    "08-b",
+    f"How many compactions would a cut-over at {_CUTOVER:,} tokens have made? Give the frame, too.",
+    "As long as nothing else changes: with another budget the turns themselves would be others.",
+)
+def _fired(given: Any, turns: Any = None) -> str:
+    frame = _given(turns)
+    spent: dict[tuple[str, str], int] = {}
+    fired = 0
+    columns = ("session", "agent", "turn_input_tokens")
+    for session, agent, tokens in zip(*(frame[c] for c in columns), strict=True):
+        spent[session, agent] = spent.get((session, agent), 0) + int(tokens)
+        if spent[session, agent] >= _CUTOVER:
+            fired += 1
+            spent = {key: n for key, n in spent.items() if key[0] != session}
+    return number(given, fired, within=0)

@@ -1,0 +1,108 @@
+"""The appendices: the cache model, more about loss, sweeps at size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.course.exercises import exercise
+from ctxkit.course.marking import choice, number
+from ctxkit.course.matter import sample
+from ctxkit.errors import BadArguments
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_YES_NO = ("yes", "no")
+
+
+def _table(given: Any, column: str, name: str) -> pd.DataFrame:
+    if not hasattr(given, "columns") or column not in given.columns:
+        raise BadArguments(f"Give the table `{name}`, too, behind your answer.")
+    table: pd.DataFrame = given
+    return table
+
+
+@exercise(
+    "a1-a",
+    "Does the order of `none` and `pi` by dollars survive a bad cache model: 'yes' or 'no'? Give "
+    "the table `costs`, too.",
+    "So a cache model is part of the answer, not of the decoration.",
+)
+def _order(given: Any, costs: Any = None) -> str:
+    table = _table(costs, "never forgets", "costs")
+    ends = [
+        float(table[c]["none"]) < float(table[c]["pi"]) for c in ("never forgets", "misses carried")
+    ]
+    right = "yes" if ends[0] == ends[1] else "no"
+    why = "Look at `none` and `pi` in the first column and in the last one."
+    return choice(given, right, _YES_NO, dict.fromkeys(_YES_NO, why))
+
+
+@exercise(
+    "a1-b",
+    "From which number of reads in the table on does headroom's rule gain, on a warm prompt? Give "
+    "the table `gain`, too.",
+    "It lies behind the number of reads that the rule asks for.",
+)
+def _gains(given: Any, gain: Any = None) -> str:
+    warm = _table(gain, "headroom, warm", "gain")["headroom, warm"]
+    return number(given, float(warm[warm > 0].index[0]), within=0)
+
+
+@exercise(
+    "a2-a",
+    "After two compactions: what share of the items that the first one took is still in sight?",
+    "Some that survived the first summary did not survive the second.",
+)
+def _drifted(given: Any) -> str:
+    from ctxkit.metrics.drift import drift
+
+    table = drift(sample())
+    row = table[(table["cohort"] == 0) & (table["cuts_n"] == 2)].iloc[0]
+    slips = {"That is after one compaction.": float(table["retained"].iloc[0])}
+    return number(given, float(row["retained"]), within=0.05, slips=slips)
+
+
+@exercise(
+    "a2-b",
+    "Of how many facts was the meaning kept and a value lost, at the second compaction? Give the "
+    "table `told`, too.",
+    "A sentence about the right thing without the right name: the loss that reads best.",
+)
+def _meant(given: Any, told: Any = None) -> str:
+    table = _table(told, "meaning_kept", "told")
+    late = table[table["cut"] == 1]
+    values = late["values_kept"].fillna(True).astype(bool)  # noqa: FBT003
+    return number(given, int((late["meaning_kept"].astype(bool) & ~values).sum()), within=0)
+
+
+@exercise(
+    "a3-a",
+    "Which pair of settings is the cheapest on the mean of the sessions? (reserve_tokens, "
+    "keep_recent_tokens); give the table `runs`, too.",
+    "And it is the one that loses most: no single score.",
+)
+def _cheapest(given: Any, runs: Any = None) -> str:
+    names = ["reserve_tokens", "keep_recent_tokens"]
+    table = _table(runs, names[0], "runs")
+    best = table.groupby(names)["cost_usd"].mean().reset_index().sort_values("cost_usd")
+    right = tuple(int(best[name].iloc[0]) for name in names)
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        return "Give two numbers: (reserve_tokens, keep_recent_tokens)."
+    wrong = [name for name, said, is_ in zip(names, given, right, strict=True) if said != is_]
+    return f"Look again at {' and '.join(wrong)}." if wrong else ""
+
+
+@exercise(
+    "a3-b",
+    "Over the six samples: does the whole interval of `fuseraft` less `none` lie below zero: 'yes' "
+    "or 'no'?",
+    "That speaks of dollars. What it loses is another column.",
+)
+def _below(given: Any) -> str:
+    from ctxkit import samples
+    from ctxkit.sweeps import pairs, sweep
+
+    runs = sweep(samples.paths(), ["none", "fuseraft"], loss=False, progress=False)
+    right = "yes" if pairs(runs, "fuseraft", "none")["high"] < 0 else "no"
+    return choice(given, right, _YES_NO, dict.fromkeys(_YES_NO, "Look at `low` and `high`."))

@@ -1,0 +1,129 @@
+"""How an answer is marked: what is wrong with it in a sentence, never what is right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.markup import NO_MATH, escape
+from ctxkit.sheets import INK
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_SCALES = (
+    (100.0, "You are off by a factor of 100: share or per cent?"),
+    (1_000.0, "You are off by a factor of 1,000."),
+    (1e6, "You are off by a factor of a million: prices are dollars a million tokens."),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class AnswerMark:
+    """What was said of an answer."""
+
+    key: str
+    right: bool | None
+    """None: nothing was answered yet, or it was a guess."""
+    said: str
+
+    def __str__(self) -> str:
+        word = {True: "right. ", False: "not yet. ", None: ""}[self.right]
+        return f"{self.key}: {word}{self.said}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head, _, rest = str(self).partition(": ")
+        ink = {True: "#009e73", False: "#d55e00", None: "#3a93cc"}[self.right]
+        return (
+            f'<div class="{NO_MATH}" style="{INK};border-left:4px solid {ink};'
+            "padding:2px 10px;margin:4px 0;"
+            f'max-width:52em"><strong>{escape(head)}</strong>: {escape(rest, 2000)}</div>'
+        )
+
+
+def number(
+    given: Any, right: float, *, within: float = 0.005, slips: Mapping[str, float] | None = None
+) -> str:
+    """Say what is wrong with a number; empty where it is right.
+
+    Args:
+        given: the answer.
+        right: what it should be.
+        within: share of it that an answer may be off.
+        slips: what one gets by a known mistake, by the sentence that says so.
+    """
+    if not isinstance(given, (int, float)) or isinstance(given, bool) or not isfinite(given):
+        return "Give a number."
+    value = float(given)
+    if _near(value, right, within):
+        return ""
+    for said, slip in (slips or {}).items():
+        if _near(value, slip, within):
+            return said
+    if value and right and (value < 0) != (right < 0):
+        return "The sign is wrong."
+    for factor, said in _SCALES:
+        if _near(value, right * factor, within) or _near(value, right / factor, within):
+            return said
+    far = abs(value - right) > 0.2 * abs(right)
+    return f"{'Far too' if far else 'A little too'} {'high' if value > right else 'low'}."
+
+
+def _near(value: float, right: float, within: float) -> bool:
+    return abs(value - right) <= within * abs(right) + 1e-12
+
+
+def choice(given: Any, right: str, among: Collection[str], why: Mapping[str, str]) -> str:
+    """Say what is wrong with one word of several; `why` has a sentence for each wrong one."""
+    word = str(given).strip().lower()
+    if word == right:
+        return ""
+    if word not in among:
+        return f"Answer with one of {', '.join(map(repr, among))}."
+    return why.get(word, "No.")
+
+
+def several(given: Any, right: Collection[Any]) -> str:
+    """Say how many of several answers are wrong and how many are missing."""
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        return "Give a list."
+    said, wanted = set(given), set(right)
+    wrong, missing = len(said - wanted), len(wanted - said)
+    parts = [f"{wrong} of yours do not belong there"] if wrong else []
+    parts += [f"{missing} are missing"] if missing else []
+    return f"{' and '.join(parts).capitalize()}." if parts else ""
+
+
+def span(given: Any, right: tuple[int, int]) -> str:
+    """Say which end of a span (first, last) is wrong."""
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        return "Give two numbers: (first, last)."
+    ends = (("first", given[0], right[0]), ("last", given[1], right[1]))
+    off = [
+        f"the {name} is too {'late' if value > wanted else 'early'}"
+        for name, value, wanted in ends
+        if value != wanted
+    ]
+    return f"{' and '.join(off).capitalize()}." if off else ""
+
+
+def guessed(given: Any, right: float, unit: str = "") -> str:
+    """Score a guess of a number: what it is, and how far the guess was off."""
+    if not isinstance(given, (int, float)) or isinstance(given, bool) or not isfinite(given):
+        return f"It is {_told(right, unit)}. Next time guess first: a number, before you run it."
+    off = abs(float(given) - right)
+    near = off <= 0.1 * abs(right)
+    away = _told(off, "points" if unit == "%" else unit)
+    return (
+        f"You said {_told(float(given), unit)}, it is {_told(right, unit)}: "
+        f"{'well guessed.' if near else f'off by {away}.'}"
+    )
+
+
+def _told(value: float, unit: str) -> str:
+    if unit == "$":
+        return f"${value:,.2f}"
+    return f"{value:,.0f}{' ' if unit and unit != '%' else ''}{unit}"

@@ -1,0 +1,149 @@
+"""A child process that speaks lines of JSON: started without a shell, bounded, ended with all it
+started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.markup import line
+from ctxkit.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LINE = 16 << 20
+"""Bytes of a line, at most."""
+_NOISE = 1000
+"""Lines that are no JSON object, at most: some programs greet on their output."""
+_GRACE = 2.0
+"""Seconds for a program to end by itself when its input is closed."""
+_SAID = 4096
+
+
+class Child:
+    """A program that runs; made by `begin`.
+
+    Args:
+        name: what it is called in sentences, such as `The MCP server 'time'`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.over = ""
+        """Why nothing more comes from it, for the user to read; empty: it runs."""
+        self._noise = 0
+        self._told: deque[bytes] = deque(maxlen=32)
+
+    async def begin(
+        self, command: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None
+    ) -> None:
+        """Start it.
+
+        Raises:
+            BadArguments: there is no such program, or it cannot be started.
+        """
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE, env=dict(env), cwd=cwd, limit=LINE,
+                start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as e:
+            why = getattr(e, "strerror", None) or type(e).__name__
+            raise BadArguments(
+                f"{self.name} cannot be started: {line(command[0], 80)}: {why}."
+            ) from None
+        self._listening = asyncio.ensure_future(self._listen())
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Write a message; one that is over takes it in silence, and `over` says why."""
+        pipe = self._process.stdin
+        with suppress(OSError, RuntimeError):
+            if pipe is not None and not pipe.is_closing():
+                pipe.write(json.dumps(message, ensure_ascii=True).encode() + b"\n")
+                await pipe.drain()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return the next message, or None where there is none any more: `over` says why."""
+        out = self._process.stdout
+        while out is not None and not self.over:
+            try:
+                data = await out.readline()
+            except ValueError:
+                self.over = (
+                    f"{self.name} sent more than {LINE >> 20} MB in one message; it was ended."
+                )
+                break
+            if not data:
+                await self._ended()
+                break
+            message = _decoded(data)
+            if message is not None:
+                return message
+            self._noise += 1
+            if self._noise > _NOISE:
+                self.over = f"{self.name} prints what is no message{self.words(data)}"
+        return None
+
+    def words(self, data: bytes | None = None) -> str:
+        """Return the last that it said beside its messages, as the end of a sentence."""
+        said = (data if data is not None else b"".join(self._told)).decode("utf-8", "replace")
+        lines = [s for s in said.splitlines() if s.strip()]
+        return f". It said: {line(redact(lines[-1]), 200)}" if lines else "."
+
+    async def end(self) -> None:
+        """End it, with everything that it started."""
+        self.over = self.over or f"{self.name} was ended."
+        pipe = self._process.stdin
+        if pipe is not None:
+            pipe.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), _GRACE)
+        _kill(self._process.pid)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), _GRACE)
+        self._listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._listening
+
+    async def _ended(self) -> None:
+        """Say how it ended; what it says of that on its way is waited for a moment."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._listening), _GRACE)
+        code = self._process.returncode
+        how = "closed its output" if code is None else _how(code)
+        self.over = self.over or f"{self.name} {how}{self.words()}"
+
+    async def _listen(self) -> None:
+        told = self._process.stderr
+        while told is not None and (piece := await told.read(_SAID)):
+            self._told.append(piece)
+        await self._process.wait()
+
+
+def _how(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def _decoded(data: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGTERM)

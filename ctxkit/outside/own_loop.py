@@ -1,0 +1,57 @@
+"""A loop of its own in a thread of its own: what lives longer than a turn, whose loop ends with it,
+runs there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+T = TypeVar("T")
+
+
+class Loop:
+    """An event loop that runs until it is closed."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._work, daemon=True, name=name)
+        self._thread.start()
+
+    def _work(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def wait(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Run work there and wait for it.
+
+        Raises:
+            TimeoutError: it took longer; it was cancelled.
+        """
+        return asyncio.run_coroutine_threadsafe(
+            asyncio.wait_for(work, seconds), self._loop
+        ).result()
+
+    async def hear(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work there from another loop; where the waiting task is cancelled, so is the work."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def close(self, seconds: float = 5.0) -> None:
+        """End the loop; what runs in it is cancelled."""
+
+        async def cancelled() -> None:
+            mine = asyncio.current_task()
+            tasks = [t for t in asyncio.all_tasks() if t is not mine]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=seconds) if tasks else None
+
+        if self._loop.is_running():
+            asyncio.run_coroutine_threadsafe(cancelled(), self._loop).result(seconds + 1)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(seconds)

@@ -1,0 +1,202 @@
+"""Take a block out of a warm prompt by hand, and see when that has paid for itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+
+from ctxkit.errors import BadArguments
+from ctxkit.markup import escape
+from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
+from ctxkit.plots._strip import KINDS, PromptBlock, Strip
+from ctxkit.plots.axes import Axes
+from ctxkit.plots.block_rows import BlockRows, Row, Span
+from ctxkit.plots.chart import table
+from ctxkit.plots.palette import COLOURS
+from ctxkit.plots.traces import Mark, Trace
+from ctxkit.prices import Price, price
+from ctxkit.widgets.explorer_panels import SOFT, TEXT
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
+
+_MOST = 400
+"""Calls to come, at most."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A block taken out of a prompt, and the prices by which that is billed."""
+
+    strip: Strip
+    block: PromptBlock
+    price: Price
+    cold: bool = False
+    """True where the cache had died: all of the prompt is written anyway."""
+
+    @property
+    def behind(self) -> int:
+        """Tokens behind the block that the cache holds."""
+        end = self.block.start + self.block.tokens
+        return max((self.strip.tokens if self.cold else self.strip.read) - end, 0)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Prices of a write and a read, as shares of the input price."""
+        p = self.price
+        return {
+            "write_share": (p.cache_write or p.input) / p.input,
+            "read_share": (p.cache_read if p.cache_read is not None else p.input) / p.input,
+        }
+
+    @property
+    def pays_after(self) -> float:
+        """Calls until it has paid for itself: ``N > (w - r) S / (r x)``; after a pause 0."""
+        if self.cold:
+            return 0.0
+        return reads_until_mutation_pays(self.block.tokens, self.behind, **self.shares)
+
+    def gain(self, calls: int) -> float:
+        """Return the dollars gained over so many calls to come; negative where it costs."""
+        alive = 0.0 if self.cold else 1.0
+        tokens = mutation_gain(self.block.tokens, self.behind, calls, alive=alive, **self.shares)
+        return tokens * self.price.input
+
+    def without(self) -> Strip:
+        """Return the prompt without the block: what stands behind it is written anew."""
+        old, gone = self.strip, self.block
+        blocks = tuple(
+            b if b.start < gone.start else b._replace(start=b.start - gone.tokens)
+            for b in old.blocks
+            if b is not gone
+        )
+        total = old.tokens - gone.tokens
+        read = 0 if self.cold else min(gone.start, old.read)
+        fresh = min(old.fresh, total - read)
+        return Strip(old.call, blocks, read, total - read - fresh, fresh)
+
+    def before(self) -> Strip:
+        """Return the prompt as it is billed with the block."""
+        old = self.strip
+        if not self.cold:
+            return old
+        return old._replace(read=0, written=old.read + old.written)
+
+    def dollars(self, strip: Strip) -> float:
+        """Return what a prompt costs."""
+        p = self.price
+        write = p.cache_write or p.input
+        read = p.cache_read if p.cache_read is not None else p.input
+        return strip.read * read + strip.written * write + strip.fresh * p.input
+
+
+def _of(block: PromptBlock, span: Span) -> bool:
+    return block.start <= span.start < block.start + block.tokens
+
+
+class BreakEven(w.VBox):  # type: ignore[misc]
+    """The widget that `ctxkit.break_even` returns; `cut` is what its controls say.
+
+    Front ends without widgets get text and HTML.
+    """
+
+    def __init__(self, session: Session, strip: Strip) -> None:
+        found = price(session.call(strip.call).message.model or session.model or "")
+        results = [b for b in strip.blocks if b.result]
+        if found is None or not results:
+            what = "no price is known for its model" if found is None else "it has no result"
+            raise BadArguments(f"Nothing can be weighed at call {strip.call}: {what}.")
+        self.strip, self.price, self.results = strip, found, results
+        half = [b for b in results if b.start < strip.tokens / 2] or results
+        wide = {"style": {"description_width": "150px"}, "layout": w.Layout(width="auto")}
+        first = results.index(max(half, key=lambda b: b.tokens))
+        self.taken = w.IntSlider(first, 0, len(results) - 1, description="result taken out", **wide)
+        self.calls = w.IntSlider(100, 1, _MOST, description="calls to come", **wide)
+        self.cold = w.Checkbox(
+            value=False,
+            description="after a pause: the cache has died",
+            style={"description_width": "initial"},
+            layout=w.Layout(width="auto"),
+        )
+        self.picture = w.HTML()
+        super().__init__([self.taken, self.calls, self.cold, self.picture])
+        for control in (self.taken, self.calls, self.cold):
+            control.observe(self._draw, "value")
+        self._draw()
+
+    @property
+    def cut(self) -> Cut:
+        """What is taken out now."""
+        return Cut(self.strip, self.results[self.taken.value], self.price, self.cold.value)
+
+    def _draw(self, _: Any = None) -> None:
+        self.picture.value = self.to_html()
+
+    def said(self) -> str:
+        """Return the sum in a sentence."""
+        cut, n = self.cut, self.calls.value
+        gained = cut.gain(n)
+        end = f"after {n:,} calls ${abs(gained):.3f} {'gained' if gained >= 0 else 'lost'}"
+        if cut.cold:
+            return f"The cache has died, so all is written anyway: it pays at once; {end}."
+        w_, r = (1e6 * cut.price.input * s for s in cut.shares.values())
+        pays = "never" if cut.pays_after == inf else f"{cut.pays_after:,.0f}"
+        return (
+            f"N > (w - r) S / (r x) = ({w_:.2f} - {r:.2f}) x {cut.behind:,} / "
+            f"({r:.2f} x {cut.block.tokens:,}) = {pays} calls; {end}."
+        )
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the next call's bill with the block and without it."""
+        cut, out = self.cut, []
+        for name, strip in (("as it is", cut.before()), ("without it", cut.without())):
+            sizes = (f"{n:,}" for n in (strip.read, strip.written, strip.fresh))
+            out.append((name, *sizes, f"${cut.dollars(strip):.4f}"))
+        return out
+
+    def to_text(self) -> str:
+        """Return what is shown as text."""
+        rows = [("next call", "read", "written", "fresh", "dollars"), *self.rows()]
+        lines = ["  ".join(f"{c:>10}" for c in row) for row in rows]
+        return "\n".join([f"Taken out: {self.cut.block.name}", self.said(), *lines])
+
+    def to_html(self) -> str:
+        """Return what is shown as HTML that needs no kernel."""
+        cut = self.cut
+        was = (
+            s._replace(kind=len(KINDS)) if _of(cut.block, s) else s for s in cut.before().spans()
+        )
+        rows = (Row("as it is", tuple(was)), Row("without it", cut.without().spans()))
+        bill = table(("next call", "read", "written", "fresh", "dollars"), self.rows())
+        return (
+            f'<div style="color:{TEXT}">'
+            f"<div><strong>Taken out: {escape(cut.block.name, 90)}</strong>"
+            f" ({cut.block.tokens:,} tokens)</div>"
+            f"{BlockRows(kinds=(*KINDS, ('taken out', COLOURS[0])), rows=rows).svg()}"
+            f'<div role="status" style="line-height:1.6">{escape(self.said(), 400)}</div>{bill}'
+            f'<div style="color:{SOFT}">Dollars gained, by calls to come:</div>'
+            f"{self._gains().svg()}</div>"
+        )
+
+    def _gains(self) -> Axes:
+        cut = self.cut
+        places = list(range(1, _MOST + 1, 3))
+        traces = tuple(
+            Trace(name=name, x=places, y=[one.gain(n) for n in places], look=look, marked=False)
+            for name, look, one in (
+                ("warm", 0, Cut(cut.strip, cut.block, cut.price)),
+                ("after a pause", 1, Cut(cut.strip, cut.block, cut.price, cold=True)),
+            )
+        )
+        mark = (Mark(x=float(self.calls.value)),)
+        return Axes(x="calls to come", y="dollars gained", traces=traces, marks=mark)
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle = super()._repr_mimebundle_(**kwargs) or {}
+        return {**bundle, "text/plain": self.to_text(), "text/html": self.to_html()}

@@ -1,0 +1,36 @@
+# ruff: noqa: INP001  a script beside the pages
+"""Make what the wheel carries from an installed LiteLLM: prices with limits, and two vocabularies.
+
+    python docs/make_carried.py
+
+Run it before a release: the date of the table is the day on which it was made.
+"""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime
+from importlib import util
+from pathlib import Path
+
+from ctxkit.prices import price_updates
+from ctxkit.tokens.vocabularies import CARRIED
+
+FOLDER = Path(__file__).parents[1] / "ctxkit" / "carried"
+
+
+def main() -> None:
+    """Write both kinds of files."""
+    table = price_updates.of_litellm(datetime.now(UTC).strftime("%Y-%m-%d"))
+    (FOLDER / "prices.json").write_bytes(table)
+    spec = util.find_spec("litellm")
+    if spec is None or spec.origin is None:
+        raise SystemExit("LiteLLM is not installed here.")
+    folder = Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
+    for name, file in CARRIED.items():
+        data = gzip.compress((folder / file).read_bytes(), 9, mtime=0)
+        (FOLDER / f"{name}.tiktoken.gz").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+# ruff: noqa: INP001  a script of the folder that it serves
+"""Write slides and print versions: `python docs/teaching/handouts.py FOLDER [reveal.js] [NN ...]`.
+
+Every notebook is run. `NN.slides.html` are its slides, `NN.html` is a page, and `NN.pdf` the page
+in print where Chromium is on the machine. Charts and widgets are static in all of them, and no page
+loads anything: so slides need a folder with reveal.js (`npm install reveal.js@4`, then
+`node_modules/reveal.js`); without one they ask a network for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbconvert import HTMLExporter, SlidesExporter
+from traitlets.config import Config
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+LIVE = ("application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json")
+"""Forms of an output that need scripts; each has a static twin beside it."""
+STYLE = """<style>
+.reveal { font-size: 22px; }
+.reveal h1 { font-size: 1.9em; } .reveal h2 { font-size: 1.5em; }
+.reveal .slides { text-align: left; }
+.reveal .slides section { max-height: 100%; overflow-y: auto; }
+.reveal section .jp-Cell, .reveal section .jp-MarkdownCell { max-width: 100%; }
+.reveal pre, .reveal code { font-size: 15px; line-height: 1.35; }
+.reveal table { font-size: 15px; }
+.reveal svg { max-width: 1000px !important; max-height: 400px; }
+.reveal .jp-InputPrompt, .reveal .jp-OutputPrompt { display: none; }
+</style>"""
+SHOWN = {
+    "width": 1180,
+    "height": 760,
+    "margin": 0.03,
+    "center": False,
+    "transition": "none",
+    "hash": True,
+}
+PRINT = """<style>
+@page { size: A4; margin: 14mm; }
+@media print {
+  body, .jp-Notebook { padding: 0 !important; overflow: visible !important; }
+  .jp-InputPrompt, .jp-OutputPrompt { display: none !important; }
+  table { font-size: 8pt !important; }
+  td, th { padding: 1px 4px !important; white-space: normal !important; }
+  pre { white-space: pre-wrap !important; font-size: 8.5pt !important; }
+  h1, h2 { break-after: avoid; } figure, svg, tr { break-inside: avoid; }
+  .jp-Cell { overflow: visible !important; }
+  .jp-OutputArea div { max-height: none !important; overflow: visible !important; }
+}
+</style>"""
+_CDN = "https://unpkg.com/reveal.js@4"
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+
+def executed(path: Path) -> nbformat.NotebookNode:
+    """Return a notebook with its outputs, without the forms that need scripts."""
+    notebook = nbformat.read(path, as_version=4)
+    where = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", store_widget_state=False, resources=where
+    ).execute()
+    for cell in notebook.cells:
+        for out in cell.get("outputs", []):
+            if "text/html" in out.get("data", {}):
+                for mime in LIVE:
+                    out["data"].pop(mime, None)
+        cell["outputs"] = [o for o in cell.get("outputs", []) if not _bar(o)]
+        if cell.cell_type != "code":
+            del cell["outputs"]
+    return notebook
+
+
+def _bar(out: dict) -> bool:
+    """Say whether an output is a progress bar, which has no meaning on paper."""
+    text = out.get("data", {}).get("text/plain", "") or out.get("text", "")
+    return bool(re.match(r"(sweep|compare|read).*\d+%\|", text))
+
+
+def slides(notebook: nbformat.NotebookNode, reveal: Path | None) -> str:
+    """Return the slides as HTML that asks nothing of the network, given a copy of reveal.js."""
+    settings = {"reveal_theme": "simple", "reveal_url_prefix": str(reveal or _CDN)}
+    exporter = SlidesExporter(config=Config({"SlidesExporter": settings}))
+    html = without_network(exporter.from_notebook_node(notebook)[0])
+    html = re.sub(r"<script>\s*require\(.*?</script>", "", html, flags=re.DOTALL)
+    if reveal is None:
+        script = f'<script src="{_CDN}/dist/reveal.js"></script>'
+    else:
+        html = re.sub(r"<link [^>]*/dist/(reveal|theme)[^>]*>", "", html)
+        sheets = [reveal / "dist" / name for name in ("reveal.css", "theme/simple.css")]
+        css = "".join(re.sub(r"@import url\([^)]*\);", "", f.read_text()) for f in sheets)
+        html = html.replace("<head>", f"<head><style>{css}</style>", 1)
+        script = f"<script>{(reveal / 'dist' / 'reveal.js').read_text()}</script>"
+    begin = f"<script>Reveal.initialize({json.dumps(SHOWN)})</script>"
+    html = html.replace("</body>", f"{script}{begin}</body>", 1)
+    return html.replace("</head>", f"{STYLE}</head>", 1)
+
+
+def without_network(html: str) -> str:
+    """Return a page without what nbconvert would load from elsewhere: no output here needs it."""
+    html = re.sub(r'<script src="https://[^"]*">\s*</script>', "", html)
+    return re.sub(r'<script type="module">\s*import mermaid.*?</script>', "", html, flags=re.DOTALL)
+
+
+def page(notebook: nbformat.NotebookNode) -> str:
+    """Return the page that is printed."""
+    html = HTMLExporter(theme="light").from_notebook_node(notebook)[0]
+    return without_network(html).replace("</head>", f"{PRINT}</head>", 1)
+
+
+def printed(html: Path) -> Path | None:
+    """Print a page to PDF; None where no Chromium is found."""
+    browser = next(filter(None, map(shutil.which, _CHROMIUM)), None)
+    if browser is None:
+        return None
+    target = html.with_suffix(".pdf")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
+    subprocess.run(  # noqa: S603  a browser found on the path, and a file written here
+        [browser, *flags, f"--print-to-pdf={target}", html.resolve().as_uri()],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    return target
+
+
+def main(folder: Path, reveal: Path | None, numbers: list[str]) -> None:
+    """Write everything into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        if numbers and path.stem[:2] not in numbers:
+            continue
+        notebook = executed(path)
+        shown = slides(notebook, reveal)
+        (folder / f"{path.stem[:2]}.slides.html").write_text(shown, encoding="utf-8")
+        html = folder / f"{path.stem[:2]}.html"
+        html.write_text(page(notebook), encoding="utf-8")
+        print(path.stem, printed(html) or "no Chromium: print the page yourself")  # noqa: T201
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    rest = sys.argv[2:]
+    copy = next((a for a in rest if Path(a).is_dir()), None)
+    main(Path(sys.argv[1]), Path(copy) if copy else None, [a for a in rest if a != copy])

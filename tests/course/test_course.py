@@ -1,0 +1,154 @@
+"""The course: an answer is marked by what is wrong with it; the contest keeps its table.
+
+The right answers stand in `docs/teaching/solutions.md`, whose blocks `test_docs_run` runs.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import ctxkit as ck
+from ctxkit.course import marking as marks
+from ctxkit.course.exercises import _all
+from ctxkit.errors import BadArguments
+from ctxkit.policies import Rules, guards, triggers
+
+ROOT = Path(__file__).parents[2]
+CLEAR = Rules(policy="clear:keep_last=5", trigger=triggers.Above(25_000), name="clear")
+NUMBERS = ["01-b", "01-c", "02-b", "02-c", "03-a", "05-a", "05-b", "05-c", "09-a"]
+
+
+def test_a_number_is_marked_by_what_is_wrong_with_it():
+    slips = {"You forgot the cache.": 7.0}
+    assert marks.number(4.2, 4.2) == ""
+    assert marks.number(7.0, 4.2, slips=slips) == "You forgot the cache."
+    assert "factor of 100" in marks.number(420, 4.2)
+    assert "million" in marks.number(4.2e6, 4.2)
+    assert marks.number(-4.2, 4.2) == "The sign is wrong."
+    assert marks.number(4.5, 4.2) == "A little too high."
+    assert marks.number(1, 4.2) == "Far too low."
+    for nothing in ("4.2", None, True, float("nan"), [4.2]):
+        assert marks.number(nothing, 4.2) == "Give a number."
+
+
+def test_words_lists_and_spans_are_marked():
+    assert marks.choice(" Loss ", "loss", ("bill", "loss"), {}) == ""
+    assert (
+        marks.choice("bill", "loss", ("bill", "loss"), {"bill": "It is known."}) == "It is known."
+    )
+    assert "one of" in marks.choice("x", "loss", ("bill", "loss"), {})
+    assert marks.several(["a", "b"], "ab") == ""
+    assert marks.several(["a", "x"], "ab") == "1 of yours do not belong there and 1 are missing."
+    assert marks.several("ab", "ab") == "Give a list."
+    assert marks.span((3, 9), (3, 9)) == ""
+    assert marks.span([2, 10], (3, 9)) == "The first is too early and the last is too late."
+    assert "two numbers" in marks.span(3, (3, 9))
+
+
+def test_a_guess_is_told_what_is_so():
+    assert "it is 75%" in marks.guessed(40, 75, "%")
+    assert "well guessed" in marks.guessed(74, 75, "%")
+    assert "guess first" in marks.guessed("many", 75, "%")
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+def test_a_wrong_number_is_refused_and_the_right_one_not_said(key):
+    for wrong in (0, -1, 123_456_789, "no"):
+        mark = ck.check(key, wrong)
+        assert mark.right is False
+        assert not re.search(r"\d", mark.said.replace("1,000", "").replace("100", ""))
+
+
+def test_an_exercise_without_an_answer_is_read_out():
+    told = ck.check("03-a")
+    assert told.right is None
+    assert "three dots" in str(told)
+    with pytest.raises(BadArguments, match="Did you mean '03-a'"):
+        ck.check("03-aa", 1)
+
+
+def test_rules_are_marked_by_what_they_do():
+    assert "older than five turns" in ck.check("02-a", CLEAR).said
+    assert "changed nothing" in ck.check("02-a", "none").said
+    assert "facts" in ck.check("06-b", "pi").said
+    assert "largest prompt" in ck.check("03-b", "none").said
+    assert "no preset" in ck.check("03-b", "nonsense").said
+
+
+def test_own_frames_and_sessions_are_asked_for():
+    assert "turns" in ck.check("08-a", "x").said
+    assert "session" in ck.check("04-a", ["x"]).said
+
+
+def test_every_notebook_has_its_guess_and_its_exercises():
+    """Each key is used in a notebook; each has a guess and two or three exercises."""
+    asked = {}
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        found = re.findall(r'ck\.check\(\\?"([^"\\]+)', path.read_text(encoding="utf-8"))
+        asked[path.stem[:2]] = list(dict.fromkeys(found))
+    used = {key for keys in asked.values() for key in keys}
+    assert used == set(_all())
+    for number in ("01", "02", "03", "04", "05", "06", "07", "09"):
+        assert f"{number}-guess" in asked[number]
+        assert 2 <= len([k for k in asked[number] if k != f"{number}-guess"]) <= 3
+
+
+# -- the contest -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def contest(tmp_path):
+    return ck.contest(tmp_path / "deep" / "contest.json")
+
+
+def test_the_cheapest_that_counts_stands_first_and_goes_on_later(contest):
+    assert "No entry" in repr(contest)
+    cold = guards.UntilCold(hard_limit=40_000)
+    chain = "clear:keep_last=5 | summary:keep_tokens=8000"
+    contest.enter("window", "window:keep_tokens=20000").enter("clear", CLEAR)
+    contest.enter(
+        "chain", Rules(policy=chain, trigger=triggers.Above(18_000), guards=cold, name="chain")
+    )
+    again = ck.contest(contest.path)
+    assert [e.name for e in again.entries] == ["chain", "clear", "window"]
+    assert again.best.name == "chain"
+    assert again.best.cost_usd == pytest.approx(2.42, abs=0.005)
+    assert [bool(e.why) for e in again.entries] == [False, False, True]
+    table = ck.compare(ck.samples.path(), [CLEAR], progress=False)
+    assert again.entries[1].cost_usd == pytest.approx(table.loc["clear", "cost_usd"])
+    assert again.enter("clear", "none").entries[-1].why != ""
+    said = again.answer()
+    assert "$2.42" in said
+    assert "we do not know" in said
+
+
+def test_rules_that_run_past_the_window_do_not_count(contest):
+    entry = contest.tried("none", "none")
+    assert (entry.kept_n, entry.needed_later_loss) == (15, 0.0)
+    assert entry.why == "runs past the window"
+
+
+def test_a_damaged_table_begins_anew_and_a_wall_is_said(contest, tmp_path):
+    contest.path.parent.mkdir()
+    for damage in (b"", b"[{}]", b"\xff", b'{"name": 1}'):
+        contest.path.write_bytes(damage)
+        assert contest.entries == ()
+    wall = tmp_path / "wall"
+    wall.write_text("a file")
+    with pytest.raises(BadArguments, match="cannot be kept"):
+        ck.contest(wall / "contest.json").enter("x", CLEAR)
+
+
+def test_names_of_a_table_are_no_markup(contest):
+    contest.enter("<script>alert(1)</script>", CLEAR)
+    assert "<script>" not in contest._repr_html_()
+
+
+def test_facts_are_listed_with_the_sample_alone():
+    kept = ck.course.facts_kept(ck.samples.path())
+    assert (len(kept), sum(kept.values())) == (15, 12)
+    with pytest.raises(BadArguments, match="lists no facts"):
+        ck.course.facts_kept(ck.samples.path("chat"))

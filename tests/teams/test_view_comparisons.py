@@ -1,0 +1,213 @@
+"""A recorded team under several views: what each agent would have been sent, billed, and lost."""
+
+from __future__ import annotations
+
+import pytest
+from teams.makes import config, made
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+from ctxkit.heard import agent_logs, team_turns
+from ctxkit.messages import Message, Text, ToolCall
+from ctxkit.session import Session
+from ctxkit.teams.troupe import TASK
+
+TESTER = [{"Source": s} for s in ("session_context", "changes_recent:5",
+                                  "brief_field:test_targets", "own_history:4")]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory):
+    with ck.team("scripted", folder=tmp_path_factory.mktemp("team")) as team:
+        team.run(TASK)
+        yield team
+
+
+@pytest.fixture(scope="module")
+def compared(team):
+    views = {"text": {"TextOnly": True}, "as the Tester": {"Context": TESTER},
+             "fresh": {"Isolation": "Fresh"}, "fork": {"Isolation": "Fork"},
+             "without": {"ExcludeAgents": ["Developer"]}, "young": {"MaxTurnAge": 1}}  # fmt: skip
+    return ck.compare(team, views)
+
+
+def tokens(compared, agent, view):
+    rows = compared[(compared["agent"] == agent) & (compared["view"] == view)]
+    return int(rows["prompt_tokens"].iloc[0])
+
+
+@pytest.mark.parametrize(
+    ("agent", "view"), [("Developer", "shared"), ("Reviewer", "text"), ("Tester", "as the Tester")]
+)
+def test_the_view_that_an_agent_had_is_billed_as_it_was(compared, agent, view):
+    assert tokens(compared, agent, view) == tokens(compared, agent, "recorded")
+
+
+def test_what_hides_more_costs_less(compared):
+    for agent in ("Tester", "Reviewer"):
+        whole = tokens(compared, agent, "shared")
+        for view in ("text", "as the Tester", "fresh", "without", "young"):
+            assert tokens(compared, agent, view) < whole
+        assert tokens(compared, agent, "fork") == whole  # it speaks in one turn alone
+    assert tokens(compared, "Planner", "fresh") == tokens(compared, "Planner", "shared")
+
+
+def test_a_view_costs_the_prompts_of_the_record(compared):
+    """F30, F126: Views of one recorded team, with what each costs and hides."""
+    recorded = compared[compared["view"] == "recorded"]
+    assert (recorded["prompt_tokens"] > 0).all()
+    assert compared["cost_usd"].isna().all()  # scripted models have no price
+    assert set(compared["source"]) == {"recorded", "derived"}
+
+
+def test_all_agents_together_are_the_sum(compared):
+    for view, rows in compared.groupby("view"):
+        each = rows[rows["agent"] != "all agents"]["prompt_tokens"].sum()
+        assert tokens(compared, "all agents", view) == each
+        turns = compared.turns[compared.turns["view"] == view]
+        assert turns["turn_input_tokens"].sum() == each
+    order = compared.turns[compared.turns["view"] == "recorded"]
+    names = ["Planner", "Developer", "Developer", "Tester", "Reviewer"]
+    assert order["agent"].tolist() == names
+    assert order["to"].tolist() == ["Developer", "", "Tester", "Reviewer", ""]
+    assert compared.limits == {"warn_at": 20_000}
+
+
+def test_a_chart_by_agent_shows_each_view_and_who_hands_on(compared):
+    chart = ck.plots.views(compared)
+    panels = {p.title: p for p in chart.drawing.panels}
+    assert list(panels) == ["Planner", "Developer", "Tester", "Reviewer"]
+    lines = {t.name: t for t in panels["Tester"].traces}
+    assert lines["shared"].y[-1] == tokens(compared, "Tester", "shared")
+    assert lines["recorded"].y[:4] == [0, 0, 0, 0]
+    assert lines["hand-off"].x == [3]
+    assert "<svg" in chart.to_html()
+    assert "of recorded" in chart.to_text()
+    assert len(chart.to_plotly()["data"]) == len(chart.drawing.traces)
+
+
+def test_a_chart_of_something_else_is_a_sentence(team):
+    with pytest.raises(BadArguments, match=r"takes what ck\.compare"):
+        ck.plots.views(team.session)
+
+
+def test_names_of_agents_and_views_are_escaped():
+    evil = "<img src=x onerror=alert(1)>"
+    session = Session(id="s", title=evil, log=(says(evil, "I look.", 1), says("B", "Good.", 2)))
+    found = ck.compare(session, {evil: {"TextOnly": True}})
+    chart = ck.plots.views(found)
+    for page in (found._repr_html_(), chart.to_html(), chart.page()):
+        assert "<img" not in page
+    assert "\x1b" not in found.to_text()
+
+
+def test_the_budget_of_a_team_has_its_thresholds_and_hand_offs(team):
+    chart = ck.plots.budget(team.session)
+    names = [t.name for t in chart.drawing.traces]
+    assert names == ["Planner", "Developer", "Tester", "Reviewer", "hands on to"]
+    assert chart.drawing.traces[-1].names == ("Developer", "Tester", "Reviewer")
+    assert [limit.y for limit in chart.drawing.limits] == [20_000]
+    rows = ck.read_snapshots(team.workspace.snapshots(team.id))
+    sums = rows.groupby("agent")["cumulative_input_tokens"].max()
+    assert {t.name: t.y[-1] for t in chart.drawing.traces[:-1]} == sums.to_dict()
+
+
+def test_a_team_that_was_written_down_is_compared_alike(team, compared, tmp_path):
+    ck.write(team.session, tmp_path / "team.jsonl")
+    again = ck.compare(tmp_path / "team.jsonl", {"text": {"TextOnly": True}})
+    for agent in ("Developer", "Tester", "Reviewer"):
+        assert tokens(again, agent, "text") == tokens(compared, agent, "text")
+    assert "text" in again.to_text()
+    assert "&lt;" not in again._repr_html_()
+
+
+def test_what_a_view_hides_and_an_agent_names_later_is_lost(tmp_path):
+    path = "deep/in/the/tree/numerals.py"
+    call = ToolCall("c", "write_file", {"path": path, "content": "x = 1"})
+    silent = Message(role="assistant", parts=(call,), stop="tool")
+    parts = {
+        "A": [[silent, "It is written."], ["Go on."]],
+        "B": [["I begin."], [("read_file", {"path": path}), "I read it."]],
+    }
+    plan = config(["A", "B"], Termination={"MaxIterations": 4})
+    with made(tmp_path, parts, plan) as team:
+        team.run("Work.")
+        found = ck.compare(team, {"text": {"TextOnly": True}, "fresh": {"Isolation": "Fresh"}})
+    of = found[found["agent"] == "B"].set_index("view")["needed_lost_n"]
+    assert of["shared"] == 0
+    assert of["text"] >= 1
+    assert of["fresh"] >= 1
+
+
+def says(agent, text, n, *calls):
+    parts = (Text(text), *calls)
+    return Message(role="assistant", id=f"a{n}", parts=parts, agent=agent, time=float(n))
+
+
+def test_one_log_of_several_agents_has_a_log_for_each():
+    call = ToolCall("c", "read_file", {"path": "a.py"})
+    result = Message(role="tool", id="r1", parts=(Text("x" * 400),), call_id="c", tool="read_file",
+                     agent="A", time=2.0)  # fmt: skip
+    task = Message(role="user", id="u0", parts=(Text("Work."),), time=0.0)
+    log = (
+        task,
+        says("A", "I look.", 1, call),
+        result,
+        says("A", "Seen.", 3),
+        says("B", "Good.", 4),
+    )
+    session = Session(id="s", log=log)
+    found = {log.agent: log.shared.messages for log in agent_logs(session)}
+    assert [m.kind or m.role for m in found["A"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "heard",
+    ]
+    assert [m.kind or m.role for m in found["B"]] == [
+        "user",
+        "heard",
+        "frame",
+        "heard",
+        "assistant",
+    ]
+    assert "x" * 400 in found["B"][2].text
+    assert [(t.agent, t.calls) for t in team_turns(session)] == [("A", (0, 1)), ("B", (0,))]
+    compared = ck.compare(session, {"text": {"TextOnly": True}})
+    assert tokens(compared, "B", "text") < tokens(compared, "B", "shared")
+
+
+def test_one_agent_alone_has_no_views():
+    session = Session(id="s", log=(says("A", "Alone.", 1),))
+    with pytest.raises(BadArguments, match="only one speaks here"):
+        ck.compare(session, "views")
+
+
+@pytest.mark.parametrize(("views", "words"), [
+    ({"x": {"TextOnyl": True}}, "Did you mean 'TextOnly'"),
+    ({"x": {"TextOnly": "yes"}}, "true or false"),
+    ({"x": {"Isolation": "Sealed"}}, "Shared, Fresh or Fork"),
+    ({"x": {"Context": [{"Source": "fiel:a"}]}}, "Did you mean 'file'"),
+    ({"x": 3}, "needs keys and values"),
+    ({}, "Give views"),
+])  # fmt: skip
+def test_a_view_that_cannot_be_is_a_sentence(team, views, words):
+    with pytest.raises(BadArguments, match=words):
+        ck.compare(team, views)
+
+
+def test_a_real_session_with_subagents(real):
+    """Recorded subagents of Claude Code hear nobody: the fresh view is billed as the record was."""
+    folder = real / "claude-code" / "session-share"
+    session = ck.read(folder / "0ccf1a04-1b4c-43b6-8aa5-79e41db43a68.jsonl")
+    found = ck.compare(session, {"text": {"TextOnly": True}, "fresh": {"Isolation": "Fresh"}})
+    names = [a for a in found["agent"].unique() if a not in ("main", "all agents")]
+    assert len(names) == 5
+    for name in names:
+        assert tokens(found, name, "fresh") == tokens(found, name, "recorded")
+        shared = tokens(found, name, "shared")
+        assert tokens(found, name, "fresh") < tokens(found, name, "text") < shared
+    rows = found[found["agent"] == "all agents"].set_index("view")
+    assert rows.loc["text", "token_share"] == pytest.approx(0.82, abs=0.005)
+    assert rows.loc["fresh", "cost_usd"] < rows.loc["shared", "cost_usd"]

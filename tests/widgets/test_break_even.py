@@ -1,0 +1,65 @@
+"""The break-even widget: its formula is the bill's own, turned by hand and read as text."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, session, user
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+
+BILLING = ck.read(ck.samples.path())
+
+
+@pytest.fixture(scope="module")
+def widget():
+    return ck.break_even(BILLING, 150)
+
+
+def test_the_formula_is_the_difference_of_the_bills(widget):
+    """After N calls the dearer next call is paid back by the cheaper ones that follow it."""
+    cut = widget.cut
+    once = cut.dollars(cut.without()) - cut.dollars(cut.before())
+    later = cut.block.tokens * cut.price.cache_read
+    assert once / later + 1 == pytest.approx(cut.pays_after, abs=1)
+    assert cut.gain(int(cut.pays_after) - 1) < 0 < cut.gain(int(cut.pays_after) + 2)
+    assert cut.gain(1) == pytest.approx(-once, rel=0.01)
+
+
+def test_it_is_turned_by_hand(widget):
+    begun = widget.to_text()
+    widget.taken.value = len(widget.results) - 1
+    assert widget.cut.pays_after < 10
+    assert widget.to_text() != begun
+    widget.cold.value = True
+    assert widget.cut.pays_after == 0
+    assert "pays at once" in widget.said()
+    assert widget.cut.before().read == widget.cut.without().read == 0
+    widget.cold.value = False
+    widget.calls.value = 300
+    assert "after 300 calls" in widget.picture.value
+
+
+def test_without_it_the_prompt_is_shorter_and_what_stands_behind_is_written(widget):
+    widget.taken.value = 3
+    cut = widget.cut
+    shorter = cut.without()
+    assert shorter.tokens == cut.strip.tokens - cut.block.tokens
+    assert shorter.read == cut.block.start
+    assert (
+        sum(b.tokens for b in shorter.blocks)
+        == sum(b.tokens for b in cut.strip.blocks) - cut.block.tokens
+    )
+
+
+def test_front_ends_without_widgets_get_text_and_html(widget):
+    bundle = widget._repr_mimebundle_()
+    assert "N > (w - r) S / (r x)" in bundle["text/plain"]
+    assert "<svg" in bundle["text/html"]
+
+
+def test_what_cannot_be_weighed_is_said():
+    with pytest.raises(BadArguments, match="no result"):
+        ck.break_even(ck.samples.path("chat"), 5)
+    with pytest.raises(BadArguments, match="read from the cache"):
+        ck.break_even(session(user("q"), assistant("a")))
