@@ -25,6 +25,13 @@ INJECTED = "injected"
 RECALLED = "memory"
 """Kind of a message that recalls what is no longer shown."""
 
+APPROVAL, APPROVALS = "approval", ("allowed", "refused")
+"""Where `Message.details` of a result says what a person said to its call, and the words."""
+SAID_BY = "said_by"
+"""Where `Message.details` of a summary names the role that it is sent under, if not the user's."""
+USER_VISIBLE = "user_visible"
+"""Where `Message.details` says False of what the user is not shown (ai's `userVisible`)."""
+
 Role = Literal["system", "user", "assistant", "tool", "summary"]
 Source = Literal["recorded", "derived", "estimated"]
 
@@ -177,6 +184,13 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         arguments.
         """
         return "\n".join(p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text)
+
+    @property
+    def sent_as(self) -> str:
+        """The role that it is sent under: a summary is the user's, unless it says otherwise."""
+        if self.role != "summary":
+            return self.role
+        return "assistant" if self.details.get(SAID_BY) == "assistant" else "user"
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

@@ -1,32 +1,40 @@
 # ruff: noqa: INP001  a script beside the page that it writes
-"""Write `docs/mission.md`: statements of the systems' documents, by the tests that hold them.
+"""Write `docs/mission.md`: statements of the systems' documents, and the tests that hold them.
 
-A test says what it holds at the beginning of its docstring: ``F4, F5: In our own words.``
+`docs/statements.csv` says each statement in our own words, names tests by their functions, and says
+what is not held. A test may name its statements itself, at the beginning of its docstring:
+``F4, F5: In our own words.``
 Run: ``python docs/make_mission.py``.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import re
+from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "mission.md"
+SAID = ROOT / "docs" / "statements.csv"
 SYSTEMS = {"F": "fuseraft", "T": "Tyrum", "A": "ai", "P": "pulse-coder", "D": "Fased"}
+STATES = ("built", "built in a team", "partly", "missing", "not meaningful")
 _TAG = re.compile(rf"((?:[{''.join(SYSTEMS)}]\d+)(?:, [{''.join(SYSTEMS)}]\d+)*): (.+)")
 _HEAD = """# What the systems' documents state, and the tests that hold it
 
-Each row is a statement of one of the documents that the kit was made from, under its number there: {letters}.
-The table is made from the docstrings of the tests (`python docs/make_mission.py`); a statement without a row is not
-held by a test that names it yet.
+The kit was made from five documents; this is what they state, cut into {n} statements and said in
+our own words: F is fuseraft's, T Tyrum's, A ai's, P pulse-coder's, D Fased's. *Built* means that the
+named tests hold it, *built in a team* that they are tests of several agents at work; the rest says
+what is not held, or why it means nothing here. The page is made from `statements.csv` and from what
+tests say of themselves (`python docs/make_mission.py`); a test that is named and is not there is an
+error.
 
-| statement | in our words | test |
-| --- | --- | --- |
 """
 
 
@@ -38,27 +46,122 @@ class Held(NamedTuple):
     test: str
 
 
+class Statement(NamedTuple):
+    """A statement, as the page has it."""
+
+    name: str
+    words: str
+    tests: tuple[str, ...]
+    """Paths and functions."""
+    rest: str
+    """What is not held of it, or why it means nothing here; empty: all is held."""
+
+    @property
+    def state(self) -> str:
+        """One of `STATES`."""
+        said = self.rest.partition(":")[0]
+        if said:
+            return said
+        here = [t for t in self.tests if not t.startswith("tests/teams/")]
+        return "built" if here else "built in a team"
+
+    @property
+    def row(self) -> str:
+        """Its row."""
+        held = "<br>".join(f"`{t}`" for t in self.tests)
+        why = self.rest.partition(":")[2].strip()
+        return f"| {self.name} | {self.words} | {self.state} | {'<br>'.join(filter(None, [why, held]))} |"
+
+
+class Test(NamedTuple):
+    """A test."""
+
+    place: str
+    """Path of its file, and its name."""
+    name: str
+    about: str
+    """The first paragraph of its docstring, in one line."""
+
+
+@cache
+def tests_of(folder: Path) -> tuple[Test, ...]:
+    """Return the tests of a folder."""
+    out = []
+    for path in sorted(folder.rglob("test_*.py")):
+        where = path.relative_to(folder.parent).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                about = " ".join((ast.get_docstring(node) or "").split("\n\n")[0].split())
+                out.append(Test(f"{where}::{node.name}", node.name, about))
+    return tuple(t for t in out if t.name.startswith("test_"))
+
+
 def held(folder: Path = ROOT / "tests") -> Iterator[Held]:
     """Yield what the tests of a folder hold, by their docstrings."""
-    for path in sorted(folder.rglob("test_*.py")):
-        source = path.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(source)) if _TAG.search(source) else ():
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                found = _TAG.fullmatch((ast.get_docstring(node) or "").split("\n")[0])
-                for name in found[1].split(", ") if found else ():
-                    where = path.relative_to(folder.parent).as_posix()
-                    yield Held(name, found[2], f"`{where}` {node.name}")
+    for test in tests_of(folder):
+        found = _TAG.fullmatch(test.about)
+        for name in found[1].split(", ") if found else ():
+            yield Held(name, found[2], test.place)
 
 
-def page() -> str:
+def statements(said: Path = SAID, folder: Path = ROOT / "tests") -> list[Statement]:
+    """Return all statements.
+
+    Raises:
+        ValueError: a row names a test that is not there, or there twice; a statement has neither a
+            test nor a word on why; a test holds a statement that is none.
+    """
+    places: dict[str, list[str]] = {}
+    for test in tests_of(folder):
+        places.setdefault(test.name, []).append(test.place)
+    tagged: dict[str, list[str]] = {}
+    for each in held(folder):
+        tagged.setdefault(each.statement, []).append(each.test)
+    with said.open(encoding="utf-8", newline="") as file:
+        out = [
+            _statement(row, places, tagged.pop(row["statement"], []))
+            for row in csv.DictReader(file)
+        ]
+    if tagged:
+        raise ValueError(f"tests hold what is no statement: {', '.join(tagged)}")
+    return out
+
+
+def _statement(
+    row: Mapping[str, str], places: Mapping[str, Sequence[str]], tagged: Sequence[str]
+) -> Statement:
+    name, tests = row["statement"], list(tagged)
+    for asked in row["tests"].split():
+        room, _, function = asked.rpartition("/")
+        found = [p for p in places.get(function, ()) if f"/{room}" in p]
+        if len(found) != 1:
+            raise ValueError(f"{name}: {asked} is {'twice' if found else 'not'} among the tests")
+        tests += found
+    made = Statement(name, row["words"], tuple(dict.fromkeys(sorted(tests))), row["rest"])
+    if made.state not in STATES or not (made.rest or tests) or (tests and made.state == "missing"):
+        raise ValueError(f"{name}: say what holds it, or why nothing does")
+    return made
+
+
+def page(said: Path = SAID, folder: Path = ROOT / "tests") -> str:
     """Return the page."""
-    letters = ", ".join(f"{letter} for {name}" for letter, name in SYSTEMS.items())
-    rows = sorted(
-        held(), key=lambda h: (list(SYSTEMS).index(h.statement[0]), int(h.statement[1:]), h.test)
-    )
-    return _HEAD.format(letters=letters) + "".join(
-        f"| {h.statement} | {h.words} | {h.test} |\n" for h in rows
-    )
+    rows = statements(said, folder)
+    out = [_HEAD.format(n=len(rows)), _counts(rows)]
+    for letter, system in SYSTEMS.items():
+        table = [r.row for r in rows if r.name.startswith(letter)]
+        head = "| | statement | state | what is not held; tests |\n| --- | --- | --- | --- |"
+        out.append("\n".join([f"\n## {system}\n", head, *table, ""]))
+    return "".join(out)
+
+
+def _counts(rows: Sequence[Statement]) -> str:
+    lines = [f"| | {' | '.join(STATES)} | all |", "| --- |" + " --- |" * (len(STATES) + 1)]
+    for letter, system in {**SYSTEMS, "": "all"}.items():
+        found = Counter(r.state for r in rows if r.name.startswith(letter))
+        lines.append(
+            f"| {system} | {' | '.join(f'{found[s]}' for s in STATES)} | {found.total()} |"
+        )
+    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

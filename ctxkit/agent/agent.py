@@ -16,6 +16,7 @@ from ctxkit.agent.events import Listener, LiveEvent, deaf
 from ctxkit.agent.limits import Limits, SpentInTurn
 from ctxkit.agent.memories import Memory
 from ctxkit.agent.outcome import Ended, Outcome
+from ctxkit.agent.output_limits import OutputLimits
 from ctxkit.agent.running import Approve, Offload, run_tool
 from ctxkit.agent.sent_prompts import Prompts
 from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
@@ -74,6 +75,7 @@ class Agent:
         memory: the folder in which `memory/` lies, for rules that save before they compact; None:
             nothing is saved.
         sections: what is put into prompts before anybody speaks; None: nothing.
+        outputs: how much of a tool's output is kept; None: as the rules say, else the usual.
     """
 
     def __init__(
@@ -95,8 +97,9 @@ class Agent:
         save: Save | None = None,
         prompts: Prompts | None = None,
         sections: Sections | None = None,
+        outputs: OutputLimits | None = None,
     ) -> None:
-        self.sections = sections
+        self.sections, self.outputs = sections, outputs or OutputLimits.of(rules)
         self.model, self.limits = model, limits or Limits()
         self.tools = {t.name: t for t in self._offered(tools)}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
@@ -277,9 +280,14 @@ class Agent:
             self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
                 result = await run_tool(
-                    asked, self.tools, approve=self._approver(turn), offload=self._offload,
+                    asked,
+                    self.tools,
+                    approve=self._approver(turn),
+                    asks=getattr(self.approve, "tools", None),
+                    offload=self._offload,
+                    outputs=self.outputs,
                     pictures=takes_pictures(self.model) is not False,
-                )  # fmt: skip
+                )
             except asyncio.CancelledError:
                 why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED
                 for left in reply.tool_calls[i:]:

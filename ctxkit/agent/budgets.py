@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Edit, Message
 from ctxkit.policies.thresholds import thresholds
+from ctxkit.policies.triggers import NearCap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,10 @@ class LiveBudget:
         self.single: int | None = rules.parameters.get("max_single_turn_input_tokens") or None
         self.cumulative, self.turn = _since_compaction(session), 0
         self._tell, self._capped = tell, False
+        self._cap: tuple[int, float] = (
+            rules.parameters.get("max_tail_messages") or 0,
+            rules.parameters.get("context_cap_fraction") or 0.0,
+        )
 
     def begin(self) -> None:
         """Begin a turn."""
@@ -48,8 +53,11 @@ class LiveBudget:
         self.cumulative += tokens
         self.turn += tokens
 
-    def warned(self, trigger: str, tokens: int) -> None:
+    def warned(self, trigger: str, tokens: int, messages: int) -> None:
         """Tell a warning that became due."""
+        if trigger == NearCap.word:
+            self._near(messages, *self._cap)
+            return
         sums = {
             "cumulative_input_tokens": self.cumulative,
             "warn_at": self.warn_at,
@@ -79,11 +87,13 @@ class LiveBudget:
         """Tell, once a cycle, that a prompt nears the cap on messages."""
         if limits.messages is None or self._capped:
             return
-        threshold = int(limits.messages * limits.messages_share)
-        if messages > threshold:
+        if messages > int(limits.messages * limits.messages_share):
             self._capped = True
-            told = {"messages": messages, "cap": limits.messages, "fraction": limits.messages_share}
-            self._tell("context_window_warn", {**told, "threshold": threshold})
+            self._near(messages, limits.messages, limits.messages_share)
+
+    def _near(self, messages: int, cap: int, share: float) -> None:
+        told = {"messages": messages, "cap": cap, "fraction": share, "threshold": int(cap * share)}
+        self._tell("context_window_warn", told)
 
 
 def _since_compaction(session: Session) -> int:

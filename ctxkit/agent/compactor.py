@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from ctxkit.agent.budgets import LiveBudget
 from ctxkit.agent.context import LiveContext
-from ctxkit.agent.model_summaries import Cached, ModelSummariser
+from ctxkit.agent.model_summaries import Cached, ModelSummariser, total
+from ctxkit.agent.result_summaries import TRIGGER, ArchivedResults, due, summary
 from ctxkit.agent.running import in_thread
 from ctxkit.agent.sent_prompts import Prompts
 from ctxkit.engine import schemas
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.memories import Memory
     from ctxkit.agent.offloads import Save
     from ctxkit.agent.transcript import Transcript
-    from ctxkit.messages import Edit, Message, ToolSchema
+    from ctxkit.messages import Edit, Message, ToolSchema, Usage
     from ctxkit.models.model import Model
     from ctxkit.policies.chain import Part
     from ctxkit.policies.policy import Policy
@@ -82,6 +83,7 @@ class Compactor:
         self.transcript, self.rules, self._tell = transcript, rules, tell
         self._model, self._seconds, self._memory = writer, seconds, memory
         self._writer: ModelSummariser | None = None
+        self._owed: list[Usage] = []
         self._tools, self._limit, self._begun, self._save_as = tools, limit, False, save
         self.budget = LiveBudget(rules, transcript.session, tell)
         self.made = 0
@@ -132,6 +134,7 @@ class Compactor:
         """Prepare the next call: save memory and compact where the rules say so, prune, and tell
         what was done.
         """
+        await self._summarise_results(spent, limits)
         before, run = self.context.tokens, self.context.run
         window, self._begun = self.context.run.room.limit, False
         if self._memory and self._memory.due(before, window, len(self.transcript.session.edits)):
@@ -144,7 +147,7 @@ class Compactor:
             lambda: self._begin(run.due, before, size),
         )
         for name in prepared.warned:
-            self.budget.warned(name, prepared.tokens)
+            self.budget.warned(name, prepared.tokens, size)
         if prepared.edits:
             self.budget.cut(prepared.edits[0].trigger, before, window)
             self._begin(run.due, before, size)
@@ -158,6 +161,26 @@ class Compactor:
         self._bill(spent)
         self.budget.shown(len(prepared.messages), limits)
         return prepared
+
+    async def _summarise_results(self, spent: SpentInTurn, limits: Limits) -> None:
+        """Let a model say what stood in results that are old, where the rules are ai's with `llm`.
+
+        Where it fails, an excerpt stands in their place for the call, as without a model.
+        """
+        model, history = self._model, self.context.run.history.at(self.context.run.call)
+        found = due(self.rules.pruning, history.messages) if model is not None else []
+        said: dict[str, str] = {}
+        for result in found if model is not None else ():
+            if model is None or _passed(spent, limits, model, len(result.text) // 4):
+                break
+            text, usage = await summary(model, result)
+            if usage is not None:
+                self._owed.append(usage)
+            if text:
+                said[result.id] = text
+        if said:
+            await self.compact(spent, limits, ArchivedResults(said=said), trigger=TRIGGER)
+        self._bill(spent)
 
     async def compact(
         self,
@@ -265,13 +288,9 @@ class Compactor:
         self, edits: tuple[Edit, ...], before: int, size: int, spent: SpentInTurn
     ) -> tuple[Edit, ...]:
         """Keep the edits of a compaction; return them with what they cost."""
-        usage = self._writer.take() if self._writer is not None else None
+        usage, ways = self._taken(), list(self._writer.ways) if self._writer is not None else []
         if usage is not None and self._model is not None:
-            details = (
-                {**edits[0].details, "summary_calls": list(self._writer.ways)}
-                if self._writer
-                else {}
-            )
+            details = {**edits[0].details, "summary_calls": ways} if ways else edits[0].details
             first = replace(edits[0], usage=usage, model=redact(self._model.name), details=details)
             edits = (first, *edits[1:])
             spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
@@ -279,20 +298,23 @@ class Compactor:
         self.made += 1
         self.budget.compacted()
         gone = sum(len(e.targets) for e in edits)
-        ways = edits[0].details.get("summary_calls")
-        how = {
-            "outcome": "compacted",
-            "messages": gone,
-            **({"summary_calls": ways} if ways else {}),
-        }
+        told = {k: v for k, v in edits[0].details.items() if k == "summary_calls"}
+        how = {"outcome": "compacted", "messages": gone, **told}
         self._end(how, edits[0].trigger, before, size)
         return edits
 
     def _bill(self, spent: SpentInTurn) -> None:
         """Bill summaries that came to nothing: they were written, and cost what they cost."""
-        usage = self._writer.take() if self._writer is not None else None
+        usage = self._taken()
         if usage is not None and self._model is not None:
             spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
+
+    def _taken(self) -> Usage | None:
+        """Return what the writer's calls cost that are not billed yet."""
+        written = self._writer.take() if self._writer is not None else None
+        owed, self._owed = self._owed, []
+        owed += [written] if written is not None else []
+        return total(owed) if owed else None
 
     # -- memory
     # ----------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Listener, LiveEvent, deaf
+from ctxkit.agent.kept_reports import KeptReports
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.promotions import Promotions
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.agent.outcome import Outcome
+    from ctxkit.agent.output_limits import OutputLimits
     from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.running import Approve
     from ctxkit.agent.sent_prompts import Prompts
@@ -83,6 +85,7 @@ class LiveSession:
         memory: what is remembered for it; None: nothing is, and nothing is kept.
         agent: its name among others; a team has several.
         parent: id of the session that it is a part of.
+        outputs: how much of a tool's output is kept; None: as the rules say, else the usual.
         via: makes what works on it (`guests.Guest`); None: an `Agent`.
         more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
@@ -115,6 +118,7 @@ class LiveSession:
         memory: SessionMemory | None = None,
         agent: str = "main",
         parent: str | None = None,
+        outputs: OutputLimits | None = None,
         via: Callable[..., Agent] | None = None,
     ) -> None:
         self.memory = memory
@@ -184,6 +188,7 @@ class LiveSession:
                 summary_seconds=summary_seconds,
                 memory=self.root,
                 prompts=prompts,
+                outputs=outputs,
             )
             set_at = thresholds(rules)
             self._snapshots = SnapshotWriter(
@@ -191,6 +196,8 @@ class LiveSession:
                 cutover_at=set_at["cutover_at"], opener=self.workspace.open,
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )  # fmt: skip
+            self.reports = KeptReports(self.workspace, self.id)
+            """What filled the window at the end of each turn."""
             self._turns = TurnLog(self._snapshots, self.session)
             self._promotions = Promotions(memory, lambda: self.session, self._say)
         except BaseException:
@@ -299,6 +306,7 @@ class LiveSession:
                     ended = await self.agent.turn(prompt, heard, attached)
                 finally:
                     self._turns.end(self.session)
+                    self._report()
                 await self._promotions.after(self.name)
                 return ended
         except (CtxkitError, asyncio.CancelledError):
@@ -410,7 +418,7 @@ class LiveSession:
             closing.callback(getattr(self.agent.model, "close", lambda: None))
             for spans in self._exports:
                 closing.callback(spans.close)
-            self._promotions.end()
+            self._promotions.end(self.agent.writer, self.agent.writer_seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -438,6 +446,13 @@ class LiveSession:
         if now != was:
             self.log.revise(now)
         return limits
+
+    def _report(self) -> None:
+        """Keep what filled the window at the end of a turn."""
+        kept = self.reports.keep(self.session, self._clock)
+        if kept is not None:
+            sizes = {"tokens": kept.report.prompt_tokens, "turn": kept.turn}
+            self._say("context_report_created", {"context_report_id": kept.id, **sizes})
 
     def _say(self, kind: str, payload: dict[str, Any]) -> None:
         self._told(LiveEvent(kind, self._clock(), self.agent.transcript.turn, payload))

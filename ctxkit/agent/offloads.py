@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ctxkit.errors import StoreError
 from ctxkit.policies.chain import Joined, applied
-from ctxkit.policies.offload import Offload, artifact_named, hint
+from ctxkit.policies.offload import Offload, artifact_named
+from ctxkit.texts.contents import hint
 
 if TYPE_CHECKING:
     from ctxkit.engine import Run

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.extractions import billed, extracted
 from ctxkit.agent.remembering import EXTRACT, SessionMemory
+from ctxkit.agent.threads import run
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.redaction import redact
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message
     from ctxkit.models.model import Model
     from ctxkit.session import Session
+
+
+AT_END = 60.0
+"""Seconds that a model may take at the end of a session: a kernel that shuts down waits for it."""
 
 
 class Promotions:
@@ -63,12 +68,25 @@ class Promotions:
         gone = {t for e in edits for t in e.targets} - {m.id for e in edits for m in e.inserted}
         self._promote([m for m in session.messages if m.id in gone], "compaction")
 
-    def end(self) -> None:
-        """Keep what may outlive the talk, where there was one."""
-        if self._talked:
-            self._promote(self._session().messages, "end")
+    def end(self, writer: Model | None = None, seconds: float = AT_END) -> None:
+        """Keep what may outlive the talk, where there was one.
 
-    async def remember(self, writer: Model | None, seconds: float) -> tuple[list[MemoryEntry], str]:
+        Where the memory asks for it the model says what; where that fails, sentences are taken.
+        """
+        if not self._talked:
+            return
+        if self._memory is not None and self._memory.by_model and writer is not None:
+            try:
+                run(self.remember(writer, min(seconds, AT_END), "end"))
+            except CtxkitError as e:
+                self._failed([str(e)])
+            else:
+                return
+        self._promote(self._session().messages, "end")
+
+    async def remember(
+        self, writer: Model | None, seconds: float, why: str = "extraction"
+    ) -> tuple[list[MemoryEntry], str]:
         """Return what a model finds worth remembering, kept, and in words what it cost.
 
         Without a model, sentences are taken.
@@ -85,9 +103,10 @@ class Promotions:
             return self._promote(session.messages, "extraction"), ""
         found, reply = await extracted(writer, session.messages, held.entries(), seconds)
         by = redact(writer.name)
-        kept = [held.add(e, session=session.id, by=by, why="extraction") for e in found]
-        self._kept(kept, by, "extraction")
-        return kept, billed(reply, writer)
+        kept = [held.add(e, session=session.id, by=by, why=why) for e in found]
+        cost = billed(reply, writer)
+        self._kept(kept, by, why, cost)
+        return kept, cost
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -96,16 +115,21 @@ class Promotions:
             return []
         try:
             kept = self._memory.promote(self._session().id, messages, why)
+            gone = self._memory.memories.consolidate(EXTRACT) if kept else []
         except CtxkitError as e:
             self._failed([str(e)])
             return []
         self._kept(kept, EXTRACT, why)
+        if gone:
+            names = [e.name for e, _ in gone]
+            self._tell("memory_consolidated", {"names": names, "why": [why for _, why in gone]})
         return kept
 
-    def _kept(self, kept: Sequence[MemoryEntry], by: str, why: str) -> None:
+    def _kept(self, kept: Sequence[MemoryEntry], by: str, why: str, cost: str = "") -> None:
         if kept:
             names, types = [e.name for e in kept], [e.type for e in kept]
-            self._tell("memory_promoted", {"names": names, "types": types, "by": by, "why": why})
+            told = {"names": names, "types": types, "by": by, "why": why, "cost": cost or None}
+            self._tell("memory_promoted", told)
 
     def _failed(self, why: Sequence[str]) -> None:
         for said in why:

@@ -74,12 +74,18 @@ class SessionMemory:
         memories: its entries.
         providers: asked before each turn and told after it, in this order.
         whole: put in the block of entries, made now.
+        by_model: the session's model says at its end what is worth remembering.
     """
 
     def __init__(
-        self, memories: Memories, providers: Iterable[MemoryProvider] = (), *, whole: bool = True
+        self,
+        memories: Memories,
+        providers: Iterable[MemoryProvider] = (),
+        *,
+        whole: bool = True,
+        by_model: bool = False,
     ) -> None:
-        self.memories, self.providers = memories, tuple(providers)
+        self.memories, self.providers, self.by_model = memories, tuple(providers), by_model
         self._baked = memory_block(memories.entries()) if whole else ""
         self._fresh: list[str] = []
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.agent.output_limits import OutputLimits
 from ctxkit.errors import CtxkitError, did_you_mean
-from ctxkit.messages import Image, Message, Text
-from ctxkit.texts import trims
+from ctxkit.messages import APPROVAL, APPROVALS, Image, Message, Text
 from ctxkit.tools.pictures import as_picture, untaken
 from ctxkit.tools.tool import arguments_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from ctxkit.messages import ToolCall
     from ctxkit.tools.tool import Tool
@@ -31,6 +31,10 @@ Approve = Callable[["ToolCall"], bool | Awaitable[bool]]
 """Says whether a call may run."""
 Offload = Callable[[str, str], str]
 """Keeps a large result (tool, text) elsewhere and returns the stub that the model gets."""
+
+
+_STUB = 1000
+"""Characters that no stub has."""
 
 
 class Stopped(BaseException):
@@ -42,35 +46,42 @@ async def run_tool(
     tools: Mapping[str, Tool],
     *,
     approve: Approve | None = None,
+    asks: Container[str] | None = None,
     offload: Offload | None = None,
-    offload_chars: int = 204_800,
+    outputs: OutputLimits | None = None,
     pictures: bool = True,
 ) -> Message:
     """Return the result of a tool call as a message; what goes wrong in the tool is its result, not
     an exception.
 
-    `pictures`: whether the model takes them; where it does not, words say what there was.
+    What a person said to the call stands in its details; `asks` are the tools that `approve` asks a
+    person about (None: all). `pictures`: whether the model takes them; where it does not, words
+    say what there was.
     """
-    text, images, failed = await _outcome(call, tools, approve, pictures=pictures)
-    if offload is not None and len(text) > offload_chars:
+    limits = outputs or OutputLimits()
+    text, images, failed, answer = await _outcome(call, tools, approve, pictures=pictures)
+    spilt = offload is not None and 0 < limits.spill < len(text)
+    if offload is not None and spilt:
         text = offload(call.name, text)
-    else:
-        text = trims.output(
-            text, max_lines=2000, max_chars=204_800, max_bytes=51_200, mode="head_tail"
-        )
+    if not spilt or len(text) > _STUB:  # what could not be kept comes back whole
+        text = limits.cut(text)
     return Message(
         role="tool",
         parts=(Text(text), *images),
         tool=call.name,
         call_id=call.id,
         is_error=failed,
+        details={APPROVAL: answer} if answer and (asks is None or call.name in asks) else {},
     )
 
 
 async def _outcome(
     call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None, *, pictures: bool
-) -> tuple[str, list[Image], bool]:
-    """Return the text and the pictures of a result, and whether it is a failure."""
+) -> tuple[str, list[Image], bool, str]:
+    """Return the text and the pictures of a result, whether it is a failure, and what a person said
+    to the call.
+    """
+    answer = ""
     tool = tools.get(call.name)
     if tool is None:
         known = ", ".join(tools)
@@ -78,21 +89,24 @@ async def _outcome(
             f"There is no tool {call.name!r}.{did_you_mean(call.name, tools)} Known: {known}.",
             [],
             True,
+            answer,
         )
     if call.raw is not None:
-        return "The arguments are no JSON object; send them again as one.", [], True
+        return "The arguments are no JSON object; send them again as one.", [], True, answer
     try:
         arguments = arguments_for(tool, call.arguments)
         if approve is not None:
-            answer = approve(call)
-            if not (await answer if inspect.isawaitable(answer) else answer):
-                return "The user did not allow this call.", [], True
-        return *_shown(await _called(tool, arguments), pictures=pictures), False
+            said = approve(call)
+            allowed = await said if inspect.isawaitable(said) else said
+            answer = APPROVALS[not allowed]
+            if not allowed:
+                return "The user did not allow this call.", [], True, answer
+        return *_shown(await _called(tool, arguments), pictures=pictures), False, answer
     except CtxkitError as e:
-        return str(e), [], True
+        return str(e), [], True, answer
     # a tool may raise anything; the model is told
     except (Exception, SystemExit) as e:  # noqa: BLE001
-        return f"{type(e).__name__}: {e}", [], True
+        return f"{type(e).__name__}: {e}", [], True, answer
 
 
 def _shown(value: Any, *, pictures: bool) -> tuple[str, list[Image]]:

@@ -24,6 +24,7 @@ from ctxkit.library.index import (
 )
 from ctxkit.markup import line
 from ctxkit.tools.root import Root
+from ctxkit.tools.text_search import search
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -133,6 +134,16 @@ class Library:
             raise StoreError(f"There is nothing at {line(path, 200)!r} in the context store.")
         return below[:LISTED]
 
+    def searched(self, pattern: str, path: str, files: str) -> str:
+        """Return the hits of a regular expression in the files of an item, or of a folder of it.
+
+        Raises:
+            BadArguments: the pattern is no regular expression.
+            StoreError: there is no such folder.
+        """
+        self.listed(path)  # of a store, nothing is read but what its index names
+        return search(self._root, pattern, "/".join(_parts(path) or ()), files)
+
     def text(self, path: str, limit: int = 10_000_000) -> str:
         """Return the text of all files of an item, at most so many bytes of each.
 
@@ -178,8 +189,10 @@ class Library:
                      for path, (data, raw) in sorted(files.items()))  # fmt: skip
         now = datetime.now(UTC).isoformat(timespec="seconds")
         item = StoreItem(name, line(description, 300) or None, source, now, kept, info or None)
-        fresh, index = f".new-{secrets.token_hex(4)}", self._changed(home, name, item)
-        with self._shelf(home, make=0o700) as shelf:
+        fresh = f".new-{secrets.token_hex(4)}"
+        self._changed(home, name, item)  # a damaged index is refused before anything is made
+        with self._shelf(home, make=0o700) as shelf, shelf.locked():
+            index = self._changed(home, name, item)
             try:
                 for path, (data, _) in files.items():
                     *folders, last = (fresh, *path.split("/"))
@@ -205,9 +218,8 @@ class Library:
         if home is None:
             self.of(name)
             raise StoreError(f"{name!r} cannot be removed.")
-        index = self._changed(home, name, None)
-        with self._shelf(home) as shelf, suppress(FileNotFoundError):
-            shelf.write(INDEX, (index,))
+        with self._shelf(home) as shelf, suppress(FileNotFoundError), shelf.locked():
+            shelf.write(INDEX, (self._changed(home, name, None),))
             _remove(shelf, name)
         return known[home][name]
 

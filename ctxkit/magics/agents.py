@@ -224,7 +224,9 @@ def _answer(
     Raises:
         ModelError: the model failed; the variable that was asked for has the outcome all the same.
     """
-    answer = Answer(outcome, live.session, shown, joined(live))
+    chart = live.workspace.chart(live.id).relative_to(live.workspace.folder.parent)
+    drawn = chart if outcome.spent.calls else None
+    answer = Answer(outcome, live.session, shown, drawn, joined(live))
     if answer.own is not None:
         kit.sessions.put(answer.own, f"{live.name}.own")
     if out:
@@ -236,11 +238,10 @@ def _answer(
 
 def _keep(kit: KitState, live: LiveSession) -> None:
     """Make the session known to the other magics, and write its chart, which opens offline."""
-    from ctxkit.plots import growth
+    from ctxkit.plots import budget
 
     kit.sessions.put(live.session, live.name)
-    page = growth({live.name: live.session}).page()
-    live.workspace.write(live.workspace.chart(live.id), page)
+    live.workspace.write(live.workspace.chart(live.id), budget(live.session).page())
 
 
 def _named(asked: Ask) -> dict[str, str | None]:

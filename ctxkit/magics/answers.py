@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ctxkit.markup import escape, plain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ctxkit.agent.outcome import Outcome
     from ctxkit.magics.turn_views import TextAndHtml
     from ctxkit.session import Session
@@ -23,6 +25,8 @@ class Answer:
     outcome: Outcome
     session: Session
     shown: TextAndHtml | None = None
+    chart: Path | None = None
+    """The page that draws what each turn was sent."""
     own: Session | None = None
     """What the agent of another program wrote of itself, where its log was found."""
 
@@ -33,8 +37,12 @@ class Answer:
 
     def __repr__(self) -> str:
         before = f"{self.shown.text}\n" if self.shown else ""
-        return before + plain(self.outcome.account())
+        return before + "\n".join([plain(self.outcome.account()), *self._places()])
 
     def _repr_html_(self) -> str:
         before = self.shown.html if self.shown else ""
-        return f"{before}<small>{escape(self.outcome.account())}</small>"
+        said = "<br>".join(escape(t) for t in (self.outcome.account(), *self._places()))
+        return f"{before}<small>{said}</small>"
+
+    def _places(self) -> list[str]:
+        return [f"Context viz → {plain(self.chart.as_posix())}"] if self.chart is not None else []

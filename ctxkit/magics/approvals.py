@@ -42,7 +42,8 @@ class Approvals:
     """
 
     def __init__(self, names: frozenset[str], always: set[str], ask: Ask) -> None:
-        self._names, self._always, self._ask = names, always, ask
+        self.tools, self._always, self._ask = names, always, ask
+        """Tools that a person is asked about."""
 
     async def __call__(self, call: ToolCall) -> bool:
         """Ask for a call where it is needed; what is no clear answer is asked again, then a no.
@@ -50,7 +51,7 @@ class Approvals:
         Raises:
             BadArguments: nobody can be asked.
         """
-        if call.name not in self._names or call.name in self._always:
+        if call.name not in self.tools or call.name in self._always:
             return True
         return await self.permit(call) != "deny"
 

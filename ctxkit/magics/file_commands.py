@@ -14,6 +14,8 @@ from ctxkit.magics.texts import Page
 from ctxkit.markup import line
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ctxkit.magics.kit_state import KitState
     from ctxkit.session import Session
 
@@ -40,6 +42,22 @@ class Export:
     session: str | None = option("another session than the active one", completes="session")
 
 
+@dataclass(frozen=True)
+class Validate:
+    """The line of `%context validate`."""
+
+    path: str = word("a config file of fuseraft, Pi, ai, ...", completes="path")
+    system: str | None = option("whose file it is, where its keys do not say")
+
+
+def validate(_: KitState, asked: Validate) -> pd.DataFrame | Page:
+    """Say what is wrong with a config file; a page where nothing is."""
+    from ctxkit.presets.validation import validate as of
+
+    table = of(Path(asked.path).expanduser(), system=asked.system)
+    return table if len(table) else Page(f"{line(asked.path, 200)}: nothing is wrong with it.")
+
+
 def use(kit: KitState, asked: Use) -> Session:
     """Make a session the active one: known by name, held by a variable, or read from a file."""
     return kit.use(asked.what, asked.name, asked.format)
@@ -64,5 +82,6 @@ SUBCOMMANDS = (
         Use,
         use,
     ),
+    Subcommand("validate", "What is wrong with a config file.", Validate, validate),
     Subcommand("export", "Write the session as one HTML file that opens offline.", Export, export),
 )

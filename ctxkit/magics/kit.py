@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
 
-from ctxkit.magics import file_commands, injections, places, recollections, table_commands, views
+from ctxkit.magics import (
+    file_commands,
+    injections,
+    places,
+    recollections,
+    report_commands,
+    table_commands,
+    views,
+)
 from ctxkit.magics.arguments import unterminated
 from ctxkit.magics.door import door
 from ctxkit.magics.kit_state import KitState
 from ctxkit.magics.subcommands import dispatch, overview
 
 DEFAULT = "status"
-_ROOMS = (views, table_commands, injections, places, file_commands)
+_ROOMS = (views, report_commands, table_commands, injections, places, file_commands)
 CONTEXT = {s.name: s for room in _ROOMS for s in room.SUBCOMMANDS}
 """The subcommands of `%context`, in the order of its help."""
 

@@ -52,6 +52,7 @@ class KitSettings(Magics):
         config=True
     )
     memory = Unicode("", help="Memory: see --memory; empty: on, off for scripts.").tag(config=True)
+    output = Unicode("", help="Limits of tools' outputs: see --output.").tag(config=True)
     approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(
         config=True
     )

@@ -46,12 +46,16 @@ class Ask:
         completes="section",
     )
     memory: str | None = option(
-        "on, off, local, digest, or variables that hold a webhook; separated by commas",
+        "on, off, local, digest, model (it says at the end what to remember), or variables that"
+        " hold a webhook; separated by commas",
         completes="memory",
     )
     approve: str | None = option(
         "tools that ask you before each call, or files, or all; separated by commas",
         completes="tools",
+    )
+    output: str | None = option(
+        "how much of a tool's output is kept: lines=N,chars=N,bytes=N,mode=head,spill=N"
     )
     attach: str | None = option(
         "pictures that go with the prompt: files, or variables that hold a figure; by commas",

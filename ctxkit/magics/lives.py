@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit.agent.output_limits import OutputLimits
 from ctxkit.agent.resumes import kept
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.injected import chosen
@@ -52,12 +53,12 @@ class Parts(NamedTuple):
     root: Path | None
     allow: tuple[str, ...]
     memory: tuple[str, ...]
+    outputs: OutputLimits
 
 
 SETTINGS = (
     "model", "summary_model", "rules", "tools", "via", "mcp", "root", "allow", "system",
-    "sections", "memory",
-    "approve",
+    "sections", "memory", "approve", "output",
 )  # fmt: skip
 """What a session remembers of how it was opened."""
 FIRST = "main"
@@ -229,17 +230,19 @@ class Lives:
         """
         for key in ("model", "summary_model"):
             self._check_model(settings[key])
+        rules = self.rules(settings["rules"])
         return Parts(
             model=settings["model"],
             summary_model=settings["summary_model"],
             said=settings["rules"],
-            rules=self.rules(settings["rules"]),
+            rules=rules,
             tools=tuple(self._held(settings["tools"])),
             via=via_command(settings["via"]),
             mcp=told_servers(settings["mcp"], self._kit.shell.user_ns),
             root=Path(settings["root"]).expanduser() if settings["root"] else None,
             allow=tuple(w.strip() for w in settings["allow"].split(",") if w.strip()),
             memory=tuple(known_words(settings["memory"], self._kit.shell.user_ns)),
+            outputs=OutputLimits.of(rules, settings["output"]),
         )
 
     def _check_model(self, name: str) -> None:
@@ -289,6 +292,7 @@ class Lives:
             words=settings,
             seed=self._kit.seed,
             prompts=sent,
+            outputs=parts.outputs,
         )
         if to is not None:
             live.export(to)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ctxkit.memory import Memories
     from ctxkit.models.model import Model
 
-ON, OFF, LOCAL, DIGEST = "on", "off", "local", "digest"
-WORDS = (ON, OFF, LOCAL, DIGEST)
+ON, OFF, LOCAL, DIGEST, MODEL = "on", "off", "local", "digest", "model"
+WORDS = (ON, OFF, LOCAL, DIGEST, MODEL)
 
 
 def memories() -> Memories:
@@ -65,6 +65,7 @@ def remembering(words: str, model: Model, names: Mapping[str, Any]) -> SessionMe
         found = names.get(word)
         if word in (LOCAL, DIGEST):
             providers.append(LocalMemory(held, Budgets() if word == DIGEST else None))
-        elif word != ON:
+        elif word not in (ON, MODEL):
             providers.append(provider_of(found, held) if isinstance(found, dict) else found)
-    return SessionMemory(held, providers, whole=not asked or ON in asked)
+    whole = ON in asked or set(asked) <= {MODEL}
+    return SessionMemory(held, providers, whole=whole, by_model=MODEL in asked)

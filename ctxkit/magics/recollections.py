@@ -9,7 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, rest, word
 from ctxkit.magics.memory_words import memories
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.magics.table_commands import shown
+from ctxkit.magics.table_commands import Nothing, shown
 from ctxkit.magics.texts import Page
 from ctxkit.markup import line
 from ctxkit.memory.entry import entry
@@ -149,6 +149,15 @@ def extract(kit: KitState, asked: Extraction) -> Page:
     return Page(said + (f" {cost}" if cost else ""))
 
 
+def consolidate(_: KitState, asked: Nothing) -> Page:  # noqa: ARG001  the shape of a subcommand
+    """Take out what was found by itself and is too much; what a person wrote stays."""
+    from ctxkit.agent.remembering import EXTRACT
+
+    gone = memories().consolidate(EXTRACT)
+    lines = [line(f"Forgot {kept.name}: {why}.", 300) for kept, why in gone]
+    return Page("\n".join(lines or ["Nothing is too much."]))
+
+
 def _body(kit: KitState, words: str) -> str:
     held = kit.shell.user_ns.get(words) if words.isidentifier() else None
     return held if isinstance(held, str) else words
@@ -163,6 +172,7 @@ MEMORY = {
         Subcommand("edit", "Change an entry.", EditedEntry, edit),
         Subcommand("forget", "Take an entry out.", OneEntry, forget),
         Subcommand("why", "Who saved an entry, when, from which messages.", OneEntry, why),
+        Subcommand("consolidate", "Take out what is too much.", Nothing, consolidate),
         Subcommand(
             "extract", "Take what is worth remembering from a session.", Extraction, extract
         ),

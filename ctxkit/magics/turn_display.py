@@ -239,6 +239,12 @@ _SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
     "context_budget_warn": _warning,
     "memory_promoted": _memory,
     "memory_failed": _memory,
+    "memory_consolidated": lambda said: (
+        f"· forgot {len(said['names'])} that are too much (%memory consolidate)"
+    ),
+    "context_window_warn": lambda said: (
+        f"! {said['messages']:,} messages, of {said['cap']:,} that are shown at most"
+    ),
     "model_wait": lambda said: f"… {line(str(said['why']), 160)}",
 }
 """Events that are said in a line of their own."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.magics.arguments import option
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.magics.table_commands import shown
+from ctxkit.magics.table_commands import TableLine, shown
 from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.messages import Edit
 
@@ -96,6 +96,15 @@ def listing(kit: KitState, asked: At) -> pd.DataFrame:
     return shown(detail(kit, asked).frame()[columns])
 
 
+def audience(kit: KitState, asked: TableLine) -> pd.DataFrame:
+    """Return one row a message that the user sees, and whether the agent sees it, too."""
+    from ctxkit.frames.audiences import audience as of
+
+    table = of(kit.session(asked.session))
+    seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
+    return shown(seen.set_index("position"))
+
+
 def detail(kit: KitState, asked: At) -> ContextReport:
     """Return the whole report."""
     from ctxkit.composition import report
@@ -137,5 +146,6 @@ SUBCOMMANDS = (
         "status", "How full the window is, in one line, and what fills it in short.", At, status
     ),
     Subcommand("list", "What fills the window at a call, one line a section.", At, listing),
+    Subcommand("user", "What the user sees, and what of it the agent sees.", TableLine, audience),
     Subcommand("detail", "The whole report of a call, with its largest messages.", At, detail),
 )

@@ -53,7 +53,7 @@ def entry(
     Raises:
         BadArguments: it has no name, or the type is no word.
     """
-    short = line(redact(name), 120)
+    short = line(redact(name), 120).strip()
     if not short:
         raise BadArguments("An entry of memory needs a name.")
     if not _TYPE.fullmatch(type):
@@ -61,7 +61,7 @@ def entry(
         raise BadArguments(f"{line(type, 60)!r} is no type of memory: use one of {known}.")
     return MemoryEntry(
         name=short,
-        description=line(redact(description), 300),
+        description=line(redact(description), 300).strip(),
         type=type.lower(),
         body=redact(plain(body))[: MOST_BYTES // 8].strip(),
         guid=guid or str(uuid4()),

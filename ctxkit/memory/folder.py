@@ -63,7 +63,7 @@ class MemoryFolder:
         Raises:
             StoreError: it cannot be written.
         """
-        with self._opened(make=True) as here:
+        with self._opened(make=True) as here, here.locked():
             here.write(_file(here, kept.guid), (encoded(kept),))
             self._index(here)
 
@@ -73,7 +73,7 @@ class MemoryFolder:
         Raises:
             StoreError: it cannot be removed.
         """
-        with self._opened() as here:
+        with self._opened() as here, here.locked():
             here.remove(_file(here, kept.guid))
             self._index(here)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import line
+from ctxkit.memory.consolidation import STORE, surplus
 from ctxkit.memory.entry import MemoryEntry, entry
 from ctxkit.memory.folder import MemoryFolder
 from ctxkit.memory.scope import Scope
@@ -18,6 +19,8 @@ from ctxkit.memory.scope import Scope
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from ctxkit.memory.digests import Budgets
 
 
 class Memories:
@@ -119,6 +122,23 @@ class Memories:
         folder.remove(kept)
         self._note(folder, "forgotten", kept, by=by)
         return kept
+
+    def consolidate(self, by: str, budgets: Budgets = STORE) -> list[tuple[MemoryEntry, str]]:
+        """Take out what a budget has no room for; return it, with why; the audit has each.
+
+        Args:
+            by: who saved what may go; what anybody else saved stays.
+            budgets: of what is remembered here.
+
+        Raises:
+            StoreError: one cannot be removed.
+        """
+        found = surplus(self.entries(), self.newest_rows(), by, budgets)
+        for surplus_entry, why in found:
+            folder, kept = self.of(surplus_entry.guid)
+            folder.remove(kept)
+            self._note(folder, "forgotten", kept, by="consolidation", why=why)
+        return found
 
     def forgotten(self) -> frozenset[str]:
         """Return guids and names of entries that were taken out, and not kept again since.

@@ -62,12 +62,11 @@ class Scope:
         if not _ID.fullmatch(session):
             raise BadArguments(f"{line(session, 80)!r} is no id of a session.")
         root, parts = Root(self.base), (HOMES[0], "memory", "sessions", session, REFS)
-        held = _refs(root, parts) if root.is_file(parts) else []
-        if guid in held:
-            return
-        text = json.dumps([*held, guid][-MOST_REFS:], indent=2)
-        with root.folder_of(parts, make=0o700) as folder:
-            folder.write(REFS, (text.encode(),))
+        with root.folder_of(parts, make=0o700) as folder, folder.locked():
+            held = _refs(root, parts) if root.is_file(parts) else []
+            if guid not in held:
+                text = json.dumps([*held, guid][-MOST_REFS:], indent=2)
+                folder.write(REFS, (text.encode(),))
 
 
 def _lists(root: Root) -> Iterator[tuple[str, ...]]:

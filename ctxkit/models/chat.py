@@ -28,9 +28,10 @@ def to_chat(
 ) -> list[dict[str, Any]]:
     """Return messages as Chat Completions dictionaries that no provider refuses for their order.
 
-    A summary goes as a user message, as Pi sends it. Each tool call is followed by its result,
-    wherever that stood; one that has none (a kernel that was killed, a log of another program) gets
-    a result that says so; a result without its call, and a reply without content, are left out.
+    A summary goes as a user message, as Pi sends it, or under the role that it names itself. Each
+    tool call is followed by its result, wherever that stood; one that has none (a kernel that was
+    killed, a log of another program) gets a result that says so; a result without its call, and a
+    reply without content, are left out.
 
     Args:
         messages: what is shown.
@@ -85,8 +86,7 @@ def chat_message(message: Message, *, signed_by: str | None = None) -> dict[str,
     """
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": _content(message)}
-    role = "user" if message.role == "summary" else message.role
-    out: dict[str, Any] = {"role": role, "content": _content(message)}
+    out: dict[str, Any] = {"role": message.sent_as, "content": _content(message)}
     if message.tool_calls:
         out["tool_calls"] = [_call(c) for c in message.tool_calls]
         out["content"] = out["content"] or None

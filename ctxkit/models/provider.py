@@ -28,6 +28,7 @@ from ctxkit.models.chat import (
 from ctxkit.models.gather import FULL, calls_of, ended, told_usage
 from ctxkit.models.model import Delta, Emit, Request
 from ctxkit.models.overflow import is_overflow, window_in
+from ctxkit.models.provider_counts import provider_count
 from ctxkit.models.raw import Raw, listen
 from ctxkit.models.retries import Failure, Patience, asked_wait, failure_of
 from ctxkit.models.retries import said as told
@@ -188,6 +189,17 @@ class Provider:
                 continue
             return message
         raise ModelError(f"{self.name}: no attempt was allowed; set attempts to 1 or more.")
+
+    async def count(self, request: Request) -> int | None:
+        """Return the tokens of a prompt as the provider counts them; None where it does not.
+
+        Raises:
+            ModelError: no key.
+        """
+        keys.check(self.name, self._options)
+        litellm = load_litellm()
+        self._check_key(litellm)
+        return await provider_count(litellm, self.name, request, self._options)
 
     @property
     def _address(self) -> str | None:

@@ -69,8 +69,8 @@ def held_by(guard: Guard, past: Past) -> str:
 
 @dataclass(frozen=True)
 class AntiThrash(Open):
-    """No more compactions once the last ones all saved too little (fuseraft: in messages; nothing
-    resets it).
+    """No more compactions once the last ones all saved too little (fuseraft's program: in messages,
+    and nothing resets it).
     """
 
     min_savings: float = 0.10
@@ -79,9 +79,11 @@ class AntiThrash(Open):
     """So many compactions in a row must fall short; 0 turns the guard off."""
     by: Literal["messages", "tokens"] = "tokens"
     """What the share is of: messages, as fuseraft counts, or tokens, as the bill does."""
+    reset: int = 0
+    """Calls without a compaction after which those before them are forgotten; 0: never."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_savings <= 1 or self.window < 0:
+        if not 0 <= self.min_savings <= 1 or self.window < 0 or self.reset < 0:
             raise BadArguments(
                 f"Anti-thrash needs a share from 0 to 1 and a window of 0 or more; got {self}."
             )
@@ -89,14 +91,20 @@ class AntiThrash(Open):
             raise BadArguments(f"Anti-thrash counts by 'messages' or 'tokens', not by {self.by!r}.")
 
     def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return `stop` once it has closed."""
+        """Return `stop` once it has closed, or the call at which it opens again."""
         if not self.window or not self.min_savings or len(past.cuts) < self.window:
             return start
-        return stop if self._short(past) == self.window else start
+        if self._short(past) < self.window:
+            return start
+        return min(max(start, past.cuts[-1].call + self.reset), stop) if self.reset else stop
 
     def _short(self, past: Past) -> int:
-        """Return how many of the last compactions saved too little."""
+        """Return how many of the last compactions saved too little, back to the last reset."""
         last = past.cuts[-self.window :]
+        for i in range(len(last) - 1, 0, -1):
+            if self.reset and last[i].call - last[i - 1].call >= self.reset:
+                last = last[i:]
+                break
         if self.by == "tokens":
             sizes = [(c.before, c.after) for c in last]
         else:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 STUB = "[result offloaded — "
 _NAMED = re.compile(r"^Artifact: ([0-9a-f]{12})$", re.MULTILINE)
-HINTS = ("path", "command", "script", "url", "key", "query", "message", "branch")
-"""Arguments that a stub names, the first of them that the call has."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -90,7 +88,7 @@ def stub(text: str, result: Message, call: ToolCall | None, artifact: str) -> st
     return "\n".join(
         [
             f"{STUB}{len(text):,} chars stored to artifact store]",
-            f"Tool: {result.tool or (call.name if call else 'unknown')} | {hint(call)}",
+            f"Tool: {result.tool or (call.name if call else 'unknown')} | {contents.hint(call)}",
             f"Artifact: {artifact}",
             (
                 "Use targeted tools (e.g. read_file with startLine/maxLines, or grep_in_file) for"
@@ -98,11 +96,3 @@ def stub(text: str, result: Message, call: ToolCall | None, artifact: str) -> st
             ),
         ]
     )
-
-
-def hint(call: ToolCall | None) -> str:
-    """Return what a call worked on as `key=value`, the value of at most 60 characters."""
-    if call is None or not call.arguments:
-        return ""
-    key = next((k for k in HINTS if k in call.arguments), next(iter(call.arguments)))
-    return f"{key}={contents.one_line(contents.written(call.arguments[key]), 60)}"

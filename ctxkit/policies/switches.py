@@ -7,11 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Message
+from ctxkit.messages import Message, Text
 from ctxkit.policies.chain import Joined, Part
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.setting import share
+from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary, anything, asks_anew
 from ctxkit.policies.triggers import Due, Share
 from ctxkit.policies.window import leading
@@ -23,8 +26,11 @@ if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.policies.policy import Outlook
     from ctxkit.policies.rules import Rules
-    from ctxkit.policies.summarisers import Passage
     from ctxkit.tokens.counters import Room
+
+
+LEVEL = "level"
+"""Where the details of a summary of summaries say how many levels lie below it."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -89,6 +95,84 @@ class Behind(Part):
         return history if self.inner.must_shrink and new.tokens >= history.tokens else new
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Levels(Behind):
+    """Summaries of summaries: as soon as so many of one level stand in a row, one of the next level
+    takes their place (pulse-coder's document wishes for it; a log-structured merge tree does it).
+
+    What is old is then written anew once a level, not at every compaction, and the prompt holds no
+    more than `fan - 1` summaries of each level.
+    """
+
+    fan: int = 4
+    """Summaries of a level that become one of the next."""
+    highest: int = 3
+    """Level above which none is made: its summaries are summarised among themselves."""
+
+    def __post_init__(self) -> None:
+        if self.fan < 2 or self.highest < 1:
+            raise BadArguments("Levels need a fan of 2 or more and a highest level of 1 or more.")
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history with a summary of what came since, and with those below merged."""
+        new = super().__call__(history, room)
+        if new is history:
+            return history
+        while found := self._full(new):
+            first, before, level = found
+            inner = self.inner
+            passage = Passage(new, before, first, inner.limit, inner.told())
+            made = inner.asked(inner.maker, passage)
+            merged = new.summarise(
+                before,
+                _at_level(made, min(level + 1, self.highest)),
+                f"{before - first} summaries of level {level}",
+                start=first,
+                method="summary",
+            )
+            if merged.tokens >= new.tokens:
+                break
+            new = merged
+        return new
+
+    def _full(self, history: History) -> tuple[int, int, int] | None:
+        """Return where so many summaries of one level stand in a row at the end of them, and which.
+
+        None where they do not.
+        """
+        start, stop = 0, self.front(history)
+        levels = [_level(history[p]) for p in range(stop)]
+        for start in range(stop):
+            row = levels[start:]
+            if len(row) >= self.fan and row[0] is not None and set(row) == {row[0]}:
+                return start, stop, row[0]
+        return None
+
+
+def _level(message: Message) -> int | None:
+    """Return the level of a summary; None for any other message."""
+    if message.role != "summary":
+        return None
+    level = message.details.get(LEVEL, 0)
+    return level if isinstance(level, int) else 0
+
+
+def _at_level(made: Message | str | int, level: int) -> Message | int:
+    if isinstance(made, int):
+        return made
+    message = made if isinstance(made, Message) else Message(role="summary", parts=(Text(made),))
+    return structs.replace(message, details={**message.details, LEVEL: level})
+
+
+def leveled(rules: Rules, fan: int = 4) -> Rules:
+    """Return rules whose summaries stay until `fan` of one level are summarised into the next.
+
+    Raises:
+        BadArguments: they write no summary.
+    """
+    return _behind(rules, Levels, summaries=True, fan=fan)
+
+
 def append_only(rules: Rules) -> Rules:
     """Return rules whose summaries stay: each new one covers only what came since the last.
 
@@ -108,14 +192,21 @@ def stable_first(rules: Rules) -> Rules:
     return _behind(rules, request=True)
 
 
-def _behind(rules: Rules, *, summaries: bool = False, request: bool = False) -> Rules:
+def _behind(
+    rules: Rules,
+    kind: type[Behind] = Behind,
+    *,
+    summaries: bool = False,
+    request: bool = False,
+    **more: Any,
+) -> Rules:
     def put(part: Any) -> Any:
         if isinstance(part, Behind):
             return replace(
                 part, summaries=part.summaries or summaries, request=part.request or request
             )
         if isinstance(part, Summary):
-            return Behind(inner=part, summaries=summaries, request=request)
+            return kind(inner=part, summaries=summaries, request=request, **more)
         if isinstance(part, Joined):
             return replace(part, parts=tuple(map(put, part.parts)))
         return part

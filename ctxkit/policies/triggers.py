@@ -33,6 +33,7 @@ __all__ = [
     "Due",
     "Either",
     "Idle",
+    "NearCap",
     "Never",
     "Not",
     "Overflow",
@@ -126,6 +127,15 @@ class Count(Due):
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call that shows as many."""
         return outlook.count(self.n, self.roles, start, stop)
+
+
+@dataclass(frozen=True)
+class NearCap(Count):
+    """Due where more than a share of the messages that may be shown are there (fuseraft's
+    `ContextCapFraction`): a warning, before older ones are left out.
+    """
+
+    word = "message_cap"
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ DIFFERENCES = (
         "spilled output",
         "output of more than 204,800 characters goes to a file",
         "so the limit of characters is never reached",
-        "no file is written by a replay: the limits of lines, characters and bytes cut it",
+        "a live session writes the file; in a replay the other limits cut it",
         "as the default",
     ),
     Difference(
@@ -154,6 +154,7 @@ def ai(
     max_lines: int = 2000,
     max_bytes: int = 51_200,
     max_chars: int = 204_800,
+    large_output_threshold: int = 204_800,
     truncate_mode: Literal["head", "head_tail", "middle"] = "head_tail",
     summariser: Any = None,
     quirks: bool = False,
@@ -178,6 +179,8 @@ def ai(
         max_lines: lines of a tool's output that enter the history.
         max_bytes: bytes of it.
         max_chars: characters of it.
+        large_output_threshold: characters above which a live session keeps all of it in a file and
+            shows where; a replay writes no file.
         truncate_mode: `head` or `head_tail` of the lines; `middle` for characters and bytes too.
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.

@@ -22,7 +22,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.tombstones import Tombstones
-from ctxkit.policies.triggers import Above, Count, Overflow, Spent, TurnSpent
+from ctxkit.policies.triggers import Above, Count, NearCap, Overflow, Spent, TurnSpent
 from ctxkit.policies.window import Window
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ctxkit.policies.dues import Due
     from ctxkit.policies.policy import Guard, Outlook, Past
 
+REPLAY_CHARS = 2000
+"""Characters of a reply that is sent again, where no number is set (the document's)."""
 DIFFERENCES = (
     Difference(
         "KeepRecentTurns",
@@ -44,7 +46,8 @@ DIFFERENCES = (
         "anti-thrash",
         "text savings; resets by itself",
         "messages saved; nothing resets it; only the turn count is guarded",
-        "tokens saved; the turn count alone is guarded",
+        "tokens saved; TriggerTurnCount calls without a compaction reset it; the turn count alone"
+        " is guarded",
     ),
     Difference(
         "intent lines",
@@ -77,8 +80,8 @@ DIFFERENCES = (
         "MaxReplayChars",
         "0 means 2,000",
         "2,000 only where a history is rebuilt from a checkpoint",
+        "0 means 2,000, None is off",
         "0 is off: a replay rebuilds nothing from a checkpoint",
-        "as the default",
     ),
     Difference(
         "grace turn",
@@ -146,9 +149,10 @@ def fuseraft(
     exclude_agents: tuple[str, ...] = (),
     max_turn_age: int = 0,
     max_tail_messages: int = 0,
+    context_cap_fraction: float = 0.0,
     max_tool_result_chars: int = 0,
     tool_result_char_overrides: Mapping[str, int] | None = None,
-    max_replay_chars: int = 0,
+    max_replay_chars: int | None = 0,
     max_in_turn_tool_pairs: int = 0,
     max_in_turn_context_tokens: int = 0,
     offload_chars: int = 40_000,
@@ -187,9 +191,11 @@ def fuseraft(
         exclude_agents: agents whose replies are not shown; tool results go too.
         max_turn_age: replies that are shown, from the message before the oldest of them on; 0: all.
         max_tail_messages: messages that are shown, corrections besides; 0: all.
+        context_cap_fraction: share of `max_tail_messages` above which a warning is left; 0: none.
         max_tool_result_chars: characters of a tool result that are shown; 0: all.
         tool_result_char_overrides: the same by tool name; 0: all of that tool's.
-        max_replay_chars: characters of a reply that are shown again; 0: all.
+        max_replay_chars: characters of a reply that are shown again; 0: 2,000 (with quirks: all);
+            None: all.
         max_in_turn_tool_pairs: pairs of call and result that are shown whole; 0: all (with quirks:
             12).
         max_in_turn_context_tokens: tokens of all messages above which old results are elided; 0:
@@ -218,7 +224,10 @@ def fuseraft(
     guards: list[Any] = [Except(Grace(calls=1), never_held)]
     if mode != "window" and anti_thrash_window and anti_thrash_min_savings_ratio:
         thrash = AntiThrash(
-            anti_thrash_min_savings_ratio, anti_thrash_window, "messages" if quirks else "tokens"
+            anti_thrash_min_savings_ratio,
+            anti_thrash_window,
+            "messages" if quirks else "tokens",
+            reset=0 if quirks else trigger_turn_count,
         )
         unguarded: Any = others[0]
         for other in others[1:]:
@@ -231,7 +240,7 @@ def fuseraft(
         trigger=trigger,
         pruning=_pruning(parameters),
         guards=tuple(guards),
-        warnings=(Spent(warn_at),) if warn_at else (),
+        warnings=_warnings(parameters),
         window=context_window,
         estimator="fuseraft",
         summariser=summariser,
@@ -239,6 +248,13 @@ def fuseraft(
         parameters=parameters,
         config=ConfigText("fuseraft"),
     )
+
+
+def _warnings(p: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what is warned of: tokens sent, and a prompt that nears its cap on messages."""
+    spent = (Spent(p["warn_at"]),) if p["warn_at"] else ()
+    cap = int(p["max_tail_messages"] * p["context_cap_fraction"])
+    return (*spent, NearCap(cap + 1)) if cap else spent
 
 
 def _checked(p: dict[str, Any]) -> None:
@@ -255,6 +271,10 @@ def _checked(p: dict[str, Any]) -> None:
     if 0 < p["cutover_at"] <= p["warn_at"]:
         raise BadArguments(
             f"warn_at ({p['warn_at']:,}) must lie below cutover_at ({p['cutover_at']:,})."
+        )
+    if not 0 <= p["context_cap_fraction"] <= 1:
+        raise BadArguments(
+            f"context_cap_fraction lies between 0 and 1, not {p['context_cap_fraction']}."
         )
     for name in (
         "warn_at",
@@ -298,7 +318,9 @@ def _pruning(p: dict[str, Any]) -> Any:
     quirks = p["quirks"]
     pairs = p["max_in_turn_tool_pairs"] or (12 if quirks else 0)
     tokens = p["max_in_turn_context_tokens"] or (50_000 if quirks else 0)
-    results = p["max_tool_result_chars"]
+    results, replies = p["max_tool_result_chars"], p["max_replay_chars"]
+    if replies == 0 and not quirks:
+        replies = REPLAY_CHARS
     parts = [
         Offload(threshold=p["offload_chars"]) if p["offload_chars"] else None,
         TextOnly() if p["text_only"] else None,
@@ -308,7 +330,7 @@ def _pruning(p: dict[str, Any]) -> Any:
         Results(max_chars=results, overrides=dict(p["tool_result_char_overrides"] or {}))
         if results
         else None,
-        Replies(max_chars=p["max_replay_chars"]) if p["max_replay_chars"] else None,
+        Replies(max_chars=replies) if replies else None,
         Tombstones(max_tokens=p["max_tool_result_tokens"], keep_last=p["in_turn_tool_window"])
         if p["max_tool_result_tokens"]
         else None,

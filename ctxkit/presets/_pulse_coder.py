@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.messages import SAID_BY, Message, Text
 from ctxkit.policies.guards import Attempts
 from ctxkit.policies.prune import Prune
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary, anything
 from ctxkit.policies.triggers import Above, CutShort
 from ctxkit.presets.checks import typed
+from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
 from ctxkit.texts.summary_passages import PULSE_SECTIONS
 
@@ -62,8 +64,8 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PulseSummary(Summary):
-    """Summarise all but the last turns; keep only those where no summary comes about or the result
-    is too large.
+    """Summarise all but the last turns, in the assistant's words; keep only those where no summary
+    comes about or the result is too large.
     """
 
     on_failure: ClassVar[str] = (
@@ -83,9 +85,11 @@ class PulseSummary(Summary):
         if first <= 0 or not anything(history, first):
             return history
         try:
-            new = history.summarise(
-                first, self.written(history, first), "summary", method="summary"
-            )
+            made = self.written(history, first)
+            if isinstance(made, str):
+                said = {SAID_BY: "assistant"}
+                made = Message(role="summary", parts=(Text(made),), details=said)
+            new = history.summarise(first, made, "summary", method="summary")
         except ModelError:
             return self.last(self.prune(history, room), "fallback")
         if above(new, self.target):
@@ -175,4 +179,5 @@ def pulse_coder(
         summariser=summariser,
         name="pulse_coder",
         parameters=parameters,
+        config=ConfigText("pulse_coder"),
     )

@@ -23,6 +23,7 @@ from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
 from ctxkit.texts import identifiers, obligations, summary_passages
+from ctxkit.tokens.counters import arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,11 +96,12 @@ class CheckpointMaker:
 
     def __call__(self, passage: Passage) -> Message:
         """Return the checkpoint as a message of role `summary`, its fields in `details`."""
-        point = self._asked(passage) if self.model is not None else None
+        point, previous = None, _previous(passage)
+        if self.model is not None:
+            point = self._asked(passage, previous)
         if point is None:
-            point = obligations.deterministic(
-                passage.messages, _previous(passage), quirks=self.quirks
-            )
+            point = obligations.deterministic(passage.messages, previous, quirks=self.quirks)
+        point = obligations.with_approvals(point, passage.messages, previous)
         pending = [m for m in passage.history.messages if m.pending]
         fields = {k: v for k, v in vars(point).items() if v}
         return Message(
@@ -109,11 +111,13 @@ class CheckpointMaker:
             details={"checkpoint": fields},
         )
 
-    def _asked(self, passage: Passage) -> Obligations | None:
+    def _asked(self, passage: Passage, previous: Obligations | None) -> Obligations | None:
         """Return the model's checkpoint, or None where it fails twice: then the deterministic one
         follows.
         """
         said = "\n".join(summary_passages.plain(m) for m in passage.messages)
+        texts = [t for m in passage.messages for t in (m.text, *map(arguments, m.tool_calls))]
+        known = "\n".join([said, *texts, _written(previous), passage.instructions])
         names = identifiers.found(said, inner_paths=self.quirks)
         told = (
             f"{INSTRUCTIONS}\n\nKeep:"
@@ -128,15 +132,20 @@ class CheckpointMaker:
             except (ModelError, BadArguments, ValueError, AttributeError) as error:
                 lack = (f"valid JSON ({error})",)
                 continue
-            lost = (
-                ()
-                if self.quirks
-                else identifiers.lost(names, " ".join(map(str, vars(point).values())))
-            )
-            lack = ("anything at all",) if point.empty else lost
+            lack = ("anything at all",) if point.empty else ()
+            if not lack and not self.quirks:
+                lack = identifiers.lost(names, _written(point))
+                made_up = identifiers.invented(_written(point), known)
+                lack += (f"any ground for {', '.join(made_up)}",) if made_up else ()
             if not lack:
                 return point
         return None
+
+
+def _written(point: Obligations | None) -> str:
+    """Return all the words of a checkpoint."""
+    values = () if point is None else vars(point).values()
+    return "\n".join(v if isinstance(v, str) else "\n".join(v) for v in values)
 
 
 def _told(passage: Passage, instructions: str) -> Passage:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,24 +17,27 @@ from ctxkit.presets.configs.config_texts import ConfigText, settings_of
 from ctxkit.presets.preset_names import names, preset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from ctxkit.policies.rules import Rules
     from ctxkit.presets.configs.key_tables import FoundKeys
 
 
-def load_rules(path: str | Path, *, system: str | None = None, agent: str | None = None) -> Rules:
+def load_rules(
+    path: str | Path | Mapping[str, str], *, system: str | None = None, agent: str | None = None
+) -> Rules:
     """Return the rules that another system's config file sets; `rules.to_config()` writes them
     back.
 
     Known are fuseraft's orchestration file, `fased.json` and `openclaw.json`, the config.json of
-    ai, the settings.json of Pi and of Gemini CLI, `opencode.json` and Codex's config.toml: told
-    apart by their keys. What a file leaves out is the preset's default. Keys that are unknown, or
+    ai, the settings.json of Pi and of Gemini CLI, `opencode.json`, Codex's config.toml and
+    pulse-coder's variables of the environment (`os.environ`, or a file `.env`): told apart by their
+    keys. What a file leaves out is the preset's default. Keys that are unknown, or
     belong to parts that these rules do not have, are named in a UserWarning.
 
     Args:
-        path: the file: JSON (comments and trailing commas allowed), YAML or TOML, at most 1 MB.
+        path: the file: JSON (comments and trailing commas allowed), YAML, TOML or NAME=VALUE, at
+            most 1 MB; or variables by name.
         system: whose file it is, where its keys do not say.
         agent: whose settings are taken, where the file has several agents (fuseraft); None: those
             that all agents share, and the defaults for the rest.
@@ -44,7 +48,10 @@ def load_rules(path: str | Path, *, system: str | None = None, agent: str | None
         BadArguments: a value is of the wrong kind or cannot work, or there is no such agent or
             system.
     """
-    content, syntax = syntaxes.load(path)
+    if isinstance(path, Mapping):
+        content, syntax, path = dict(path), "env", "the environment"
+    else:
+        content, syntax = syntaxes.load(path)
     config = config_files.named(system) if system else config_files.recognised(content, path)
     if agent is not None and config.one_agent:
         raise BadArguments(

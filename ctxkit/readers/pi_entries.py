@@ -25,6 +25,7 @@ from ctxkit.readers.fields import (
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.pi_messages import (
     is_visible,
+    marked,
     to_command,
     to_parts,
     to_reply,
@@ -220,17 +221,16 @@ class Entries:
         details: dict[str, Any],
         m: dict[str, Any] | None = None,
     ) -> None:
-        self.log.add(
-            Message(
-                role="summary" if kind == "summary" else "user",
-                id=self.log.new_id(record.get("id")),
-                kind="" if kind == "summary" else kind,
-                parts=to_parts(content),
-                time=time(record.get("timestamp")) or time((m or {}).get("timestamp")),
-                visible=m is None or is_visible(m),
-                details={k: v for k, v in details.items() if v is not None},
-            )
+        said = Message(
+            role="summary" if kind == "summary" else "user",
+            id=self.log.new_id(record.get("id")),
+            kind="" if kind == "summary" else kind,
+            parts=to_parts(content),
+            time=time(record.get("timestamp")) or time((m or {}).get("timestamp")),
+            visible=m is None or is_visible(m),
+            details={k: v for k, v in details.items() if v is not None},
         )
+        self.log.add(said if m is None else marked(said, m))
 
     def compaction(self, line: int, record: dict[str, Any]) -> None:
         """Replace what stands before the first kept entry by the summary; an unknown first entry

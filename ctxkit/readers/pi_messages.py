@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ctxkit.messages import Image, Message, Part, Text, Thinking, ToolCall, Usage
+from msgspec.structs import replace
+
+from ctxkit.messages import USER_VISIBLE, Image, Message, Part, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.fields import arguments, as_text, items, number, real, text, time, word
 
 _STOPS = {"toolUse": "tool"}
@@ -55,6 +57,7 @@ def to_reply(
         latency=latency,
         details=details,
     )
+    reply = marked(reply, m)
     return reply, () if parts is whole else whole
 
 
@@ -73,7 +76,7 @@ def _cut_off(parts: tuple[Part, ...], details: dict[str, Any]) -> tuple[Part, ..
 
 def to_result(record: dict[str, Any], m: dict[str, Any], own: str, *, visible: bool) -> Message:
     """Return the result of a call."""
-    return Message(
+    result = Message(
         role="tool",
         id=own,
         parts=to_parts(m.get("content")),
@@ -83,6 +86,7 @@ def to_result(record: dict[str, Any], m: dict[str, Any], own: str, *, visible: b
         is_error=m.get("isError") is True,
         visible=visible,
     )
+    return marked(result, m)
 
 
 def to_command(record: dict[str, Any], m: dict[str, Any], own: str) -> Message:
@@ -105,6 +109,19 @@ def is_visible(m: dict[str, Any]) -> bool:
     """Say whether a message is sent to the model: ai marks those that are not."""
     metadata = m.get("metadata")
     return type(metadata) is not dict or metadata.get("agentVisible") is not False
+
+
+def marked(message: Message, m: dict[str, Any]) -> Message:
+    """Return a message with the marks that ai has on it: its kind, and whether the user sees it."""
+    metadata = m.get("metadata")
+    if type(metadata) is not dict:
+        return message
+    kind = word(metadata.get("kind"))
+    if kind and kind != "tool_result":  # which every result is
+        message = replace(message, kind=kind)
+    if metadata.get("userVisible") is False:
+        message = replace(message, details={**message.details, USER_VISIBLE: False})
+    return message
 
 
 def to_usage(value: Any) -> Usage | None:

@@ -59,14 +59,17 @@ class Artifacts:
         the text itself.
         """
         text = redact(text)
-        name = f"{FOLDER}/{sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}.txt"
+        data = text.encode("utf-8", "replace")
+        digest = sha256(data).hexdigest()
+        name = f"{FOLDER}/{digest[:12]}.txt"
         try:
-            self._root.write(name, text.encode("utf-8", "replace"), private=True)
+            self._root.write(name, data, private=True)
         except (StoreError, OSError):
             return text
         begins = text.lstrip().partition("\n")[0][:120]  # a tool says first what it left out
         return (
             f"[result offloaded: {len(text):,} characters of {tool} are in {name},"
-            f" {text.count(chr(10)) + 1:,} lines]\nUse read_file with path={name!r}, start and end,"
+            f" {text.count(chr(10)) + 1:,} lines]\nSHA256: {digest}\n"
+            f"Use read_file with path={name!r}, start and end,"
             f" or search with path={name!r}, for the parts you need.\nIt begins: {begins}"
         )

@@ -31,6 +31,9 @@ TARGET_KEYS = (
 )
 """Argument names that say what a tool works on, tried in this order."""
 
+HINTS = ("path", "command", "script", "url", "key", "query", "message", "branch")
+"""Arguments that a stub names, the first of them that the call has."""
+
 
 def with_text(message: Message, text: str) -> Message:
     """Return the message with one text in place of its text and images; calls and
@@ -148,3 +151,11 @@ def one_line(text: str, limit: int) -> str:
     """
     flat = " ".join(text.split())
     return flat if len(flat) <= limit else flat[: max(0, limit - 1)] + "…"
+
+
+def hint(call: ToolCall | None) -> str:
+    """Return what a call worked on as `key=value`, the value of at most 60 characters."""
+    if call is None or not call.arguments:
+        return ""
+    key = next((k for k in HINTS if k in call.arguments), next(iter(call.arguments)))
+    return f"{key}={one_line(written(call.arguments[key]), 60)}"

@@ -104,6 +104,13 @@ def lost(names: Iterable[str], summary: str) -> tuple[str, ...]:
     )
 
 
+def invented(summary: str, said: str, limit: int = 12) -> tuple[str, ...]:
+    """Return names in a summary that nobody said: paths, addresses, hashes, long numbers."""
+    folded = said.casefold()
+    names = exact([summary], limit=200)
+    return tuple(n for n in names if n.casefold() not in folded)[:limit]
+
+
 def reflected(ask: str, summary: str) -> bool:
     """Say whether a summary still speaks of the last request: two of its first 12 words, or one
     where it has few.

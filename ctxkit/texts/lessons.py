@@ -33,6 +33,11 @@ _FOUND = re.compile(
     r"(?!\w)",
     re.IGNORECASE,
 )
+_DECIDED = re.compile(
+    r"(?<!\w)(?:decided|agreed|we chose|going with|we(?:'ll| will) (?:use|keep|go with)|"
+    r"instead of)(?!\w)",
+    re.IGNORECASE,
+)
 _SHORTEST, _LONGEST = 16, 300
 _TWICE = 2
 
@@ -76,12 +81,31 @@ def said(message: Message) -> list[tuple[str, str]]:
     if message.kind in (INJECTED, RECALLED) or message.role not in ("user", "assistant"):
         return []
     kind, telling = ("preference", _WISH) if message.role == "user" else ("fact", _FOUND)
+    return [(kind, text) for text in _telling(message, telling)]
+
+
+def _telling(message: Message, telling: re.Pattern[str]) -> list[str]:
+    """Return the sentences of a message that a pattern finds; no questions, none too long."""
+    if message.kind in (INJECTED, RECALLED):
+        return []
     flat = (" ".join(s.split()) for s in sentences(contents.texts(message)))
     return [
-        (kind, s.strip("-*# "))
+        s.strip("-*# ")
         for s in flat
         if _SHORTEST <= len(s) <= _LONGEST and telling.search(s) and not s.endswith("?")
     ]
+
+
+def preferences(messages: Iterable[Message]) -> list[str]:
+    """Return what the user said of how it is to be, each once, in the order it came."""
+    told = (text for m in messages for kind, text in said(m) if kind == "preference")
+    return list(dict.fromkeys(told))
+
+
+def decisions(messages: Iterable[Message]) -> list[str]:
+    """Return what anybody said was decided, each once, in the order it came."""
+    spoken = (m for m in messages if m.role in ("user", "assistant"))
+    return list(dict.fromkeys(text for m in spoken for text in _telling(m, _DECIDED)))
 
 
 def procedures(messages: Sequence[Message]) -> Iterable[tuple[str, list[str]]]:

@@ -8,13 +8,16 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.texts import contents, identifiers
+from ctxkit.messages import APPROVAL, APPROVALS
+from ctxkit.texts import contents, identifiers, lessons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ctxkit.messages import Message
 
+MOST = 40
+"""Lines of a list that grows from one checkpoint to the next."""
 LINE = 240
 """Characters of one line of a deterministic checkpoint."""
 
@@ -25,6 +28,10 @@ class Obligations:
 
     goal: str = ""
     user_constraints: tuple[str, ...] = ()
+    preferences: tuple[str, ...] = ()
+    """What the user said of how it is to be (Tyrum's document; its program has no such list)."""
+    approvals: tuple[str, ...] = ()
+    """What the user allowed and refused: never left to a model."""
     decisions: tuple[str, ...] = ()
     discoveries: tuple[str, ...] = ()
     completed_work: tuple[str, ...] = ()
@@ -98,7 +105,9 @@ def deterministic(
     parts += ["Compacted history:", *(f"- {h}" for h in history)] if history else []
     parts += ["Continue with:", *(f"- {p}" for p in recent)] if recent else []
     return replace(
-        old,
+        with_approvals(old, messages, old),
+        preferences=unique([*old.preferences, *lessons.preferences(messages)], MOST),
+        decisions=unique([*old.decisions, *lessons.decisions(messages)], MOST),
         goal=line(old.goal or (user or agent or ["Go on with the conversation."])[0]),
         user_constraints=unique([*old.user_constraints, *user[:3], *system], 8),
         discoveries=unique([*old.discoveries, *agent[:6]], 8),
@@ -109,8 +118,28 @@ def deterministic(
     )
 
 
+def with_approvals(
+    point: Obligations, messages: Sequence[Message], previous: Obligations | None
+) -> Obligations:
+    """Return a checkpoint with what was allowed and refused before, and in these messages."""
+    old = previous.approvals if previous is not None else ()
+    return replace(point, approvals=unique([*old, *_approvals(messages)], MOST))
+
+
+def _approvals(messages: Sequence[Message]) -> Iterable[str]:
+    calls = {c.id: c for m in messages for c in m.tool_calls}
+    for m in messages:
+        answer = m.details.get(APPROVAL)
+        if m.role == "tool" and answer in APPROVALS:
+            call = calls.get(m.call_id or "")
+            what = " ".join(filter(None, [m.tool, contents.hint(call)]))
+            yield f"{what}: {answer} by the user"
+
+
 _BLOCKS = (
     ("User constraints", "user_constraints", 8),
+    ("Preferences", "preferences", 8),
+    ("Approvals", "approvals", 20),
     ("Decisions", "decisions", 8),
     ("Discoveries", "discoveries", 8),
     ("Completed work", "completed_work", 8),

@@ -34,6 +34,9 @@ class Shelves(Protocol):
     def listed(self, path: str) -> list[str]:
         """Return the paths of the files below a folder."""
 
+    def searched(self, pattern: str, path: str, files: str) -> str:
+        """Return the hits of a regular expression below a folder."""
+
 
 def opened(root: Root, shelves: Shelves | None, path: str) -> AbstractContextManager[BinaryIO]:
     """Return a file of the shelves or of the root, to be opened for reading.
@@ -98,6 +101,8 @@ def file_tools(root: Root, shelves: Shelves | None = None) -> tuple[Tool, ...]:
         """Search text files below a folder for a regular expression; gives `file:line: text`, the
         first 200 hits.
         """
+        if shelves is not None and shelves.holds(path):
+            return shelves.searched(pattern, path, files)
         return text_search.search(root, pattern, path, files)
 
     return tuple(tool(f) for f in (read_file, write_file, patch_file, list_files, search))

@@ -9,12 +9,14 @@ import os
 import secrets
 import stat
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
+from filelock import lock_descriptor
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 RELATIVE = os.open in os.supports_dir_fd
 """True where the system opens files relative to a folder that is held open (Windows does not)."""
@@ -25,6 +27,8 @@ for _flag in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"):
     _FILE |= getattr(os, _flag, 0)
 _ENDING = ".ctxkit-new"
 """End of the name that a file has in the moment before it takes the place of another."""
+LOCK = ".lock"
+"""Name of the file that is locked while a folder is changed by one process."""
 _MOMENT = 1.0
 """Seconds after which it is one that a killed process left, where it is written under no name."""
 _STALE = 3600.0
@@ -111,6 +115,22 @@ class Folder:
             except OSError:
                 os.ftruncate(handle, size)
                 raise
+
+    @contextmanager
+    def locked(self, seconds: float = 10.0) -> Iterator[None]:
+        """Hold this folder against other processes that ask for the same; `.lock` in it stays.
+
+        Raises:
+            OSError: another one holds it all the while, or the place cannot be locked.
+        """
+        handle = self.open(LOCK, os.O_RDWR | os.O_CREAT)
+        with os.fdopen(handle, "rb"):
+            until = time.monotonic() + seconds
+            while not lock_descriptor(handle, blocking=False):
+                if time.monotonic() > until:
+                    raise OSError(errno.EBUSY, "another process is writing there", str(self.path))
+                time.sleep(0.01)
+            yield  # closing it gives it free
 
     def itself(self) -> os.stat_result:
         """Return what is said of this folder."""

@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-_ROLES = {
-    "system": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "summary": "user",
-}
-
 
 def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
     """Return the file, and what it cannot hold: all messages that stand, also those that a
@@ -57,7 +49,7 @@ def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
 
 def to_message(m: Message) -> dict[str, Any]:
     """Return one message as Chat Completions has it."""
-    out: dict[str, Any] = {"role": _ROLES[m.role]}
+    out: dict[str, Any] = {"role": m.sent_as}
     said = "\n".join(p.text for p in m.parts if isinstance(p, Text))
     pictures = [p for p in m.parts if isinstance(p, Image) and p.kind == "image"]
     if m.role in ("user", "summary") and pictures:

@@ -188,7 +188,7 @@ def _usage(u: Usage) -> dict[str, Any]:
 
 
 def _message(m: Message) -> dict[str, Any]:
-    role = {"summary": "user"}.get(m.role, m.role)
+    role = m.sent_as
     if m.role == "summary":
         parts: list[dict[str, Any]] = [{"type": "compaction", "content": m.text}]
         parts += [_part(p) for p in m.parts if isinstance(p, Image)]

@@ -168,8 +168,7 @@ def _usage(u: Usage) -> dict[str, Any]:
 
 
 def _message(m: Message) -> dict[str, Any]:
-    role = "user" if m.role == "summary" else m.role
-    out: dict[str, Any] = {"id": m.id, "role": role, "content": _content(m)}
+    out: dict[str, Any] = {"id": m.id, "role": m.sent_as, "content": _content(m)}
     if m.role == "assistant" and m.tool_calls:
         out["tool_calls"] = [
             {"id": c.id, "function": c.name, "arguments": c.arguments, "type": "function"}

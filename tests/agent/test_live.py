@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
@@ -127,6 +128,8 @@ def test_restore_goes_back_before_a_compaction_and_keeps_both_branches(tmp_path)
 
 
 def test_a_large_result_goes_to_an_artifact_that_can_be_read(tmp_path):
+    """A23, A24: The stub has the path of the file, and the SHA-256 of what is in it."""
+
     def flood() -> str:
         return "row\n" * 100_000
 
@@ -135,7 +138,9 @@ def test_a_large_result_goes_to_an_artifact_that_can_be_read(tmp_path):
         run(s.turn("go"))
         stub = next(m.text for m in s.session.messages if m.role == "tool")
         name = stub.split(" are in ")[1].split(",")[0]
-        assert len(stub) < 400
+        assert len(stub) < 500
+        digest = sha256(b"row\n" * 100_000).hexdigest()
+        assert f"\nSHA256: {digest}\n" in stub
         assert s.agent.tools["read_file"].run(name, start=100_000, end=100_000) == "row\n"
 
 

@@ -14,6 +14,7 @@ from ctxkit.agent.live import LiveSession
 from ctxkit.agent.remembering import LocalMemory, SessionMemory, provider_of
 from ctxkit.memory import Budgets, Memories, Webhook
 from ctxkit.memory.entry import entry
+from ctxkit.messages import Usage
 from ctxkit.models.provider import Provider
 from ctxkit.models.scripted import Scripted
 from ctxkit.policies.recall import Recall
@@ -244,3 +245,74 @@ def test_fuserafts_configuration_names_a_provider(held, config, kind):
     assert getattr(made, "save_every", 3) == 3
     with pytest.raises(ck.BadArguments, match="no memory provider"):
         provider_of({"Provider": "redis"}, held)
+
+
+class Writer:
+    """A model that answers every request with one text."""
+
+    notice, context_window = "", 100_000
+
+    def __init__(self, text):
+        self.name, self._text, self.asked = "made/writer", text, 0
+
+    async def __call__(self, request, emit):
+        self.asked += 1
+        if isinstance(self._text, Exception):
+            raise self._text
+        return said(self._text, usage=Usage(input_tokens=900, output_tokens=40))
+
+
+FOUND = '[{"name": "Runner", "description": "Use pytest -q.", "type": "feedback"}]'
+
+
+def test_at_the_end_a_model_says_what_to_remember_where_it_is_asked_to(tmp_path, held):
+    """F18: The model is asked once, at the end; who said it, and what it cost, is told. A memory
+    without that word asks nobody.
+    """
+    for by_model, asked in ((True, 1), (False, 0)):
+        writer, memory = Writer(FOUND), SessionMemory(held, by_model=by_model)
+        with opened(tmp_path, memory, name=f"s{asked}", summary_model=writer) as live:
+            heard = told(live, "memory_promoted")
+            run(live.turn(WISH))
+            assert writer.asked == 0
+        assert writer.asked == asked
+        assert [p["by"] for p in heard] == ["made/writer" if asked else "extract"]
+        assert (heard[0]["cost"] or "").count("900 tokens read, 40 written") == asked
+    kept, rows = held.why("Runner")
+    assert (kept.description, rows[0]["by"], rows[0]["why"]) == (
+        "Use pytest -q.",
+        "made/writer",
+        "end",
+    )
+
+
+@pytest.mark.parametrize("answer", [RuntimeError("down"), "I cannot."])
+def test_a_model_that_fails_at_the_end_costs_a_sentence(tmp_path, held, answer):
+    """Then sentences are taken as without a model."""
+    memory = SessionMemory(held, by_model=True)
+    with opened(tmp_path, memory, summary_model=Writer(answer)) as live:
+        heard = told(live, "memory_failed")
+        run(live.turn(WISH))
+    assert len(heard) == 1
+    assert [e.description for e in held.entries() if e.type == "preference"] == [WISH]
+
+
+def test_what_is_too_much_is_forgotten_by_itself_and_that_is_told(tmp_path, held, monkeypatch):
+    """T25, T26, T27: After a promotion the store is brought within its budget: the oldest of what
+    was found by itself goes, with a row in the audit, and what a person wrote stays.
+    """
+    monkeypatch.setattr(Memories.consolidate, "__defaults__", (Budgets(items=3, kinds={
+        "fact": (3, 9000), "note": (3, 9000), "procedure": (3, 9000), "episode": (0, 0)}),))  # fmt: skip
+    held.add(entry("mine", "By hand.", "fact"))
+    with opened(tmp_path, SessionMemory(held), turns=6) as live:
+        heard = told(live, "memory_consolidated")
+        for word in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta"):
+            run(live.turn(f"Always keep the rule {word} of the house."))
+        live._promotions._promote(live.session.messages, "compaction")
+    left = held.entries()
+    assert len(left) == 3
+    assert "mine" in [e.name for e in left]
+    assert sum(len(p["names"]) for p in heard) == 5  # of six wishes and a fact
+    rows = [r for r in held.newest_rows().values() if r.get("by") == "consolidation"]
+    assert "more than 3" in rows[0]["why"]
+    assert held.forgotten()  # so that they are not found again

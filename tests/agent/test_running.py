@@ -9,7 +9,10 @@ import pandas as pd
 import pytest
 from builders import tool_call
 
+from ctxkit import presets
+from ctxkit.agent.output_limits import OutputLimits
 from ctxkit.agent.running import run_tool
+from ctxkit.errors import BadArguments
 from ctxkit.tools.kernel import python_tool
 from ctxkit.tools.tool import tool
 
@@ -86,3 +89,43 @@ def test_endless_code_ends_with_the_turn():
         if space["n"] == before:
             return
     pytest.fail("the code still runs")
+
+
+def test_limits_of_outputs_come_from_words_and_from_rules():
+    """A20, A21: Lines, characters, bytes and the size that goes to a file are set by ai's rules or
+    by words, the words first.
+    """
+    rules = presets.ai(max_lines=7, truncate_mode="head", large_output_threshold=900)
+    assert OutputLimits.of(rules) == OutputLimits(lines=7, mode="head", spill=900)
+    assert OutputLimits.of(rules, "lines=3, spill=0") == OutputLimits(lines=3, mode="head", spill=0)
+    assert OutputLimits.of(presets.pi()) == OutputLimits()
+    cut = OutputLimits(lines=2, mode="head").cut("a\nb\nc")
+    assert cut == "a\nb\n\n[tool output truncated: showing 2/3 lines, 3B/5B bytes, 3/5 chars]"
+
+
+@pytest.mark.parametrize("words", ["line=3", "lines", "lines=-1", "lines=many", "mode=side", "a,b"])
+def test_what_is_no_limit_of_outputs_is_said(words):
+    with pytest.raises(BadArguments, match=r"is no limit of outputs|of outputs is"):
+        OutputLimits.of(presets.pi(), words)
+
+
+def test_a_large_output_goes_to_its_place_or_is_cut():
+    """A21: Above the threshold it is kept elsewhere; where it cannot be kept, it is cut."""
+    limits = OutputLimits(lines=5, spill=50)
+    text = "row\n" * 400
+    assert ran(lambda: text, outputs=limits, offload=lambda *_: "[kept]").text == "[kept]"
+    assert ran(lambda: text[:40], outputs=limits, offload=lambda *_: "[kept]").text != "[kept]"
+    assert len(ran(lambda: text, outputs=limits, offload=lambda _, whole: whole).text) < 200
+    none = OutputLimits(spill=0)
+    assert ran(lambda: text, outputs=none, offload=lambda *_: "[kept]").text == text
+
+
+def test_what_a_person_said_to_a_call_is_kept_with_its_result():
+    """T15: Allowed or refused; nothing where nobody was asked."""
+    said = [
+        ran(lambda: "x", approve=lambda _: True).details,
+        ran(lambda: "x", approve=lambda _: False).details,
+        ran(lambda: "x", approve=lambda _: True, asks=frozenset({"other"})).details,
+        ran(lambda: "x").details,
+    ]
+    assert said == [{"approval": "allowed"}, {"approval": "refused"}, {}, {}]

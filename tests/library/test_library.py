@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +17,10 @@ from ctxkit.errors import BadArguments, StoreError
 from ctxkit.library import Library, index_block, taken
 from ctxkit.library.block import HEAD, MOST_CHARS
 from ctxkit.library.index import decoded, parts_of
+from ctxkit.memory import Memories
+from ctxkit.tools.file_tools import file_tools
 from ctxkit.tools.held_folders import Folder
+from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,9 +99,8 @@ def test_the_same_name_again_takes_the_place_of_the_old_one(base, tmp_path):
     add(base, write(tmp_path / "one.md", "1"), "n")
     library = add(base, write(tmp_path / "two.md", "2"), "n")
     assert library.listed(".ctxkit/context/n") == [".ctxkit/context/n/two.md"]
-    assert [p.name for p in (base / ".ctxkit/context").iterdir()] == ["index.json", "n"] or len(
-        list((base / ".ctxkit/context").iterdir())
-    ) == 2
+    held = sorted(p.name for p in (base / ".ctxkit/context").iterdir())
+    assert held == [".lock", "index.json", "n"]
 
 
 def test_a_store_as_fuseraft_writes_it_is_read(base):
@@ -341,4 +345,70 @@ def test_an_item_that_cannot_be_replaced_stays(base, tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="could not be kept"):
         add(base, write(tmp_path / "a.md", "B"), "a")
     assert library.text(".ctxkit/context/a") == "A"
-    assert sorted(p.name for p in (base / ".ctxkit/context").iterdir()) == ["a", "index.json"]
+    assert sorted(p.name for p in (base / ".ctxkit/context").iterdir()) == [
+        ".lock",
+        "a",
+        "index.json",
+    ]
+
+
+ADDS = """
+import sys
+from ctxkit.library import Library
+from ctxkit.memory import Memories
+from ctxkit.memory.entry import entry
+who, base = sys.argv[1:]
+sys.stdin.read(1)
+for n in range(12):
+    Library(base).put(f"{who}{n}", {"a.txt": (b"text", 4)}, source="a")
+    Memories([base + "/home"], base).add(entry(f"{who}{n}", "Said."))
+"""
+
+
+def test_two_kernels_that_add_at_once_lose_nothing(tmp_path):
+    """What each of two processes keeps is there afterwards: in the store, its index, the memory,
+    the memory's index and the folder's list.
+    """
+    adding = [
+        subprocess.Popen([sys.executable, "-c", ADDS, who, str(tmp_path)], stdin=subprocess.PIPE)
+        for who in "ab"
+    ]
+    for each in adding:
+        each.stdin.write(b"g")
+        each.stdin.close()
+    assert [each.wait(60) for each in adding] == [0, 0]
+    names = {f"{who}{n}" for who in "ab" for n in range(12)}
+    assert {p.rsplit("/", 1)[1] for p in Library(tmp_path).items()} == names
+    assert {e.name for e in Memories([tmp_path / "home"], tmp_path).entries()} == names
+    index = (tmp_path / "home" / "MEMORY.md").read_text()
+    assert all(f"- [{name}](" in index for name in names)
+
+
+def test_a_folder_that_another_process_holds_is_a_sentence(tmp_path):
+    Library(tmp_path).put("a", {"a.txt": (b"text", 4)})
+    here = Folder(tmp_path / ".ctxkit" / "context")
+    refused = pytest.raises(OSError, match="another process")
+    with here, here.locked(), refused, here.locked(0.05):
+        raise AssertionError
+    Library(tmp_path).put("b", {"a.txt": (b"text", 4)})  # it was given free
+
+
+def test_the_store_is_searched(tmp_path):
+    """A search below a path of the store reads its files, whatever the root; elsewhere nothing is
+    changed.
+    """
+    store = Library(tmp_path)
+    store.put("specs", {"a.txt": (b"one\ntwo words\n", 14), "b/c.md": (b"two\n", 4)})
+    (tmp_path / ".ctxkit" / "context" / "secret.txt").write_text("two")
+    (tmp_path / "root").mkdir()
+    tools = {t.name: t.run for t in file_tools(Root(tmp_path / "root"), store)}
+    found = tools["search"]("two", ".ctxkit/context/specs")
+    assert sorted(found.split("\n")) == [
+        ".ctxkit/context/specs/a.txt:2: two words",
+        ".ctxkit/context/specs/b/c.md:1: two",
+    ]
+    assert tools["search"]("two", ".ctxkit/context/specs", "*.md").count("\n") == 0
+    assert tools["search"]("two") == "(no hits)"
+    for path in (".ctxkit/context/secret.txt", ".ctxkit/context/none"):
+        with pytest.raises(StoreError, match="nothing at"):
+            tools["search"]("two", path)

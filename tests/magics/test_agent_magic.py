@@ -186,10 +186,28 @@ def test_status_names_model_rules_tools_and_place(shell):
 
 
 def test_the_chart_of_a_turn_opens_offline(shell):
-    run(shell, "%%agent\nWrite it")
-    page = next(Path(".ctxkit/logs").glob("ctx_viz_*.html")).read_text()
-    assert "Context of main" in page
+    """F109, F110, F112, F113: After a turn there is a page with fuseraft's chart, and its path is
+    said.
+    """
+    answer = run(shell, "%%agent\nWrite it")
+    path = next(Path(".ctxkit/logs").glob("ctx_viz_*.html"))
+    page = path.read_text()
+    assert "Context budget" in page
+    assert "summed since the last compaction" in page
     assert "<script src" not in page
+    assert f"Context viz → {path.as_posix()}" in repr(answer)
+    assert path.as_posix() in answer._repr_html_()
+
+
+def test_outputs_have_limits_that_are_kept_with_the_session(shell):
+    """A20, A21: How much of an output is kept is an option of a session, and holds in later turns."""
+    run(shell, "%%agent --output lines=1,mode=head\nWrite it")
+    live = kit(shell).lives.get("main")
+    cut = [m.text for m in live.session.messages if "truncated: showing 1/" in m.text]
+    assert cut
+    run(shell, "%%agent\nGo on")
+    assert kit(shell).lives.get("main").agent.outputs.lines == 1
+    lines_of_error(shell, "%%agent --output line=1\nx", BadArguments, "Did you mean 'lines'")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 from builders import assistant, user
 from histories import CHARS, shown
+from msgspec.structs import replace
 
 from ctxkit import presets
 from ctxkit.engine import Run, advance
@@ -10,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.history import History, Log
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
-from ctxkit.policies.switches import append_only, at_boundaries, prepared, stable_first
+from ctxkit.policies.switches import append_only, at_boundaries, leveled, prepared, stable_first
 from ctxkit.policies.triggers import Above
 from ctxkit.tokens import Room
 
@@ -118,3 +119,36 @@ def test_a_task_ends_where_a_new_request_comes():
 def test_rules_that_write_no_summary_are_refused(switch):
     with pytest.raises(BadArguments):
         switch(presets.none())
+
+
+@pytest.mark.parametrize(("fan", "cuts"), [(2, 9), (3, 9), (3, 14), (4, 21)])
+def test_summaries_of_one_level_become_one_of_the_next(fan, cuts):
+    """P27: After so many compactions the levels that stand are the digits of their number."""
+    asked = []
+
+    def writer(passage):
+        asked.append([m.role for m in passage.messages])
+        return f"S{len(asked)}"
+
+    made = leveled(rules(summariser=writer), fan)
+    history = History.start(Log(CHARS), 0)
+    log, n = history.log, 0
+    for _ in range(cuts):
+        for m in talk(3):
+            log.append(replace(m, id=f"{m.id}-{n}"))
+            n += 1
+        log.open()
+        history = made.policy(history.at(log.calls - 1), ROOM)
+    found = [m.details.get("level", 0) for m in history.messages if m.role == "summary"]
+    digits = [cuts // fan**k % fan for k in range(3)] + [cuts // fan**3]
+    assert found == sorted(found, reverse=True)
+    assert [found.count(level) for level in range(4)] == digits
+    merged = [roles for roles in asked if "summary" in roles]
+    assert merged == [["summary"] * fan] * sum(cuts // fan**k for k in (1, 2, 3))
+
+
+def test_levels_that_cannot_be_are_refused():
+    with pytest.raises(BadArguments, match="fan of 2"):
+        leveled(rules(), 1)
+    with pytest.raises(BadArguments, match="no summary"):
+        leveled(Rules(policy=lambda h, r: h, trigger=Above(10)))

@@ -22,6 +22,7 @@ from ctxkit.presets.configs import (
     openclaw,
     opencode_config,
     pi_config,
+    pulse_coder_config,
     values,
 )
 from ctxkit.presets.configs.config_files import CONFIGS
@@ -57,6 +58,7 @@ SPECIAL = {
     "limit_input": st.integers(300_000, 400_000),
     "limit_output": st.integers(1000, 64_000),
     "tail_turns": st.integers(0, 9),
+    "compact_target": st.integers(1, 199_999),
     "soft_trim_head_chars": st.integers(0, 900),
 }
 KEYS = {
@@ -68,6 +70,7 @@ KEYS = {
     "gemini": gemini_config.TABLE.keys,
     "opencode": (*opencode_config.TABLE.keys, *opencode_config.LIMIT.keys),
     "codex": codex_config.TABLE.keys,
+    "pulse_coder": pulse_coder_config.TABLE.keys,
 }
 
 

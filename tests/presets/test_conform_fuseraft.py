@@ -1,5 +1,7 @@
 """fuseraft: the FU cases that are not about a single policy (those stand in tests/policies)."""
 
+from itertools import pairwise
+
 import pytest
 from builders import assistant, call, result, session, step, user
 from histories import CHARS, ROOM, shown, texts
@@ -356,15 +358,19 @@ def test_fu44_window_mode_drops_pairs_without_a_message():
 
 
 def test_fu45_anti_thrash_guards_only_the_turn_count():
-    """once it is closed, turns compact no more; the cut-over still does"""
+    """F76, F77: Once it is closed, turns compact no more, until as many new ones came as make a
+    compaction due; the program's never opens again. The cut-over is not guarded.
+    """
     settings = {
         "trigger_turn_count": 4,
         "keep_recent_turns": 3,
         "anti_thrash_min_savings_ratio": 1.0,
         "anti_thrash_window": 1,
     }
-    held = run(talk(30), **settings)
+    held = run(talk(30), **settings, quirks=True)
     assert len(held.cuts) == 1
+    again = [cut.call for cut in run(talk(30), **settings).cuts]
+    assert [b - a for a, b in pairwise(again)] == [4] * (len(again) - 1) != []
     assert len(run(talk(30), **settings, cutover_at=5000).cuts) > 1
 
 
@@ -405,6 +411,7 @@ def test_fu48_the_programs_windows_are_always_on():
     ]
     assert [type(p).__name__ for p in presets.fuseraft().pruning.parts] == [
         "Offload",
+        "Replies",
         "AdaptiveTrim",
     ]
 

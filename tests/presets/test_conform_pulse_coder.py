@@ -1,14 +1,21 @@
 """pulse-coder: the PC cases. A turn is a user and an assistant message of `s` characters each."""
 
+import os
+
 import pytest
 from builders import assistant, user
 from histories import shown, texts
 
+import ctxkit as ck
 from ctxkit import presets
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.messages import Message, Text, ToolCall
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above
 from ctxkit.presets._pulse_coder import estimate
 from ctxkit.tokens import PULSE_CODER
+from ctxkit.writers.as_openai import to_message
 
 
 def turns(n, s):
@@ -102,3 +109,56 @@ def test_trigger_and_target_follow_the_window():
 def test_a_trigger_below_its_target_is_refused():
     with pytest.raises(BadArguments, match="compact_target"):
         presets.pulse_coder(compact_trigger=10, compact_target=20)
+
+
+def test_the_summary_is_the_assistants():
+    """P14: It is sent under the role of the assistant; another system's under the user's."""
+    rows = [m for n in range(10) for m in (user(f"{n} " * 50), assistant("yes " * 50))]
+    due = {"context_window_tokens": 1000, "compact_trigger": 700, "compact_target": 690}
+    sent = ck.fit([to_message(m) for m in rows], presets.pulse_coder(**due))
+    assert (sent[0]["role"], sent[0]["content"][:19]) == ("assistant", "[COMPACTED_CONTEXT]")
+    other = Rules(policy=Summary(keep_turns=2), trigger=Above(100))
+    assert ck.fit([to_message(m) for m in rows], other)[0]["role"] == "user"
+
+
+VARIABLES = {
+    "CONTEXT_WINDOW_TOKENS": "100000",
+    "COMPACT_TRIGGER": "60000",
+    "KEEP_LAST_TURNS": "3",
+    "PATH": "/bin",
+}
+
+
+def test_variables_of_the_environment_are_its_settings(tmp_path, monkeypatch):
+    """P6: Its variables are read from the environment or a file of them, and written back."""
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    path = tmp_path / ".env"
+    path.write_text(
+        "# mine\nexport CONTEXT_WINDOW_TOKENS='100000'\nCOMPACT_TRIGGER=60000 # early\n"
+        "KEEP_LAST_TURNS = 3\n\n"
+    )
+    for rules in (ck.load_rules(os.environ), ck.load_rules(path)):
+        p = rules.parameters
+        assert (rules.name, p["context_window_tokens"], p["compact_trigger"]) == (
+            "pulse_coder",
+            100_000,
+            60_000,
+        )
+        assert (p["keep_last_turns"], p["compact_target"]) == (3, None)
+    (tmp_path / "again.env").write_text(rules.to_config())
+    assert ck.load_rules(tmp_path / "again.env").parameters == rules.parameters
+
+
+@pytest.mark.parametrize(
+    ("variables", "why"),
+    [
+        ({**VARIABLES, "COMPACT_TRIGGER": "many"}, "COMPACT_TRIGGER must be a whole number"),
+        ({**VARIABLES, "COMPACT_TRIGGER": "10"}, "COMPACT_TRIGGER .* must lie above"),
+        ({"PATH": "/bin", "HOME": "/"}, "No key in it says whose"),
+    ],
+)
+def test_variables_that_cannot_work_are_refused(variables, why):
+    """What the program would take for NaN, and compact before every call, is a sentence here."""
+    with pytest.raises(CtxkitError, match=why):
+        ck.load_rules(variables)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from builders import assistant, call, result, step, system, user
+from builders import assistant, call, result, step, system, tool_call, user
 from histories import ROOM, ids, shown
 
 from ctxkit import presets
@@ -205,3 +205,30 @@ def test_the_program_looks_only_before_a_turn():
         assert rules.trigger(h, rules.room(h.log)) is due
         asked = shown(full, assistant(), user(), counter=TYRUM)
         assert rules.trigger(asked, rules.room(asked.log))
+
+
+def test_a_model_that_makes_up_names_is_asked_again_and_then_replaced():
+    """T20, T21: Names of paths, addresses and hashes that nobody said are named to it; what comes
+    with them twice is not taken. Names that stood in results or in the checkpoint before are known.
+    """
+    asked = []
+
+    def model(p):
+        asked.append(p.instructions)
+        return json.dumps({"goal": "fix src/a.py", "discoveries": ["see /etc/made/up.conf"]})
+
+    said = passage(user("fix src/a.py"), assistant("ok"))
+    made = CheckpointMaker(model=model)(said)
+    assert "any ground for /etc/made/up.conf" in asked[1]
+    assert "made/up" not in made.text
+    known = passage(user("fix src/a.py"), *step("read", "in /etc/made/up.conf"), assistant("ok"))
+    assert "made/up" in CheckpointMaker(model=model)(known).text
+    assert "made/up" in CheckpointMaker(model=model, quirks=True)(said).text
+
+
+def test_approvals_stand_in_a_checkpoint_of_a_model():
+    """T15: A model is not asked for them."""
+    answered = result(of="c", tool="deploy", details={"approval": "allowed"})
+    rows = (user("go"), assistant("", tool_call("deploy", "c", path="prod")), answered)
+    made = CheckpointMaker(model=lambda _: '{"goal": "deploy"}')(passage(*rows))
+    assert "Approvals:\n- deploy path=prod: allowed by the user" in made.text

@@ -247,3 +247,24 @@ def test_a_reply_knows_how_much_the_model_was_set_to_think() -> None:
     assert [c.message.details["effort"] for c in s.calls] == ["off", "high"]
     bare = read(HEAD, said("a", None, "do"), said("b", "a", "one", "assistant"))
     assert "effort" not in bare.calls[0].message.details
+
+
+def test_marks_of_ai_are_kept_and_say_what_the_user_sees() -> None:
+    """A16, A17, A18, A29: Kind and the user's visibility are read; an archived result is the
+    user's still, a digest the agent's alone, and what is not marked is seen by both.
+    """
+    archived = {"agentVisible": False, "kind": "tool_result_archived"}
+    digest = {"userVisible": False, "kind": "tool_summary"}
+    plain = {"kind": "tool_result"}
+    s = read(
+        {**HEAD, "version": 1},
+        said("a", None, "1"),
+        said("b", "a", "2", metadata=archived),
+        said("c", "b", "3", metadata=digest),
+        said("d", "c", "4", metadata=plain),
+    )
+    kinds = ["", "tool_result_archived", "tool_summary", ""]
+    assert [m.kind for m in s.messages] == kinds
+    seen = ck.audience(s)
+    assert seen["user_sees"].tolist() == [True, True, False, True]
+    assert seen["agent_sees"].tolist() == [True, False, True, True]

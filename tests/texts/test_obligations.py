@@ -1,7 +1,7 @@
 """Tyrum's checkpoint: made without a model, rendered, read back."""
 
 import pytest
-from builders import assistant, result, system, user
+from builders import assistant, result, system, tool_call, user
 
 from ctxkit.errors import BadArguments
 from ctxkit.texts import obligations as ob
@@ -48,3 +48,37 @@ def test_a_checkpoint_of_a_model_is_checked():
         ob.checkpoint({"decision": []})
     with pytest.raises(BadArguments, match="text"):
         ob.checkpoint({"goal": 3})
+
+
+def test_preferences_and_decisions_are_found_without_a_model_and_roll_on():
+    """T17, T18: What the user said of how it is to be, and what was decided, stands in the
+    checkpoint that no model writes, and in the next one.
+    """
+    first = ob.deterministic(
+        [
+            *(user(f"Step {n}.") for n in range(5)),
+            user("Never touch the legacy layer. Is it old?"),
+            assistant("We decided to keep SQLite because it is enough."),
+        ]
+    )
+    assert first.preferences == ("Never touch the legacy layer.",)
+    assert first.decisions == ("We decided to keep SQLite because it is enough.",)
+    then = ob.deterministic([user("From now on write in British English.")], first)
+    assert then.decisions == first.decisions
+    assert then.preferences[-1] == "From now on write in British English."
+    assert "Preferences:\n- Never touch" in ob.rendered(then)
+    assert "Decisions:\n- We decided" in ob.rendered(then)
+
+
+def test_what_a_person_allowed_and_refused_stays_a_fact():
+    """T15: Each answer is a line, in every later checkpoint, whoever writes it."""
+    asked = assistant("", tool_call("shell", "c1", command="rm -rf build"))
+    ran = result(of="c1", tool="shell", details={"approval": "refused"})
+    first = ob.deterministic([user("Clean."), asked, ran])
+    assert first.approvals == ("shell command=rm -rf build: refused by the user",)
+    allowed = result(of="c2", tool="deploy", details={"approval": "allowed"})
+    then = ob.with_approvals(ob.Obligations(goal="by a model"), [allowed], first)
+    assert then.approvals == (*first.approvals, "deploy: allowed by the user")
+    assert "Approvals:\n- shell command=rm" in ob.rendered(then)
+    forged = result(of="c3", tool="x", details={"approval": "always"})
+    assert ob.with_approvals(then, [forged], None).approvals == ()

@@ -29,9 +29,10 @@ TABLE = KeyTable(
         Key("toolOutput.maxLines", "max_lines", WHOLE),
         Key("toolOutput.maxBytes", "max_bytes", WHOLE),
         Key("toolOutput.maxChars", "max_chars", WHOLE),
+        Key("toolOutput.largeOutputThreshold", "large_output_threshold", WHOLE),
         Key("toolOutput.truncateMode", "truncate_mode", choice("head", "head_tail", "middle")),
     ),
-    elsewhere=frozenset({"compactor.toolSummaryAutomation", "toolOutput.largeOutputThreshold"}),
+    elsewhere=frozenset({"compactor.toolSummaryAutomation"}),
     silent=frozenset({"model", "concurrency", "log"}),
     any_case=True,
 )

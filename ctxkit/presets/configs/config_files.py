@@ -15,6 +15,7 @@ from ctxkit.presets.configs import (
     openclaw,
     opencode_config,
     pi_config,
+    pulse_coder_config,
 )
 
 if TYPE_CHECKING:
@@ -22,7 +23,17 @@ if TYPE_CHECKING:
 
     from ctxkit.presets.configs.key_tables import Config
 
-_MEMBERS = (fuseraft, fased, openclaw, ai, pi_config, gemini_config, opencode_config, codex_config)
+_MEMBERS = (
+    fuseraft,
+    fased,
+    openclaw,
+    ai,
+    pi_config,
+    gemini_config,
+    opencode_config,
+    codex_config,
+    pulse_coder_config,
+)
 CONFIGS: dict[str, Config] = {m.CONFIG.system: m.CONFIG for m in _MEMBERS}
 
 

@@ -73,7 +73,7 @@ class ConfigText:
         lost = [
             k
             for k, v in parameters.items()
-            if k not in known and v is not None and v != defaults.get(k)
+            if v != defaults.get(k) and (v is None) == (k in known)  # no file can say None
         ]
         if lost:
             warnings.warn(

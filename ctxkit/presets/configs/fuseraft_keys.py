@@ -13,6 +13,7 @@ AGENT_KEYS = (
     Key("ContextWindow.ExcludeAgents", "exclude_agents", NAMES),
     Key("ContextWindow.MaxTurnAge", "max_turn_age", WHOLE),
     Key("ContextWindow.MaxTailMessages", "max_tail_messages", WHOLE),
+    Key("ContextWindow.ContextCapFraction", "context_cap_fraction", NUMBER),
     Key("ContextWindow.MaxToolResultChars", "max_tool_result_chars", WHOLE),
     Key("ContextWindow.ToolResultCharOverrides", "tool_result_char_overrides", COUNTS),
     Key("ContextWindow.MaxReplayChars", "max_replay_chars", WHOLE),
@@ -21,7 +22,6 @@ AGENT_KEYS = (
 )
 AGENT_ELSEWHERE = frozenset(
     {
-        "ContextWindow.ContextCapFraction",
         "Context",
         "Isolation",
         "KnowledgeWeight",

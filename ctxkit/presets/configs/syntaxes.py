@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_000_000
 MAX_SLOW_CHARS = 100_000
 """Characters that the JSON5 parser is given; it reads about 40,000 a second."""
+_VARIABLE = re.compile(r"[A-Za-z_]\w{0,200}")
 BREAKS = frozenset("\x85\u2028\u2029")
 MAX_DEPTH = 100
 NOTE = (
@@ -31,7 +33,7 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
         UnknownFormat: it holds no keys and values.
     """
     text = _text(Path(path).expanduser())
-    suffix = Path(path).suffix.lower()
+    suffix = Path(path).suffix.lower() or Path(path).name.lower()  # `.env` is all name
     parsers = [_SUFFIXES[suffix]] if suffix in _SUFFIXES else ["json", "toml", "yaml"]
     why = ""
     for syntax in parsers:
@@ -50,7 +52,7 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
 
 def dump(tree: Mapping[str, Any], syntax: str) -> str:
     """Return a config as text in `json`, `yaml` or `toml` (flat, and tables of one level)."""
-    return {"json": _to_json, "yaml": _to_yaml, "toml": _to_toml}[syntax](tree)
+    return {"json": _to_json, "yaml": _to_yaml, "toml": _to_toml, "env": _to_env}[syntax](tree)
 
 
 def _text(path: Path) -> str:
@@ -107,6 +109,26 @@ def _toml(text: str) -> Any:
     return tomllib.loads(text)
 
 
+def _env(text: str) -> Any:
+    """Return the variables of a file such as `.env`: a name, `=` and a value on each line."""
+    told: dict[str, str] = {}
+    for number, row in enumerate(text.splitlines(), 1):
+        said = row.strip().removeprefix("export ").lstrip()
+        if not said or said.startswith("#"):
+            continue
+        name, sign, value = said.partition("=")
+        if not sign or not _VARIABLE.fullmatch(name.strip()):
+            raise ValueError(f"line {number} is no NAME=VALUE")
+        value = value.strip()
+        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+        told[name.strip()] = value[1:-1] if quoted else value.partition(" #")[0].rstrip()
+    return told
+
+
+def _to_env(tree: Mapping[str, Any]) -> str:
+    return "\n".join([f"# {NOTE}", *(f"{k}={v}" for k, v in tree.items()), ""])
+
+
 def _to_json(tree: Mapping[str, Any]) -> str:
     return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
@@ -148,7 +170,12 @@ def _scalar(value: Any) -> str:
     raise BadArguments(f"{value!r} cannot be written as TOML.")
 
 
-_PARSERS: dict[str, Callable[[str], Any]] = {"json": _json, "toml": _toml, "yaml": _yaml}
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "json": _json,
+    "toml": _toml,
+    "yaml": _yaml,
+    "env": _env,
+}
 _SUFFIXES = {
     ".toml": "toml",
     ".yaml": "yaml",
@@ -156,4 +183,5 @@ _SUFFIXES = {
     ".json": "json",
     ".jsonc": "json",
     ".json5": "json",
+    ".env": "env",
 }

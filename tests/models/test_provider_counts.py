@@ -1,0 +1,108 @@
+"""A prompt counted by its provider: over real HTTP on this machine, bounded, and never made up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from builders import assistant, result, system, tool_call, user
+
+from ctxkit.errors import ModelError
+from ctxkit.messages import ToolSchema
+from ctxkit.models import provider_counts
+from ctxkit.models.model import Request
+from ctxkit.models.provider import Provider
+
+pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM takes its own warnings for failures
+CALL = tool_call("read_file", "c1", path="a.py")
+PROMPT = Request(
+    messages=(system("Be brief."), user("Read it."), assistant("", CALL), result("x = 1", CALL)),
+    tools=(ToolSchema(name="read_file", description="Read.", parameters={"type": "object"}),),
+)
+
+
+@contextmanager
+def counting(answer=None, status=200, wait=0.0):
+    """Serve both providers' endpoints: `answer`, or the characters of the request."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            asked.append((self.path, json.loads(body)))
+            time.sleep(wait)
+            said = (
+                answer if answer is not None else json.dumps({"input_tokens": len(body)}).encode()
+            )
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def counted(name, url, prompt=PROMPT):
+    model = Provider(name, options={"api_base": url, "api_key": "none"})
+    return asyncio.run(model.count(prompt))
+
+
+@pytest.mark.parametrize(
+    ("name", "end", "path"),
+    [
+        ("anthropic/claude-sonnet-4-5", "", "/v1/messages/count_tokens"),
+        ("openai/gpt-5", "/v1", "/v1/responses/input_tokens"),
+    ],
+)
+def test_the_providers_own_endpoint_is_asked(name, end, path):
+    """P25: Its count is returned as it stands; the prompt it was asked about is all of it."""
+    with counting() as (url, asked):
+        told = counted(name, url + end)
+    assert [where for where, _ in asked] == [path]
+    body = asked[0][1]
+    assert told == len(json.dumps(body).encode()) or told == len(
+        json.dumps(body, separators=(",", ":"))
+    )
+    sent = json.dumps(body)
+    for word in ("Be brief.", "Read it.", "a.py", "x = 1", "read_file"):
+        assert word in sent
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [(b'{"error": "no"}', 500), (b"not json", 200), (b'{"input_tokens": 0}', 200), (b"{}", 200)],
+)
+def test_what_the_provider_does_not_count_is_missing(answer, status):
+    """A count of LiteLLM's own, by a vocabulary, is no count of the provider's."""
+    with counting(answer, status) as (url, _):
+        assert counted("anthropic/claude-sonnet-4-5", url) is None
+
+
+def test_a_provider_that_hangs_is_given_up(monkeypatch):
+    monkeypatch.setattr(provider_counts, "SECONDS", 0.3)
+    with counting(wait=1.5) as (url, _):
+        began = time.monotonic()
+        assert counted("anthropic/claude-sonnet-4-5", url) is None
+    assert time.monotonic() - began < 10
+
+
+def test_without_a_key_the_variable_is_named(monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with pytest.raises(ModelError, match="ANTHROPIC_API_KEY"):
+        asyncio.run(Provider("anthropic/claude-sonnet-4-5").count(PROMPT))

@@ -1,0 +1,114 @@
+"""fuseraft's recipes: its settings as they stand in a file, and what they do to a long session."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, step, user
+from histories import CHARS, ROOM, shown, texts
+
+import ctxkit as ck
+from ctxkit.engine import Run, advance
+from ctxkit.errors import BadArguments
+from ctxkit.history import Log
+from ctxkit.policies.chain import applied
+from ctxkit.policies.rules import Rules
+from ctxkit.presets import fuseraft
+
+RECIPES = {
+    "record": "Compaction: {TriggerTurnCount: 12, KeepRecentTurns: 3, Mode: intent}",
+    "evidence": "Compaction: {TriggerTurnCount: 12, KeepRecentTurns: 3, Mode: lossless}",
+    "window": "Compaction: {Mode: window, TokenBudget: 1500}",
+    "reviewer": "Agents: [{Name: R, ContextWindow: {TextOnly: true, MaxTurnAge: 2}}]",
+    "auditor": "Agents: [{Name: A, ContextWindow: {ExcludeAgents: [Dev], MaxTailMessages: 3}}]",
+    "budget": "ContextBudget: {WarnAt: 2000, CutoverAt: 9000}\n"
+    "Compaction: {TriggerTurnCount: 90, KeepRecentTurns: 3, Mode: intent}",
+    "pairs": "Agents: [{Name: D, MaxInTurnToolPairs: 2}]",
+}
+
+
+def rows(n=40, reply="Done, and more. " * 4):
+    """Return a task, so many reads with their results, and a reply to each."""
+    out = [user("Go")]
+    for k in range(n):
+        out += [*step("read_file", f"line {k}\n" * 30, path=f"{k}.py"), assistant(reply)]
+    return out
+
+
+def loaded(tmp_path, name):
+    path = tmp_path / "orchestration.yaml"
+    path.write_text(f"{RECIPES[name]}\n")
+    return ck.load_rules(path, system="fuseraft")
+
+
+def ran(rules, messages):
+    log = Log.of(messages, CHARS, estimator=rules.estimator)
+    return advance(Run(log, rules), rules, log.calls)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.filterwarnings("ignore:.*Without a Compaction section:UserWarning")
+def test_a_recipe_loads_as_it_stands_and_sends_less(tmp_path, name):
+    """F120, F121, F122, F123, F124, F125, F127, F131: Each recipe is a file, and makes the last
+    prompt a part of what it was.
+    """
+    rules, talk = loaded(tmp_path, name), rows()
+    whole = ran(Rules(), talk).shown().tokens
+    done = ran(rules, talk)
+    assert done.shown().tokens < 0.55 * whole
+    assert bool(done.cuts) == ("Compaction" in RECIPES[name])
+    if name in ("record", "budget"):
+        assert done.shown().messages[0].text.startswith("[INTENT-DERIVED")
+    if name == "budget":
+        assert done.cuts[0].trigger == "cumulative_budget"
+
+
+def test_replies_that_are_sent_again_have_2000_characters():
+    """F36: Where no length is set, a long reply is cut to 2,000 characters; None cuts none, and
+    neither does the program.
+    """
+    long = shown(user("u"), assistant("Q" * 9000), user("v"))
+
+    def kept(**settings):
+        view = applied(fuseraft(**settings).pruning, long, ROOM)
+        return texts(view)[1].count("Q")
+
+    assert kept() == kept(max_replay_chars=0) == 2000
+    assert kept(max_replay_chars=3000) == 3000
+    assert kept(max_replay_chars=None) == kept(quirks=True) == 9000
+
+
+def test_a_warning_comes_before_the_cap_on_messages():
+    """F34: Above the share of the cap it is left once; nothing is held back by it."""
+    rules = fuseraft(max_tail_messages=20, context_cap_fraction=0.5)
+    done = ran(rules, rows(8))
+    assert done.warned == [(7, "message_cap")]  # call 7 is shown 12 messages: more than 10
+    assert len(ran(rules, rows(3)).warned) == 0
+    assert ran(fuseraft(max_tail_messages=20), rows(8)).warned == []
+    with pytest.raises(BadArguments, match="between 0 and 1"):
+        fuseraft(context_cap_fraction=1.5)
+
+
+def test_pairs_are_counted_before_characters():
+    """F96: With both, what the pairs leave is what the budget measures."""
+    both = fuseraft(max_in_turn_tool_pairs=2, max_in_turn_context_tokens=500)
+    assert [type(p).__name__ for p in both.pruning.parts][-3:-1] == ["ToolPairs", "Budget"]
+    h = shown(rows(10))
+    pairs = applied(fuseraft(max_in_turn_tool_pairs=2).pruning, h, ROOM)
+    assert texts(applied(both.pruning, h, ROOM)) == texts(pairs)  # they fit: nothing is elided
+    alone = applied(fuseraft(max_in_turn_context_tokens=500).pruning, h, ROOM)
+    assert texts(alone) != texts(pairs)
+
+
+def test_a_long_turn_costs_by_its_calls_and_not_by_their_square():
+    """F97: With a window of pairs twice the calls are sent little more than twice the tokens;
+    without one, nearly four times.
+    """
+
+    def sent(n, **settings):
+        calls = [user("Go"), *(m for k in range(n) for m in step("sh", "row\n" * 200, x=k))]
+        done = ran(fuseraft(trigger_turn_count=999, **settings), calls)
+        return sum(done.sizes(0, n))
+
+    windowed = sent(80, max_in_turn_tool_pairs=4) / sent(40, max_in_turn_tool_pairs=4)
+    assert 1.9 < windowed < 2.6
+    assert sent(80) / sent(40) > 3.5

@@ -1,0 +1,26 @@
+"""A file as a source of a hand-off: read inside the team's folder, bounded, absent without a word."""
+
+from __future__ import annotations
+
+from ctxkit.teams.handoffs import Shelf, handed
+from ctxkit.teams.rosters import ContextSource
+from ctxkit.tools.root import Root
+
+
+def block(folder, path, chars=20):
+    source = ContextSource(kind="file", argument=path, max_chars=chars, label="")
+    return handed(Shelf(root=Root(folder), brief="brief.json", changes=()), (source,), "Tester")
+
+
+def test_a_hand_off_holds_a_file(tmp_path):
+    """F48: Under its own name, cut where it is long, nothing where it is not there or leads out."""
+    team = tmp_path / "team"
+    (team / "notes").mkdir(parents=True)
+    (team / "notes" / "plan.md").write_text("First test, then ship it to them.")
+    (tmp_path / "secret.md").write_text("not theirs")
+    told = block(team, "notes/plan.md")
+    assert told.startswith(
+        "[HANDOFF CONTEXT — assembled for Tester]\n\n## plan.md\nFirst test, then shi"
+    )
+    assert "13 chars truncated" in told
+    assert block(team, "notes/none.md") == block(team, "../secret.md") == ""
