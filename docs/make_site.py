@@ -70,9 +70,9 @@ NAV = {
 }
 AREAS = {
     "Read and write": ("read", "read_all", "write", "discover", "keep", "find", "Session", "Message", "Edit", "Usage"),
-    "Tables and pictures": ("frame", "arrow", "report", "spend", "board", "explore", "break_even", "tune", "watch", "budget",
+    "Tables and pictures": ("frame", "arrow", "audience", "report", "spend", "board", "explore", "break_even", "tune", "watch", "budget",
                             "savings", "thrash", "export", "read_snapshots"),
-    "Replay and compare": ("replay", "score", "compare", "sweep", "grid", "advise", "gate", "load_rules", "calibrate",
+    "Replay and compare": ("replay", "score", "compare", "sweep", "grid", "advise", "gate", "load_rules", "validate", "calibrate",
                            "sections", "without", "index_or_paste", "with_memory", "History", "Room"),
     "Agents": ("fit", "Context", "history_processor", "record", "recorder", "team"),
     "Course": ("check", "contest"),
@@ -158,6 +158,8 @@ def copied() -> None:
     page(
         "license.md", f"# Licence\n\n```text\n{(ROOT / 'LICENSE').read_text(encoding='utf-8')}```\n"
     )
+    for source in sorted((DOCS / "teaching").glob("*.md")):
+        page(f"teaching/{source.name}", source.read_text(encoding="utf-8"))
     rows = ["# Decisions", ""]
     for source in sorted((DOCS / "decisions").glob("*.md")):
         text = source.read_text(encoding="utf-8")
