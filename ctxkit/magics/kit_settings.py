@@ -54,7 +54,9 @@ class KitSettings(Magics):
     export = Unicode(
         "", help="Where spans of sessions go: an OTLP/HTTP address, or env; empty: nowhere."
     ).tag(config=True)
-    export_content = Bool(False, help="Whether those spans say what was said.").tag(config=True)
+    export_content = Bool(
+        default_value=False, help="Whether those spans say what was said."
+    ).tag(config=True)
     seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(
         config=True
     )

@@ -62,10 +62,10 @@ def read(source: Source) -> list[Session]:
             first, _, prompt = said.partition("\n")
             standing = _named(first) or standing
             talk = talks.setdefault(standing, _Talk())
-            talk.each(n, lambda t=talk, p=prompt, c=cell: t.turn(p, c))  # type: ignore[misc]
+            talk.each(n, lambda t=talk, p=prompt, c=cell: t.turn(p, c))
         elif said.startswith("%compact") and standing in talks:
             talk = talks[standing]
-            talk.each(n, lambda t=talk, c=cell: t.compacted(_shown(c)))  # type: ignore[misc]
+            talk.each(n, lambda t=talk, c=cell: t.compacted(_shown(c)))
     return [talk.session(f"{source.path.stem}/{name}", name) for name, talk in talks.items()]
 
 
@@ -145,8 +145,8 @@ class _Talk:
                     role="tool",
                     id=self.log.new_id(),
                     parts=(Sized("result", chars=_number(result[1])),),
-                    call_id=answered and answered.id,
-                    tool=answered and answered.name,
+                    call_id=answered.id if answered else None,
+                    tool=answered.name if answered else None,
                     is_error=bool(result[2]),
                 )
             )

@@ -26,7 +26,7 @@ def test_names_of_cells_are_sessions():
         cell("%%agent --session one\nHi.", "Hello.", BILL),
         cell("%%agent --session=two --rules none\nYou?", "Me.", BILL),
         cell("%%agent\nGo on.", "Gone on.", BILL),
-        cell("%%agent --session \"one\"\nBack.", "Yes.", BILL),
+        cell('%%agent --session "one"\nBack.', "Yes.", BILL),
     )
     assert [m.text for m in one.messages] == ["Hi.", "Hello.", "Back.", "Yes."]
     assert [m.text for m in other.messages] == ["You?", "Me.", "Go on.", "Gone on."]
@@ -52,7 +52,8 @@ def test_what_a_cell_says_stays_text(tmp_path):
         "no cell",
         {"cell_type": "code", "source": 5},
     )
-    assert not mark.exists() and "mkdir" in session.messages[0].text
+    assert not mark.exists()
+    assert "mkdir" in session.messages[0].text
     assert session.messages[1].usage is None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
 import subprocess
 import sys
-import random
 import tracemalloc
 import zipfile
 from pathlib import Path

@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.messages import Text
-from ctxkit.messages import Usage
+from ctxkit.messages import Text, Usage
 from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
@@ -84,7 +83,8 @@ def test_cuts_come_back_and_those_that_cannot_are_named(tmp_path: Path):
     )  # fmt: skip
     session, lost = copied(ck.Session(id="x", log=log, started=5.0), tmp_path)
     assert [(e.kind, e.source) for e in session.edits] == [("summarised", "recorded")] * 3
-    assert len(session.calls) == 5 and lost["compactions that no call follows"] == 2
+    assert len(session.calls) == 5
+    assert lost["compactions that no call follows"] == 2
 
 
 def test_what_grandchildren_lose_is_counted(tmp_path: Path):
