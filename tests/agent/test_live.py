@@ -106,7 +106,7 @@ def test_events_have_fuserafts_shape(tmp_path):
         "inner_call_context",
         "model_call",
     ]
-    assert events[-1]["event_type"] == "turn_end"
+    assert [e["event_type"] for e in events][-2:] == ["turn_end", "context_report_created"]
     assert {*events[0]} == {"ts", "session", "agent", "turn", "event_type", "payload"}
 
 
