@@ -106,7 +106,7 @@ def peers() -> list[tuple[str, str, str]]:
 READ = {
     "Pi 1.5.2": "`dist/core` of the npm package, which does not install from every registry; 0.87.1, whose cuts are "
     "the same, was run in its place",
-    "Gemini CLI": "`chatCompressionService.ts` at 02b2885",
+    "Gemini CLI's pipeline": "`context/config/profiles.ts` at 039a3fd",
     "opencode": "`session/compaction.ts` at 31e22f65 and 001aa6c, `packages/core/src/session/compaction.ts` at 031a4a9",
     "Cline": "`sdk/packages/core/src/extensions/context/` at 21cb8d2; `ContextManager.ts` before 791d238",
     "Roo Code": "`src/core/context-management/index.ts` at cb83656",
@@ -114,7 +114,7 @@ READ = {
     "Jev": "`src/compact.ts` at 15c1ea2",
     "Aider": "`aider/history.py` at 041f3a4",
     "LCM": "`README.md` of lossless-claw at 01dbcbd",
-    "OpenClaw's pruner and reading of recent turns": "`tool-result-truncation-*.mjs` and its bundle, 2026.9.6",
+    "OpenClaw's reading of recent turns": "its bundle, 2026.9.6",
     "pulse-coder, Tyrum, ai, fuseraft, Codex, Fased": "the commits in their presets' docstrings",
 }
 """What was read and not run, and where."""
@@ -180,9 +180,9 @@ def page() -> str:
         "",
         "`make test-engines` installs the programs from npm and asks their own functions on the sessions of",
         "`CTXKIT_SESSIONS`. A difference counts as named where the messages show that its cause is one that",
-        "the preset's `differences` tell. The rows stem from several partial runs, not from one. Not",
-        "shown, as not yet settled: Pi's trigger (19 of 31 equal over logs of all tools) and OpenClaw's",
-        "planner (3,605 of 3,690). Gemini CLI is not run yet.",
+        "the preset's `differences` tell: those of sizes and of short results only where both decide alike",
+        "once they count alike, or no result is short. The rows stem from one run of all programs. Pi's",
+        "trigger is asked at each request of Pi's own logs, where the size is what Pi was told.",
         "",
         "| program | what is decided | decisions | equal | different, named | unexplained | agreed |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -37,6 +37,25 @@ def test_pi(message: Message, expected: int) -> None:
     assert tokens.named("pi").message(message) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "pi", "openclaw"),
+    [
+        ("你好世界!", 2, 5),
+        ("a · b", 2, 2),
+        ("ㆠ" * 4, 1, 12),
+        ("𠀀", 1, 4),
+        ("plain", 2, 2),
+        ("é" * 8, 2, 2),
+    ],
+)
+def test_openclaw_weighs_wide_scripts(text: str, pi: int, openclaw: int) -> None:
+    assert (tokens.named("pi")(text), tokens.named("openclaw")(text)) == (pi, openclaw)
+
+
+def test_openclaw_weighs_images() -> None:
+    assert tokens.named("openclaw").message(with_image("user", "abcd")) == 2001
+
+
 def test_ai_counts_bytes_as_go_writes_them() -> None:
     ai = tokens.named("ai")
     assert ai("你好世界!") == ceil(13 / 4)

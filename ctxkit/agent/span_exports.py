@@ -72,12 +72,11 @@ class SpanAddress:
         if words.strip() != "env":
             return cls(url=words.strip(), content=content)
         said = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "")
-        pairs = os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "").split(",")
+        given = os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "").split(",")
+        pairs = (pair.partition("=") for pair in given)
         return cls(
             url=os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318"),
-            headers={
-                k.strip(): unquote(v.strip()) for k, _, v in (p.partition("=") for p in pairs) if v
-            },
+            headers={k.strip(): unquote(v.strip()) for k, _, v in pairs if v},
             content=content or said.strip().lower() == "true",
         )
 
@@ -205,9 +204,8 @@ def post(to: SpanAddress, body: dict[str, Any]) -> None:
 
 def _answered(client: Any, to: SpanAddress, data: bytes, kind: str) -> int:
     headers = {**to.headers, "Content-Type": kind}
-    # the text of the answer is not read
     with client.stream("POST", to.url, content=data, headers=headers) as answer:
-        return int(answer.status_code)
+        return int(answer.status_code)  # its text is not read
 
 
 def as_protobuf(body: dict[str, Any]) -> bytes:

@@ -77,17 +77,15 @@ def _as_otel(span: dict[str, Any], info: dict[str, Any]) -> dict[str, Any]:
     talk = parsed(about.get("mlflow.trace.session")) or info.get("trace_id")
     asked = mapping(given.get("mlflow.spanInputs"))
     model = given.get("mlflow.llm.model") or asked.get("model")
+    tools = given.get("mlflow.chat.tools") or asked.get("tools")
+    heard = given.get("mlflow.chat.messages") or given.get("mlflow.spanInputs")
     told: dict[str, Any] = {"gen_ai.conversation.id": talk}
     if kind in _CALLS:
         told |= {
             "gen_ai.operation.name": "chat",
             "gen_ai.request.model": model,
-            "gen_ai.tool.definitions": _packed(
-                given.get("mlflow.chat.tools") or asked.get("tools")
-            ),
-            "input.value": _packed(
-                given.get("mlflow.chat.messages") or given.get("mlflow.spanInputs")
-            ),
+            "gen_ai.tool.definitions": _packed(tools),
+            "input.value": _packed(heard),
             "output.value": _packed(given.get("mlflow.spanOutputs")),
             "gen_ai.usage.cost": cost.get("total_cost"),
             **{name: used.get(key) for name, key in _USAGE.items()},

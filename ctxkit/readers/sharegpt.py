@@ -72,9 +72,16 @@ def _session(about: dict[str, Any], name: str) -> Session:
         if role == "tool":
             for result in _results(told):
                 call = waiting.pop(0) if waiting else None
-                asked: dict[str, Any] = {"call_id": call.id, "tool": call.name} if call else {}
                 parts: tuple[Part, ...] = (Text(result),)
-                log.add(Message(role="tool", id=log.new_id(), parts=parts, **asked))
+                log.add(
+                    Message(
+                        role="tool",
+                        id=log.new_id(),
+                        parts=parts,
+                        call_id=call.id if call else None,
+                        tool=call.name if call else None,
+                    )
+                )
             continue
         parts = (Text(told),)
         if role == "assistant":

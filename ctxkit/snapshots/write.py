@@ -180,7 +180,7 @@ class SnapshotWriter:
                 self._sums[step.agent.lower()] = step.counts[2]
 
     def _replace(self, size: int, tail: bytes) -> None:
-        """Put other lines behind the first bytes; where they cannot be written old ones stay."""
+        """Put other lines behind the first bytes; the old ones stay where that fails."""
         self._file.seek(size)
         old = self._file.read()
         if old == tail:

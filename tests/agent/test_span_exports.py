@@ -16,6 +16,7 @@ from agent.test_live import live
 from builders import assistant
 
 import ctxkit as ck
+from ctxkit.agent.events import LiveEvent
 from ctxkit.agent.span_exports import SpanAddress, SpanExport
 from ctxkit.errors import BadArguments
 from ctxkit.models.scripts import script
@@ -98,7 +99,7 @@ def test_without_content_nothing_said_arrives(tmp_path):
 def test_no_secret_arrives(tmp_path):
     with collector() as (url, came):
         to = SpanAddress(url=url, content=True, headers={"Authorization": "Bearer own"})
-        session, spans = talk(tmp_path, to, [f"My key is {SECRET}."], *[])
+        session, spans = talk(tmp_path, to, [f"My key is {SECRET}."])
         session.close()
     sent = b"".join(data for *_, data in came)
     assert b"My key is" in sent
@@ -139,7 +140,7 @@ def test_nobody_there_is_told_once(tmp_path):
         lambda kind, payload: said.append((kind, payload["error"])),
     )
     for _ in range(3):
-        export.hear(ck.agent.events.LiveEvent("turn_end", 0.0, 1, {}))
+        export.hear(LiveEvent("turn_end", 0.0, 1, {}))
         time.sleep(0.05 if export.fault else 0.3)
     with pytest.warns(UserWarning, match="127.0.0.1:9/v1/traces"):
         export.close()

@@ -74,16 +74,14 @@ def test_plans_of_a_summary(engines, found):
             others = (n * 7919) % window
             about = {"window": window, "chunk": chunk, "others": others}
             jobs.append({"file": file, "upto": n, **about})
-            wanted.append(planned(said[:n], ours[:n], **about))
-        for real_, mine, (n, window) in zip(asked(engines, jobs), wanted, looked, strict=True):
-            why = "size of a message" if theirs[:n] != ours[:n] else ""
+            plans_of = (planned(said[:n], sizes[:n], **about) for sizes in (ours, theirs))
+            wanted.append(tuple(plans_of))
+        for real_, both, (n, window) in zip(asked(engines, jobs), wanted, looked, strict=True):
+            mine, resized = both
             for what, value in mine.items():
-                same = real_[what] == value
-                if what == "ratio":
-                    same = real_[what] == pytest.approx(value)
-                tally.add(
-                    same, why, (name, n, window, what, str(real_[what])[:80], str(value)[:80])
-                )
+                theirs_ = pytest.approx(real_[what]) if what == "ratio" else real_[what]
+                why = "size of a message" if resized[what] == theirs_ else ""
+                tally.add(value == theirs_, why, (name, n, window, what, str(value)[:80]))
     tally.done(300)
 
 

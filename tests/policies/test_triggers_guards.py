@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from builders import assistant, step, system, user
+from msgspec.structs import replace
 from talks_by_chance import Fours, shown
 
 from ctxkit.history import History, Log
@@ -15,6 +16,7 @@ from ctxkit.policies import triggers as t
 from ctxkit.policies.dues import as_due
 from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.totals import LastTotal
 from ctxkit.tokens.counters import Room
 
 ROOM = Room(200, 50, Fours())
@@ -22,6 +24,17 @@ ROOM = Room(200, 50, Fours())
 
 def due(trigger, *log, **more):
     return trigger(shown(*log), ROOM)
+
+
+def test_a_reply_that_was_broken_off_counts_as_nothing_where_the_system_takes_it_so():
+    """Pi before 1.5.2 looks at the last reply alone; one that was aborted tells no tokens."""
+    talk = [user("x" * 400), assistant("y" * 800), user("more"), assistant("b", stop="aborted")]
+    talk[-1] = replace(talk[-1], is_error=True)
+    log = [*talk, user("again"), assistant("c")]
+    history = History.start(Log.of(log, Fours()), 2)
+    assert LastTotal()(history, ROOM)
+    assert not LastTotal(waits=True)(history, ROOM)
+    assert LastTotal(waits=True)(history.at(1), ROOM)
 
 
 def test_sizes_compare_as_they_say():

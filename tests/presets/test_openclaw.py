@@ -188,6 +188,27 @@ def test_pruning_persists():
         assert sent[-2:] == [3087, last], version  # five digits in the note
 
 
+def test_what_is_cleared_already_does_not_make_more_be_cleared():
+    """the least size of results is asked of those that are not cleared yet"""
+    rows = [user("u"), *(m for _ in range(20) for m in step("exec", "y" * 3000))]
+    settings = {**ZERO, "keep_last_assistants": 1, "hard_clear_ratio": 0.5}
+    rules = presets.openclaw(**{**settings, "min_prunable_tool_chars": 19_000})
+    log, room = Log.of(rows, PI), Room(10_000, 0, PI)
+    sent = [
+        texts(rules.pruning(History.start(log, c), room)).count("[cleared]")
+        for c in range(1, log.calls)
+    ]
+    cleared, wanted = 0, []
+    for n in range(1, log.calls):  # results so far; the last reply's own is left alone
+        chars = (n - cleared) * 3000 + cleared * 9 + n * 10 + 1
+        while (n - 1 - cleared) * 3000 >= 19_000 and chars >= 20_000:
+            more = -(-(chars - 19_999) // 2991)
+            cleared, chars = cleared + more, chars - 2991 * more
+        wanted.append(cleared)
+    assert wanted[-1] > 4
+    assert sent == wanted
+
+
 @pytest.mark.parametrize(
     "bad",
     [
