@@ -27,7 +27,7 @@ _NAMES = {
     "find": "keeping",
     "calibrate": "calibrations",
     "load_rules": "presets.loaders",
-    "validate": "presets.validation",
+    "validate": "gates.config_faults",
     "fit": "fits",
     "Context": "fits",
     "history_processor": "adapters",

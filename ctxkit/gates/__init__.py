@@ -6,6 +6,7 @@ from ctxkit.faces import face
 
 _NAMES = {
     "gate": "holding",
+    "validate": "config_faults",
     "gate_compactor": "compactors",
     "survival": "rounds",
     "command": "programs",

@@ -52,7 +52,7 @@ class Validate:
 
 def validate(_: KitState, asked: Validate) -> pd.DataFrame | Page:
     """Say what is wrong with a config file; a page where nothing is."""
-    from ctxkit.presets.validation import validate as of
+    from ctxkit.gates.config_faults import validate as of
 
     table = of(Path(asked.path).expanduser(), system=asked.system)
     return table if len(table) else Page(f"{line(asked.path, 200)}: nothing is wrong with it.")

@@ -106,8 +106,7 @@ def test_events_have_fuserafts_shape(tmp_path):
         "inner_call_context",
         "model_call",
     ]
-    last = [e["event_type"] for e in events[-2:]]
-    assert last == ["turn_end", "context_report_created"]
+    assert [e["event_type"] for e in events][-2:] == ["turn_end", "context_report_created"]
     assert {*events[0]} == {"ts", "session", "agent", "turn", "event_type", "payload"}
 
 
