@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.readers import otel
 from ctxkit.readers.fields import items, mapping, text
+from ctxkit.readers.span_talks import from_spans
 from ctxkit.readers.trace_spans import parsed
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ def _traces(source: Source) -> list[dict[str, Any]]:
 def read(source: Source) -> list[Session]:
     """Return one session a trace, or one for all traces of a session that MLflow knows."""
     spans = [
-        _as_otel(mapping(span), mapping(trace.get("info")))
-        for trace in _traces(source)
+        (n, _as_otel(mapping(span), mapping(trace.get("info"))))
+        for n, trace in enumerate(_traces(source), 1)
         for span in items(mapping(trace.get("data")).get("spans"))
         if type(span) is dict
     ]
     faults = source.faults if source.document is None else []
-    return otel.from_spans(spans, source.path.stem, NAME, faults)
+    return from_spans(spans, source.path.stem, NAME, faults)
 
 
 def _packed(value: Any) -> str | None:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from agent.test_span_exports import collector
 from magics.shells import completions, new_shell
 
 from ctxkit import presets
@@ -576,3 +577,19 @@ def test_a_branch_and_a_session_put_aside_are_ones_own(shell):
     aside = next(p.stem for p in Path(".ctxkit/sessions").glob("*-*.jsonl"))
     kit(shell).close()
     assert run(shell, f"%%agent --session {aside}\ngo on").outcome.ended == "answered"
+
+
+def test_a_session_sends_its_spans_where_the_setting_says(shell):
+    """Without the setting none are sent; what was said only where that is asked for."""
+    run(shell, "%%agent\nHi.")
+    assert not kit(shell).lives.get("main")._exports
+    with collector() as (url, came):
+        run(shell, f"%config CtxKit.export = {url!r}")
+        run(shell, "%%agent --session sent\nSay marzipan.")
+        run(shell, "%config CtxKit.export_content = True")
+        run(shell, "%%agent --session told\nSay nougat.")
+        kit(shell).close()
+    bodies = b"".join(data for *_, data in came)
+    assert b"gen_ai.usage" in bodies
+    assert b"nougat" in bodies
+    assert b"marzipan" not in bodies
