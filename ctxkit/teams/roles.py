@@ -73,11 +73,11 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
         handoff="handoff" in plugins,
         isolation=cast("Isolation", isolation),
         context=context,
+        cap=window.number("MaxTailMessages"),
+        cap_fraction=window.share("ContextCapFraction"),
         rules=_rules(config, name, drop=_VIEW if context else ()),
         shown=_shown(f),
         sub=_sub(f) if "subagent" in plugins else None,
-        cap=window.number("MaxTailMessages"),
-        cap_fraction=window.share("ContextCapFraction"),
         max_calls=f.number("MaxToolCallsPerTurn") or None,
     )
     return replace(made, rules=viewed(made))
