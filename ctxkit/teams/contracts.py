@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import StoreError
+from ctxkit.redaction import redact
 from ctxkit.teams.handoffs import brief, read_json, read_text
 from ctxkit.teams.patterns import is_in
 
@@ -29,6 +30,11 @@ class Proof:
         """Return in words what is not there of what contracts require."""
         needs = [(c.name, r) for c in contracts for r in c.requires]
         return [f"{name}: {why}" for name, r in needs if (why := self._why(r))]
+
+    def status(self, contracts: Iterable[Contract]) -> list[dict[str, str]]:
+        """Return each contract by its name, with what it lacks (`why`; empty where it holds)."""
+        rows = {c.name: [w for r in c.requires if (w := self._why(r))] for c in contracts}
+        return [{"name": name, "why": redact("; ".join(why))} for name, why in rows.items()]
 
     def read(self, path: str) -> str:
         """Return the text of a file of the team; empty where there is none."""

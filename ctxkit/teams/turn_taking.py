@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from ctxkit.teams.handoffs import Shelf, artifacts, empty, handed
 from ctxkit.teams.machine import Decided, TeamReply, decided, speaker
 from ctxkit.teams.turn_ends import finished, last_words, signals_called
 from ctxkit.texts.contents import texts
+from ctxkit.texts.standings import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,7 +100,21 @@ class TurnTaker:
         if callable(played):
             played(sum(m["agent"] == member.name for m in self._ledger.moves()))
         self._files.tell("agent_start", standing.turns, {"state": standing.state}, member.name)
-        return await live.turn(words, heard)
+        return await live.turn(words, heard, details=self._standing(member, standing))
+
+    def _standing(self, member: Member, standing: Standing) -> dict[str, Any]:
+        """Return what a prompt keeps of where the team stands, for a summary that is made of it."""
+        state = self._plan.states.get(standing.state)
+        if state is None:
+            return {}
+        proof = Proof(root=self._root, plan=self._plan, changes=self._changes())
+        failures = [f"{way}: {n} in a row" for way, n in standing.failures.items()]
+        ways = state.transitions
+        return {STANDING: {
+            "state": state.name, "agent": member.name, "entered": list(standing.seen),
+            "signals": [f"{t.signal} → {t.to}" for t in ways if t.signal], "failures": failures,
+            "contracts": proof.status(c for t in ways for c in t.contracts),
+        }}  # fmt: skip
 
     def _heard(self, member: Member, standing: Standing) -> list[Message]:
         """Return what is written into an agent's session before its prompt."""
