@@ -53,7 +53,7 @@ def test_it_says_where_the_machine_stands_and_which_contracts_hold(team):
     assert "STATE MACHINE POSITION" in first
     assert "  State: Building (agent: A)" in first
     assert "  Signals out of it: ON → Review" in first
-    assert re.search(r"^  Failed Building > Review: [12] in a row$", first, re.M)
+    assert re.search(r"^  Failed Building > Review: [12] in a row$", first, re.MULTILINE)
     assert "  ✓ Written\n  ✗ Tested\n    Reason: " in first
     assert "  Entered so far: Building, Review" in last
     assert "CONTRACT STATUS\n  ✓ Written\n  ✓ Tested" in last
