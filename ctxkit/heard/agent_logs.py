@@ -88,6 +88,14 @@ def agent_logs(session: Session) -> list[AgentLog]:
     return found
 
 
+def asked_logs(session: Session) -> list[AgentLog]:
+    """Return the agents of a kept team that others ask as tools; each hears its questions alone."""
+    if not is_ledger(session):
+        return []
+    below = [c for member in session.children for c in member.children if c.calls]
+    return [_alone(c) for c in below]
+
+
 def _alone(session: Session) -> AgentLog:
     return AgentLog(session.agent, session, session, sizes(session))
 
