@@ -11,10 +11,12 @@ from ctxkit.heard.heard_words import ARTIFACTS, FROM
 from ctxkit.messages import Message, Text
 from ctxkit.redaction import redact
 from ctxkit.teams.contracts import Proof
-from ctxkit.teams.corrections import cut_off, helping, prompt
+from ctxkit.teams.corrections import auditing, cut_off, helping, prompt
+from ctxkit.teams.decisions import Decided, TeamReply
 from ctxkit.teams.deeds import changes_of
+from ctxkit.teams.handing import HANDOFF_TOOL
 from ctxkit.teams.handoffs import Shelf, artifacts, empty, handed
-from ctxkit.teams.machine import Decided, TeamReply, decided, speaker
+from ctxkit.teams.machine import decided, speaker
 from ctxkit.teams.turn_ends import finished, last_words, signals_called
 from ctxkit.texts.contents import texts
 from ctxkit.texts.standings import STANDING
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.outcome import Outcome
+    from ctxkit.teams.decisions import Standing
     from ctxkit.teams.deeds import Deed
     from ctxkit.teams.ledger import TeamLedger
-    from ctxkit.teams.machine import Standing
     from ctxkit.teams.rosters import Member, Roster
     from ctxkit.teams.team_files import TeamFiles
     from ctxkit.tools.root import Root
@@ -89,9 +91,9 @@ class TurnTaker:
         live = self._sessions[member.name]
         heard = self._heard(member, standing)
         self._warn(member, standing, len(live.session.messages) + len(heard))
-        state = self._plan.states.get(standing.state)
+        state = None if standing.branches else self._plan.states.get(standing.state)
         if standing.helper:
-            words = helping(member)
+            words = auditing(member) if standing.auditing else helping(member)
         elif cut:
             words = cut_off(member)
         else:
@@ -121,7 +123,7 @@ class TurnTaker:
         session = self._sessions[member.name].session
         known = {str(m.details[FROM]) for m in session.messages if FROM in m.details}
         first = not session.calls
-        heard = self._ledger.heard(member, known, first=first)
+        heard = self._ledger.heard(member, known, first=first, forked=bool(standing.branches))
         block = self._artifacts(member, standing) if member.context else None
         if block is None:
             return heard
@@ -151,8 +153,9 @@ class TurnTaker:
         session = self._sessions[member.name].session
         own = [m for m in session.messages if (m.turn or 0) > begun_at and FROM not in m.details]
         changes = self._changes(member, begun_at, standing.turns)
-        proof = Proof(root=self._root, plan=self._plan, changes=changes)
-        turn = TeamReply(member.name, last_words(own), signals_called(own))
+        proof = Proof(root=self._root, plan=self._plan, changes=changes, turn=standing.turns)
+        worked = any(c.name != HANDOFF_TOOL for m in own for c in m.tool_calls)
+        turn = TeamReply(member.name, last_words(own), signals_called(own), worked)
         found = decided(self._plan, standing, turn, proof)
         last = session.turns[-1] if session.path else -1
         at = {**standing.own, member.name: last}

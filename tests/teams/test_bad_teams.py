@@ -9,7 +9,7 @@ from teams.makes import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.teams.machine import FAILED, SILENT
+from ctxkit.teams.failures import FAILED, SILENT
 from ctxkit.teams.orchestrations import plan_of
 from ctxkit.teams.signals import said
 
@@ -39,8 +39,23 @@ def refused(plan, words):
     (config(["A"], {"One": state("A", to("End", "X"), to("One", "x")), "End": DONE}), "Two signals out of state One"),
     (config(["A"], {"One": state("A", to("End", "X", HandoffContext=[{"Source": "own_history"}])), "End": DONE}), "own_history is no part"),
     (config(["A"], {"One": state("A", to("End", "X", HandoffContext=[{"Source": "brief_feild:x"}])), "End": DONE}), "Did you mean"),
-    (config(["A"], {"One": state("A", to("End", "X", Parallel=True)), "End": DONE}), "take turns"),
-    (config(["A"], Selection={"Type": "magentic"}), "not run here"),
+    (config(["A"], {"One": state("A", to("End", "X", Parallel=True)), "End": DONE}), "name its Targets"),
+    (config(["A"], {"One": state("A", to("End", "X", Parallel=True, Targets=["End"])), "End": DONE}), "Two Targets"),
+    (config(["A"], Selection={"Type": "mapreduce"}), "not run here"),
+    (config(["A"], Selection={"Type": "magnetic"}), "Did you mean"),
+    (config([{"Name": "A", "Isolation": "Fresh"}], Selection={"Type": "magentic"}), "cannot have Isolation"),
+    (config(["A"], Selection={"Type": "keyword"}), "needs Routes"),
+    (config(["A"], Selection={"Type": "keyword", "Routes": [{"Agent": "A"}]}), "names no Keyword"),
+    (config(["A"], Selection={"Type": "keyword", "Routes": [{"Agent": "B", "Keyword": "X"}]}), "'B', and there are A"),
+    (config(["A"], Selection={"Type": "keyword", "Routes": [{"Agent": "A", "Keyword": k} for k in "Xx"]}), "Two keywords"),
+    (config(["A"], Selection={"Type": "structured"}), "needs StructuredRoutes"),
+    (config(["A"], Selection={"Type": "structured", "StructuredRoutes": [{"Agent": "A", "Condition": {"Field": "x"}}]}), "needs a Condition"),
+    (config(["A"], Selection={"Type": "graph"}), "needs Nodes"),
+    (config(["A"], Selection={"Type": "graph", "Graph": {"Nodes": [{"Id": "a", "SubGraphId": "b"}]}}), "take turns"),
+    (config(["A"], Verifier={"AgentName": "B"}), "Verifier.AgentName is 'B'"),
+    (config(["A"], FailureHandling={"NoProgress": {"Action": "Shrug"}}), "'Shrug'; there are"),
+    (config(["A"], {"One": state("A", to("End", "X")), "End": DONE},
+            Contracts=[{"Name": "C", "Requires": [{"Type": "RelatedTestsPass"}]}]), "can never hold"),
     (config([{"Name": "A", "Isolation": "Sealed"}]), "Shared, Fresh or Fork"),
     (config(["A"], Termination={"Strategies": [{"Type": "regex", "Pattern": "("}]}), "no regular expression"),
     (config([{"Name": "A", "Context": [{"Source": "own_history:0"}]}]), "a number above 0"),
