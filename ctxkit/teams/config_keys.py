@@ -40,7 +40,8 @@ TERMINATION = (*STRATEGY, "Strategies")
 OBEYED = ("Context", "Isolation", "Contracts", "Termination", "MaxTotalTokens", "Validation",
           "Selection (but for its signals)", "ContextWindow.ContextCapFraction",
           "SubAgentModel", "SubAgentPlugins", "SubAgentMaxToolCalls", "FailureHandling",
-          "Verifier", "SystemPrompt", "SystemPromptPath")  # fmt: skip
+          "Verifier", "SystemPrompt", "Memory", "EnableMemory",
+          "TestSelector")  # fmt: skip
 """What rules alone do not obey, and a team does."""
 WHY = {
     "Saga": "nothing is taken back",
@@ -51,6 +52,7 @@ WHY = {
     "Events": "the events lie in .ctxkit/logs",
     "Security": "tools work in the folder that root= names, and nowhere else",
     "AgentFile": "it is read where the config is a file, from that file's folder",
+    "SystemPromptPath": "it is read where the config is a file, from that file's folder",
     "Merge": "all that the branches said is heard, in the order of Targets",
     "RequireHumanApproval": "approve= is asked before tool calls, and nobody before a hand-off",
     "EnablePlanReview": "interrupt the team, and let it go on",

@@ -75,6 +75,7 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
         failing=policy_of(body.section("FailureHandling")),
         verifier=verifier_of(body.section("Verifier"), names),
         suite=(tests,) if tests else (),
+        memory=dict((body.section("Memory") or Fields({})).values),
         brief=checks.text("BriefPath") or Roster.brief,
         report=checks.text("TestReportPath") or Roster.report,
         assertions=tuple(

@@ -70,6 +70,8 @@ class Member:
     """From which share of them on a turn is told as an event; 0: never."""
     max_calls: int | None = None
     """Calls to its model in one turn; None: the usual limit."""
+    remembers: bool = False
+    """Whether what it remembers is put in when its session is opened."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +175,8 @@ class Roster:
     cutover_at: int = 0
     brief: str = "brief.json"
     report: str = "test-report.json"
+    memory: dict[str, Any] = field(default_factory=dict)
+    """The config's section `Memory`: what is asked before each turn; empty: nothing."""
     suite: tuple[str, ...] = ()
     """Commands that run the tests: the whole suite, or those of a file."""
     assertions: tuple[str, ...] = (r"\bassert", r"\bexpect\b")
