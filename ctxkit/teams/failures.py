@@ -5,7 +5,7 @@ FailureHandling and Verifier.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.markup import plain
@@ -50,7 +50,8 @@ class FailurePolicy:
 
     def recovers(self, kind: FailureKind, count: int) -> bool:
         """Say whether the agent for recovery gets its turn, where there is one."""
-        return self.of.get(kind, ("", 0))[0] == "ActivateRecovery" or count >= RECOVER
+        action, _ = self.of.get(kind, ("Reinstruct", 0))
+        return action == "ActivateRecovery" or count >= RECOVER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ def policy_of(f: Fields | None) -> FailurePolicy:
     """Return the policy of a section `FailureHandling`."""
     if f is None:
         return FailurePolicy()
-    of = {}
+    of = dict[str, tuple[FailureAction, int]]()
     for kind in KINDS:
         row = f.section(kind)
         if row is None:
@@ -101,11 +102,11 @@ def policy_of(f: Fields | None) -> FailurePolicy:
                 f"FailureHandling.{kind}.Action is {plain(row.text('Action'), 40)!r}; there are "
                 f"{listed(ACTIONS)}."
             )
-        of[kind] = cast("FailureAction", action), row.number("Threshold")
+        of[kind] = action, row.number("Threshold")
     return FailurePolicy(
         silent=f.number("MaxConsecutiveTurnsWithoutSignal") or SILENT,
         failed=f.number("MaxConsecutiveContractFailures") or FAILED,
-        of=dict(of),
+        of=of,
     )
 
 
