@@ -9,6 +9,7 @@ from teams.makes import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
+from ctxkit.presets.configs.syntaxes import load
 from ctxkit.teams.failures import FAILED, SILENT
 from ctxkit.teams.orchestrations import plan_of
 from ctxkit.teams.signals import said
@@ -218,3 +219,14 @@ def test_assertions_are_looked_for_in_test_files_alone(tmp_path):
 
     with made(tmp_path, {"A": [writes("a.txt"), writes("test_a.txt")]}, plan) as team:
         assert (team.run("Work.").ended, team.standing.turns) == ("done", 2)
+
+
+def test_aliases_that_unfold_to_ever_more_are_refused_at_once(tmp_path):
+    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    rows += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    path = tmp_path / "orchestration.yaml"
+    path.write_text("\n".join([*rows, "Agents: [{Name: A}]"]))
+    with pytest.raises(ck.ReadError, match="unfold to too many values"):
+        ck.team(path, folder=tmp_path)
+    path.write_text("Agents:\n  - &a {Name: A}\n  - {<<: *a, Name: B}\n")
+    assert [m.name for m in plan_of(load(path)[0]).members] == ["A", "B"]
