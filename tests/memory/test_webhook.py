@@ -85,7 +85,9 @@ def test_a_server_with_nothing_to_say_costs_no_word(block):
         assert asyncio.run(Webhook(load_url=url).before("main")) == ""
 
 
-@pytest.mark.parametrize("bad", ["correct\nhorse", "correct\r\nX-Evil: horse", "pferd\U0001f40e horse"])
+@pytest.mark.parametrize(
+    "bad", ["correct\nhorse", "correct\r\nX-Evil: horse", "pferd\U0001f40e horse"]
+)
 def test_a_header_that_cannot_be_sent_is_named_and_its_value_is_not(monkeypatch, bad):
     monkeypatch.setenv("WORD_OF_MINE", bad)
     made = Webhook(load_url="http://127.0.0.1:1/", headers={"X-Word": "Bearer ${WORD_OF_MINE}"})
