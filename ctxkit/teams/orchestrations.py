@@ -18,7 +18,7 @@ from ctxkit.teams.handoffs import sources
 from ctxkit.teams.patterns import pattern_of
 from ctxkit.teams.roles import member
 from ctxkit.teams.rosters import Contract, Requirement, Roster, Stop, TeamState, Transition
-from ctxkit.teams.routings import ROUTINGS, Given, once, one_of
+from ctxkit.teams.routings import ROUTINGS, SelectionParts, once, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,7 +92,7 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
     once("contracts", [f.text("Name") for f in rows])
     if order == "statemachine":
         return _machine(made, selection, contracts)
-    given = Given(config=config, selection=selection, agents=body.rows("Agents"), names=names,
+    given = SelectionParts(config=config, selection=selection, agents=body.rows("Agents"), names=names,
                   contracts=contracts)  # fmt: skip
     found = ROUTINGS[order](given)
     return replace(made, initial=found.initial, states=found.states, manager=found.manager,

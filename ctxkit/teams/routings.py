@@ -41,7 +41,7 @@ class Routing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class SelectionParts:
     """What a selection is made of."""
 
     config: Mapping[str, Any]
@@ -67,7 +67,7 @@ class Given:
         return (*(self.contracts[name.casefold()] for name in found), *validators(f))
 
 
-def by_keyword(given: Given) -> Routing:
+def by_keyword(given: SelectionParts) -> Routing:
     """Return routes by keywords: a reply that holds none goes to `DefaultAgent`; a route from an
     agent to itself ends the team.
     """
@@ -84,7 +84,7 @@ def by_keyword(given: Given) -> Routing:
     return Routing(states={**states, END: TeamState(name=END, terminal=True)}, initial=first)
 
 
-def _keyword(given: Given, f: Fields, n: int, name: str) -> Transition | None:
+def _keyword(given: SelectionParts, f: Fields, n: int, name: str) -> Transition | None:
     where = f"route {n}"
     if not f.text("Keyword").strip():
         raise BadArguments(f"Route {n} names no Keyword.")
@@ -98,7 +98,7 @@ def _keyword(given: Given, f: Fields, n: int, name: str) -> Transition | None:
     )  # fmt: skip
 
 
-def by_json(given: Given) -> Routing:
+def by_json(given: SelectionParts) -> Routing:
     """Return routes by fields of the JSON that a reply holds; the first that holds is taken.
 
     An agent that no route leads away from has the last word.
@@ -116,7 +116,7 @@ def by_json(given: Given) -> Routing:
     return Routing(states={**states, END: TeamState(name=END, terminal=True)}, initial=first)
 
 
-def _structured(given: Given, f: Fields, n: int, name: str) -> Transition | None:
+def _structured(given: SelectionParts, f: Fields, n: int, name: str) -> Transition | None:
     where = f"structured route {n}"
     to = given.agent(f.text("Agent"), f"the agent of {where}")
     sources = [given.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
@@ -124,7 +124,7 @@ def _structured(given: Given, f: Fields, n: int, name: str) -> Transition | None
     return None if sources and name not in sources else Transition(to=to, when=when)
 
 
-def by_graph(given: Given) -> Routing:
+def by_graph(given: SelectionParts) -> Routing:
     """Return a graph's nodes and edges; a terminal node's agent has one turn more."""
     graph = given.selection.section("Graph") or Fields({})
     nodes, edges = graph.rows("Nodes"), graph.rows("Edges")
@@ -149,7 +149,7 @@ def by_graph(given: Given) -> Routing:
     return Routing(states=states, initial=initial)
 
 
-def _edge(given: Given, f: Fields, ids: Sequence[str]) -> Transition:
+def _edge(given: SelectionParts, f: Fields, ids: Sequence[str]) -> Transition:
     where = f"the edge from {plain(f.text('From'), 60)}"
     return Transition(
         to=one_of(f.text("To"), ids, f"To of {where}"), signal=f.text("Keyword").strip(),
@@ -157,7 +157,7 @@ def _edge(given: Given, f: Fields, ids: Sequence[str]) -> Transition:
     )  # fmt: skip
 
 
-def by_manager(given: Given) -> Routing:
+def by_manager(given: SelectionParts) -> Routing:
     """Return a team that a manager leads (see `managers`)."""
     f = given.selection.section("Magentic") or Fields({})
     alone = [a.text("Name") for a in given.agents if a.text("Isolation").casefold() == "fresh"]
@@ -172,17 +172,17 @@ def by_manager(given: Given) -> Routing:
                    manager=patience_of(f, manager.name), max_turns=rounds_of(f))  # fmt: skip
 
 
-ROUTINGS: dict[str, Callable[[Given], Routing]] = {
+ROUTINGS: dict[str, Callable[[SelectionParts], Routing]] = {
     "keyword": by_keyword, "structured": by_json, "graph": by_graph, "magentic": by_manager,
 }  # fmt: skip
 
 
-def _default(given: Given) -> str:
+def _default(given: SelectionParts) -> str:
     name = given.selection.text("DefaultAgent")
     return given.agent(name, "DefaultAgent") if name else given.names[0]
 
 
-def _recovery(given: Given, f: Fields, where: str) -> str:
+def _recovery(given: SelectionParts, f: Fields, where: str) -> str:
     name = f.text("RecoveryAgent")
     return given.agent(name, f"RecoveryAgent of {where}") if name else ""
 
