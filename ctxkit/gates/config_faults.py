@@ -98,7 +98,7 @@ def _alone(agents: Any) -> _Found:
     """Yield the agents that a manager speaks to and that hear nobody."""
     for i, agent in enumerate(agents if isinstance(agents, list) else ()):
         if isinstance(agent, dict) and str(agent.get("isolation")).casefold() == "fresh":
-            yield ERROR, f"Agents[{i}].Isolation is Fresh: it would not hear its manager (magentic)."
+            yield ERROR, f"Agents[{i}].Isolation is Fresh: it would not hear its manager."
 
 
 def _agents(agents: Any) -> _Found:

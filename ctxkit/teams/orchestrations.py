@@ -92,8 +92,8 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
     once("contracts", [f.text("Name") for f in rows])
     if order == "statemachine":
         return _machine(made, selection, contracts)
-    given = SelectionParts(config=config, selection=selection, agents=body.rows("Agents"), names=names,
-                  contracts=contracts)  # fmt: skip
+    given = SelectionParts(config=config, selection=selection, agents=body.rows("Agents"),
+                           names=names, contracts=contracts)  # fmt: skip
     found = ROUTINGS[order](given)
     return replace(made, initial=found.initial, states=found.states, manager=found.manager,
                    members=(*made.members, *found.extra),
