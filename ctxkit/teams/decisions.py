@@ -74,10 +74,15 @@ class Decided(NamedTuple):
     told: Mapping[str, Any] = MappingProxyType({})
 
 
-def entered(plan: Roster, now: Standing) -> Standing:
-    """Return the standing in a state that was come to."""
+def entered(plan: Roster, now: Standing, by: str) -> Standing:
+    """Return the standing in a state that was come to.
+
+    Where nothing leads out of it the team is done, unless it names another agent than the one that
+    led there: that one has the last turn.
+    """
     now = replace(now, seen=tuple(dict.fromkeys((*now.seen, now.state))))
-    if not plan.states[now.state].ends:
+    state = plan.states[now.state]
+    if not state.ends or state.agent not in ("", by):
         return now
     return replace(now, ended="done", why=f"{now.state} is reached")
 

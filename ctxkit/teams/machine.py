@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ctxkit.teams.contracts import Proof
     from ctxkit.teams.decisions import TeamReply
-    from ctxkit.teams.rosters import Roster, TeamState, Transition
+    from ctxkit.teams.rosters import Roster, Transition
 
 _END = 20_000
 """Characters at the end of a reply in which the words are looked for that end a round robin."""
@@ -84,9 +84,11 @@ def decided(plan: Roster, standing: Standing, turn: TeamReply, proof: Proof) -> 
     if standing.helper:
         found = helped(plan, now, turn)
     elif standing.branches:
-        found = branched(plan, now)
+        found = branched(plan, now, turn.agent)
     elif plan.order != "statemachine":
         found = _in_turn(plan, now, turn)
+    elif plan.states[now.state].ends:
+        found = _last(plan, now, turn)
     else:
         found = _ended(plan, _by_signal(plan, now, turn, proof), turn)
     found = found if standing.auditing else looked_at(plan, found)
@@ -119,7 +121,7 @@ def _by_signal(plan: Roster, now: Standing, turn: TeamReply, proof: Proof) -> De
     missing = proof.lacking(way.contracts)
     if missing:
         return _failed(plan, replace(now, silent=0), turn, way, missing)
-    return _onward(plan, replace(now, silent=0), state, way, proof)
+    return _onward(plan, replace(now, silent=0), turn, way, proof)
 
 
 def _by_json(plan: Roster, now: Standing, turn: TeamReply, proof: Proof) -> Decided:
@@ -139,7 +141,7 @@ def _by_json(plan: Roster, now: Standing, turn: TeamReply, proof: Proof) -> Deci
         on = replace(on, stalls=0 if found.get(PROGRESS) is not False else on.stalls + 1)
         if on.stalls >= plan.manager.stalls:
             return stalled(plan.manager, on)
-    return _onward(plan, on, state, way, proof)
+    return _onward(plan, on, turn, way, proof)
 
 
 def _failed(
@@ -160,16 +162,15 @@ def _failed(
     return Decided(now, "validation_fail", blocked(way.signal, missing), way, told)
 
 
-def _onward(
-    plan: Roster, now: Standing, state: TeamState, way: Transition, proof: Proof
-) -> Decided:
-    key, back = f"{state.name} > {way.to}", way.to in now.seen
+def _onward(plan: Roster, now: Standing, turn: TeamReply, way: Transition, proof: Proof) -> Decided:
+    key, back = f"{now.state} > {way.to}", way.to in now.seen
     count = now.visits.get(key, 0) + back
     if way.max_revisits and count > way.max_revisits:
         objections = proof.read(way.review) if way.review else ""
         return Decided(
             now, "back_edge_escalation", escalated(way, objections), way, {"keyword": way.signal}
         )
+    told = {"from": now.state, "to": way.to, "keyword": way.signal}
     now = replace(
         now,
         state=way.to,
@@ -177,10 +178,9 @@ def _onward(
         failures={k: n for k, n in now.failures.items() if k != key},
         branches=way.targets,
     )
-    told = {"from": state.name, "to": way.to, "keyword": way.signal}
     if way.targets:
         return Decided(now, "parallel_start", "", way, {**told, "targets": list(way.targets)})
-    return Decided(entered(plan, now), "state_advanced", "", way, told)
+    return Decided(entered(plan, now, turn.agent), "state_advanced", "", way, told)
 
 
 def _ended(plan: Roster, found: Decided, turn: TeamReply) -> Decided:
@@ -203,6 +203,16 @@ def _stop_said(plan: Roster, turn: TeamReply) -> str:
         elif is_in((stop.pattern,), turn.reply[-_END:]):
             return f"{turn.agent} said {stop.pattern}"
     return ""
+
+
+def _last(plan: Roster, now: Standing, turn: TeamReply) -> Decided:
+    """Return what follows from a turn in a state out of which nothing leads: the end, or another
+    such turn where the team ends by words of this agent that it did not say.
+    """
+    why = _stop_said(plan, turn)
+    if not why and any(turn.agent in stop.agents for stop in plan.stops):
+        return Decided(now, "agent_routed")
+    return Decided(done(now, why or f"{now.state} is reached"), "termination_satisfied")
 
 
 def _in_turn(plan: Roster, now: Standing, turn: TeamReply) -> Decided:

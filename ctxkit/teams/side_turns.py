@@ -40,14 +40,14 @@ def looked_at(plan: Roster, found: Decided) -> Decided:
     return found._replace(standing=helped)
 
 
-def branched(plan: Roster, now: Standing) -> Decided:
+def branched(plan: Roster, now: Standing, by: str) -> Decided:
     """Return what follows from the turn of one of several branches."""
     left = now.branches[1:]
     told = {"branch": now.branches[0]}
     if left:
         return Decided(replace(now, branches=left), "parallel_branch_end", told=told)
     joined = replace(now, branches=())
-    return Decided(entered(plan, joined), "parallel_merge", told=told)
+    return Decided(entered(plan, joined, by), "parallel_merge", told=told)
 
 
 def stalled(manager: Manager, now: Standing) -> Decided:

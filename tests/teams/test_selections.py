@@ -298,3 +298,39 @@ def test_each_example_runs_on_scripted_agents(path, tmp_path):
             asyncio.run(team.step())
         assert team.standing.turns == min(3, team.plan.max_turns) or team.standing.ended
         assert team.tokens > 0
+
+
+TERMINAL = {
+    "Work": state("A", to("Check", "DONE")),
+    "Check": {"Agent": "B", "Terminal": True, "Transitions": []},
+}
+
+
+def test_the_agent_of_a_terminal_state_has_the_last_turn(tmp_path):
+    """fuseraft's own examples end so: what is done last is done in a terminal state."""
+    parts = {"A": [["DONE"]], "B": [[write("report.md"), "All checked."]]}
+    with made(tmp_path, parts, config(["A", "B"], TERMINAL)) as team:
+        assert team.run("Work.").why == "Check is reached"
+        assert went(team) == ["A", "B"]
+        assert team.root.read("report.md") == b"x"
+
+
+def test_it_goes_on_until_it_says_what_the_team_ends_by(tmp_path):
+    ends = {
+        "Strategies": [{"Type": "regex", "Pattern": "VALIDATION COMPLETE", "AgentNames": ["B"]}]
+    }
+    parts = {"A": [["DONE"]], "B": [["Half of it."], ["VALIDATION COMPLETE"]]}
+    with made(tmp_path, parts, config(["A", "B"], TERMINAL, Termination=ends)) as team:
+        assert team.run("Work.").why == "B said VALIDATION COMPLETE"
+        assert went(team) == ["A", "B", "B"]
+    never = {"A": [["DONE"]], "B": [["Hm."]] * 9}
+    plan = config(["A", "B"], TERMINAL, Termination={**ends, "MaxIterations": 5})
+    with made(tmp_path / "never", never, plan) as team:
+        assert team.run("Work.").why == "the team has had its 5 turns"
+
+
+def test_who_leads_to_a_terminal_state_of_its_own_has_no_further_turn(tmp_path):
+    states = {"Work": state("A", to("Done", "DONE")), "Done": {"Agent": "A", "Terminal": True}}
+    with made(tmp_path, {"A": [["DONE"]]}, config(["A"], states)) as team:
+        assert team.run("Work.").ended == "done"
+        assert went(team) == ["A"]
