@@ -65,7 +65,7 @@ def remarks(config: Mapping[str, Any], body: Fields) -> list[str]:
         _strange(where, key, known)
         for where, fields, known in _sections(body)
         for key in fields
-        if key.casefold() not in {k.casefold() for k in known}
+        if key.casefold() not in {k.casefold() for k in known} and fields.get(key) is not False
     ]
     unknown += _unchecked(body)
     found = read(config, None)
