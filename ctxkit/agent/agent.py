@@ -28,7 +28,7 @@ from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ctxkit.agent.offloads import Save
     from ctxkit.injected import Sections
@@ -133,11 +133,16 @@ class Agent:
         return session.backed(self.prompts.of(session))
 
     async def turn(
-        self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
+        self,
+        prompt: str,
+        heard: Sequence[Message] = (),
+        attached: Sequence[Image] = (),
+        details: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Take one turn; `heard` is what others said since the last one, written before the prompt.
 
-        `attached` are pictures that go with the prompt.
+        `attached` are pictures that go with the prompt, `details` what is kept with it and never
+        sent.
 
         Raises:
             BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no
@@ -150,7 +155,8 @@ class Agent:
         if attached and takes_pictures(self.model) is False:
             raise BadArguments(no_pictures(self.model))
         ended: Ended = "answered"
-        turn = self._begin(prompt, heard, attached)
+        user = Message(role="user", parts=(Text(prompt), *attached), details=dict(details or {}))
+        turn = self._begin(user, heard)
         try:
             async with asyncio.timeout(self.limits.seconds) as turn.deadline:
                 why = await self._answer(turn)
@@ -204,7 +210,7 @@ class Agent:
     # -- the turn
     # ----------------------------------------------------------------------------------------------
 
-    def _begin(self, prompt: str, heard: Sequence[Message], attached: Sequence[Image]) -> Turn:
+    def _begin(self, prompt: Message, heard: Sequence[Message]) -> Turn:
         turn = Turn(self.limits, self._fresh(), began=self._clock())
         turn.spent.exceeded(
             self.limits, self.model.name, 0
@@ -219,8 +225,8 @@ class Agent:
         put_in = self._put_in()
         for message in heard:
             self._said(self.transcript.add(message, "h"))
-        self._said(self.transcript.user(prompt, attached=attached))
-        self._tell("turn_start", {"content_chars": len(prompt)})
+        self._said(self.transcript.add(prompt, "u"))
+        self._tell("turn_start", {"content_chars": len(prompt.text)})
         if put_in:
             self._tell("sections_said", put_in)
         return turn

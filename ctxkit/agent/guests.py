@@ -23,7 +23,7 @@ from ctxkit.messages import Edit, Image, Message, ToolCall, Usage
 from ctxkit.models.model import Delta
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ctxkit.agent.outcome import Outcome
     from ctxkit.outside.acp_agents import AcpAgent
@@ -74,7 +74,11 @@ class Guest(Agent):
         return SpentInTurn(free=True)  # no price is known before the agent tells one
 
     async def turn(
-        self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
+        self,
+        prompt: str,
+        heard: Sequence[Message] = (),
+        attached: Sequence[Image] = (),
+        details: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Take one turn, as `Agent.turn` does.
 
@@ -85,7 +89,7 @@ class Guest(Agent):
             raise BadArguments(
                 f"{self.model.name} counts its tokens by itself: give --max-seconds or --max-calls."
             )
-        return await super().turn(prompt, heard, attached)
+        return await super().turn(prompt, heard, attached, details)
 
     def gauge(self) -> tuple[int, int]:
         """Return the tokens of its context and its window, as it tells; else as they are counted

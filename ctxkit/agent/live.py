@@ -284,12 +284,16 @@ class LiveSession:
             self._listeners.remove(hear)
 
     async def turn(
-        self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
+        self,
+        prompt: str,
+        heard: Sequence[Message] = (),
+        attached: Sequence[Image] = (),
+        details: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Take one turn; a snapshot row is written at its end, however it ends.
 
         `heard` is what other agents said since the last turn: it is written before the prompt;
-        `attached` are pictures that go with it.
+        `attached` are pictures that go with it, `details` what is kept with it and never sent.
 
         Raises:
             StoreError: the kit itself failed; the session is whole, and the sentence names the file
@@ -303,7 +307,7 @@ class LiveSession:
                 if sections is not None and "memory" in sections.names:
                     await self._promotions.before(self.name, prompt)
                 try:
-                    ended = await self.agent.turn(prompt, heard, attached)
+                    ended = await self.agent.turn(prompt, heard, attached, details)
                 finally:
                     self._turns.end(self.session)
                     self._report()

@@ -9,7 +9,7 @@ a kernel was killed between the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ctxkit.engine import identified
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Edit, Image, Message, Part, Text, Thinking, ToolCall
+from ctxkit.messages import Edit, Message, Part, Text, Thinking, ToolCall
 from ctxkit.redaction import redacted, secrets
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ class Transcript:
         self.session = self._keep(*(replace(e, time=now) for e in edits))
         self._ids.update(e.id for e in edits)
 
-    def user(self, text: str, *, kind: str = "", attached: Sequence[Image] = ()) -> Message:
-        """Write what the user said and attached, or what is said in the user's place (`kind`)."""
-        return self.add(Message(role="user", kind=kind, parts=(Text(text), *attached)), "u")
+    def user(self, text: str, *, kind: str = "") -> Message:
+        """Write what the user said, or what is said in the user's place (`kind`)."""
+        return self.add(Message(role="user", kind=kind, parts=(Text(text),)), "u")
 
     @property
     def instructions(self) -> str:

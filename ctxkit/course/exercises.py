@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exercise", "check", "exercise", "guess", "tasks"]
 
-_LESSONS = tuple(f"lesson_{n}" for n in (*(f"{n:02d}" for n in range(1, 10)), "appendix"))
+_LESSONS = tuple(f"lesson_{n}" for n in (*(f"{n:02d}" for n in range(1, 12)), "appendix"))
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,7 @@ def _sheet(sheet: Any, cells: list[int]) -> str:
     """Return a sheet as lines; `cells` is what may still be read, of all sheets together."""
     out: list[str] = []
     blank = 0
+    sheet.reset_dimensions()  # what a file says of its own size may be wrong
     for row in sheet.iter_rows(values_only=True):
         cells[0] -= len(row)
         if cells[0] < 0:

@@ -90,6 +90,15 @@ def _fuseraft(body: Any) -> _Found:
     if mode == "intent" and "changetracking" not in body:
         yield WARNING, "Compaction.Mode intent falls back to a model without ChangeTracking."
     yield from _agents(body.get("agents"))
+    if str(section(body, "selection.type")).casefold() == "magentic":
+        yield from _alone(body.get("agents"))
+
+
+def _alone(agents: Any) -> _Found:
+    """Yield the agents that a manager speaks to and that hear nobody."""
+    for i, agent in enumerate(agents if isinstance(agents, list) else ()):
+        if isinstance(agent, dict) and str(agent.get("isolation")).casefold() == "fresh":
+            yield ERROR, f"Agents[{i}].Isolation is Fresh: it would not hear its manager."
 
 
 def _agents(agents: Any) -> _Found:

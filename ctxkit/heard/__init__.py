@@ -7,14 +7,16 @@ subagents, or one log in which several agents speak.
 from __future__ import annotations
 
 from ctxkit.faces import listed
-from ctxkit.heard.agent_logs import AgentLog, agent_logs
+from ctxkit.heard.agent_logs import AgentLog, agent_logs, asked_logs, forks
 from ctxkit.heard.team_turns import TeamTurn, cuts_of, recorded_turns, team_turns, turn_table
 
 __all__ = [
     "AgentLog",
     "TeamTurn",
     "agent_logs",
+    "asked_logs",
     "cuts_of",
+    "forks",
     "recorded_turns",
     "team_turns",
     "turn_table",

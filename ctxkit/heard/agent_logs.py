@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.heard.heard_words import ARTIFACTS, FOR, FROM, MOVE, TO, spoken
+from ctxkit.heard.heard_words import ARTIFACTS, BRANCHES, FOR, FORK, FROM, MOVE, TO, spoken
 from ctxkit.heard.team_turns import is_ledger, names_of
 from ctxkit.messages import Message
 from ctxkit.sizes import Sizes, sizes
@@ -88,6 +88,14 @@ def agent_logs(session: Session) -> list[AgentLog]:
     return found
 
 
+def asked_logs(session: Session) -> list[AgentLog]:
+    """Return the agents of a kept team that others ask as tools; each hears its questions alone."""
+    if not is_ledger(session):
+        return []
+    below = [c for member in session.children for c in member.children if c.calls]
+    return [_alone(c) for c in below]
+
+
 def _alone(session: Session) -> AgentLog:
     return AgentLog(session.agent, session, session, sizes(session))
 
@@ -128,15 +136,24 @@ def _known_at(session: Session, agent: str) -> dict[int, int]:
     ledger were there by then; under the last key all that are there now.
     """
     known, before, last = dict[int, int](), 0, -1
+    fork = 0
     for i, m in enumerate(session.messages):
         if m.kind != MOVE:
             continue
         if m.agent == agent:
             told = m.details["told"]
-            known[told.get("from_own", 0)] = before
+            branch = told.get("kind") in BRANCHES
+            known[told.get("from_own", 0)] = fork if branch else before
             last = max(last, told.get("own", 0))
         before = i + 1
+        fork = before if m.details["told"].get("kind") == FORK else fork
     return {**known, last + 1: before}
+
+
+def forks(said: Sequence[Message]) -> int:
+    """Return how many entries of a ledger stand before what the last branches said."""
+    moves = (i for i in range(len(said) - 1, -1, -1) if said[i].kind == MOVE)
+    return next((i for i in moves if said[i].details["told"].get("kind") == FORK), -1) + 1
 
 
 def _for(message: Message) -> dict[str, str]:

@@ -20,6 +20,8 @@ HEARD, FRAME, HANDOFF, ARTIFACTS, CORRECTION, TASK = (
 """Kinds of the messages in the user's place."""
 MOVE = "move"
 """Kind of the entries of a team's ledger that say what followed from a turn."""
+FORK, BRANCHES = "parallel_start", ("parallel_branch_end", "parallel_merge")
+"""Kinds of the moves after which branches begin, and of those that end one (fuseraft's events)."""
 TO, FROM, FOR = "to", "from", "for"
 """In the details of a message: the agent that alone hears it; the ledger's message that it is; the
 agent that a hand-off was put together for."""

@@ -130,6 +130,11 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
 
+    @property
+    def said(self) -> Iterator[Message]:
+        """The messages of the log up to this call, shown or not, the newest first."""
+        return (self.log.messages[row] for row in range(self.hi - 1, -1, -1))
+
     def item(self, position: int) -> Item:
         """Return what stands at a position."""
         if position < self.head.size:

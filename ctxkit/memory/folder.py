@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 INDEX, AUDIT = "MEMORY.md", "audit.jsonl"
 MOST_ENTRIES = 500
-"""Files that are read, in the order of their names."""
+"""Files that are read; of more, those that were written last."""
 MOST_AUDIT = 2_000_000
 """Bytes of the audit that are read, its newest."""
 
@@ -45,8 +45,8 @@ class MemoryFolder:
         found, unsound = dict[str, MemoryEntry](), 0
         try:
             with self._opened() as here:
-                names = [n for n, is_file in here.entries() if is_file and _is_entry(n)]
-                for name in names[:MOST_ENTRIES]:
+                names, left = _names(here)
+                for name in names:
                     kept = decoded(_bytes(here, name))
                     if kept is None or kept.guid in found:
                         unsound += 1
@@ -55,7 +55,7 @@ class MemoryFolder:
         except (OSError, StoreError):
             return [], 1
         entries = sorted(found.values(), key=lambda e: e.name.casefold())
-        return entries, unsound + max(len(names) - MOST_ENTRIES, 0)
+        return entries, unsound + left
 
     def put(self, kept: MemoryEntry) -> None:
         """Keep an entry, in the place of the one with its guid.
@@ -115,11 +115,25 @@ class MemoryFolder:
     def _index(self, here: Folder) -> None:
         """Write the index anew, of the files that are there."""
         rows = ["# Memory Index", ""]
-        for name, is_file in here.entries():
-            kept = decoded(_bytes(here, name)) if is_file and _is_entry(name) else None
-            if kept is not None and len(rows) < MOST_ENTRIES + 2:
+        for name in _names(here)[0]:
+            kept = decoded(_bytes(here, name))
+            if kept is not None:
                 rows.append(f"- [{kept.name.replace(']', ')')}]({name}) — {kept.description}")
         here.write(INDEX, ("\n".join([*rows, ""]).encode("utf-8", "replace"),))
+
+
+def _names(here: Folder) -> tuple[list[str], int]:
+    """Return the names of the files that may be entries, in order, and how many more there are."""
+    names = [n for n, is_file in here.entries() if is_file and _is_entry(n)]
+    if len(names) <= MOST_ENTRIES:
+        return names, 0
+
+    def written(name: str) -> int:
+        stat = here.stat(name)
+        return stat.st_mtime_ns if stat is not None else 0
+
+    last = sorted(names, key=written, reverse=True)[:MOST_ENTRIES]
+    return sorted(last), len(names) - MOST_ENTRIES
 
 
 def _is_entry(name: str) -> bool:

@@ -69,10 +69,12 @@ class Webhook:
         except (ValueError, RecursionError):
             raise StoreError("The memory's webhook answered something that is no JSON.") from None
         block = told.get("block") if isinstance(told, dict) else None
-        if block is not None and not isinstance(block, str):
-            raise StoreError("The memory's webhook gave a block that is no text.")
-        if block is None:
+        if not isinstance(told, dict) or "block" not in told:
             raise StoreError("The memory's webhook answered without a block.")
+        if block is None:  # as an empty one: nothing is remembered
+            return ""
+        if not isinstance(block, str):
+            raise StoreError("The memory's webhook gave a block that is no text.")
         cut = "" if len(block) <= MOST_CHARS else f"\n(cut to {MOST_CHARS:,} characters)"
         return plain(block[:MOST_CHARS]).strip() + cut
 
@@ -101,7 +103,7 @@ class Webhook:
                 "The memory's webhook needs httpx: pip install 'ctxkit[live]'."
             ) from None
 
-        headers = {k: expanded(v) for k, v in self.headers.items()}
+        headers = {k: _sendable(k, expanded(v).strip()) for k, v in self.headers.items()}
         headers["Accept-Encoding"] = "identity"  # what is packed may be a bomb
         try:
             async with asyncio.timeout(self.seconds):
@@ -132,6 +134,16 @@ async def _answer(url: str, body: dict[str, Any], headers: dict[str, str]) -> by
                     f"The memory's webhook answered with more than {MOST_BYTES:,} bytes."
                 )
         return bytes(data)
+
+
+def _sendable(name: str, value: str) -> str:
+    """Return the value of a header; the sentence that refuses it does not hold it."""
+    if value.isascii() and value.replace("\t", " ").isprintable():
+        return value
+    raise StoreError(
+        f"The memory's webhook could not be asked: the value of its header {line(name, 60)} holds "
+        "a line break or another sign that a header cannot have."
+    )
 
 
 def expanded(text: str) -> str:

@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceRecord:
-    """Writes what the record proves of a passage."""
+    """Writes what the record proves of a passage, and of all before it."""
 
     name = "evidence"
 
     def __call__(self, passage: Passage) -> str:
-        """Return the evidence of a passage."""
-        turns = [int(t) for t in passage.history.turns[list(passage.positions)]]
-        return reconstructions.evidence(passage.messages, turns, passage.history.log.agent)
+        """Return the evidence."""
+        return reconstructions.evidence_before(passage.history, passage.before)
 
 
 @dataclass(frozen=True, kw_only=True)

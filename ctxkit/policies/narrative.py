@@ -105,9 +105,7 @@ class Narrative(Summary):
         agent = history.log.agent
         if self.mode == "intent":
             return reconstructions.intents(passage.messages, turns, agent, quirks=self.quirks)
-        proved = (
-            "" if self.mode == "llm" else reconstructions.evidence(passage.messages, turns, agent)
-        )
+        proved = "" if self.mode == "llm" else reconstructions.evidence_before(history, first)
         if self.mode == "lossless":
             return proved
         try:

@@ -20,6 +20,7 @@ from ctxkit.readers.members import MEMBERS, Reader, knows, members, named, names
 from ctxkit.readers.mends import mended
 from ctxkit.readers.session_list import Sessions, shown
 from ctxkit.readers.source import Source
+from ctxkit.readers.team_members import with_members
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -181,7 +182,8 @@ def _collect(found: list[FoundLog], reader: Reader | None, out: Sessions, progre
             if s.path_ == str(f.path):  # else it is a copy of a session that lies elsewhere
                 taken.update(places(s))
     for i in sorted(got):
-        out.extend(got[i])
+        if str(found[i].path) not in taken:  # a team's ledger may come behind its agents' files
+            out.extend(got[i])
 
 
 def places(session: Session) -> set[str]:
@@ -202,6 +204,7 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
     Raises:
         ReadError: it cannot be read as a session.
     """
+    sniffed = reader is None
     if reader is None:
         try:
             reader, known = sniff(source), True
@@ -218,7 +221,12 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
     sessions = _made(reader, source.path, partial(reader.read, source))
     if not sessions or not (known or any(s.log or s.children for s in sessions)):
         raise ReadError(f"expected {_a(reader.NAME)} session, found {source.looks}.", source.path)
-    return sessions if reader.NAME == "native" else [_placed(s, source.path) for s in sessions]
+    if reader.NAME != "native":
+        return [_placed(s, source.path) for s in sessions]
+    if not sniffed or not source.on_disk:
+        return sessions
+    own = partial(read_source, reader=reader)
+    return [with_members(s, source.path, own) for s in sessions]
 
 
 def _in_pieces(source: Source, readers: tuple[Reader, ...]) -> list[Session]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Message, ToolCall
     from ctxkit.session import Session
-    from ctxkit.teams.machine import Standing
+    from ctxkit.teams.decisions import Standing
 
 CHECKPOINT = "checkpoint.json"
 

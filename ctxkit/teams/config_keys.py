@@ -8,70 +8,103 @@ from ctxkit.errors import did_you_mean
 from ctxkit.markup import plain
 from ctxkit.presets.configs.fuseraft import read
 from ctxkit.teams.config_fields import Fields, listed
+from ctxkit.teams.validators import KNOWN, named_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
 CONTRACT = ("Name", "Description", "Requires")
-REQUIREMENT = ("Type", "Path", "Source", "Field", "PatternField", "Pattern", "NoFailures",
-               "HasAssertions")  # fmt: skip
-SELECTION = ("Type", "StateMachine")
+REQUIREMENT = ("Type", "Path", "Source", "Field", "PatternField", "PatternSource", "Pattern",
+               "NoFailures", "HasAssertions")  # fmt: skip
+SELECTION = ("Type", "StateMachine", "Routes", "StructuredRoutes", "DefaultAgent", "Graph",
+             "Magentic")  # fmt: skip
+ROUTE = ("Keyword", "Agent", "Validator", "Validators", "Contract", "Contracts", "SourceAgents",
+         "RequiredCommandPattern", "RecoveryAgent")  # fmt: skip
+STRUCTURED = ("Agent", "Condition", "SourceAgents")
+NODE = ("Id", "Agent", "Terminal", "SubGraphId", "Parallel")
+EDGE = (*(k for k in ROUTE if k not in ("Agent", "SourceAgents")), "From", "To")
+GRAPH = ("EntryNode", "Nodes", "Edges")
+MAGENTIC = ("Model", "Instructions", "MaxRoundCount", "MaxStallCount", "MaxResetCount")
+VERIFIER = ("AgentName", "EveryNTurns", "TriggerOnSuspiciousTransition", "FindingsKeyword")
+FAILING = ("MissingEvidence", "InvalidTransition", "ConflictingEvidence", "NoProgress",
+           "MaxConsecutiveContractFailures", "MaxConsecutiveTurnsWithoutSignal")  # fmt: skip
 MACHINE = ("Initial", "States")
 STATE = ("Agent", "Terminal", "Transitions", "Description")
 TRANSITION = ("To", "Signal", "Contract", "Contracts", "SourceAgents", "RecoveryAgent",
-              "HandoffContext", "MaxRevisits", "ReviewArtifactPath", "Parallel")  # fmt: skip
+              "HandoffContext", "MaxRevisits", "ReviewArtifactPath", "Parallel",
+              "Targets")  # fmt: skip
 SOURCE = ("Source", "MaxChars", "Label")
-STRATEGY = ("Type", "Pattern", "MaxIterations", "AgentNames")
+STRATEGY = ("Type", "Pattern", "MaxIterations", "AgentNames", "Condition", "MaxTokens")
 TERMINATION = (*STRATEGY, "Strategies")
-UNCHECKED = ("RelatedTestsPass",)
-"""Requirements of fuseraft that are not checked here."""
 OBEYED = ("Context", "Isolation", "Contracts", "Termination", "MaxTotalTokens", "Validation",
           "Selection (but for its signals)", "ContextWindow.ContextCapFraction",
-          "SubAgentModel", "SubAgentPlugins", "SubAgentMaxToolCalls")  # fmt: skip
+          "SubAgentModel", "SubAgentPlugins", "SubAgentMaxToolCalls", "FailureHandling",
+          "Verifier", "SystemPrompt", "Memory", "EnableMemory",
+          "TestSelector")  # fmt: skip
 """What rules alone do not obey, and a team does."""
 WHY = {
-    "Verifier": "no agent audits the others",
     "Saga": "nothing is taken back",
     "McpServers": "no server is asked",
-    "FailureHandling": "failed contracts are said again, then stop the team",
     "EvidenceStore": "the evidence lies in .ctxkit/state",
     "ChangeTracking": "the changes lie in .ctxkit/state",
     "Checkpoint": "the checkpoint lies in .ctxkit/state",
     "Events": "the events lie in .ctxkit/logs",
     "Security": "tools work in the folder that root= names, and nowhere else",
-    "AgentFile": "its text is not read: put it into Instructions",
+    "AgentFile": "it is read where the config is a file, from that file's folder",
+    "SystemPromptPath": "it is read where the config is a file, from that file's folder",
+    "Merge": "all that the branches said is heard, in the order of Targets",
+    "RequireHumanApproval": "approve= is asked before tool calls, and nobody before a hand-off",
+    "EnablePlanReview": "interrupt the team, and let it go on",
 }
 
 
 def remarks(config: Mapping[str, Any], body: Fields) -> list[str]:
     """Return what of a config is not obeyed, and which of its keys nobody knows."""
     unknown = [
-        f"{where} has a key {plain(key, 60)!r} that is not known, and not obeyed."
-        f"{did_you_mean(key, known)}"
+        _strange(where, key, known)
         for where, fields, known in _sections(body)
         for key in fields
-        if key.casefold() not in {k.casefold() for k in known}
+        if key.casefold() not in {k.casefold() for k in known} and fields.get(key) is not False
     ]
-    unknown += [
-        f"{kind} of contract {plain(c.text('Name'), 40)} is not checked here."
-        for c in body.rows("Contracts")
-        for row in c.rows("Requires")
-        if (kind := row.text("Type")) in UNCHECKED
-    ]
+    unknown += _unchecked(body)
     found = read(config, None)
     unknown += [f"{told} is not known, and not obeyed." for told in found.unknown]
-    beside = {k.casefold(): (k, why) for k, why in WHY.items()}
     out, others = [], []
     for key in dict.fromkeys((*body, *found.elsewhere)):
         last = key.rsplit(".", 1)[-1]
-        if last.casefold() in beside:
-            out.append(f"{plain(key, 80)} is not obeyed here: {beside[last.casefold()][1]}.")
+        if last.casefold() in _WHY:
+            out.append(f"{plain(key, 80)} is not obeyed here: {_WHY[last.casefold()]}.")
         elif key in found.elsewhere and last not in {o.rsplit(".", 1)[-1] for o in OBEYED}:
             others.append(plain(key, 80))
     if others:
         out.append(f"Not obeyed here: {listed(others)}.")
     return [*unknown, *out]
+
+
+_WHY = {k.casefold(): why for k, why in WHY.items()}
+
+
+def _strange(where: str, key: str, known: tuple[str, ...]) -> str:
+    """Say of a key of a section that it is not known, or why it is not obeyed."""
+    if key.casefold() in _WHY:
+        return f"{where}: {plain(key, 60)} is not obeyed here: {_WHY[key.casefold()]}."
+    return (
+        f"{where} has a key {plain(key, 60)!r} that is not known, and not obeyed."
+        f"{did_you_mean(key, known)}"
+    )
+
+
+def _unchecked(body: Fields) -> list[str]:
+    """Say which validators of routes are not known."""
+    selection = body.section("Selection") or Fields({})
+    routes = (*selection.rows("Routes"), *(selection.section("Graph") or Fields({})).rows("Edges"))
+    names = dict.fromkeys(name for f in routes for name in named_in(f))
+    fold = {k.casefold() for k in KNOWN}
+    return [
+        f"Validator {plain(name, 60)} is not checked here; there are {', '.join(KNOWN)}."
+        for name in names if name.casefold() not in fold
+    ]  # fmt: skip
 
 
 def _sections(body: Fields) -> Iterator[tuple[str, Fields, tuple[str, ...]]]:
@@ -82,8 +115,6 @@ def _sections(body: Fields) -> Iterator[tuple[str, Fields, tuple[str, ...]]]:
         for n, row in enumerate(contract.rows("Requires"), 1):
             kind = row.text("Type") or next(iter(row), "")
             inner = row if row.text("Type") else row.section(kind) or Fields({})
-            if kind in UNCHECKED:
-                continue
             yield f"Requirement {n} of {name[0].lower()}{name[1:]}", inner, REQUIREMENT
     for agent in body.rows("Agents"):
         for source in agent.rows("Context"):
@@ -95,6 +126,27 @@ def _sections(body: Fields) -> Iterator[tuple[str, Fields, tuple[str, ...]]]:
     selection = body.section("Selection") or Fields({})
     yield "Selection", selection, SELECTION
     yield from _machine(selection.section("StateMachine") or Fields({}))
+    yield from _routes(selection)
+    yield "Verifier", body.section("Verifier") or Fields({}), VERIFIER
+    failing = body.section("FailureHandling") or Fields({})
+    yield "FailureHandling", failing, FAILING
+    for kind in FAILING[:4]:
+        row = failing.section(kind) or Fields({})
+        yield f"FailureHandling.{kind}", row, ("Action", "Threshold")
+
+
+def _routes(selection: Fields) -> Iterator[tuple[str, Fields, tuple[str, ...]]]:
+    graph = selection.section("Graph") or Fields({})
+    yield "Selection.Magentic", selection.section("Magentic") or Fields({}), MAGENTIC
+    yield "Selection.Graph", graph, GRAPH
+    for what, rows, known in (
+        ("Route", selection.rows("Routes"), ROUTE),
+        ("Structured route", selection.rows("StructuredRoutes"), STRUCTURED),
+        ("Node", graph.rows("Nodes"), NODE),
+        ("Edge", graph.rows("Edges"), EDGE),
+    ):
+        for n, row in enumerate(rows, 1):
+            yield f"{what} {n}", row, known
 
 
 def _machine(machine: Fields) -> Iterator[tuple[str, Fields, tuple[str, ...]]]:

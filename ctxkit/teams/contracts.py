@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import StoreError
-from ctxkit.teams.handoffs import brief, read_json, read_text
+from ctxkit.redaction import redact
+from ctxkit.teams.handoffs import read_json, read_text
 from ctxkit.teams.patterns import is_in
 
 if TYPE_CHECKING:
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from ctxkit.tools.root import Root
 
 
+_FILE = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[chr]))")
+"""A word that names a file: with a slash in it, or a name with an ending."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Proof:
     """What a contract is held against."""
@@ -24,11 +30,18 @@ class Proof:
     root: Root
     plan: Roster
     changes: Sequence[Deed]
+    turn: int = -1
+    """Number of the turn that hands on."""
 
     def lacking(self, contracts: Iterable[Contract]) -> list[str]:
         """Return in words what is not there of what contracts require."""
         needs = [(c.name, r) for c in contracts for r in c.requires]
         return [f"{name}: {why}" for name, r in needs if (why := self._why(r))]
+
+    def status(self, contracts: Iterable[Contract]) -> list[dict[str, str]]:
+        """Return each contract by its name, with what it lacks (`why`; empty where it holds)."""
+        rows = {c.name: [w for r in c.requires if (w := self._why(r))] for c in contracts}
+        return [{"name": name, "why": redact("; ".join(why))} for name, why in rows.items()]
 
     def read(self, path: str) -> str:
         """Return the text of a file of the team; empty where there is none."""
@@ -37,8 +50,13 @@ class Proof:
     def _why(self, r: Requirement) -> str:
         """Return why a requirement does not hold; empty where it does."""
         checks = {"FileExists": self._file, "FilesWritten": self._written,
-                  "CommandSucceeded": self._command, "TestReport": self._report}  # fmt: skip
+                  "CommandSucceeded": self._command, "TestReport": self._report,
+                  "ChecklistComplete": self._checklist, "RelatedTestsPass": self._tests,
+                  "Brief": self._brief}  # fmt: skip
         return checks[r.kind](r)
+
+    def _done(self, r: Requirement) -> Sequence[Deed]:
+        return [c for c in self.changes if c.turn == self.turn] if r.this_turn else self.changes
 
     def _file(self, r: Requirement) -> str:
         try:
@@ -47,23 +65,58 @@ class Proof:
         except StoreError:
             return f"there is no file {r.path}"
 
+    def _brief(self, r: Requirement) -> str:
+        found = read_json(self.root, r.path or self.plan.brief) or {}
+        left = [k for k in ("goal", "files_to_change", "acceptance_criteria") if not found.get(k)]
+        return f"{r.path or self.plan.brief} has no {', '.join(left)}" if left else ""
+
     def _written(self, r: Requirement) -> str:
+        if r.this_turn:
+            written = any(c.written for c in self._done(r))
+            return "" if written else "no file was written in this turn"
         found = (read_json(self.root, r.path or self.plan.brief) or {}).get(
             r.field or "files_to_change"
         )
         if not isinstance(found, list) or not found:
             return f"{r.path or self.plan.brief} names no {r.field or 'files_to_change'}"
+        return self._unwritten(str(p) for p in found)
+
+    def _checklist(self, r: Requirement) -> str:
+        """Ask for the files that the steps of a list name."""
+        path, name = r.path or self.plan.brief, r.field or "execution_checklist"
+        found = (read_json(self.root, path) or {}).get(name)
+        if not isinstance(found, list) or not found:
+            return f"{path} names no {name}"
+        words = (w.strip("`'\"(),;:.") for step in found for w in str(step)[:2_000].split())
+        return self._unwritten(w for w in words if _FILE.fullmatch(w))
+
+    def _unwritten(self, wanted: Iterable[str]) -> str:
         paths = {_plain(p) for c in self.changes for p in c.written}
-        left = [str(p) for p in found if _plain(str(p)) not in paths]
+        left = [p for p in dict.fromkeys(wanted) if _plain(p) not in paths]
         return f"not written: {', '.join(left[:10])}" if left else ""
+
+    def _tests(self, _: Requirement) -> str:
+        """Ask for a run of the tests that succeeded in the turn of the last change, or after it;
+        nothing is run here.
+        """
+        last = max((c.turn for c in self.changes if c.written), default=-1)
+        runs = [ok for c in self.changes if c.turn >= last for command, ok in c.commands
+                if _matches(self.plan.suite, command)]  # fmt: skip
+        if not runs:
+            return f"the tests were not run after the last change: {' or '.join(self.plan.suite)}"
+        return "" if runs[-1] else "the last run of the tests failed"
 
     def _command(self, r: Requirement) -> str:
         """Ask for a command whose last run succeeded."""
-        wanted = str(brief(self.root, self.plan.brief).get(r.field) or "") if r.field else ""
+        wanted = (
+            str((read_json(self.root, r.path or self.plan.brief) or {}).get(r.field) or "")
+            if r.field
+            else ""
+        )
         words = [wanted] if wanted else r.pattern.split("|")
         said = wanted or r.pattern or "any command"
         last: bool | None = None
-        for change in self.changes:
+        for change in self._done(r):
             for command, ok in change.commands:
                 last = ok if _matches(words, command) else last
         if last is None:

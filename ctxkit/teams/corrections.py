@@ -56,6 +56,29 @@ def nudge(signals: Sequence[str]) -> str:
     return f"No handoff keyword in your reply. Give one, alone on a line: {' | '.join(signals)}"
 
 
+def unstructured(fields: Sequence[str]) -> str:
+    """Return what an agent is told whose JSON says nothing that a route asks for."""
+    return f"JSON block correct? End your reply with one JSON object that says {', '.join(fields)}."
+
+
+def replan(why: str) -> str:
+    """Return what a manager is told that gets nowhere."""
+    return f"STAGNATION ({why}): say what is known now, make a new plan, and give the next step."
+
+
+def auditing(member: Member) -> str:
+    """Return the prompt of a verifier's turn."""
+    return (
+        f"It is your turn, {member.name}: hold what was claimed against what was done. Write "
+        "nothing but what you find."
+    )
+
+
+def finding(agent: str, words: str) -> str:
+    """Return what the next agent is told of what a verifier found."""
+    return f"VERIFICATION FINDING of {agent}, to be settled before you go on:\n{words[:4_000]}"
+
+
 def ambiguous(given: Sequence[str]) -> str:
     """Return what an agent is told that gave several signals."""
     return f"WRONG KEYWORD: you gave {len(given)} ({', '.join(given)}). Give exactly one."

@@ -7,8 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.agent.live import LiveSession
+from ctxkit.agent.remembering import SessionMemory, provider_of
+from ctxkit.agent.remembering import homes as memory_homes
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
+from ctxkit.memory import Memories
+from ctxkit.memory.entry import safe_name
 from ctxkit.models.model_names import model as named
 from ctxkit.prices import price
 from ctxkit.teams.handing import team_tools
@@ -42,6 +46,7 @@ class _Opened(NamedTuple):
     calls: int | None
     model: Model
     instructions: str
+    memory: SessionMemory | None = None
 
 
 class Crew:
@@ -61,6 +66,7 @@ class Crew:
         approve: asked before each tool call.
         hear: is told every event.
         seed: what ids follow from.
+        sections: of each agent's system message, as `injected.chosen` names them.
     """
 
     def __init__(
@@ -77,6 +83,7 @@ class Crew:
         approve: Approve | None,
         hear: Listener,
         seed: str,
+        sections: str = "",
     ) -> None:
         known = list(dict.fromkeys(PLUGINS.values()))
         for name in (t for t in tools if isinstance(t, str) and t not in known):
@@ -87,7 +94,7 @@ class Crew:
         self.root, self._plan, self._tools, self._allow = root, plan, tuple(tools), tuple(allow)
         self._given = {k.casefold(): m for k, m in models.items()}
         self._clock, self._limits, self._approve = clock, limits, approve
-        self._hear, self._seed = hear, seed
+        self._hear, self._seed, self._sections = hear, seed, sections
         self._models = {  # what does not exist is said first
             m.name: self._model((m.name, m.model), model or m.model) for m in plan.members
         }
@@ -112,6 +119,7 @@ class Crew:
             name=session_name(team, member, self._plan), agent=member.name, parent=parent,
             rules=member.rules, tools=[*self._offered(member), *asked], calls=member.max_calls,
             model=self._models[member.name], instructions=member.instructions,
+            memory=self._memory(member),
         )  # fmt: skip
         return self._live(made, team, workspace)
 
@@ -144,10 +152,20 @@ class Crew:
             seed=self._seed,
             agent=made.agent,
             parent=made.parent,
+            memory=made.memory,
         )
-        if made.instructions and not live.session.log:
-            live.agent.instruct(made.instructions)
+        words = self._sections or ("memory" if made.memory is not None else "off")
+        live.inject(words, made.instructions)
         return live
+
+    def _memory(self, member: Member) -> SessionMemory | None:
+        """Return the memory of an agent, in folders of its own name; None: it has none."""
+        if not (member.remembers or self._plan.memory):
+            return None
+        homes = [home.parent / "agents" / safe_name(member.name) for home in memory_homes()]
+        held = Memories(homes, self.root.folder)
+        providers = [provider_of(self._plan.memory, held)] if self._plan.memory else []
+        return SessionMemory(held, providers, whole=member.remembers)
 
     def _offered(self, member: Member) -> list[str | Tool]:
         own: list[str | Tool] = [

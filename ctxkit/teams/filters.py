@@ -138,7 +138,9 @@ def _is_reply(view: ScheduleView, q: int) -> bool:
 
 
 def _is_pinned(message: Message | None) -> bool:
-    return message is not None and (message.kind == CORRECTION or is_correction(message))
+    if message is None:
+        return False
+    return message.kind == CORRECTION or bool(message.sections) or is_correction(message)
 
 
 def _say(view: ScheduleView, q: int, call: int, now: Message | None) -> None:
@@ -192,7 +194,9 @@ class OwnTurns(Scheduled):
         call, left, room = view.arrival(first), self.turns, self.max_chars
         for q in range(first - 1, -1, -1):
             message = view.message(q, call)
-            if message is None or view.role(q) in (SYSTEM, SUMMARY) or message.kind == TASK:
+            if message is None or message.kind == TASK or message.sections:
+                continue
+            if view.role(q) in (SYSTEM, SUMMARY):
                 continue
             own = contents.text_only(message) if view.role(q) == ASSISTANT else message
             words = contents.texts(own) if view.role(q) == ASSISTANT else ""

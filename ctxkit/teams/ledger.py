@@ -12,11 +12,12 @@ import msgspec
 
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.resumes import led, noted
+from ctxkit.heard import forks
 from ctxkit.heard.heard_words import CORRECTION, FOR, FROM, HANDOFF, MOVE, TASK, TO, spoken
 from ctxkit.messages import Message, Text
 from ctxkit.policies.rules import Rules
 from ctxkit.redaction import redact
-from ctxkit.teams.machine import Standing
+from ctxkit.teams.decisions import Standing
 from ctxkit.teams.rosters import told_of
 from ctxkit.texts.contents import texts
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
     from ctxkit.store.session_log import SessionLog
-    from ctxkit.teams.machine import Decided
+    from ctxkit.teams.decisions import Decided
     from ctxkit.teams.rosters import Member, Roster
 
 
@@ -109,16 +110,20 @@ class TeamLedger:
         told = {"kind": decided.kind, **decided.told, **extra}
         self._write(*out, self._move(decided.standing, agent, told))
 
-    def heard(self, member: Member, known: set[str], *, first: bool) -> list[Message]:
+    def heard(
+        self, member: Member, known: set[str], *, first: bool, forked: bool = False
+    ) -> list[Message]:
         """Return what an agent has not heard yet, as it is written into its session.
 
         Args:
             member: the agent.
             known: ids of the ledger's messages that it heard.
             first: True before its first turn.
+            forked: True in a branch: what was said since it began is not heard.
         """
         out = []
-        for m in self.session.messages:
+        said = self.session.messages
+        for m in said[: forks(said)] if forked else said:
             if (
                 m.kind == MOVE
                 or m.id in known

@@ -2,79 +2,29 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.corrections import ambiguous, blocked, escalated, nudge
+from ctxkit.teams.conditions import object_in
+from ctxkit.teams.corrections import ambiguous, blocked, escalated, nudge, unstructured
+from ctxkit.teams.decisions import Decided, Standing, done, entered, stopped
+from ctxkit.teams.failures import kind_of
+from ctxkit.teams.managers import PROGRESS
 from ctxkit.teams.patterns import is_in
+from ctxkit.teams.side_turns import branched, helped, looked_at, stalled, unclear
 from ctxkit.teams.signals import said
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection
 
     from ctxkit.teams.contracts import Proof
-    from ctxkit.teams.rosters import Roster, TeamState, Transition
+    from ctxkit.teams.decisions import TeamReply
+    from ctxkit.teams.rosters import Roster, Transition
 
-SILENT = 3
-"""Turns in a row of one state without one clear signal, after which the team stops."""
-FAILED = 4
-"""Times in a row that a contract may fail before the team stops."""
-RECOVER = 2
-"""Times in a row that a contract fails before the agent for recovery gets a turn (fuseraft's)."""
 _END = 20_000
 """Characters at the end of a reply in which the words are looked for that end a round robin."""
-
-
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a team stands between two turns; kept in the ledger with every move."""
-
-    turns: int = 0
-    """Turns that are over."""
-    since: int = 0
-    """How many were over when the task was given."""
-    state: str = ""
-    silent: int = 0
-    failures: dict[str, int] = {}
-    """Failed contracts in a row, by `state > target`."""
-    recovered: tuple[str, ...] = ()
-    """Transitions whose agent for recovery has had its turn."""
-    helper: str = ""
-    """The agent for recovery, where the next turn is its own."""
-    visits: dict[str, int] = {}
-    """How often each transition led back."""
-    seen: tuple[str, ...] = ()
-    """States that were entered."""
-    own: dict[str, int] = {}
-    """Of each agent: the last turn of its own session that belongs to a turn that is over."""
-    ended: str = ""
-    """`done`, `stopped`, or nothing while it goes on."""
-    why: str = ""
-
-
-class TeamReply(NamedTuple):
-    """What an agent said in a turn."""
-
-    agent: str
-    reply: str
-    """Its last words."""
-    called: Sequence[str] = ()
-    """Signals that it gave by a tool call."""
-
-
-class Decided(NamedTuple):
-    """What follows from a turn."""
-
-    standing: Standing
-    kind: str
-    """The event, in fuseraft's words."""
-    correction: str = ""
-    """What is said to the agent that takes the next turn."""
-    way: Transition | None = None
-    told: Mapping[str, Any] = MappingProxyType({})
 
 
 def begun(plan: Roster) -> Standing:
@@ -96,7 +46,7 @@ def check(plan: Roster, standing: Standing, worked: Collection[str], name: str) 
     """
     names, states = {m.name for m in plan.members}, {*plan.states} or {""}
     known = names.issuperset({*worked, standing.helper} - {""})
-    if standing.ended or (standing.state in states and known):
+    if standing.ended or (states.issuperset({standing.state, *standing.branches}) and known):
         return
     at = f"state {standing.state!r}" if standing.state else "a round"
     raise BadArguments(
@@ -107,9 +57,18 @@ def check(plan: Roster, standing: Standing, worked: Collection[str], name: str) 
 
 def speaker(plan: Roster, standing: Standing) -> str:
     """Return the name of the agent whose turn is next."""
+    if standing.helper:
+        return standing.helper
     if plan.order == "statemachine":
-        return standing.helper or plan.states[standing.state].agent
-    return plan.members[(standing.turns - standing.since) % len(plan.members)].name
+        return plan.states[(*standing.branches, standing.state)[0]].agent
+    takers = _takers(plan)
+    return takers[(standing.turns - standing.since - standing.audits) % len(takers)]
+
+
+def _takers(plan: Roster) -> list[str]:
+    """Return the agents that speak in turn: all but the verifier."""
+    verifier = plan.verifier.agent if plan.verifier is not None else ""
+    return [m.name for m in plan.members if m.name != verifier] or [verifier]
 
 
 def decided(plan: Roster, standing: Standing, turn: TeamReply, proof: Proof) -> Decided:
@@ -122,16 +81,21 @@ def decided(plan: Roster, standing: Standing, turn: TeamReply, proof: Proof) -> 
         proof: what the agents really did.
     """
     now = replace(standing, turns=standing.turns + 1)
-    if plan.order != "statemachine":
+    if standing.helper:
+        found = helped(plan, now, turn)
+    elif standing.branches:
+        found = branched(plan, now, turn.agent)
+    elif plan.order != "statemachine":
         found = _in_turn(plan, now, turn)
-    elif standing.helper:
-        found = Decided(replace(now, helper=""), "recovery_activated")
+    elif plan.states[now.state].ends:
+        found = _last(plan, now, turn)
     else:
-        found = _by_signal(plan, now, turn, proof)
+        found = _ended(plan, _by_signal(plan, now, turn, proof), turn)
+    found = found if standing.auditing else looked_at(plan, found)
     if not found.standing.ended and found.standing.turns - now.since >= plan.max_turns:
         why = f"the team has had its {plan.max_turns} turns"
         return Decided(
-            _stopped(found.standing, why),
+            stopped(found.standing, why),
             "max_turns_exceeded",
             found.correction,
             found.way,
@@ -143,84 +107,120 @@ def decided(plan: Roster, standing: Standing, turn: TeamReply, proof: Proof) -> 
 def _by_signal(plan: Roster, now: Standing, turn: TeamReply, proof: Proof) -> Decided:
     state = plan.states[now.state]
     mine = [t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents]
+    if any(t.when is not None for t in mine):
+        return _by_json(plan, now, turn, proof)
     signals = [t.signal for t in mine if t.signal]
     given = [s for s in signals if s.casefold() in {c.strip().casefold() for c in turn.called}]
     given = given or list(said(turn.reply, signals))
     if len(given) > 1:
-        return _unclear(now, turn.agent, "multi_keyword", ambiguous(given), given)
+        return unclear(plan, now, turn.agent, correction=ambiguous(given), signals=given,
+                       kind="multi_keyword")  # fmt: skip
     way = next((t for t in mine if t.signal == (given[0] if given else "")), None)
     if way is None:
-        return _unclear(now, turn.agent, "keyword_not_found", nudge(signals), signals)
+        return unclear(plan, now, turn.agent, correction=nudge(signals), signals=signals)
     missing = proof.lacking(way.contracts)
     if missing:
-        return _failed(replace(now, silent=0), state, way, missing)
-    return _onward(plan, replace(now, silent=0), state, way, proof)
+        return _failed(plan, replace(now, silent=0), turn, way, missing)
+    return _onward(plan, replace(now, silent=0), turn, way, proof)
 
 
-def _unclear(
-    now: Standing, agent: str, kind: str, correction: str, signals: Sequence[str]
+def _by_json(plan: Roster, now: Standing, turn: TeamReply, proof: Proof) -> Decided:
+    """Take the first transition whose condition the JSON of the reply fulfils."""
+    state, found = plan.states[now.state], object_in(turn.reply)
+    mine = [t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents]
+    way = next((t for t in mine if found is not None and t.when and t.when.holds(found)), None)
+    if way is None or found is None:
+        fields = list(dict.fromkeys(t.when.field for t in mine if t.when is not None))
+        return unclear(plan, now, turn.agent, correction=unstructured(fields), signals=fields)
+    on = replace(now, silent=0)
+    if (
+        plan.manager is not None
+        and state.name == plan.manager.name
+        and not plan.states[way.to].ends
+    ):
+        on = replace(on, stalls=0 if found.get(PROGRESS) is not False else on.stalls + 1)
+        if on.stalls >= plan.manager.stalls:
+            return stalled(plan.manager, on)
+    return _onward(plan, on, turn, way, proof)
+
+
+def _failed(
+    plan: Roster, now: Standing, turn: TeamReply, way: Transition, missing: list[str]
 ) -> Decided:
-    again = replace(now, silent=now.silent + 1)
-    if again.silent >= SILENT:
-        why = (
-            f"{agent} gave no clear signal in {SILENT} turns; it may give"
-            f" {' or '.join(signals) or 'none'}"
-        )
-        again = _stopped(again, why)
-    return Decided(again, kind, correction, None, {"signals": list(signals)})
-
-
-def _failed(now: Standing, state: TeamState, way: Transition, missing: list[str]) -> Decided:
-    key = f"{state.name} > {way.to}"
+    key = f"{now.state} > {way.to}"
     count = now.failures.get(key, 0) + 1
     now = replace(now, failures={**now.failures, key: count})
-    told = {"keyword": way.signal, "consecutive": count, "message": "; ".join(missing)}
-    if count >= FAILED:
-        why = f"{key}: the contract failed {count} times in a row ({'; '.join(missing)})"
-        return Decided(_stopped(now, why), "validation_fail", "", way, told)
-    if way.recovery and count >= RECOVER and key not in now.recovered:
+    kind = kind_of(missing, again=count > 1, worked=turn.worked)
+    told = {"keyword": way.signal, "consecutive": count, "message": "; ".join(missing),
+            "failure": kind}  # fmt: skip
+    if plan.failing.stops(kind, count):
+        times = f"{count} times in a row" if count > 1 else "once"
+        why = f"{key}: the contract failed {times} ({'; '.join(missing)})"
+        return Decided(stopped(now, why), "validation_fail", "", way, told)
+    if way.recovery and plan.failing.recovers(kind, count) and key not in now.recovered:
         now = replace(now, helper=way.recovery, recovered=(*now.recovered, key))
     return Decided(now, "validation_fail", blocked(way.signal, missing), way, told)
 
 
-def _onward(
-    plan: Roster, now: Standing, state: TeamState, way: Transition, proof: Proof
-) -> Decided:
-    key, back = f"{state.name} > {way.to}", way.to in now.seen
+def _onward(plan: Roster, now: Standing, turn: TeamReply, way: Transition, proof: Proof) -> Decided:
+    key, back = f"{now.state} > {way.to}", way.to in now.seen
     count = now.visits.get(key, 0) + back
     if way.max_revisits and count > way.max_revisits:
         objections = proof.read(way.review) if way.review else ""
         return Decided(
             now, "back_edge_escalation", escalated(way, objections), way, {"keyword": way.signal}
         )
+    told = {"from": now.state, "to": way.to, "keyword": way.signal}
     now = replace(
         now,
         state=way.to,
         visits={**now.visits, key: count} if back else now.visits,
-        seen=now.seen if back else (*now.seen, way.to),
         failures={k: n for k, n in now.failures.items() if k != key},
+        branches=way.targets,
     )
-    if plan.states[way.to].ends:
-        now = replace(now, ended="done", why=f"{way.to} is reached")
-    return Decided(
-        now, "state_advanced", "", way, {"from": state.name, "to": way.to, "keyword": way.signal}
-    )
+    if way.targets:
+        return Decided(now, "parallel_start", "", way, {**told, "targets": list(way.targets)})
+    return Decided(entered(plan, now, turn.agent), "state_advanced", "", way, told)
+
+
+def _ended(plan: Roster, found: Decided, turn: TeamReply) -> Decided:
+    """Let what an agent says end a state machine, too, but for a hand-off that was not taken."""
+    if found.standing.ended or found.kind in ("validation_fail", "back_edge_escalation"):
+        return found
+    why = _stop_said(plan, turn)
+    return found._replace(standing=done(found.standing, why)) if why else found
+
+
+def _stop_said(plan: Roster, turn: TeamReply) -> str:
+    """Return by which words of a turn the team is over; empty: by none."""
+    for stop in plan.stops:
+        if stop.agents and turn.agent not in stop.agents:
+            continue
+        if stop.when is not None:
+            said = object_in(turn.reply)
+            if said is not None and stop.when.holds(said):
+                return f"{turn.agent} said {stop.when.field}: {stop.when.value}"
+        elif is_in((stop.pattern,), turn.reply[-_END:]):
+            return f"{turn.agent} said {stop.pattern}"
+    return ""
+
+
+def _last(plan: Roster, now: Standing, turn: TeamReply) -> Decided:
+    """Return what follows from a turn in a state out of which nothing leads: the end, or another
+    such turn where the team ends by words of this agent that it did not say.
+    """
+    why = _stop_said(plan, turn)
+    if not why and any(turn.agent in stop.agents for stop in plan.stops):
+        return Decided(now, "agent_routed")
+    return Decided(done(now, why or f"{now.state} is reached"), "termination_satisfied")
 
 
 def _in_turn(plan: Roster, now: Standing, turn: TeamReply) -> Decided:
-    for stop in plan.stops:
-        spoke = not stop.agents or turn.agent in stop.agents
-        if spoke and is_in((stop.pattern,), turn.reply[-_END:]):
-            return Decided(
-                replace(now, ended="done", why=f"{turn.agent} said {stop.pattern}"),
-                "termination_satisfied",
-            )
-    if plan.order == "sequential" and now.turns - now.since >= len(plan.members):
+    why = _stop_said(plan, turn)
+    if why:
+        return Decided(done(now, why), "termination_satisfied")
+    if plan.order == "sequential" and now.turns - now.since - now.audits >= len(_takers(plan)):
         return Decided(
             replace(now, ended="done", why="each agent has had its turn"), "termination_satisfied"
         )
     return Decided(now, "agent_routed")
-
-
-def _stopped(now: Standing, why: str) -> Standing:
-    return replace(now, ended="stopped", why=why)

@@ -18,6 +18,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.markup import plain
 from ctxkit.presets.configs import syntaxes
 from ctxkit.store.workspace import Workspace, checked
+from ctxkit.teams.agent_files import with_files
 from ctxkit.teams.crew import Crew, unasked
 from ctxkit.teams.doubles import check_doubles
 from ctxkit.teams.orchestrations import plan_of
@@ -45,6 +46,7 @@ def team(
     allow: Sequence[str] | None = None,
     limits: Limits | None = None,
     approve: Approve | None = None,
+    sections: str = "",
     hear: Listener = deaf,
     folder: str | Path | None = None,
     clock: Callable[[], float] = time.time,
@@ -55,7 +57,8 @@ def team(
 
     A config has the keys of fuseraft's orchestration file: `Agents` with their own model, tools,
     instructions, `ContextWindow` or `Context`, `Isolation`; `Selection` (statemachine, roundrobin,
-    sequential); `Contracts`, `Termination`, `ContextBudget`, `Compaction`.
+    sequential, keyword, structured, graph, magentic); `Contracts`, `FailureHandling`, `Verifier`,
+    `Termination`, `ContextBudget`, `Compaction`, `Memory`. `team.notes` says what is not obeyed.
 
     Args:
         config: the config, the path of such a file (YAML or JSON), or `"scripted"`: a team that
@@ -70,6 +73,9 @@ def team(
         allow: protected names that their tools may write all the same, such as `.fuseraft`.
         limits: of each turn of each agent.
         approve: asked before each tool call.
+        sections: what else stands in each agent's system message, as `%%agent --sections` names it
+            (`on`: all of it); empty: its instructions alone, and what is remembered where the
+            config says `EnableMemory` or `Memory`.
         hear: is told every event of every agent.
         folder: the working folder, in whose `.ctxkit` the team is kept; None: the current one.
         clock: seconds since 1970.
@@ -88,6 +94,7 @@ def team(
         models = models or before["models"]
         tools = before["tools"] if tools is None else tools
         root, allow = root or before["root"] or None, before["allow"] if allow is None else allow
+        sections = sections or before.get("sections", "")
     tools, allow = ("files",) if tools is None else tuple(tools), tuple(allow or ())
     given, named = dict(models or {}), config
     if config == SCRIPTED:
@@ -95,20 +102,21 @@ def team(
         given, tools = {**played, **given}, ("files", "shell") if tools == ("files",) else tools
     if isinstance(config, (str, Path)):
         check_doubles(config)
-        config, _ = syntaxes.load(config)
+        place = Path(config).expanduser().parent
+        config = with_files(syntaxes.load(config)[0], place)
     if not isinstance(config, Mapping):
         raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
     plan = plan_of(config)
     where = Root(root, allow) if root else _scratch(workspace, name, allow)
     crew = Crew(
         plan, models=given, model=model, tools=tools, root=where, allow=allow, clock=clock,
-        limits=limits or Limits(), approve=approve, hear=hear, seed=seed,
+        limits=limits or Limits(), approve=approve, hear=hear, seed=seed, sections=sections,
     )  # fmt: skip
     how = {
         "config": SCRIPTED if named == SCRIPTED else msgspec.to_builtins(dict(config)),
         "model": _text(model), "models": {k: m for k, m in given.items() if isinstance(m, str)},
         "tools": [t for t in tools if isinstance(t, str)], "root": str(root or ""),
-        "allow": list(allow), **(words or {}),
+        "allow": list(allow), "sections": sections, **(words or {}),
     }  # fmt: skip
     made = Team(plan, crew, name=name, workspace=workspace, clock=clock, seed=seed, words=how)
     made.notes = (*plan.notes, *unasked(plan, tools))

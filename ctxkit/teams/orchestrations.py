@@ -10,20 +10,32 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
+from ctxkit.teams.conditions import condition_of
 from ctxkit.teams.config_fields import Fields, listed
-from ctxkit.teams.config_keys import UNCHECKED, remarks
+from ctxkit.teams.config_keys import remarks
+from ctxkit.teams.failures import policy_of, verifier_of
 from ctxkit.teams.handoffs import sources
 from ctxkit.teams.patterns import pattern_of
 from ctxkit.teams.roles import member
-from ctxkit.teams.rosters import Contract, Order, Requirement, Roster, Stop, TeamState, Transition
+from ctxkit.teams.rosters import Contract, Requirement, Roster, Stop, TeamState, Transition
+from ctxkit.teams.routings import ROUTINGS, SelectionParts, once, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ctxkit.teams.rosters import Member
+    from ctxkit.teams.rosters import Member, Order
 
-ORDERS = ("statemachine", "roundrobin", "sequential")
-KINDS = ("FileExists", "FilesWritten", "CommandSucceeded", "TestReport")
+IN_TURN = ("roundrobin", "sequential")
+ORDERS = ("statemachine", *IN_TURN, *ROUTINGS)
+REFUSED = {
+    "llm": "a magentic manager chooses who is next, and says why",
+    "adversarial": "a statemachine whose critic has a Context is the same, one turn at a time",
+    "mapreduce": "agents take turns, and how many there are is not known before",
+    "scattergather": "a statemachine with a Parallel transition is the same, one turn at a time",
+}
+"""Selections of fuseraft that are not run, and what is there in their place."""
+KINDS = ("FileExists", "FilesWritten", "CommandSucceeded", "TestReport", "ChecklistComplete",
+         "RelatedTestsPass")  # fmt: skip
 
 
 def plan_of(config: Mapping[str, Any]) -> Roster:
@@ -38,25 +50,32 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
     names = [m.name for m in members]
     if not names:
         raise BadArguments("A team needs Agents: a list in which each has a Name.")
-    _once("agents", names)
+    once("agents", names)
     selection = body.section("Selection") or Fields({})
     order = (selection.text("Type") or "roundrobin").casefold()
     if order not in ORDERS:
+        why = REFUSED.get(order)
         raise BadArguments(
-            f"Selection.Type {plain(order, 40)!r} is not run here, where agents take turns: there "
-            f"are {', '.join(ORDERS)}."
+            f"Selection.Type {plain(order, 40)!r} is not run here, where agents take turns: "
+            + (f"{why}." if why else f"there are {', '.join(ORDERS)}.{did_you_mean(order, ORDERS)}")
         )
     ending, budget = body.section("Termination") or Fields({}), body.section("ContextBudget")
     checks = body.section("Validation") or Fields({})
+    tests = (body.section("TestSelector") or Fields({})).text("FullSuiteCommand").strip()
+    stops = () if order == "magentic" else tuple(_stops(ending, names))  # ignored, as in fuseraft
     made = Roster(
         name=body.text("Name") or "team",
         members=members,
-        order=cast("Order", order),
+        order=cast("Order", order if order in IN_TURN else "statemachine"),
         max_turns=_most(ending),
-        max_tokens=body.number("MaxTotalTokens") or None,
+        max_tokens=_budget(body, ending),
         warn_at=budget.number("WarnAt") if budget else 0,
         cutover_at=budget.number("CutoverAt") if budget else 0,
-        stops=tuple(_stops(ending, names)),
+        stops=stops,
+        failing=policy_of(body.section("FailureHandling")),
+        verifier=verifier_of(body.section("Verifier"), names),
+        suite=(tests,) if tests else (),
+        memory=dict((body.section("Memory") or Fields({})).values),
         brief=checks.text("BriefPath") or Roster.brief,
         report=checks.text("TestReportPath") or Roster.report,
         assertions=tuple(
@@ -66,12 +85,22 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
         or Roster.assertions,
         notes=tuple(remarks(config, body)),
     )
-    return _machine(made, body, selection) if order == "statemachine" else made
+    if order in IN_TURN:
+        return made
+    rows = body.rows("Contracts")
+    contracts = {f.text("Name").casefold(): _contract(f, made) for f in rows}
+    once("contracts", [f.text("Name") for f in rows])
+    if order == "statemachine":
+        return _machine(made, selection, contracts)
+    given = SelectionParts(config=config, selection=selection, agents=body.rows("Agents"),
+                           names=names, contracts=contracts)  # fmt: skip
+    found = ROUTINGS[order](given)
+    return replace(made, initial=found.initial, states=found.states, manager=found.manager,
+                   members=(*made.members, *found.extra),
+                   max_turns=found.max_turns or made.max_turns)  # fmt: skip
 
 
-def _machine(made: Roster, body: Fields, selection: Fields) -> Roster:
-    contracts = {c.name.casefold(): c for c in map(_contract, body.rows("Contracts"))}
-    _once("contracts", [f.text("Name") for f in body.rows("Contracts")])
+def _machine(made: Roster, selection: Fields, contracts: Mapping[str, Contract]) -> Roster:
     machine = selection.section("StateMachine") or Fields({})
     found = machine.section("States")
     named = list(found) if found else []
@@ -79,7 +108,7 @@ def _machine(made: Roster, body: Fields, selection: Fields) -> Roster:
         raise BadArguments(
             "A state machine needs States: Selection.StateMachine.States names none."
         )
-    _once("states", named)
+    once("states", named)
     known = {name.casefold(): name for name in named}
     states = {}
     for name in named:
@@ -87,18 +116,18 @@ def _machine(made: Roster, body: Fields, selection: Fields) -> Roster:
         agent = fields.text("Agent")
         terminal = fields.flag("Terminal")
         if agent or not terminal:
-            agent = _one_of(agent, [m.name for m in made.members], f"the agent of state {name}")
+            agent = one_of(agent, [m.name for m in made.members], f"the agent of state {name}")
         ways = tuple(
             _transition(f, name, known, contracts, made.members) for f in fields.rows("Transitions")
         )
-        _once(f"signals out of state {name}", [w.signal for w in ways])
+        once(f"signals out of state {name}", [w.signal for w in ways])
         states[name] = TeamState(name=name, agent=agent, terminal=terminal, transitions=ways)
     initial = machine.text("Initial")
     if not initial:
         raise BadArguments(
             f"Selection.StateMachine.Initial names no state; there are {listed(named)}."
         )
-    initial = _one_of(initial, named, "Selection.StateMachine.Initial")
+    initial = one_of(initial, named, "Selection.StateMachine.Initial")
     if states[initial].ends:
         raise BadArguments(
             f"The team begins in state {initial}, out of which nothing leads: give it Transitions."
@@ -115,39 +144,45 @@ def _transition(
     members: Sequence[Member],
 ) -> Transition:
     at = f"a transition out of state {state}"
-    if f.flag("Parallel"):
-        raise BadArguments(
-            f"{at[0].upper()}{at[1:]} is Parallel: here agents take turns; lead through its Targets"
-            " one by one."
-        )
+    targets = f.texts("Targets") if f.flag("Parallel") else []
+    if f.flag("Parallel") and not targets:
+        raise BadArguments(f"{at[0].upper()}{at[1:]} is Parallel: name its Targets.")
+    targets = [one_of(t, list(states.values()), f"Targets of {at}") for t in targets]
+    to = one_of(f.text("To"), list(states.values()), f"To of {at}")
+    once(f"Targets of {at}, or its To,", [*targets, to])
     wanted = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
     for name in wanted:
-        _one_of(name, [c.name for c in contracts.values()], f"the contract of {at}")
+        one_of(name, [c.name for c in contracts.values()], f"the contract of {at}")
     agents = [m.name for m in members]
     return Transition(
-        to=_one_of(f.text("To"), list(states.values()), f"To of {at}"),
+        to=to,
         signal=f.text("Signal").strip(),
-        contracts=tuple(contracts[n.casefold()] for n in wanted),
+        contracts=() if targets else tuple(contracts[n.casefold()] for n in wanted),
         source_agents=tuple(
-            _one_of(a, agents, f"SourceAgents of {at}") for a in f.texts("SourceAgents")
+            one_of(a, agents, f"SourceAgents of {at}") for a in f.texts("SourceAgents")
         ),
         recovery=(
-            _one_of(f.text("RecoveryAgent"), agents, f"RecoveryAgent of {at}")
+            one_of(f.text("RecoveryAgent"), agents, f"RecoveryAgent of {at}")
             if f.text("RecoveryAgent")
             else ""
         ),
         handoff=sources(f.rows("HandoffContext"), f"HandoffContext of {at}", own=False),
         max_revisits=f.number("MaxRevisits"),
         review=f.text("ReviewArtifactPath"),
+        targets=tuple(targets),
     )
 
 
-def _contract(f: Fields) -> Contract:
+def _contract(f: Fields, made: Roster) -> Contract:
     name = f.text("Name")
     if not name:
         raise BadArguments("A contract has no Name.")
-    rows = [r for r in f.rows("Requires") if r.text("Type") not in UNCHECKED]
-    needs = tuple(_requirement(r, name) for r in rows)
+    needs = tuple(_requirement(r, name) for r in f.rows("Requires"))
+    if any(r.kind == "RelatedTestsPass" for r in needs) and not made.suite:
+        raise BadArguments(
+            f"Contract {plain(name, 60)} can never hold: its RelatedTestsPass goes by "
+            "TestSelector.FullSuiteCommand, and there is none."
+        )
     if not needs:
         raise BadArguments(
             f"Contract {plain(name, 60)} requires nothing: give it Requires, or leave it out."
@@ -159,10 +194,10 @@ def _requirement(f: Fields, contract: str) -> Requirement:
     """Read one, written as `Type: FileExists, Path: ...` or as `FileExists: {Path: ...}`."""
     kind = f.text("Type") or next(iter(f), "")
     inner = f if f.text("Type") else f.section(kind) or Fields({})
-    kind = _one_of(kind, list(KINDS), f"a requirement of contract {contract}")
+    kind = one_of(kind, list(KINDS), f"a requirement of contract {contract}")
     made = Requirement(
         kind=cast("Any", kind),
-        path=inner.text("Path") or inner.text("Source"),
+        path=inner.text("Path") or inner.text("Source") or inner.text("PatternSource"),
         field=inner.text("Field") or inner.text("PatternField"),
         pattern=inner.text("Pattern"),
         no_failures=inner.flag("NoFailures"),
@@ -183,15 +218,22 @@ def _requirement(f: Fields, contract: str) -> Requirement:
 
 
 def _stops(f: Fields, names: Sequence[str]) -> list[Stop]:
-    rows = f.rows("Strategies") or ([f] if f.text("Pattern") else [])
     out = []
-    for row in rows:
+    for row in f.rows("Strategies") or [f]:
+        who = tuple(one_of(a, names, "AgentNames of Termination") for a in row.texts("AgentNames"))
         if row.text("Pattern"):
-            who = tuple(
-                _one_of(a, names, "AgentNames of Termination") for a in row.texts("AgentNames")
-            )
             out.append(Stop(pattern=pattern_of(row.text("Pattern"), "Termination"), agents=who))
+        if row.get("Condition") is not None:
+            when = condition_of(row.section("Condition"), "A structured Termination")
+            out.append(Stop(when=when, agents=who))
     return out
+
+
+def _budget(body: Fields, ending: Fields) -> int | None:
+    """Return the least of what all tokens together may be; None: no matter how many."""
+    rows = (ending, *ending.rows("Strategies"))
+    told = (body.number("MaxTotalTokens"), *(r.number("MaxTokens") for r in rows))
+    return min((n for n in told if n), default=None)
 
 
 def _most(f: Fields) -> int:
@@ -220,21 +262,3 @@ def _ends(states: Mapping[str, TeamState], initial: str) -> None:
             f"The team could never end: its states ({listed(sorted(seen))}) only lead to each"
             " other. Let a transition lead to one that is Terminal."
         )
-
-
-def _once(what: str, names: Sequence[str]) -> None:
-    low = [n.casefold() for n in names]
-    twice = next((n for n in names if low.count(n.casefold()) > 1), None)
-    if twice is not None:
-        said = plain(twice, 60) or "(no signal)"
-        raise BadArguments(f"Two {what} are called {said!r}: give each a name of its own.")
-
-
-def _one_of(name: str, known: Sequence[str], what: str) -> str:
-    found = next((k for k in known if k.casefold() == name.casefold()), None)
-    if found is None:
-        raise BadArguments(
-            f"{what[0].upper()}{what[1:]} is {plain(name, 60)!r}, and there are {listed(known)}."
-            f"{did_you_mean(name, known)}"
-        )
-    return found

@@ -54,7 +54,13 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
     """
     name = f.text("Name").strip()
     if not name:
-        raise BadArguments("An agent has no Name.")
+        raise BadArguments(
+            "An agent has no Name." + (" Its AgentFile is read where the config is a file."
+                                       if f.text("AgentFile") else "")
+        )  # fmt: skip
+    body = Fields(config).section("Orchestration") or Fields(config)
+    instructions = f.text("Instructions").strip()
+    base = body.text("SystemPrompt").strip()
     isolation = (f.text("Isolation") or "shared").casefold()
     if isolation not in ISOLATIONS:
         raise BadArguments(
@@ -67,7 +73,8 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
     window = f.section("ContextWindow") or Fields({})
     made = Member(
         name=name,
-        instructions=f.text("Instructions").strip(),
+        instructions="\n\n".join(filter(None, (base, instructions))),
+        remembers=f.flag("EnableMemory"),
         model=_model(f),
         tools=tuple(known) or (() if plugins else Member.tools),
         handoff="handoff" in plugins,

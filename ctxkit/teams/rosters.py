@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from ctxkit.teams.failures import FailurePolicy
+
 if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules
+    from ctxkit.teams.conditions import Condition
+    from ctxkit.teams.failures import Verifier
 
 Isolation = Literal["shared", "fresh", "fork"]
 Order = Literal["statemachine", "roundrobin", "sequential"]
@@ -66,18 +70,23 @@ class Member:
     """From which share of them on a turn is told as an event; 0: never."""
     max_calls: int | None = None
     """Calls to its model in one turn; None: the usual limit."""
+    remembers: bool = False
+    """Whether what it remembers is put in when its session is opened."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
     """One thing that must be there."""
 
-    kind: Literal["FileExists", "FilesWritten", "CommandSucceeded", "TestReport"]
+    kind: Literal["FileExists", "FilesWritten", "CommandSucceeded", "TestReport",
+                  "ChecklistComplete", "RelatedTestsPass", "Brief"]  # fmt: skip
     path: str = ""
     field: str = ""
     pattern: str = ""
     no_failures: bool = False
     has_assertions: bool = False
+    this_turn: bool = False
+    """Whether only what was done in the turn that hands on counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +103,9 @@ class Transition:
 
     to: str
     signal: str = ""
-    """Empty: it is taken as soon as the turn is over."""
+    """Empty: it is taken where the turn is over and no other is."""
+    when: Condition | None = None
+    """What the JSON of the reply must say; None: a signal says it."""
     contracts: tuple[Contract, ...] = ()
     source_agents: tuple[str, ...] = ()
     recovery: str = ""
@@ -104,6 +115,8 @@ class Transition:
     """How often it may lead back; 0: as often as the team has turns."""
     review: str = ""
     """File whose text is said when it may not lead back once more."""
+    targets: tuple[str, ...] = ()
+    """States whose agents have a turn each before, none hearing another's (fuseraft's Parallel)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +136,23 @@ class TeamState:
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """Words of an agent that end a round robin: a regular expression, of some agents or any."""
+    """What an agent says that ends the team: a regular expression or a condition on its JSON."""
 
-    pattern: str
+    pattern: str = ""
     agents: tuple[str, ...] = ()
+    """Whose words; empty: anybody's."""
+    when: Condition | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manager:
+    """How long the manager of a team may go on without progress."""
+
+    name: str
+    stalls: int
+    """Rounds without progress, after which it plans anew."""
+    resets: int
+    """New plans, after which the team stops."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +165,9 @@ class Roster:
     initial: str = ""
     states: dict[str, TeamState] = field(default_factory=dict)
     stops: tuple[Stop, ...] = ()
+    manager: Manager | None = None
+    failing: FailurePolicy = field(default_factory=FailurePolicy)
+    verifier: Verifier | None = None
     max_turns: int = 40
     max_tokens: int | None = None
     """Tokens billed to all agents together."""
@@ -146,6 +175,10 @@ class Roster:
     cutover_at: int = 0
     brief: str = "brief.json"
     report: str = "test-report.json"
+    memory: dict[str, Any] = field(default_factory=dict)
+    """The config's section `Memory`: what is asked before each turn; empty: nothing."""
+    suite: tuple[str, ...] = ()
+    """Commands that run the tests: the whole suite, or those of a file."""
     assertions: tuple[str, ...] = (r"\bassert", r"\bexpect\b")
     """What a test file must hold somewhere to count as one."""
     notes: tuple[str, ...] = ()

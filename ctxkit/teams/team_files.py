@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message
     from ctxkit.session import Session
     from ctxkit.store.workspace import Workspace
-    from ctxkit.teams.machine import Decided, Standing
+    from ctxkit.teams.decisions import Decided, Standing
     from ctxkit.teams.rosters import Roster
 
 _ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND

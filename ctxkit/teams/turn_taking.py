@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,21 +11,24 @@ from ctxkit.heard.heard_words import ARTIFACTS, FROM
 from ctxkit.messages import Message, Text
 from ctxkit.redaction import redact
 from ctxkit.teams.contracts import Proof
-from ctxkit.teams.corrections import cut_off, helping, prompt
+from ctxkit.teams.corrections import auditing, cut_off, helping, prompt
+from ctxkit.teams.decisions import Decided, TeamReply
 from ctxkit.teams.deeds import changes_of
+from ctxkit.teams.handing import HANDOFF_TOOL
 from ctxkit.teams.handoffs import Shelf, artifacts, empty, handed
-from ctxkit.teams.machine import Decided, TeamReply, decided, speaker
+from ctxkit.teams.machine import decided, speaker
 from ctxkit.teams.turn_ends import finished, last_words, signals_called
 from ctxkit.texts.contents import texts
+from ctxkit.texts.standings import STANDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.outcome import Outcome
+    from ctxkit.teams.decisions import Standing
     from ctxkit.teams.deeds import Deed
     from ctxkit.teams.ledger import TeamLedger
-    from ctxkit.teams.machine import Standing
     from ctxkit.teams.rosters import Member, Roster
     from ctxkit.teams.team_files import TeamFiles
     from ctxkit.tools.root import Root
@@ -88,9 +91,9 @@ class TurnTaker:
         live = self._sessions[member.name]
         heard = self._heard(member, standing)
         self._warn(member, standing, len(live.session.messages) + len(heard))
-        state = self._plan.states.get(standing.state)
+        state = None if standing.branches else self._plan.states.get(standing.state)
         if standing.helper:
-            words = helping(member)
+            words = auditing(member) if standing.auditing else helping(member)
         elif cut:
             words = cut_off(member)
         else:
@@ -99,14 +102,28 @@ class TurnTaker:
         if callable(played):
             played(sum(m["agent"] == member.name for m in self._ledger.moves()))
         self._files.tell("agent_start", standing.turns, {"state": standing.state}, member.name)
-        return await live.turn(words, heard)
+        return await live.turn(words, heard, details=self._standing(member, standing))
+
+    def _standing(self, member: Member, standing: Standing) -> dict[str, Any]:
+        """Return what a prompt keeps of where the team stands, for a summary that is made of it."""
+        state = self._plan.states.get(standing.state)
+        if state is None:
+            return {}
+        proof = Proof(root=self._root, plan=self._plan, changes=self._changes())
+        failures = [f"{way}: {n} in a row" for way, n in standing.failures.items()]
+        ways = state.transitions
+        return {STANDING: {
+            "state": state.name, "agent": member.name, "entered": list(standing.seen),
+            "signals": [f"{t.signal} → {t.to}" for t in ways if t.signal], "failures": failures,
+            "contracts": proof.status(c for t in ways for c in t.contracts),
+        }}  # fmt: skip
 
     def _heard(self, member: Member, standing: Standing) -> list[Message]:
         """Return what is written into an agent's session before its prompt."""
         session = self._sessions[member.name].session
         known = {str(m.details[FROM]) for m in session.messages if FROM in m.details}
         first = not session.calls
-        heard = self._ledger.heard(member, known, first=first)
+        heard = self._ledger.heard(member, known, first=first, forked=bool(standing.branches))
         block = self._artifacts(member, standing) if member.context else None
         if block is None:
             return heard
@@ -136,8 +153,9 @@ class TurnTaker:
         session = self._sessions[member.name].session
         own = [m for m in session.messages if (m.turn or 0) > begun_at and FROM not in m.details]
         changes = self._changes(member, begun_at, standing.turns)
-        proof = Proof(root=self._root, plan=self._plan, changes=changes)
-        turn = TeamReply(member.name, last_words(own), signals_called(own))
+        proof = Proof(root=self._root, plan=self._plan, changes=changes, turn=standing.turns)
+        worked = any(c.name != HANDOFF_TOOL for m in own for c in m.tool_calls)
+        turn = TeamReply(member.name, last_words(own), signals_called(own), worked)
         found = decided(self._plan, standing, turn, proof)
         last = session.turns[-1] if session.path else -1
         at = {**standing.own, member.name: last}

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ctxkit.engine import log_of, run
 from ctxkit.frames.occupancy import prompts as plain_prompts
-from ctxkit.heard import agent_logs, cuts_of, team_turns, turn_table
+from ctxkit.heard import agent_logs, asked_logs, cuts_of, team_turns, turn_table
 from ctxkit.markup import escape, line
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.forgotten import Forgotten
@@ -57,7 +57,8 @@ class ViewComparison(pd.DataFrame):
 
     Columns: `agent view calls_n prompt_tokens peak_tokens token_share cost_usd needed_later_loss
     needed_lost_n used_again_n source`. `turns` has what each turn was billed under each view, in
-    the columns of fuseraft's snapshots; ``plots.team(comparison)`` charts it.
+    the columns of fuseraft's snapshots; ``plots.views(comparison)`` charts it. Agents that others
+    ask as tools have rows, too, and no turns: they hear nobody, so no view changes them.
     """
 
     _metadata = ["turns", "title", "limits"]  # noqa: RUF012  pandas' own way to carry attributes
@@ -133,13 +134,15 @@ def compare_views(
     found, turns = views_of(views), team_turns(session)
     shown: Mapping[str, Any] = session.details.get("views", {})
     logs = [measured(log, shown.get(log.agent, {})) for log in agent_logs(session)]
-    seen = {RECORDED: [_recorded(log, reuse=reuse) for log in logs]}
+    asked = asked_logs(session)
+    seen = {RECORDED: [_recorded(log, reuse=reuse) for log in (*logs, *asked)]}
     for view in found:
         given = with_blocks(logs, turns, view.context) if view.context else logs
         pairs = zip(given, logs, strict=True)
         seen[view.name] = [_viewed(log, view, whole, loss=loss) for log, whole in pairs]
+        seen[view.name] += [_hears_nobody(log, reuse=reuse, loss=loss) for log in asked]
     whole = ("prompt_tokens", "peak_tokens", "needed_lost_n", "used_again_n")
-    rows = pd.DataFrame(_rows(logs, seen), columns=list(_COLUMNS))
+    rows = pd.DataFrame(_rows([*logs, *asked], seen), columns=list(_COLUMNS))
     made = ViewComparison(rows.astype(dict.fromkeys(whole, "Int64")))
     made.turns, made.title = _turns(logs, turns, seen), title_of(session, COLUMNS)
     made.limits = {k: n for k in ("warn_at", "cutover_at") if (n := session.details.get(k))}
@@ -152,6 +155,13 @@ def _recorded(log: AgentLog, *, reuse: bool) -> _Seen:
     row = {"prompt_tokens": sum(known) if known else None, "peak_tokens": max(known, default=None),
            "cost_usd": recorded(log.record, reuse=reuse).own_usd, "source": source}  # fmt: skip
     return _Seen(row, sizes, cuts_of(log.record))
+
+
+def _hears_nobody(log: AgentLog, *, reuse: bool, loss: bool) -> _Seen:
+    """Return what an agent that is asked as a tool is sent: no view changes it, nothing is lost."""
+    seen = _recorded(log, reuse=reuse)
+    lost = {"needed_lost_n": 0, "used_again_n": 0} if loss else {}
+    return seen._replace(row={**seen.row, **lost})
 
 
 def _viewed(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -> _Seen:
@@ -217,8 +227,9 @@ def _turns(
     }  # fmt: skip
     tables = []
     for view, of in seen.items():
-        prompts = {log.agent: s.prompts for log, s in zip(logs, of, strict=True)}
-        cuts = {log.agent: s.cuts for log, s in zip(logs, of, strict=True)}
+        pairs = [*zip(logs, of, strict=False)]  # who is asked takes no turn
+        prompts = {log.agent: s.prompts for log, s in pairs}
+        cuts = {log.agent: s.cuts for log, s in pairs}
         tables.append(turn_table(kept, prompts, outputs, cuts).assign(view=view))
     return pd.concat(tables, ignore_index=True)
 

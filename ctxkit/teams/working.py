@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.events import Listener
     from ctxkit.agent.live import LiveSession
     from ctxkit.teams.crew import Crew
-    from ctxkit.teams.machine import Decided, Standing
+    from ctxkit.teams.decisions import Decided, Standing
     from ctxkit.teams.rosters import Roster
 
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.texts import contents, records
+from ctxkit.texts import contents, records, standings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
+    from ctxkit.history import History
     from ctxkit.messages import Message
     from ctxkit.texts.records import Action
 
@@ -52,14 +54,21 @@ def _open(action: Action) -> bool:
     return action.outcome == "pending"
 
 
-def evidence(messages: Sequence[Message], turns: Sequence[int], agent: str = "main") -> str:
-    """Return what the record proves: files written, commands with their exit status, failures still
-    open.
+def evidence_before(history: History, before: int) -> str:
+    """Return the evidence of all that was done before a position, whatever was compacted since."""
+    return evidence(records.done_before(history, before), standings.newest(history.said))
 
-    Only what messages hold: the position of a state machine and its contracts are not in them.
+
+def evidence(acts: Sequence[Action], standing: Mapping[str, Any] | None = None) -> str:
+    """Return what the record proves: where a state machine stands and which contracts hold, files
+    written, commands with their exit status, failures still open.
+
+    Args:
+        acts: what was done.
+        standing: of the team that the agent belongs to (see `standings`); None: of no team.
     """
-    acts = records.actions(messages, turns, agent)
     blocks = ["[CONTEXT RECONSTRUCTION — derived from durable evidence, not summarised by LLM]"]
+    blocks += standings.blocks(standing or {})
     written = records.files_written(acts)
     if written:
         blocks.append("\n".join(["FILES WRITTEN", *(f"  {p}" for p in written)]))

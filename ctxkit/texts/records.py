@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from ctxkit.history.columns import ASSISTANT
 from ctxkit.messages import Thinking
 from ctxkit.texts import contents, trims
 from ctxkit.tools.tool_names import reads, writes
@@ -76,6 +77,30 @@ def actions(
                     row,
                 )
             )
+    return out
+
+
+def done_before(history: History, before: int) -> list[Action]:
+    """Return the tool calls of the log up to a position, in order, with what became of each by
+    then; those that an earlier compaction took out of sight are among them.
+    """
+    log = history.log
+    rows = (history.row(p) for p in range(before, len(history)))
+    end = next((row for row in rows if row >= 0), history.hi)
+    known: dict[tuple[int, int], list[Action]] = log.memo.setdefault("actions", {})
+    out: list[Action] = []
+    for row in log.of_role[ASSISTANT]:
+        if row >= end:
+            break
+        reply = log.messages[row]
+        if not reply.tool_calls:
+            continue
+        results = [r for r in log.results.get(row, ()) if r < end]
+        key = row, len(results)
+        if key not in known:
+            said = [reply, *(log.messages[r] for r in results)]
+            known[key] = actions(said, [log.turns[row]] * len(said), log.agent)
+        out += known[key]
     return out
 
 

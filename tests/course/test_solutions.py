@@ -12,7 +12,7 @@ import ctxkit as ck
 from ctxkit.course.exercises import _all
 
 ROOT = Path(__file__).parents[2]
-OWN = {"04-a", "08-a", "08-b", "a1-a", "a1-b", "a2-b", "a3-a"}
+OWN = {"04-a", "08-a", "08-b", "10-a", "10-b", "11-a", "11-b", "a1-a", "a1-b", "a2-b", "a3-a"}
 """Those that are about what their notebook made."""
 SLOW = {"02-a", "04-b", "07-a", "a3-b"}
 """Those that replay many times."""
@@ -51,7 +51,7 @@ def test_the_dots_are_filled_in(solve):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", ["04", "08", "a1", "a2", "a3"])
+@pytest.mark.parametrize("number", ["04", "08", "10", "11", "a1", "a2", "a3"])
 def test_the_others_are_right_in_their_notebook(number, solve, tmp_path):
     from nbclient import NotebookClient
 

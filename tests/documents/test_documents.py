@@ -180,3 +180,19 @@ def test_an_archive_with_very_many_files_is_refused(tmp_path):
             held.writestr(f"f{n}", b"")
     with pytest.raises(StoreError, match="in 300 files"):
         read(path, entries=200)
+
+
+def test_a_sheet_that_says_it_is_smaller_than_it_is_is_read_whole(tmp_path):
+    """Programs write sheets with a size of one cell and a thousand rows behind it."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    for n in range(1, 6):
+        book.active.append([n, f"row {n}"])
+    book.save(tmp_path / "right.xlsx")
+    with (
+        zipfile.ZipFile(tmp_path / "right.xlsx") as old,
+        zipfile.ZipFile(tmp_path / "wrong.xlsx", "w") as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, old.read(name).replace(b'ref="A1:B5"', b'ref="A1"'))
+    with (tmp_path / "wrong.xlsx").open("rb") as file:
+        assert document(file, "wrong.xlsx").text.splitlines()[-1] == "5\trow 5"

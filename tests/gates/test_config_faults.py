@@ -27,6 +27,12 @@ WRONG = [
     ),
     ("Agents: [", "Agents: [{Name: dev}, ", "error", "Two agents are called 'dev'"),
     (
+        "Agents: [{Name: Dev,",
+        "Selection: {Type: magentic}\nAgents: [{Name: Dev, Isolation: Fresh,",
+        "error",
+        "would not hear its manager",
+    ),
+    (
         "ChangeTracking:",
         "Validation: {ChangeLogPath: x.json}\nChangeTracking:",
         "error",

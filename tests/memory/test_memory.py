@@ -286,10 +286,25 @@ def test_a_folder_of_too_many_files_is_bounded_and_that_is_said(here):
     for n in range(MOST_ENTRIES + 20):
         (folder / f"memory_{n:04}.md").write_text(f"---\nguid: g{n}\nname: n{n}\n---\n")
     (folder / "notes.md").write_text("just notes")
+    os.utime(folder / "notes.md", (0, 0))
     assert len(here.entries()) == MOST_ENTRIES
     assert here.faults() == [
         f"21 files are not used of {folder}: no entries of memory, too large, or too many."
     ]
+
+
+def test_what_is_added_to_a_folder_of_too_many_files_is_seen(here):
+    folder = here.folders[0].path
+    folder.mkdir(parents=True)
+    for n in range(MOST_ENTRIES + 20):
+        path = folder / f"memory_{n:04}.md"
+        path.write_text(f"---\nguid: g{n}\nname: n{n}\n---\n")
+        os.utime(path, (n, n))
+    here.add(entry("mine", "Use pytest.", "feedback"))
+    assert "mine" in {e.name for e in here.entries(everywhere=True)}
+    assert "[mine]" in (folder / "MEMORY.md").read_text()
+    here.forget("mine")
+    assert "n519" in {e.name for e in here.entries(everywhere=True)}
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path):

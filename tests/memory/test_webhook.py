@@ -76,3 +76,21 @@ def test_a_long_block_is_cut_and_controls_go():
 def test_what_cannot_be_an_endpoint_is_refused(given):
     with pytest.raises(BadArguments):
         Webhook(**given)
+
+
+@pytest.mark.parametrize("block", [None, ""])
+def test_a_server_with_nothing_to_say_costs_no_word(block):
+    """As in fuseraft nothing is put in where the block is null or empty, and that is no failure."""
+    with hook(block=block) as (url, _):
+        assert asyncio.run(Webhook(load_url=url).before("main")) == ""
+
+
+@pytest.mark.parametrize(
+    "bad", ["correct\nhorse", "correct\r\nX-Evil: horse", "pferd\U0001f40e horse"]
+)
+def test_a_header_that_cannot_be_sent_is_named_and_its_value_is_not(monkeypatch, bad):
+    monkeypatch.setenv("WORD_OF_MINE", bad)
+    made = Webhook(load_url="http://127.0.0.1:1/", headers={"X-Word": "Bearer ${WORD_OF_MINE}"})
+    with pytest.raises(StoreError, match="header X-Word") as told:
+        asyncio.run(made.before("main"))
+    assert "horse" not in f"{told.value} {told.value.__context__} {told.value.__cause__}"

@@ -116,14 +116,15 @@ Orchestration:
 BROWNFIELD = """
 Orchestration:
   Brownfield: {EntryPoints: [src/main.go], SeedEnvelopeFromBrief: true}
-  TestSelector: {FullSuiteCommand: make test}
+  TestSelector: {FullSuiteCommand: echo all tests}
   Contracts:
     - Name: Built
       Requires: [{Type: FileExists, Path: a.txt}, {Type: RelatedTestsPass}]
   Agents:
     - {Name: Surveyor, KnowledgeWeight: High, Plugins: [SubAgent], SubAgentModel: scout,
        SubAgentMaxToolCalls: 30, SubAgentPlugins: [Search]}
-    - {Name: Builder, ContextWindow: {TextOnly: true, MaxTurnAge: 5}}
+    - {Name: Builder, Plugins: [FileSystem, Shell],
+       ContextWindow: {TextOnly: true, MaxTurnAge: 5}}
   Selection:
     Type: statemachine
     StateMachine:
@@ -133,4 +134,4 @@ Orchestration:
         Build: {Agent: Builder, Transitions: [{To: Done, Signal: BUILT, Contract: Built}]}
         Done: {Terminal: true}
 """
-"""A survey first, with requirements and sections that are not obeyed here."""
+"""A survey first, tests that must have run, and sections that are not obeyed here."""

@@ -9,7 +9,8 @@ from teams.makes import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.teams.machine import FAILED, SILENT
+from ctxkit.presets.configs.syntaxes import load
+from ctxkit.teams.failures import FAILED, SILENT
 from ctxkit.teams.orchestrations import plan_of
 from ctxkit.teams.signals import said
 
@@ -39,8 +40,23 @@ def refused(plan, words):
     (config(["A"], {"One": state("A", to("End", "X"), to("One", "x")), "End": DONE}), "Two signals out of state One"),
     (config(["A"], {"One": state("A", to("End", "X", HandoffContext=[{"Source": "own_history"}])), "End": DONE}), "own_history is no part"),
     (config(["A"], {"One": state("A", to("End", "X", HandoffContext=[{"Source": "brief_feild:x"}])), "End": DONE}), "Did you mean"),
-    (config(["A"], {"One": state("A", to("End", "X", Parallel=True)), "End": DONE}), "take turns"),
-    (config(["A"], Selection={"Type": "magentic"}), "not run here"),
+    (config(["A"], {"One": state("A", to("End", "X", Parallel=True)), "End": DONE}), "name its Targets"),
+    (config(["A"], {"One": state("A", to("End", "X", Parallel=True, Targets=["End"])), "End": DONE}), "Two Targets"),
+    (config(["A"], Selection={"Type": "mapreduce"}), "not run here"),
+    (config(["A"], Selection={"Type": "magnetic"}), "Did you mean"),
+    (config([{"Name": "A", "Isolation": "Fresh"}], Selection={"Type": "magentic"}), "cannot have Isolation"),
+    (config(["A"], Selection={"Type": "keyword"}), "needs Routes"),
+    (config(["A"], Selection={"Type": "keyword", "Routes": [{"Agent": "A"}]}), "names no Keyword"),
+    (config(["A"], Selection={"Type": "keyword", "Routes": [{"Agent": "B", "Keyword": "X"}]}), "'B', and there are A"),
+    (config(["A"], Selection={"Type": "keyword", "Routes": [{"Agent": "A", "Keyword": k} for k in "Xx"]}), "Two keywords"),
+    (config(["A"], Selection={"Type": "structured"}), "needs StructuredRoutes"),
+    (config(["A"], Selection={"Type": "structured", "StructuredRoutes": [{"Agent": "A", "Condition": {"Field": "x"}}]}), "needs a Condition"),
+    (config(["A"], Selection={"Type": "graph"}), "needs Nodes"),
+    (config(["A"], Selection={"Type": "graph", "Graph": {"Nodes": [{"Id": "a", "SubGraphId": "b"}]}}), "take turns"),
+    (config(["A"], Verifier={"AgentName": "B"}), "Verifier.AgentName is 'B'"),
+    (config(["A"], FailureHandling={"NoProgress": {"Action": "Shrug"}}), "'Shrug'; there are"),
+    (config(["A"], {"One": state("A", to("End", "X")), "End": DONE},
+            Contracts=[{"Name": "C", "Requires": [{"Type": "RelatedTestsPass"}]}]), "can never hold"),
     (config([{"Name": "A", "Isolation": "Sealed"}]), "Shared, Fresh or Fork"),
     (config(["A"], Termination={"Strategies": [{"Type": "regex", "Pattern": "("}]}), "no regular expression"),
     (config([{"Name": "A", "Context": [{"Source": "own_history:0"}]}]), "a number above 0"),
@@ -203,3 +219,14 @@ def test_assertions_are_looked_for_in_test_files_alone(tmp_path):
 
     with made(tmp_path, {"A": [writes("a.txt"), writes("test_a.txt")]}, plan) as team:
         assert (team.run("Work.").ended, team.standing.turns) == ("done", 2)
+
+
+def test_aliases_that_unfold_to_ever_more_are_refused_at_once(tmp_path):
+    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    rows += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    path = tmp_path / "orchestration.yaml"
+    path.write_text("\n".join([*rows, "Agents: [{Name: A}]"]))
+    with pytest.raises(ck.ReadError, match="unfold to too many values"):
+        ck.team(path, folder=tmp_path)
+    path.write_text("Agents:\n  - &a {Name: A}\n  - {<<: *a, Name: B}\n")
+    assert [m.name for m in plan_of(load(path)[0]).members] == ["A", "B"]

@@ -40,7 +40,7 @@ DEV_PARTS = {
         [write("plans/report.json", REPORT), on("HANDOFF TO REVIEWER"), "Tested."],
     ],
     "Reviewer": [[("read_file", {"path": "one.py"}), "Good.\n\nAPPROVED"]],
-    "Auditor": [],
+    "Auditor": [["INCONSISTENCY: one.py was said to be done before it was tested."]],
 }  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def test_a_state_machine_of_four_runs_to_its_end(dev):
     assert told == [
         ["Planner", "state_advanced"], ["Developer", "validation_fail"],
         ["Developer", "state_advanced"], ["Tester", "state_advanced"],
-        ["Developer", "state_advanced"], ["Tester", "state_advanced"],
+        ["Developer", "state_advanced"], ["Auditor", "agent_routed"], ["Tester", "state_advanced"],
         ["Reviewer", "state_advanced"],
     ]  # fmt: skip
 
@@ -113,8 +113,6 @@ def test_what_is_not_obeyed_is_said(dev):
     for key in (
         "EvidenceStore",
         "ChangeTracking",
-        "FailureHandling",
-        "Verifier",
         "Checkpoint",
         "Events",
     ):
@@ -201,16 +199,24 @@ def test_a_line_of_two_ends_by_its_words(tmp_path):
         assert any("Security is not obeyed here" in n for n in team.notes)
 
 
-def test_requirements_that_are_not_checked_are_said_and_the_others_hold(tmp_path):
+def test_tests_must_have_run_after_the_last_change(tmp_path):
     parts = {
         "scout": [],
         "Surveyor": [["RECON COMPLETE"]],
-        "Builder": [["BUILT"], [write("a.txt", "a"), "BUILT"]],
+        "Builder": [
+            ["BUILT"],
+            [("shell", {"command": "echo all tests"}), "BUILT"],
+            [write("a.txt", "a"), ("shell", {"command": "echo all tests && false"}), "BUILT"],
+            [("shell", {"command": "echo all tests"}), "BUILT"],
+        ],
     }
-    with opened(tmp_path, BROWNFIELD, parts) as team:
-        assert (team.run("Build.").ended, team.standing.turns) == ("done", 3)
+    with opened(tmp_path, BROWNFIELD, parts, tools=("files", "shell")) as team:
+        assert (team.run("Build.").ended, team.standing.turns) == ("done", 5)
+        why = team.moves["message"].dropna().tolist()
+        assert "the tests were not run after the last change: echo all tests" in why[0]
+        assert why[1] == "Built: there is no file a.txt"
+        assert why[2] == "Built: the last run of the tests failed"
         said = "\n".join(team.notes)
-        assert "RelatedTestsPass of contract Built is not checked here." in said
         assert "Agents.Surveyor.KnowledgeWeight" in said
         assert "SubAgent" not in said
 

@@ -110,3 +110,20 @@ def test_its_model_is_that_of_its_agent_where_none_is_named(tmp_path):
     plan = config([one], Selection={"Type": "sequential"})
     with ck.team(plan, model=model, folder=tmp_path) as team:
         assert team.subs["A"].agent.model is model
+
+
+def test_its_tokens_stand_in_a_comparison_of_views(team):
+    """It has a row of its own, which no view changes, and is in the sum of all agents."""
+    found = ck.compare(team, {"text": {"TextOnly": True}}).set_index(["agent", "view"])
+    own = sum(c.message.usage.prompt_tokens for c in team.subs["A"].session.calls)
+    for view in ("recorded", "shared", "text"):
+        assert found.loc[("A.sub", view), "prompt_tokens"] == own
+        each = found.drop(index="all agents", level="agent").xs(view, level="view")
+        for column in ("prompt_tokens", "calls_n", "used_again_n"):
+            total = found.loc[("all agents", view), column]
+            assert view == "recorded" or total == each[column].sum()
+    assert found.loc[("all agents", "recorded"), "prompt_tokens"] == sum(
+        c.message.usage.prompt_tokens for live in team.lives for c in live.session.calls
+    )
+    again = ck.compare(team.ledger.log.path, {"text": {"TextOnly": True}})
+    assert again.set_index(["agent", "view"])["prompt_tokens"].equals(found["prompt_tokens"])

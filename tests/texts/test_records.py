@@ -55,7 +55,7 @@ def test_a_failure_is_open_until_the_same_thing_succeeds():
 
 
 def test_evidence_names_files_commands_and_what_failed():
-    text = re_.evidence([*WORK, *did("write_file", path="b.py")], [*TURNS, 4, 4])
+    text = re_.evidence(records.actions([*WORK, *did("write_file", path="b.py")], [*TURNS, 4, 4]))
     assert "FILES WRITTEN\n  b.py" in text
     assert "✗ shell_run go test ./... [exit 1] (turn 3)\n    tests failed" in text
     assert text.index("write_file") < text.index("read_file")  # newest first

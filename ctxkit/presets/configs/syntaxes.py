@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 from ctxkit.markup import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 MAX_BYTES = 1_000_000
 MAX_SLOW_CHARS = 100_000
@@ -19,6 +19,8 @@ MAX_SLOW_CHARS = 100_000
 _VARIABLE = re.compile(r"[A-Za-z_]\w{0,200}")
 BREAKS = frozenset("\x85\u2028\u2029")
 MAX_DEPTH = 100
+MAX_VALUES = 1_000_000
+"""Values of a YAML file with its aliases unfolded; a file without aliases holds fewer."""
 NOTE = (
     "The parts that ctxkit's rules hold; put them into your own file beside all else that it says."
 )
@@ -89,18 +91,39 @@ def _yaml(text: str) -> Any:
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        depth = 0
-        for event in yaml.parse(
-            text, Loader=loader
-        ):  # flat, where loading recurses, in C without a guard
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
-                event, yaml.CollectionEndEvent
-            )
-            if depth > MAX_DEPTH:
-                raise RecursionError
+        _bounded(yaml.parse(text, Loader=loader), yaml)  # flat; loading recurses, in C, unguarded
         return yaml.load(text, Loader=loader)  # noqa: S506  a safe loader, in C where there is one
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
+
+
+def _bounded(events: Iterable[Any], yaml: Any) -> None:
+    """Refuse what is too deep, and aliases that unfold to more values than anybody wrote.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+        ValueError: it unfolds to too much.
+    """
+    sizes: dict[str, int] = {}
+    above: list[tuple[str, int]] = [("", 0)]
+    for event in events:
+        if isinstance(event, yaml.CollectionStartEvent):
+            above.append((event.anchor or "", 1))
+            if len(above) > MAX_DEPTH + 1:
+                raise RecursionError
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = above.pop()
+        elif isinstance(event, yaml.AliasEvent):
+            anchor, size = "", sizes.get(event.anchor, 1)
+        else:
+            anchor, size = getattr(event, "anchor", None) or "", 1
+        if anchor:
+            sizes[anchor] = size
+        name, held = above[-1]
+        above[-1] = name, held + size
+        if held + size > MAX_VALUES:
+            raise ValueError("its aliases unfold to too many values")
 
 
 def _toml(text: str) -> Any:

@@ -1,0 +1,48 @@
+"""Notebook 10: what enters a prompt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ctxkit.course.exercises import exercise
+from ctxkit.errors import BadArguments
+
+_LEAST = 0.01
+
+
+@exercise(
+    "10-a",
+    "Which section could you leave out to save at least a cent in this session without losing a "
+    "tool? Give its name, and what ck.sections says.",
+    "It is sent again with every call; a cache reads it at a tenth of the price.",
+)
+def _left_out(given: Any, costs: Any = None) -> str:
+    if costs is None or "usd" not in getattr(costs, "columns", ()):
+        raise BadArguments("Give the table, too: ck.check('10-a', ..., ck.sections(priced)).")
+    dollars = dict(zip(costs["section"], costs["usd"], strict=True))
+    if given not in dollars:
+        return f"No section is called {given!r}: {', '.join(dollars)}."
+    if given == "tool schemas":
+        return "That saves enough, but the agent would have no tools."
+    return "" if dollars[given] >= _LEAST else f"It saves ${dollars[given]:.4f}, less than a cent."
+
+
+@exercise(
+    "10-b",
+    "From how many reads on is pasting the guide the cheaper way? Give the number, and the "
+    "function that says what both ways cost.",
+    "Each read leaves another copy, which all later calls carry.",
+)
+def _reads(given: Any, ways: Any = None) -> str:
+    if not callable(ways):
+        raise BadArguments("Give the function, too: ck.check('10-b', ..., ways).")
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 < given <= 12:
+        return "Give a whole number from 1 to 12."
+
+    def pasted_wins(reads: int) -> bool:
+        listed, pasted = ways(reads)["usd"]
+        return bool(pasted < listed)
+
+    if not pasted_wins(given):
+        return "With so many the list is still cheaper."
+    return "Pasting wins already with one read fewer." if pasted_wins(given - 1) else ""

@@ -1,0 +1,125 @@
+"""What stands in the prompts of a team's agents before anybody speaks: files of its config, memory."""
+
+from __future__ import annotations
+
+import pytest
+from teams.makes import clock, config, made, shown
+
+import ctxkit as ck
+from ctxkit.agent.remembering import homes
+from ctxkit.memory import Memories
+from ctxkit.memory.entry import entry
+from ctxkit.teams.troupe import played
+
+FILES = """
+Orchestration:
+  SystemPromptPath: prompts/base.md
+  SystemPrompt: not this one
+  Agents:
+    - AgentFile: agents/writer.yaml
+    - AgentFile: agents/writer.yaml
+      Name: Editor
+      Instructions: You edit.
+      ContextWindow: {}
+      FunctionChoice: auto
+  Termination: {MaxIterations: 2}
+"""
+WRITER = """
+Agent:
+  Name: Writer
+  Instructions: You write.
+  ContextWindow: {TextOnly: true}
+  MaxToolCallsPerTurn: 3
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "agents/writer.yaml").write_text(WRITER)
+    (tmp_path / "prompts/base.md").write_text("Be brief.\n")
+    (tmp_path / "team.yaml").write_text(FILES)
+    return tmp_path
+
+
+def opened(place, **more):
+    tick = clock()
+    parts = {name: played(name, [["Hi."]], tick) for name in ("Writer", "Editor")}
+    return ck.team(place / "team.yaml", models=parts, folder=place, clock=tick, seed="7", **more)
+
+
+def test_an_agent_is_read_from_its_file_and_what_is_written_beside_goes_before(place):
+    with opened(place) as team:
+        team.run("Work.")
+        writer, editor = team.plan.members
+        assert (writer.name, editor.name) == ("Writer", "Editor")
+        assert shown(team, "Writer", 0)[0] == ("system", "Be brief.\n\nYou write.")
+        assert shown(team, "Editor", 0)[0] == ("system", "Be brief.\n\nYou edit.")
+        assert editor.shown == writer.shown == {"ContextWindow": {"TextOnly": True}}
+        assert editor.max_calls == 3
+        assert not any("not obeyed" in n for n in team.notes)
+    (place / "agents/writer.yaml").unlink()
+    with ck.team(
+        name="team",
+        folder=place,
+        models=dict.fromkeys(("Writer", "Editor"), played("x", [], lambda: 1.0)),
+    ) as again:
+        assert again.plan.members == team.plan.members  # it goes on as it was begun
+
+
+@pytest.mark.parametrize(("file", "words"), [
+    ("agents/none.yaml", "There is no such file"), ("../outside.yaml", "leads out"),
+    ("/etc/hostname", "leads out"), ("link.yaml", "leads out"), ("agents/list.yaml", "no keys and values"),
+])  # fmt: skip
+def test_a_file_that_is_none_of_the_configs_folder_is_a_sentence(
+    place, file, words, tmp_path_factory
+):
+    far = tmp_path_factory.mktemp("far") / "secret.yaml"
+    far.write_text("Name: Secret\n")
+    (place / "link.yaml").symlink_to(far)
+    (place / "agents/list.yaml").write_text("- 1\n")
+    (place / "team.yaml").write_text(FILES.replace("agents/writer.yaml", file))
+    with pytest.raises(ck.BadArguments, match=words):
+        opened(place)
+    (place / "team.yaml").write_text(FILES.replace("prompts/base.md", file))
+    if file != "agents/list.yaml":
+        with pytest.raises(ck.BadArguments, match="SystemPromptPath"):
+            opened(place)
+
+
+def test_an_agent_remembers_what_its_own_folder_holds(tmp_path):
+    """F2, F13, F23: EnableMemory and Memory of one agent and of all; others' memory is not shown."""
+    for name, words in (("Red Fox", "Use pytest -q."), ("Owl", "The owl knows.")):
+        folder = homes()[0].parent / "agents" / name.lower().replace(" ", "_")
+        Memories([folder], tmp_path).add(entry("tests", words, "feedback"))
+    plan = config([{"Name": "Red Fox", "EnableMemory": True, "Instructions": "You run."}, "Owl"],
+                  Termination={"MaxIterations": 2})  # fmt: skip
+    with made(tmp_path / "one", {"Red Fox": [["Hi."]], "Owl": [["Hi."]]}, plan) as team:
+        team.run("Work.")
+        assert "## MEMORY" in shown(team, "Red Fox", 0)[0][1]
+        assert "pytest -q" in shown(team, "Red Fox", 0)[0][1]
+        assert not any("owl knows" in t or "pytest" in t for _, t in shown(team, "Owl", 0))
+    plan = config(["Red Fox", {"Name": "Owl", "Context": [{"Source": "own_history"}]}],
+                  Memory={"Provider": "local"}, Termination={"MaxIterations": 4})  # fmt: skip
+    with made(tmp_path / "two", {"Red Fox": [["Hi."]] * 2, "Owl": [["Hi."]] * 2}, plan) as team:
+        team.run("Work.")
+        for call in (0, 1):  # a declared context leaves what is remembered in sight
+            assert any("The owl knows." in t for _, t in shown(team, "Owl", call))
+            assert any("Use pytest -q." in t for _, t in shown(team, "Red Fox", call))
+        assert not any("Memory" in n for n in team.notes)
+
+
+def test_sections_stand_in_each_agents_system_message(tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/.gitignore").write_text("build/\n")
+    plan = config([{"Name": "A", "Instructions": "You are A."}], Termination={"MaxIterations": 1})
+    with made(tmp_path, {"A": [["Hi."]]}, plan, sections="on", root=tmp_path / "work") as team:
+        team.run("Work.")
+        names = [n for n, _, _ in team.sessions["A"].session.messages[0].sections]
+        assert {"own", "runtime", "gitignore"} <= set(names)
+        live = team.sessions["A"]
+        read = ck.read(live.log.path)
+        assert (
+            ck.sections(read)["section"].tolist() == ck.sections(live.session)["section"].tolist()
+        )

@@ -1,0 +1,105 @@
+"""What stands for old turns of a team's agent: the state, the contracts, and what was done."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from teams.makes import DONE, config, made, state, to
+
+import ctxkit as ck
+
+CONTRACTS = [
+    {"Name": "Written", "Requires": [{"Type": "FileExists", "Path": "a.txt"}]},
+    {"Name": "Tested", "Requires": [{"Type": "CommandSucceeded", "Pattern": "check"}]},
+]
+STATES = {
+    "Building": state("A", to("Review", "ON", Contracts=["Written", "Tested"])),
+    "Review": state("B", to("Building", "BACK"), to("End", "DONE")),
+    "End": DONE,
+}
+PARTS = {
+    "A": [
+        [("write_file", {"path": "a.txt", "content": "a" * 4_000}), "I say that it is done.\nON"],
+        [("shell", {"command": "echo check && false"}), "It is checked, I say.\nON"],
+        [("shell", {"command": "echo check"}), ("read_file", {"path": "a.txt"}), "Now.\nON"],
+        [("read_file", {"path": "a.txt"}), "Again.\nON"],
+    ],
+    "B": [["No.\nBACK"], ["Yes.\nDONE"]],
+}
+
+
+@pytest.fixture(scope="module", params=["lossless", "hybrid"])
+def team(request, tmp_path_factory):
+    compaction = {"TriggerTurnCount": 3, "KeepRecentTurns": 1, "Mode": request.param}
+    plan = config([{"Name": "A", "Plugins": ["FileSystem", "Shell"]}, "B"], STATES,
+                  Contracts=CONTRACTS, Compaction=compaction)  # fmt: skip
+    folder = tmp_path_factory.mktemp(request.param)
+    with made(folder, PARTS, plan, tools=("files", "shell")) as team:
+        team.run("Build a.")
+        yield team
+
+
+def summaries(session):
+    return [m.text for i in range(len(session.calls)) for m in
+            (x.message for x in session.sent(i)) if m.role == "summary"]  # fmt: skip
+
+
+def test_it_says_where_the_machine_stands_and_which_contracts_hold(team):
+    """F62, F121: State, contracts and evidence stand for old turns, as of the turn under way."""
+    said = summaries(team.sessions["A"].session)
+    first, last = said[0], said[-1]
+    assert "STATE MACHINE POSITION" in first
+    assert "  State: Building (agent: A)" in first
+    assert "  Signals out of it: ON → Review" in first
+    assert re.search(r"^  Failed Building > Review: [12] in a row$", first, re.MULTILINE)
+    assert "  ✓ Written\n  ✗ Tested\n    Reason: " in first
+    assert "  Entered so far: Building, Review" in last
+    assert "CONTRACT STATUS\n  ✓ Written\n  ✓ Tested" in last
+
+
+def test_it_goes_by_what_was_done_and_not_by_what_was_said(team):
+    """F67: What is listed is what the files of the work hold; what an agent claims is not."""
+    text = summaries(team.sessions["A"].session)[-1].split("\n---\n")[0]
+    assert "I say" not in text
+    files = team.workspace.state(team.sessions["A"].id)
+    nodes = json.loads((files / "evidence.json").read_text())["Nodes"]
+    for node in nodes:
+        if node["NodeType"] == "FileWrite":
+            assert f"FILES WRITTEN\n  {node['Path']}" in text
+        if node["NodeType"] == "CommandRun":
+            mark = "✗" if node.get("ExitCode") else "✓"
+            assert f"{mark} shell {node['Command']}" in text
+    assert {n["NodeType"] for n in nodes} >= {"FileWrite", "CommandRun"}
+
+
+def test_a_replay_of_the_log_says_the_same(team):
+    """Live, log and replay hold the same words, as the standing is kept with the prompt."""
+    live = team.sessions["A"]
+    read = ck.read(live.log.path)
+    assert summaries(read) == summaries(live.session)
+    again = ck.replay(read, live.agent.rules)
+    assert [s for s in dict.fromkeys(summaries(again)) if "CONTRACT STATUS" in s]
+
+
+def test_a_session_of_no_team_says_nothing_of_a_state():
+    from builders import assistant, user
+
+    from ctxkit.session import Session
+
+    talk = [m for n in range(6) for m in (user(f"ask {n} " * 50), assistant(f"say {n} " * 50))]
+    rules = ck.presets.fuseraft(mode="lossless", trigger_turn_count=3, keep_recent_turns=1)
+    (text,) = set(summaries(ck.replay(Session(id="s", log=tuple(talk)), rules))[-1:])
+    assert "STATE" not in text
+
+
+def test_what_a_log_says_of_a_standing_is_bounded_data():
+    from ctxkit.texts import standings
+
+    odd = {"state": "x" * 9_000 + "\n## Signals", "entered": list(range(9_000)), "contracts": [
+        7, {"name": ["a"], "why": {"b": "c" * 9_000}}], "signals": "no list", "failures": None}  # fmt: skip
+    text = "\n".join(standings.blocks(odd))
+    assert len(text) < 3_000
+    assert "\n## " not in text
+    assert standings.blocks({"state": None}) == []
