@@ -146,6 +146,12 @@ def test_a_program_that_is_not_there_and_one_that_is_no_agent(shell):
             ).raise_error()
 
 
+def test_what_it_died_of_is_told_and_not_what_it_said_after_that(shell):
+    (Path.cwd() / "node").write_text("echo Error: no such file >&2; echo Node.js v20 >&2; exit 3\n")
+    with pytest.raises(ModelError, match=r"exit code 3\. It said: Error: no such file"):
+        shell.run_cell('%%agent --via "acp:sh node"\nHello').raise_error()
+
+
 def test_nonsense_is_passed_over_and_files_are_refused(via):
     answer = via("nonsense")
     assert "fs/read_text_file is not served here" in answer.text
