@@ -171,7 +171,7 @@ def test_an_agent_that_dies_leaves_what_it_said(via):
 
 @pytest.mark.parametrize("manner", ["hangs", "deaf"])
 def test_a_turn_that_takes_too_long_is_ended(via, manner, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.guests._GRACE", 0.5)
+    monkeypatch.setattr("ctxkit.agent.elsewhere._GRACE", 0.5)
     began = time.monotonic()
     answer = via(manner, options="--max-seconds 2")
     assert time.monotonic() - began < 10
@@ -195,7 +195,7 @@ def test_a_limit_that_only_the_agent_could_keep_is_refused(via):
 
 
 def test_calls_are_limited(via, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.guests._GRACE", 0.5)
+    monkeypatch.setattr("ctxkit.agent.elsewhere._GRACE", 0.5)
     answer = via(options="--max-calls 1")
     assert answer.outcome.ended == "limit"
     assert '"session/cancel"' in via.heard.read_text()
