@@ -91,14 +91,13 @@ def replayed(
 
 def window(session: Session) -> int | None:
     """Return the model's limit: as the log says, else by the price table as far as the log does not
-    refute it.
+    refute it. Of Codex's, whose log says 95 % of it, it is the whole.
     """
-    from ctxkit.sizes.windows import window_of
+    from ctxkit.sizes.windows import whole_window_of
 
     told = next((m for m in session.messages if m.context_window or m.model), None)
-    return window_of(
-        session, session.model if told is None else told.model or session.model, told
-    ).tokens
+    model = session.model if told is None else told.model or session.model
+    return whole_window_of(session, model, told)
 
 
 def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) -> Session:

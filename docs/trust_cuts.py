@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from ctxkit.sweeps.alone import Alone
 
 OTHERS = """
-The one of Pi that is missed was made by hand: the log counts 175,004 tokens where Pi's own trigger
-is 183,616, the turn was over, and what the user says next is of having compacted.
+Pi's log does not mark what a person asked for. The one at 174,738 tokens is told from the log
+itself: the session goes on to send larger prompts to the same model, which nothing compacts, so no
+trigger made it. (The turn was over, too, and what the user says next is of having compacted.)
 
 Beside the folder's, 11 of Codex and 2 of Claude Code (0.118 to 0.145, 2.1.39) were found in the
 logs that taught the cache or were kept from it, copies left out: both of Claude Code and 3 of Codex
@@ -33,7 +34,8 @@ HEAD = (
 def page(folder: Path) -> str:
     """Return the chapter."""
     found = [a for s in ck.read_all(folder, progress=False) for a in alone(s)]
-    real = [a for a in found if "shapes, not" not in a.cause]
+    hand = sum(a.by_hand for a in found)
+    real = [a for a in found if "shapes, not" not in a.cause and not a.by_hand]
     near = sum(a.near for a in real)
     share = near / max(len(real), 1)
     left = sum(not a.near and "does not show" in a.cause for a in real)
@@ -44,10 +46,8 @@ def page(folder: Path) -> str:
         "out.\n\n"
         f"{near} of {len(real)} come within {NEAR} calls ({share:.0%}; goal: 80 %, "
         f"{'reached' if share >= 0.8 else '**missed**'}), {left} of the others without a cause. "
-        f"{len(found) - len(real)} more stand in logs that show shapes and no conversation.\n\n"
-        + HEAD
-        + "".join(map(_row, found))
-        + OTHERS
+        f"{len(found) - len(real) - hand} more stand in logs that show shapes and no conversation, "
+        f"{hand} was made by hand without a mark.\n\n" + HEAD + "".join(map(_row, found)) + OTHERS
     )
 
 

@@ -106,7 +106,9 @@ FAMILIES = {
         guards=Except(g.Grace(calls=4), as_due(lambda h, room: h.call % 3 == 0)),
     ),
     "warned": lambda a, b: dict(
-        policy=pi(b), trigger=t.Spent(a * 5), warnings=(t.Spent(a * 3), t.Above(a))
+        policy=pi(b),
+        trigger=t.Spent(a * 5),
+        warnings=(t.Spent(a * 3), t.Above(a), t.NearCap(9 + b % 20)),
     ),
 }
 PRUNINGS = {"none": None, "tools": clear(2), "tail": tail(9)}

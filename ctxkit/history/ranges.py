@@ -1,238 +1,198 @@
-"""Verbs on a range of positions: what was said before a cut goes, or is summarised."""
+"""A range of positions goes, and what came for it stands in its place; what stays, stays."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from ctxkit.history.head import Front, Head
 from ctxkit.history.head_items import Given, Item, Tokens
-from ctxkit.history.searches import Searches
+from ctxkit.history.searches import before as tokens_before
+from ctxkit.history.searches import is_safe, safe, safe_before
 from ctxkit.history.steps import Step, Words
-from ctxkit.messages import Edit, Message, Text, Usage
+from ctxkit.history.view import View
+from ctxkit.messages import Message, Text
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+H = TypeVar("H", bound=View)
+"""The class of a history: what goes in comes out."""
+
+Told = tuple[Any, int | None]
+"""A summary (a text, messages, or its size), and its tokens where they are known better than by
+counting.
+"""
 
 _replace = msgspec.structs.replace
 
 
-class Ranges(Searches, frozen=True, gc=False):
-    """A history with the verbs that cut: O(1) where the head is short."""
+def cut(
+    view: H,
+    start: int,
+    before: int,
+    told: Told,
+    words: Words,
+    *,
+    front: Front | None = None,
+) -> H:
+    """Return the history without the positions start..before; what came for them stands where
+    the first stood.
 
-    steps: tuple[Step, ...] = ()
-    """What was done at this call."""
-
-    @property
-    def edits(self) -> tuple[Edit, ...]:
-        """What was done at this call, as edits that a session can hold; made when asked for."""
-        after = [*(step.was for step in self.steps[1:]), self]
-        return tuple(step.edit(now) for step, now in zip(self.steps, after, strict=False))
-
-    def summarise(
-        self,
-        before: int,
-        summary: Message | str | int | Sequence[Message],
-        reason: str = "",
-        *,
-        start: int = 0,
-        tokens: int | None = None,
-        method: str | None = None,
-        usage: Usage | None = None,
-    ) -> Self:
-        """Put a summary in the place of all messages at positions start..before; what stays, stays.
-
-        Args:
-            before: first position that is kept as it is; 0 (or not above `start`) changes nothing.
-                One that lies between a call and its result is moved to the next safe cut (the last
-                one before where there is none).
-            summary: its text, a message of role `summary`, several messages, or only its size in
-                tokens.
-            reason: why, for a person to read.
-            start: first position that is summarised.
-            tokens: size of the summary where it is known better than by counting.
-            method: the policy's own word for how it was done.
-            usage: what the summariser's call cost, or would have cost.
-        """
-        if before <= start:
-            return self
-        return self._cut(start, before, summary, tokens, ("summarised", reason, method, usage))
-
-    # -- inside
-    # ----------------------------------------------------------------------------------------------
-
-    def _cut(  # noqa: PLR0917  as its callers have them
-        self,
-        start: int,
-        before: int,
-        summary: Any,
-        tokens: int | None,
-        words: Words,
-        front: Front | None = None,
-    ) -> Self:
-        """Return the history without the positions start..before; what came for them stands where
-        the first stood.
-
-        `front`: all that stays of the head and of the range, where it is known to stand first. This
-        is the way of nearly every compaction, so it is kept short.
-        """
-        log, was, lo, call, steps = self.log, self.head, self.lo, self.call, self.steps
-        row = lo + before - was.size
-        if front is None:
-            front = was.front_
-            late = log.late_stays or log.late_cuts
-            if front is None or late or start or not lo < row < self.hi or not log.is_cut[row]:
-                return self._cut_safely(start, before, summary, tokens, words)
-            if log.stays and log.stays[-1] >= lo:
-                if lo or was.size or not len(log.stays) == log.stays[-1] + 1 < row:
-                    return self._cut_safely(start, before, summary, tokens, words)
-                front = self._lead()
-        items, size = front.items, front.tokens
-        if type(summary) is int and row > lo:
-            new: tuple[Item, ...] = (
-                Item(-1, summary, summary, Tokens(summary, call, len(steps)), row - 1),
-            )
-            head = Head(
-                len(items) + 1, size + summary, front.estimate + summary, items + new, front
-            )
-        elif summary == () and len(items) == was.size:
-            new, head = (), was
-        else:
-            new = self._summaries(summary, tokens, before)
-            head = _headed(front, new)
-        size += log.fixed_at[call] if call < len(log.fixed_at) else log.fixed
-        made: tuple[Step, ...] = (Step(words, self, (len(items), before), new),)
-        if steps:
-            made, size = steps + made, min(size, self.stable)
-        return type(self)(log, head, row, self.hi, call, call, size, made)
-
-    def _lead(self) -> Front:
-        """Return what stays, where it is the first rows of the log and nothing else."""
-        log, n = self.log, len(self.log.stays)
-        key = ("lead", n)
-        if key not in log.memo:
-            log.memo[key] = Front().then(tuple([self.item(p) for p in range(n)]))
-        lead: Front = log.memo[key]
-        return lead
-
-    def _cut_safely(
-        self, start: int, before: int, summary: Any, tokens: int | None, words: Words
-    ) -> Self:
-        """Move the range to safe cuts, and look what stays in it."""
-        log, head, lo = self.log, self.head, self.lo
-        nh, stays = head.size, log.stays_at(self.call)
-        before = min(before, nh + self.hi - lo)
-        if not self.is_safe(before):
-            before = self.safe(before) or self.safe_before(before)
-        row = lo + before - nh
-        if start and not self.is_safe(start):
-            start = self.safe(start) or len(self)
-        if before <= start:
-            return self
-        rows: list[int] = []
-        if row > lo and stays and stays[-1] >= lo:
-            rows = stays[
-                bisect_left(stays, lo + start - nh if start > nh else lo) : bisect_left(stays, row)
-            ]
-        front = head.front(log, self.call)
-        if (
-            front is None
-            or start
-            or row < lo
-            or (rows and (len(front.items) < nh or rows[-1] - lo >= len(rows)))
-        ):
-            return self._cut_around(
-                start, before, (head.firm(log, self.call), rows), (summary, tokens), words
-            )
-        if rows:  # all of the head stays, and the first rows behind it
-            front = front.then(tuple([self.item(nh + r - lo) for r in rows]))
-        return (
-            self
-            if before <= len(front.items)
-            else self._cut(0, before, summary, tokens, words, front)
+    `front`: all that stays of the head and of the range, where it is known to stand first. This
+    is the way of nearly every compaction, so it is kept short.
+    """
+    if before <= start:
+        return view
+    log, was, lo, call, steps = view.log, view.head, view.lo, view.call, view.steps
+    row = lo + before - was.size
+    if front is None:
+        front = was.front_
+        late = log.late_stays or log.late_cuts
+        if front is None or late or start or not lo < row < view.hi or not log.is_cut[row]:
+            return _cut_safely(view, start, before, told, words)
+        if log.stays and log.stays[-1] >= lo:
+            if lo or was.size or not len(log.stays) == log.stays[-1] + 1 < row:
+                return _cut_safely(view, start, before, told, words)
+            front = _lead(view)
+    items, size, summary = front.items, front.tokens, told[0]
+    if type(summary) is int and row > lo:
+        new: tuple[Item, ...] = (
+            Item(-1, summary, summary, Tokens(summary, call, len(steps)), row - 1),
         )
+        head = Head(len(items) + 1, size + summary, front.estimate + summary, items + new, front)
+    elif summary == () and len(items) == was.size:
+        new, head = (), was
+    else:
+        new = _summaries(view, *told, before)
+        head = _headed(front, new)
+    size += log.fixed_at[call] if call < len(log.fixed_at) else log.fixed
+    made: tuple[Step, ...] = (Step(words, view, (len(items), before), new),)
+    if steps:
+        made, size = steps + made, min(size, view.stable)
+    return view.__class__(log, head, row, view.hi, call, call, size, made)
 
-    def _cut_around(
-        self, start: int, before: int, stay: Any, summary: tuple[Any, int | None], words: Words
-    ) -> Self:
-        """Cut where something stays: before the range, in it, or of the head after it."""
-        firm, rows = stay
-        items, nh, lo = self.head.items, self.head.size, self.lo
-        prefix: tuple[Item, ...] = items[:start]
-        if start > nh:
-            prefix += tuple(self.item(p) for p in range(nh, start))
-        known = {p for p in firm if start <= p < before}
-        kept = [items[p] for p in sorted(known)]
-        first = start
-        while first in known:
-            first += 1
-        tail = set(rows)
-        while first >= nh and first < before and (lo + first - nh) in tail:
-            first += 1
-        if first >= before:
-            return self
-        kept += [self.item(nh + r - lo) for r in rows]
-        lead = first - start  # what stays before the first message that goes
-        new = self._summaries(*summary, before)
-        head = Head.of((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
-        return self._with(head, before, first, words, ((first, before), new))
 
-    def _with(
-        self, head: Head, upto: int, first: int, words: Words, done: Any, *, added: bool = False
-    ) -> Self:
-        """Return the history with a head that swallowed all positions before `upto`; `first` is not
-        as before.
+def _lead(view: H) -> Front:
+    """Return what stays, where it is the first rows of the log and nothing else."""
+    log, n = view.log, len(view.log.stays)
+    key = ("lead", n)
+    if key not in log.memo:
+        log.memo[key] = Front().then(tuple([view.item(p) for p in range(n)]))
+    lead: Front = log.memo[key]
+    return lead
 
-        `done`: what a step holds as `at` and `new`.
-        """
-        lo, nh, call, steps = self.lo, self.head.size, self.call, self.steps
-        if upto > nh:
-            lo += upto - nh
-        fixed = self.log.fixed_at
-        stable = fixed[call] if call < len(fixed) else self.log.fixed
-        if first:
-            stable += self.before(first)
-        if steps:
-            stable = min(stable, self.stable)
-        step = Step(words, self, done[0], done[1], added)
-        return self.__class__(self.log, head, lo, self.hi, call, call, stable, (*steps, step))
 
-    def _summaries(self, summary: Any, tokens: int | None, before: int) -> tuple[Item, ...]:
-        if summary == ():
-            return ()
-        stands = self.row(before - 1)
-        if isinstance(summary, (int, np.integer)):
-            size = int(summary)
-            return (Item(-1, size, size, Tokens(size, self.call, len(self.steps)), stands),)
-        if isinstance(summary, str):
-            summary = Message(role="summary", parts=(Text(summary),))
-        many = (summary,) if isinstance(summary, Message) else tuple(summary)
-        return tuple(
-            self._made(m, stands, tokens if len(many) == 1 else None, n) for n, m in enumerate(many)
+def _cut_safely(view: H, start: int, before: int, told: Told, words: Words) -> H:
+    """Move the range to safe cuts, and look what stays in it."""
+    log, head, lo = view.log, view.head, view.lo
+    nh, stays = head.size, log.stays_at(view.call)
+    before = min(before, nh + view.hi - lo)
+    if not is_safe(view, before):
+        before = safe(view, before) or safe_before(view, before)
+    row = lo + before - nh
+    if start and not is_safe(view, start):
+        start = safe(view, start) or len(view)
+    if before <= start:
+        return view
+    rows: list[int] = []
+    if row > lo and stays and stays[-1] >= lo:
+        rows = stays[
+            bisect_left(stays, lo + start - nh if start > nh else lo) : bisect_left(stays, row)
+        ]
+    front = head.front(log, view.call)
+    if (
+        front is None
+        or start
+        or row < lo
+        or (rows and (len(front.items) < nh or rows[-1] - lo >= len(rows)))
+    ):
+        return _cut_around(view, (start, before), (head.firm(log, view.call), rows), told, words)
+    if rows:  # all of the head stays, and the first rows behind it
+        front = front.then(tuple([view.item(nh + r - lo) for r in rows]))
+    return view if before <= len(front.items) else cut(view, 0, before, told, words, front=front)
+
+
+def _cut_around(view: H, span: tuple[int, int], stay: Any, told: Told, words: Words) -> H:
+    """Cut where something stays: before the range, in it, or of the head after it."""
+    (start, before), (firm, rows) = span, stay
+    items, nh, lo = view.head.items, view.head.size, view.lo
+    prefix: tuple[Item, ...] = items[:start]
+    if start > nh:
+        prefix += tuple(view.item(p) for p in range(nh, start))
+    known = {p for p in firm if start <= p < before}
+    kept = [items[p] for p in sorted(known)]
+    first = start
+    while first in known:
+        first += 1
+    tail = set(rows)
+    while first >= nh and first < before and (lo + first - nh) in tail:
+        first += 1
+    if first >= before:
+        return view
+    kept += [view.item(nh + r - lo) for r in rows]
+    lead = first - start  # what stays before the first message that goes
+    new = _summaries(view, *told, before)
+    head = Head.of((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
+    return with_head(view, head, before, first, words, done=((first, before), new))
+
+
+def with_head(
+    view: H, head: Head, upto: int, first: int, words: Words, *, done: Any, added: bool = False
+) -> H:
+    """Return the history with a head that swallowed all positions before `upto`; `first` is not
+    as before.
+
+    `done`: what a step holds as `at` and `new`.
+    """
+    lo, nh, call, steps = view.lo, view.head.size, view.call, view.steps
+    if upto > nh:
+        lo += upto - nh
+    fixed = view.log.fixed_at
+    stable = fixed[call] if call < len(fixed) else view.log.fixed
+    if first:
+        stable += tokens_before(view, first)
+    if steps:
+        stable = min(stable, view.stable)
+    step = Step(words, view, done[0], done[1], added)
+    return view.__class__(view.log, head, lo, view.hi, call, call, stable, (*steps, step))
+
+
+def _summaries(view: H, summary: Any, tokens: int | None, before: int) -> tuple[Item, ...]:
+    if summary == ():
+        return ()
+    stands = view.row(before - 1)
+    if isinstance(summary, (int, np.integer)):
+        size = int(summary)
+        return (Item(-1, size, size, Tokens(size, view.call, len(view.steps)), stands),)
+    if isinstance(summary, str):
+        summary = Message(role="summary", parts=(Text(summary),))
+    many = (summary,) if isinstance(summary, Message) else tuple(summary)
+    return tuple(
+        new_item(view, m, stands, tokens if len(many) == 1 else None, n) for n, m in enumerate(many)
+    )
+
+
+def new_item(view: H, message: Message, stands: int, tokens: int | None = None, n: int = 0) -> Item:
+    """Return a new message as an item under an id that the log does not have."""
+    if not message.id or message.id in view.log.index:
+        name = (
+            f"{message.role}@{view.call}"
+            + (f".{len(view.steps)}" if view.steps else "")
+            + (f"-{n}" if n else "")
         )
+        message = _replace(message, id=name)
+    size, estimate = size_of(view, message, -1)
+    if tokens is not None:
+        size, estimate = tokens, tokens if view.log.estimates is view.log.tokens else estimate
+    return Item(-1, size, estimate, Given(message), stands)
 
-    def _made(self, message: Message, stands: int, tokens: int | None = None, n: int = 0) -> Item:
-        """Return a new message as an item under an id that the log does not have."""
-        if not message.id or message.id in self.log.index:
-            name = (
-                f"{message.role}@{self.call}"
-                + (f".{len(self.steps)}" if self.steps else "")
-                + (f"-{n}" if n else "")
-            )
-            message = _replace(message, id=name)
-        size, estimate = self._size(message, -1)
-        if tokens is not None:
-            size, estimate = tokens, tokens if self.log.estimates is self.log.tokens else estimate
-        return Item(-1, size, estimate, Given(message), stands)
 
-    def _size(self, message: Message, row: int) -> tuple[int, int]:
-        """Return the tokens and the estimate of a message that is new, or was made from a row."""
-        log = self.log
-        tokens = log.measure(message, row)
-        return tokens, tokens if log.estimates is log.tokens else log.estimator.message(message)
+def size_of(view: H, message: Message, row: int) -> tuple[int, int]:
+    """Return the tokens and the estimate of a message that is new, or was made from a row."""
+    log = view.log
+    tokens = log.measure(message, row)
+    return tokens, tokens if log.estimates is log.tokens else log.estimator.message(message)
 
 
 def _headed(front: Front, new: tuple[Item, ...]) -> Head:

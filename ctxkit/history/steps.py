@@ -10,11 +10,10 @@ import msgspec
 
 from ctxkit.history.columns import SUMMARY
 from ctxkit.history.head_items import Item
-from ctxkit.messages import Edit, EditKind, Usage
+from ctxkit.messages import EditKind, Usage
 
 if TYPE_CHECKING:
     from ctxkit.history.log import Log
-    from ctxkit.history.view import View
 
 
 Words = tuple[EditKind, str, str | None, Usage | None]
@@ -72,36 +71,3 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         new = self.new or ()
         told = [i.tokens for i in new if i.role(log) == SUMMARY]
         return sum(told) if told else sum(i.tokens for i in new)
-
-    def edit(self, now: View) -> Edit:
-        """Return the step that led to `now` as an edit with ids and messages; targets stood in the
-        view before.
-        """
-        log = self.was.log
-        positions = self.positions()
-        targets = tuple(self.was[p].id for p in positions)
-        new = self.new if self.new is not None else tuple(now.head.item(p) for p in positions)
-        inserted = tuple(i.message(log) for i in new)
-        source = sum(self.was.item(p).tokens for p in positions)
-        if self.added and self.at[0] < len(
-            self.was
-        ):  # an edit puts messages where a target stood: so one is put back
-            neighbour = self.was[int(self.at[0])]
-            targets, inserted = (neighbour.id,), (*inserted, neighbour)
-        kind, reason, method, usage = self.words
-        details: dict[str, Any] = {"messages_before": len(self.was), "messages_after": len(now)}
-        if kind == "summarised" and not self.added:
-            details |= {"source_tokens": source, "summary_tokens": sum(i.tokens for i in new)}
-            details["written_tokens"] = self.written(log)
-        return Edit(
-            kind=kind,
-            targets=targets,
-            inserted=inserted,
-            reason=reason,
-            method=method,
-            tokens_before=self.was.tokens,
-            tokens_after=now.tokens,
-            source="derived",
-            usage=usage,
-            details=details,
-        )

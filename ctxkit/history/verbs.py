@@ -1,27 +1,27 @@
-"""A history: the view with all its verbs, each of which returns a new history and remembers what it
-did.
+"""A history: what is shown to the model, with the verbs of which each returns a new history and
+remembers what it did.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ctxkit.errors import UnsoundHistory
-from ctxkit.history.head import Head
-from ctxkit.history.head_items import Given, Item, renamed
-from ctxkit.history.invariants import check
-from ctxkit.history.row_masks import Masks
-from ctxkit.history.steps import Words  # noqa: TC001  beside what it is used with
+from ctxkit.history import edits, ranges, row_masks, searches
+from ctxkit.history.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from ctxkit.messages import Edit, EditKind, Message
+    from numpy.typing import NDArray
+
+    from ctxkit.history.steps import Words
+    from ctxkit.history.view import Mask
+    from ctxkit.messages import Edit, Message, Usage
 
 
-class History(Masks, frozen=True, gc=False):
+class History(View, frozen=True, gc=False):
     """What is shown to the model now: history in, history out.
 
     A verb that changes nothing returns the history itself, so ``new is history`` tells that nothing
@@ -38,29 +38,168 @@ class History(Masks, frozen=True, gc=False):
             80,000")
     """
 
+    # -- where: positions, from running sums and lists of rows; O(log n) over the untouched tail
+    # ----------------------------------------------------------------------------------------------
+
+    def back(self, tokens: int, estimated: bool = False) -> int:
+        """Return the last position from which at least `tokens` are shown (Pi's walk back); 0 where
+        there are fewer.
+        """
+        return searches.back(self, tokens, estimated)
+
+    def fitting(self, budget: int, *, start: int = 0, estimated: bool = False) -> int:
+        """Return the first position from which the messages fit the budget, together with what
+        remains before them.
+
+        What remains: the first `start` messages, everything that `stays`, and in tokens (not
+        estimates) the fixed part.
+        """
+        return searches.fitting(self, budget, start=start, estimated=estimated)
+
+    def before(self, position: int, *, estimated: bool = False) -> int:
+        """Return the tokens of the messages before a position, without the fixed part."""
+        return searches.before(self, position, estimated=estimated)
+
+    def safe(self, position: int) -> int:
+        """Return the first safe cut at or after a position; 0 where none is left (a verb then
+        changes nothing).
+        """
+        return searches.safe(self, position)
+
+    def safe_before(self, position: int) -> int:
+        """Return the last safe cut at or before a position; 0 where there is none."""
+        return searches.safe_before(self, position)
+
+    def is_safe(self, position: int) -> bool:
+        """Return True where no call stands before the position and its result at or after it."""
+        return searches.is_safe(self, position)
+
+    def nth_last(self, role: str, n: int) -> int:
+        """Return the position of the n-th last message of a role (1: the last); -1 where there are
+        fewer.
+
+        Raises:
+            BadArguments: `n` is below 1, or there is no such role.
+        """
+        return searches.nth_last(self, role, n)
+
+    def next(self, position: int, *roles: str) -> int:
+        """Return the first position at or after one that has one of these roles; -1 where there is
+        none.
+        """
+        return searches.next_of(self, position, *roles)
+
+    # -- verbs on a range of positions: O(1) where the head is short
+    # ----------------------------------------------------------------------------------------------
+
+    def summarise(
+        self,
+        before: int,
+        summary: Message | str | int | Sequence[Message],
+        reason: str = "",
+        *,
+        start: int = 0,
+        tokens: int | None = None,
+        method: str | None = None,
+        usage: Usage | None = None,
+    ) -> Self:
+        """Put a summary in the place of all messages at positions start..before; what stays, stays.
+
+        Args:
+            before: first position that is kept as it is; 0 (or not above `start`) changes nothing.
+                One that lies between a call and its result is moved to the next safe cut (the last
+                one before where there is none).
+            summary: its text, a message of role `summary`, several messages, or only its size in
+                tokens.
+            reason: why, for a person to read.
+            start: first position that is summarised.
+            tokens: size of the summary where it is known better than by counting.
+            method: the policy's own word for how it was done.
+            usage: what the summariser's call cost, or would have cost.
+        """
+        words: Words = ("summarised", reason, method, usage)
+        return ranges.cut(self, start, before, (summary, tokens), words)
+
+    def drop(
+        self, which: Mask | int, reason: str = "", *, start: int = 0, method: str | None = None
+    ) -> Self:
+        """Remove the messages of a mask, or all at positions start..which where `which`
+        is an int.
+        """
+        if isinstance(which, (int, np.integer)) and not isinstance(which, bool):
+            words: Words = ("dropped", reason, method, None)
+            return ranges.cut(self, start, int(which), ((), None), words)
+        return self.keep(~row_masks.mask(self, which), reason, method=method)
+
     def insert(
         self, position: int, message: Message, reason: str = "", *, method: str | None = None
-    ) -> History:
+    ) -> Self:
         """Put one more message before a position (a digest, a notice, a pinned signal);
         `len(history)` is the end.
 
         Raises:
             UnsoundHistory: the position lies between a tool call and its result.
         """
-        if not self.is_safe(position):
-            raise UnsoundHistory(
-                f"A message at position {position} would part a tool call from its result."
-            )
-        made = self._made(message, stands=self.row(position - 1) if position else -1)
-        items = [self.item(p) for p in range(max(position, self.head.size))]
-        items.insert(position, made)
-        words: Words = ("summarised", reason, method, None)
-        upto, done = max(position, self.head.size), (np.array([position]), (made,))
-        return self._with(Head.of(tuple(items)), upto, position, words, done, added=True)
+        return edits.insert(self, position, message, reason, method=method)
+
+    # -- verbs on any messages: O(shown)
+    # ----------------------------------------------------------------------------------------------
+
+    def keep(self, mask: Mask, reason: str = "", *, method: str | None = None) -> Self:
+        """Keep the messages of a mask and remove the others, with the rest of their groups."""
+        return row_masks.keep(self, mask, reason, method)
+
+    def shorten(
+        self,
+        changes: Mapping[int, Message | str] | Mask,
+        text: str | None = None,
+        reason: str = "",
+        *,
+        method: str | None = None,
+    ) -> Self:
+        """Make messages shorter; where the new message would not be smaller in tokens, the old one
+        remains.
+
+        Args:
+            changes: the new messages (or their whole text; tool calls remain) by position; or a
+                mask, with `text`.
+            text: what all messages of the mask say instead: a placeholder.
+            reason: why, for a person to read.
+            method: the policy's own word for how it was done.
+        """
+        return row_masks.change(self, changes, text, ("shortened", reason, method, None))
+
+    def replace(
+        self,
+        changes: Mapping[int, Message | str | None] | Mask,
+        text: str | None = None,
+        reason: str = "",
+        *,
+        method: str | None = None,
+    ) -> Self:
+        """Put other messages in the place of some, smaller or not; None removes one. Groups are not
+        extended.
+
+        Raises:
+            UnsoundHistory: a tool call would lose its result, or a result its call.
+        """
+        return row_masks.replace(self, changes, text, ("replaced", reason, method, None))
+
+    def left_as(self, changes: Mapping[int, tuple[Message | None, int]], reason: str = "") -> Self:
+        """Put messages of known sizes in the place of some; None leaves one out.
+
+        Args:
+            changes: by position the new message with its tokens.
+            reason: why, for a person to read.
+
+        Raises:
+            UnsoundHistory: a tool call would lose its result, or a result its call.
+        """
+        return row_masks.left_as(self, changes, reason)
 
     def become(
         self, messages: Sequence[Message], reason: str = "", *, method: str | None = None
-    ) -> History:
+    ) -> Self:
         """Show these messages instead: what a policy that works on a plain list of messages gives
         back.
 
@@ -69,75 +208,36 @@ class History(Masks, frozen=True, gc=False):
         Raises:
             UnsoundHistory: a call or a result lost its partner, or a message that stays is gone.
         """
-        shown = self.messages
-        items = [self.item(p) for p in range(len(self))]
-        places = {m.id: p for p, m in enumerate(shown)}
-        new: list[Item] = []
-        for m in messages:
-            p = places.get(m.id)
-            old = None if p is None else items[p]
-            if p is not None and old is not None and (m is shown[p] or m == shown[p]):
-                new.append(old)
-            elif old is not None:
-                changed = renamed(m, self.log.messages[old.row].id if old.row >= 0 else m.id)
-                new.append(Item(old.row, *self._size(changed, old.row), Given(changed), old.stands))
-            else:
-                new.append(self._made(m, new[-1].row if new else -1, n=len(new)))
-        first = next(
-            (i for i, (a, b) in enumerate(zip(items, new, strict=False)) if a is not b),
-            min(len(items), len(new)),
-        )
-        if first == len(items) == len(new):
-            return self
-        rest = np.arange(first, len(items))
-        kind: EditKind = (
-            "replaced"
-            if len(items) == len(new)
-            else "summarised"
-            if len(new) > first
-            else "dropped"
-        )
-        words = (kind, reason, method, None)
-        done = self._with(Head.of(tuple(new)), len(self), first, words, (rest, tuple(new[first:])))
-        check(done, self)
-        return done
+        return edits.become(self, messages, reason, method=method)
 
-    def apply(self, edit: Edit) -> History:
+    def apply(self, edit: Edit) -> Self:
         """Do what a recorded edit did, as far as its targets are shown; pairs are not checked: it
         is a fact.
         """
-        shown = self.messages
-        ids = {m.id: p for p, m in enumerate(shown)}
-        at = sorted(ids[t] for t in edit.targets if t in ids)
-        if edit.kind in ("shortened", "replaced"):
-            return self._apply_changes(
-                edit,
-                {ids[t]: m for t, m in zip(edit.targets, edit.inserted, strict=False) if t in ids},
-            )
-        where, gone = min(at, default=len(self)), set(at)
-        upto = max(at[-1] + 1 if at else len(self), self.head.size)
-        stands = self.row(at[-1]) if at else -1
-        made = tuple(
-            self.item(ids[m.id])  # it was there before something was put in front of it
-            if ids.get(m.id, -1) in gone and shown[ids[m.id]] == m
-            else Item(-1, *self._size(m, -1), Given(m), stands)
-            for m in edit.inserted
-        )
-        items = [self.item(p) for p in range(upto) if p not in gone]
-        items[where:where] = made
-        words = (edit.kind, edit.reason, edit.method, edit.usage)
-        return self._with(Head.of(tuple(items)), upto, where, words, (np.array(at, int), made))
+        return edits.apply(self, edit)
 
-    def _apply_changes(self, edit: Edit, new: dict[int, Message]) -> History:
-        if not new:
-            return self
-        at = sorted(new)
-        upto = max(at[-1] + 1, self.head.size)
-        items = [self.item(p) for p in range(upto)]
-        for p in at:
-            items[p] = Item(
-                items[p].row, *self._size(new[p], items[p].row), Given(new[p]), items[p].stands
-            )
-        made = tuple(items[p] for p in at)
-        words = (edit.kind, edit.reason, edit.method, edit.usage)
-        return self._with(Head.of(tuple(items)), upto, at[0], words, (np.array(at), made))
+    # -- reading masks and edits
+    # ----------------------------------------------------------------------------------------------
+
+    def mask(self, which: Mask) -> NDArray[Any]:
+        """Return booleans, one a message, from booleans or from positions.
+
+        Raises:
+            BadArguments: there are as many booleans as messages, or positions within them, or else
+                this.
+        """
+        return row_masks.mask(self, which)
+
+    def positions(self, which: Mask) -> NDArray[Any]:
+        """Return the positions of a mask, rising; those of an array that is rising positions
+        already are taken as is.
+
+        Raises:
+            BadArguments: as `mask` does.
+        """
+        return row_masks.positions(self, which)
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """What was done at this call, as edits that a session can hold; made when asked for."""
+        return edits.edits_of(self)

@@ -15,6 +15,7 @@ from ctxkit.history.columns import ROLE_CODES
 from ctxkit.history.head import EMPTY, Head
 from ctxkit.history.head_items import Item
 from ctxkit.history.log import Log
+from ctxkit.history.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +64,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
     """Tokens at the front that no edit of this call touched: a cache may still hold at
     least these.
     """
+    steps: tuple[Step, ...] = ()
+    """What was done at this call."""
 
     # -- sizes: O(1)
     # ----------------------------------------------------------------------------------------------

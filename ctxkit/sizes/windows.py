@@ -18,6 +18,10 @@ _EARLY = 0.5
 """A program that compacts by itself does so later than at this share of its window: Claude Code at
 0.78 to 0.87, Codex at 0.9, Pi, OpenCode and Kimi above 0.8."""
 _AUTOMATIC = ("auto", "overflow")
+_CODEX = 0.95
+"""Codex writes this share of a model's window into its log, and compacts at nine tenths of the
+whole one (`codex-rs/protocol/src/openai_models.rs`): of 272,000 at 244,800, its log says 258,400.
+"""
 
 
 class KnownWindow(NamedTuple):
@@ -65,6 +69,16 @@ def window_of(session: Session, model: str | None, message: Message | None = Non
         f"{tokens:,} is used."
     )
     return KnownWindow(tokens, "derived", note)
+
+
+def whole_window_of(
+    session: Session, model: str | None, message: Message | None = None
+) -> int | None:
+    """Return the window that rules go by: that of the model, where the log tells a share of it."""
+    known = window_of(session, model, message)
+    if known.tokens and known.source == "recorded" and session.format == "codex":
+        return round(known.tokens / _CODEX)
+    return known.tokens
 
 
 def notes_on_windows(session: Session) -> list[str]:

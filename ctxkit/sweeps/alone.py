@@ -20,16 +20,19 @@ PRESETS = {"pi": "pi", "claude-code": "claude_code", "codex": "codex"}
 _OLDER_CLAUDE = (2, 1, 20)
 """Versions of Claude Code before this one (seen: 2.0.76, 2.1.19) fired at 155,000 of 200,000: they
 kept 32,000 for the answer, where later ones keep 20,000 (seen: 2.1.29 on)."""
-_TOLD = 0.95
-"""Codex writes this share of a model's window into its log, and compacts at nine tenths of the
-whole one (`codex-rs/protocol/src/openai_models.rs`): of 272,000 at 244,800, its log says 258,400.
-"""
+_LARGER = 5
+"""So many larger prompts of the same model, none of them compacted, tell that a trigger did not
+hold."""
 _BYTES = 2
 """Codex sizes old reasoning by the bytes of its encrypted text: up to twice the tokens that it was
 (seen: 0.8 to 2.0 times, in nine compactions).
 """
 NEAR = 2
 """So many calls sooner or later is the same place."""
+_BY_HAND = (
+    "by hand, which this format does not mark: the session sends larger prompts, and they are not "
+    "compacted"
+)
 _TRIMMED, _SMALL = 20, 50_000
 """A log with fewer billed calls, compacted below so many tokens, shows shapes and no talk."""
 
@@ -50,6 +53,9 @@ class Alone(msgspec.Struct, frozen=True):
     """Tokens of the prompt of which it takes that one to be due."""
     cause: str
     """Why both are further apart than `NEAR` calls; empty where they are not."""
+    by_hand: bool = False
+    """True where the log, which does not mark it, shows that no trigger made it: the session sent
+    larger prompts to the same model, and they were not compacted."""
 
     @property
     def near(self) -> bool:
@@ -87,8 +93,6 @@ def alone(session: Session, rules: str | None = None) -> tuple[Alone, ...]:
 
 def _settings(session: Session) -> dict[str, int]:
     """Return what the program of a log had set otherwise than the preset has."""
-    if session.format == "codex" and session.context_window:
-        return {"context_window": round(session.context_window / _TOLD)}
     told = (session.version or "").split(".")
     if session.format != "claude-code" or not all(n.isdecimal() for n in told):
         return {}
@@ -111,7 +115,9 @@ def _alone(session: Session, rules: Rules, number: int, call: Call, start: int) 
         None if first is None else first.before,
         "",
     )
-    return made if made.near else msgspec.structs.replace(made, cause=_cause(session, made, start))
+    hand = _by_hand(session, call, made.before)
+    cause = "" if made.near else _BY_HAND if hand else _cause(session, made, start)
+    return msgspec.structs.replace(made, cause=cause, by_hand=hand)
 
 
 def _from(session: Session, start: int) -> tuple[Session, int]:
@@ -128,6 +134,27 @@ def _last_prompt(session: Session, call: Call) -> int | None:
         c.message.usage for c in reversed(session.calls[: call.index]) if c.agent == call.agent
     )
     return next((u.prompt_tokens for u in usages if u is not None and u.prompt_tokens), None)
+
+
+def _by_hand(session: Session, call: Call, size: int | None) -> bool:
+    """Say whether a compaction was made at a size that no trigger minded in this session."""
+    if size is None:
+        return False
+    cut = [
+        next((c.index for c in session.calls if c.position > g.position), None)
+        for g in cuts(session)
+    ]
+    near = {c - n for c in cut if c is not None for n in range(NEAR + 1)}
+    model = session.calls[call.index - 1].message.model
+    larger = sum(
+        c.message.usage is not None
+        and (c.message.usage.prompt_tokens or 0) > size
+        and c.agent == call.agent
+        and c.message.model == model
+        for c in session.calls
+        if c.index not in near
+    )
+    return larger >= _LARGER
 
 
 def _cause(session: Session, made: Alone, start: int) -> str:

@@ -30,6 +30,7 @@ def test_three_of_four_come_within_two_calls_and_the_other_has_a_cause(sessions)
         ("pi", 303, True),
     ]
     assert "by hand" in found[2].cause
+    assert [a.by_hand for a in found] == [False, False, True, False]
     assert all((a.cause == "") == a.near for a in found)
 
 
@@ -89,3 +90,24 @@ def test_a_codex_window_is_the_share_of_it_that_the_log_shows():
 def test_a_log_of_a_program_without_a_preset_has_none(real):
     assert alone(ck.read(real / "kimi-cli/assistant_tools.jsonl")) == ()
     assert alone(ck.samples.path("billing")) == ()
+
+
+def talk(cut_at: int, then: int):
+    """A session of Pi that is compacted before a call, and goes on to a number of calls more."""
+    log = [user("Mend the files, please."), *steps(cut_at)]
+    return session(*log, summarised(log), *steps(then), format="pi", context_window=200_000)
+
+
+def test_one_made_by_hand_is_told_by_larger_prompts_that_nothing_compacts():
+    """At 100,000 tokens: the session's later prompts grow to 60,000, or to 150,000."""
+    (unknown,) = alone(talk(20, 12))
+    assert (unknown.before, unknown.near, unknown.by_hand) == (100_000, False, False)
+    (hand,) = alone(talk(20, 30))
+    assert (hand.before, hand.near, hand.by_hand) == (100_000, False, True)
+
+
+def test_every_replay_goes_by_the_whole_window_of_a_codex_log():
+    from ctxkit.replays import window
+
+    assert window(rollout(0)) == 272_000
+    assert window(talk(3, 3)) == 200_000

@@ -10,6 +10,7 @@ from talks_by_chance import shown
 
 from ctxkit.history.invariants import broken
 from ctxkit.history.invariants.invariant import parted
+from ctxkit.history.row_masks import without
 
 ASKED = assistant("Both.", tool_call("ls", "a"), tool_call("cat", "b"))
 MORE = assistant("One.", tool_call("ls", "c"))
@@ -34,7 +35,7 @@ def test_what_was_sound_is_asked_for_once():
 def test_what_was_sound_may_break_later():
     view = shown(*LOG).shorten({2: "-"}, reason="test")
     assert broken(view) is None
-    gone = view._without(np.array([3]), "test", None)
+    gone = without(view, np.array([3]), "test", None)
     assert broken(gone) == "Tool call cat (b) lost its result."
     assert broken(gone) is not None
     assert broken(view) is None
@@ -47,6 +48,6 @@ def test_a_log_that_remembers_finds_what_a_fresh_one_finds(cuts):
         at = np.array(sorted(cut), int)
         fresh = shown(*LOG)
         if len(at):
-            assert broken(base._without(at, "t", None)) == broken(fresh._without(at, "t", None))
+            assert broken(without(base, at, "t", None)) == broken(without(fresh, at, "t", None))
         text = base.replace({p: LOG[p] for p in cut}, reason="the same again")
         assert broken(text) is None
