@@ -67,7 +67,7 @@ def test_several_logs_in_a_zip_are_not_taken_for_lines(tmp_path: Path):
         with zipfile.ZipFile(tmp_path / "two.zip", "w", how) as archive:
             for name in ("a.jsonl", "b.jsonl"):
                 archive.writestr(name, GOLDEN.read_bytes())
-        with pytest.raises(ReadError, match="archive of several files.*unpack it"):
+        with pytest.raises(ReadError, match=r"archive of several files.*unpack it"):
             ck.read(tmp_path / "two.zip")
 
 
