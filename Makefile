@@ -3,22 +3,28 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+UV     ?= uv
 # JupyterLab refuses to run as root unless told that it is meant, as in a container.
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab install test test-all test-peers test-engines check format bench conformance frontier trust studies handouts docs release clean
+.PHONY: help requirements lab install test test-all test-peers test-engines check format bench conformance frontier trust studies handouts docs release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml requirements-dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV): this takes a few minutes, once."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(PIP) --require-hashes -r requirements-dev.txt
+	$(PIP) --no-deps -e .
 	@touch $@
 
 install: $(STAMP)  ## make .venv and install everything into it
+
+requirements:  ## write the versions and hashes of requirements-dev.txt anew (needs uv)
+	$(UV) pip compile pyproject.toml --extra dev --universal --generate-hashes --upgrade --no-header --no-annotate --quiet -o requirements-dev.txt
 
 lab: $(STAMP)  ## open JupyterLab on the first notebook
 	$(BIN)/python -m jupyterlab $(ROOT) notebooks/01-read-a-session.ipynb

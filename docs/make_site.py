@@ -8,23 +8,25 @@ for it; a reference from the docstrings; a gallery of charts, each with the line
 
 from __future__ import annotations
 
-import html
 import inspect
 import re
 import shutil
 import subprocess
 import sys
 from contextlib import chdir
-from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import nbformat
-
-import ctxkit as ck
-
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+
+import site_notebooks  # noqa: E402  beside this file
+from site_links import broken  # noqa: E402
+from site_notebooks import shown  # noqa: E402
+
+import ctxkit as ck  # noqa: E402
+
 DOCS, NOTEBOOKS = ROOT / "docs", ROOT / "notebooks"
 PAGES, SITE, RUN = (
     ROOT / "build" / "site-src",
@@ -32,6 +34,8 @@ PAGES, SITE, RUN = (
     ROOT / "build" / "notebooks",
 )
 HIDDEN = re.compile(r"<!-- run\n.*?^-->\n?", re.DOTALL | re.MULTILINE)
+BADGES = re.compile(r"^(\[!\[[^]]*\]\(https:[^)]*\)\]\([^)]*\)\n)+\n", re.MULTILINE)
+"""Pictures of another server, which a page of the site does not ask for."""
 MOVED = {
     "CONTRIBUTING": "contributing",
     "SECURITY": "security",
@@ -117,7 +121,11 @@ def main() -> None:
     copied()
     reference()
     gallery()
-    notebooks(fast="--fast" in sys.argv)
+    ran = site_notebooks.run(
+        NOTEBOOKS, kept_in=RUN, work=ROOT / "build" / "work", fast="--fast" in sys.argv
+    )
+    for source, text in ran:
+        page(f"notebooks/{source.stem}.md", text)
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8") + nav()
     made = ROOT / "build" / "mkdocs.yml"
     config = config.replace("build/", "").replace('paths: ["."]', 'paths: [".."]')
@@ -138,9 +146,10 @@ def main() -> None:
 
 def page(name: str, text: str) -> None:
     """Write a page, without what only tests read, its links those of the site."""
-    text = HIDDEN.sub("", text)
+    text = BADGES.sub("", HIDDEN.sub("", text))
+    up = "../" * name.count("/")  # a README beside a page below is that page's own
     for old, new in MOVED.items():
-        text = re.sub(rf"\]\((?:\.\./)*{old}\.md", f"]({new}.md", text)
+        text = re.sub(rf"\]\((?:\.\./){'+' if up else '*'}{old}\.md", f"]({up}{new}.md", text)
     text = re.sub(r"\]\((?:\.\./)*docs/decisions(?:/)?\)", "](decisions/index.md)", text)
     text = re.sub(r"\]\((?:\.\./)*docs/", "](", text).replace("](LICENSE)", "](license.md)")
     text = re.sub(r"\]\((?:\.\./)*(notebooks/[\w-]+)\.ipynb", r"](\1.md", text)
@@ -166,7 +175,7 @@ def copied() -> None:
         page(f"decisions/{source.name}", text)
         rows.append(f"- [{text.splitlines()[0].lstrip('# ')}]({source.name})")
     page("decisions/index.md", "\n".join(rows) + "\n")
-    for name in ("frontier.svg", "frontier.csv", "gate-workflow.yml"):
+    for name in ("frontier.svg", "frontier.csv", "gate-workflow.yml", "ci-matrix.yml"):
         shutil.copy(DOCS / name, PAGES / name)
     shutil.copy(DOCS / "site" / "site.css", PAGES / "site.css")
 
@@ -230,71 +239,10 @@ def gallery() -> None:
         ):  # a team keeps its session where it works
             exec(before, names)  # noqa: S102  our own lines
             chart = eval(f"ck.{last}" if before else line, names)  # noqa: S307  as above
+            if "team" in names:
+                names["team"].close()
         out += [f"## {title}", "", "```python", line, "```", "", shown(chart.to_html()), ""]
     page("gallery.md", "\n".join(out))
-
-
-def shown(made: str) -> str:
-    """Return HTML as a block that Markdown leaves alone."""
-    without_gaps = re.sub(r"\n\s*\n", "\n", made)
-    return f'<div class="ctxkit-output">{without_gaps}</div>' if made.strip() else ""
-
-
-# -- notebooks -----------------------------------------------------------------------------------------------------
-
-
-def notebooks(*, fast: bool) -> None:
-    """Run the notebooks and write them as pages with what they show."""
-    from nbclient import NotebookClient  # noqa: PLC0415  the tests of this script need none
-
-    work = ROOT / "build" / "work"
-    shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(NOTEBOOKS, work)
-    RUN.mkdir(parents=True, exist_ok=True)
-    for source in sorted(NOTEBOOKS.glob("*.ipynb")):
-        kept = RUN / source.name
-        if not (fast and kept.is_file()):
-            book = nbformat.read(source, as_version=4)
-            resources = {"metadata": {"path": str(work)}}
-            NotebookClient(
-                book,
-                timeout=600,
-                kernel_name="python3",
-                store_widget_state=False,
-                resources=resources,
-            ).execute()
-            nbformat.write(book, kept)
-        page(
-            f"notebooks/{source.stem}.md",
-            as_markdown(nbformat.read(kept, as_version=4), source.name),
-        )
-
-
-def as_markdown(book: Any, name: str) -> str:
-    """Return a notebook that was run as Markdown."""
-    out: list[str] = []
-    for cell in book.cells:
-        if cell.cell_type == "markdown":
-            text = re.sub(r"\]\((?!http|#)([\w-]+)\.ipynb", r"](\1.md", cell.source)
-            out += [re.sub(r"\]\(\.\./docs/", "](../", text), ""]
-            continue
-        magic = cell.source.lstrip().startswith("%")
-        out += [f"```{'text' if magic else 'python'}", cell.source, "```", ""]
-        out += [block for o in cell.get("outputs", ()) if (block := output(o))]
-    first, *rest = out
-    where = f"*This page is the notebook [`{name}`](https://github.com/ctxkit/ctxkit/blob/main/notebooks/{name}), run.*"
-    return "\n".join([first, "", where, *rest]) + "\n"
-
-
-def output(told: Any) -> str:
-    """Return what a cell showed as a block of HTML; empty where there is nothing to see."""
-    data = told.get("data", {})
-    if "text/html" in data:
-        return shown(data["text/html"]) + "\n"
-    if "image/png" in data:
-        return shown(f'<img alt="" src="data:image/png;base64,{data["image/png"].strip()}">') + "\n"
-    text = told.get("text") or data.get("text/plain") or ""
-    return shown(f"<pre>{html.escape(text)}</pre>") + "\n" if text.strip() else ""
 
 
 # -- around the pages --------------------------------------------------------------------------------------------------
@@ -344,48 +292,6 @@ def summary(text: str) -> str:
         "\n", " "
     )
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", body).split(". ")[0].rstrip(".")[:200] + "."
-
-
-class Links(HTMLParser):
-    """The addresses that a page leads to, those that it loads, and the places in it."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.leads: list[str] = []
-        self.loads: list[str] = []
-        self.places: set[str] = set()
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take a tag."""
-        told = dict(attrs)
-        if told.get("id"):
-            self.places.add(str(told["id"]))
-        if tag == "a" and told.get("href"):
-            self.leads.append(str(told["href"]))
-        loaded = told.get("src") if tag != "link" else told.get("href")
-        if loaded and told.get("rel") not in ("canonical", "next", "prev"):
-            self.loads.append(str(loaded))
-
-
-def broken(site: Path) -> list[str]:
-    """Return the links that lead nowhere in the site, and what a page would load from a network."""
-    pages = {
-        p.resolve(): Links(p.read_text(encoding="utf-8")) for p in sorted(site.rglob("*.html"))
-    }
-    wrong: list[str] = []
-    for path, found in pages.items():
-        name = path.relative_to(site.resolve())
-        wrong += [f"{name}: asks {a}" for a in found.loads if re.match(r"(https?:)?//", a)]
-        local = [a for a in (*found.leads, *found.loads) if not re.match(r"[a-z]+:|//", a)]
-        for address in local if name.name != "404.html" else []:
-            file, _, anchor = address.partition("#")
-            target = (path.parent / file.partition("?")[0]).resolve() if file else path
-            if not target.exists():
-                wrong.append(f"{name}: {address} is not there")
-            elif anchor and target in pages and anchor not in pages[target].places:
-                wrong.append(f"{name}: {address} has no such place")
-    return wrong
 
 
 if __name__ == "__main__":

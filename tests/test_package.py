@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import ctxkit
 
+ROOT = Path(__file__).parents[1]
 HEAVY = ("litellm", "plotly", "ipywidgets", "nbformat", "IPython", "pandas")
 
 
@@ -83,3 +89,30 @@ def test_a_growth_chart_loads_no_library_of_frames_or_charts(tmp_path):
         f"print([m for m in {HEAVY!r} if m in sys.modules])"
     )
     assert fresh(code, tmp_path) == "[]\n"
+
+
+def pinned(text: str) -> dict[str, set[str]]:
+    """The versions of each package of a file of requirements, each with at least one hash."""
+    out: dict[str, set[str]] = {}
+    for entry in re.split(r"\n(?! )", text.strip()):
+        name, version = re.match(r"([a-z0-9-]+)==([^ ]+)", entry).groups()
+        assert "--hash=sha256:" in entry, entry
+        out.setdefault(name, set()).add(version)
+    return out
+
+
+def test_the_environment_of_the_suite_is_pinned_and_holds_what_the_project_asks_for():
+    """`make requirements` writes it; it names no server."""
+    text = (ROOT / "requirements-dev.txt").read_text()
+    assert "://" not in text
+    held = pinned(text)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked, waiting = [*project["dependencies"]], ["dev"]
+    while waiting:
+        for each in map(Requirement, extras[waiting.pop()]):
+            asked.append(str(each)) if each.name != "ctxkit" else waiting.extend(each.extras)
+    for each in map(Requirement, asked):
+        versions = held[canonicalize_name(each.name)]
+        assert any(each.specifier.contains(v) for v in versions), (str(each), versions)
+    assert len(asked) > 40

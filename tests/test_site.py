@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,11 +49,16 @@ def test_the_gallery_draws_every_chart(made, pages):
 
 
 def test_links_and_hidden_words_become_those_of_the_site(made, pages):
-    made.page("a.md", "[x](docs/frames.md#a) [y](../CONTRIBUTING.md) [z](docs/decisions) [n](notebooks/01-a.ipynb)\n"
+    made.page("a.md", "[![run](https://x.example/a.svg)](https://x.example)\n\n[x](docs/frames.md#a) [y](../CONTRIBUTING.md) [z](docs/decisions) [n](notebooks/01-a.ipynb)\n"
                       "<!-- run\nsays('x')\n-->\n[l](LICENSE)\n")  # fmt: skip
     assert (pages / "a.md").read_text() == (
         "[x](frames.md#a) [y](contributing.md) [z](decisions/index.md) [n](notebooks/01-a.md)\n[l](license.md)\n"
     )
+
+
+def test_a_page_below_leads_to_its_own_readme_and_to_that_of_the_root(made, pages):
+    made.page("teaching/a.md", "[own](README.md) [root](../../README.md)\n")
+    assert (pages / "teaching" / "a.md").read_text() == "[own](README.md) [root](../index.md)\n"
 
 
 def test_outputs_of_notebooks_are_shown_without_running_on(made):
@@ -62,7 +68,7 @@ def test_outputs_of_notebooks_are_shown_without_running_on(made):
     text = nbformat.v4.new_output("stream", text="1 < 2\n")
     cells = [nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("x", outputs=[html, text]),
              nbformat.v4.new_code_cell("%magic", outputs=[])]  # fmt: skip
-    told = made.as_markdown(nbformat.v4.new_notebook(cells=cells), "a.ipynb")
+    told = made.site_notebooks.as_markdown(nbformat.v4.new_notebook(cells=cells), "a.ipynb")
     assert told.startswith("# Title\n\n*This page is the notebook")
     assert '<div class="ctxkit-output"><p>a</p>\n<p>b</p></div>' in told
     assert "<pre>1 &lt; 2\n</pre>" in told
@@ -90,3 +96,12 @@ def test_the_site_is_made_and_its_links_hold():
     site = ROOT / "build" / "site"
     assert "# ctxkit" in (site / "llms.txt").read_text()
     assert "<svg" in (site / "notebooks" / "01-read-a-session.html").read_text()
+
+
+def test_the_badges_open_notebooks_that_are_there():
+    told = re.findall(r"\]\(https://(\S+?\.ipynb)\)", (ROOT / "README.md").read_text())
+    assert [address.split("/")[0] for address in told] == [
+        "mybinder.org",
+        "colab.research.google.com",
+    ]
+    assert all((ROOT / address[address.index("notebooks/") :]).is_file() for address in told)

@@ -12,20 +12,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.agent import Agent
-from ctxkit.agent.elsewhere import choice
+from ctxkit.agent.elsewhere import bill, choice, ending, fall, prompt_part, stop, with_context
 from ctxkit.agent.limits import SpentInTurn
 from ctxkit.agent.told import ReplyBuilder, usage_of, with_id
 from ctxkit.agent.transcript import INTERRUPTED
 from ctxkit.agent.turn import LimitReached, Turn
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.markup import line
-from ctxkit.messages import Edit, Image, Message, ToolCall, Usage
+from ctxkit.messages import Image, Message, ToolCall
 from ctxkit.models.model import Delta
+from ctxkit.readers.fields import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ctxkit.agent.outcome import Outcome
+    from ctxkit.messages import Edit
     from ctxkit.outside.acp_agents import AcpAgent
     from ctxkit.policies.policy import Policy
     from ctxkit.tools.tool import Tool
@@ -35,13 +36,6 @@ FALL = 1 / 3
 CONVERSATION = "acp_session"
 """Where `Message.details` has the id of the agent's own conversation."""
 _SILENCE = 900.0
-_GRACE = 5.0
-_STOPS = {
-    "max_tokens": "the reply was cut by its limit of length",
-    "max_turn_requests": "the agent stopped at its own limit of calls",
-    "refusal": "the agent refused",
-    "cancelled": "the agent's turn was cancelled",
-}
 
 
 class Guest(Agent):
@@ -128,11 +122,11 @@ class Guest(Agent):
         if not self.acp.pictures and any(isinstance(p, Image) for p in said.parts):
             raise ModelError(f"{self.model.name} takes no pictures: leave --attach out.")
         told = ReplyBuilder(self.model.name)
-        queue = await self.acp.prompt([_part(p) for p in said.parts])
+        queue = await self.acp.prompt([prompt_part(p) for p in said.parts])
         try:
             return await self._listen(queue, told, turn)
         except (asyncio.CancelledError, LimitReached) as e:
-            await self._stop(queue)
+            await stop(self.acp, queue)
             self._left(told, turn, e)
             raise
         except ModelError:
@@ -171,7 +165,7 @@ class Guest(Agent):
             if "id" in message:
                 await self._requested(message, told, turn)
             elif message["method"] == "session/update":
-                self._update(_dict(_dict(message.get("params")).get("update")), told, turn)
+                self._update(mapping(mapping(message.get("params")).get("update")), told, turn)
 
     def _update(self, update: dict[str, Any], told: ReplyBuilder, turn: Turn) -> None:
         kind = update.get("sessionUpdate")
@@ -180,7 +174,7 @@ class Guest(Agent):
             self._keep(told.say(word, update), turn)
             if told.usage is not None and told.usage.prompt_tokens:
                 self._measured(told.usage.prompt_tokens)
-            piece = _dict(update.get("content")).get("text")
+            piece = mapping(update.get("content")).get("text")
             if isinstance(piece, str):
                 delta = Delta(word, piece)  # type: ignore[arg-type]  # one of two of its words
                 self._tell("delta", {"kind": delta.kind, "text": delta.text})
@@ -202,8 +196,8 @@ class Guest(Agent):
         used, size, cost = (update.get(k) for k in ("used", "size", "cost"))
         if type(size) is int and size > 0:
             self.size = size
-        amount = _dict(cost).get("amount")
-        if _dict(cost).get("currency", "USD") == "USD" and isinstance(amount, (int, float)):
+        amount = mapping(cost).get("amount")
+        if mapping(cost).get("currency", "USD") == "USD" and isinstance(amount, (int, float)):
             self._dollars = max(float(amount), self._dollars)
             turn.spent.cost_usd = self._dollars - turn.dollars
         if type(used) is int and used >= 0:
@@ -213,16 +207,7 @@ class Guest(Agent):
         """Take how much the agent's context holds; a fall is a compaction."""
         before, self.used = self.used, used
         if before and self.used < before * (1 - FALL):
-            mark = Edit(
-                kind="dropped",
-                id=f"fall{len(self.transcript.session.log)}",
-                trigger="auto",
-                method="agent",
-                reason="the agent's own gauge fell",
-                source="derived",
-                tokens_before=before,
-                tokens_after=used,
-            )
+            mark = fall(f"fall{len(self.transcript.session.log)}", before, used)
             self.transcript.edit((mark,))
             self.compactor.made += 1
             sizes = {"tokens_before": before, "tokens_after": used}
@@ -247,7 +232,7 @@ class Guest(Agent):
                 if self.size and self.size != self.transcript.session.context_window
                 else None
             )
-            kept = self.transcript.add(_with(message, details, window), "a")
+            kept = self.transcript.add(with_context(message, details, window), "a")
             ids = dict(
                 zip(
                     (c.id for c in message.tool_calls), (c.id for c in kept.tool_calls), strict=True
@@ -257,7 +242,7 @@ class Guest(Agent):
             turn.last, turn.sent, turn.steps = kept, self.gauge()[0], turn.steps + 1
             turn.spent.calls += 1
             if kept.usage is not None:
-                _bill(turn, kept.usage)
+                bill(turn, kept.usage)
             self._tell("model_response", {"model": kept.model, "finish_reason": kept.stop,
                                           "call_seq": turn.spent.calls})  # fmt: skip
             if (
@@ -276,14 +261,11 @@ class Guest(Agent):
         self._keep(told.end(), turn)
         if "error" in answer:
             raise ModelError(self.acp.failure(answer["error"], "session/prompt"))
-        result = _dict(answer.get("result"))
+        result = mapping(answer.get("result"))
         usage = usage_of(result.get("usage"))
         if usage is not None and not turn.spent.tokens:  # else each reply told its own
-            _bill(turn, usage)
-        stop = result.get("stopReason")
-        if stop == "end_turn":
-            return "" if turn.last.text else "the agent gave no answer"
-        return _STOPS.get(str(stop)) or f"the agent ended with {line(str(stop), 40)}"
+            bill(turn, usage)
+        return ending(result.get("stopReason"), answered=bool(turn.last.text))
 
     def _left(self, told: ReplyBuilder, turn: Turn, why: BaseException | None) -> None:
         """Keep what was said of a turn that did not end; calls without an end say so."""
@@ -292,29 +274,14 @@ class Guest(Agent):
         if isinstance(why, asyncio.CancelledError):
             self._tell("cancelled", {"why": turn.over if turn.late else INTERRUPTED})
 
-    async def _stop(self, queue: asyncio.Queue[Any]) -> None:
-        """Have the agent end its turn; what it still says is left, and its questions are answered
-        so.
-        """
-        with suppress(ModelError, TimeoutError):
-            async with asyncio.timeout(_GRACE):
-                await self.acp.cancel()
-                while (message := await queue.get()) is not None and "method" in message:
-                    if message["method"] == "session/request_permission":
-                        await self.acp.answer(
-                            message.get("id"), {"outcome": {"outcome": "cancelled"}}
-                        )
-                return
-        self.acp.close()  # it does not end: it is ended
-
     # -- what it asks ----------------------------------------------------------------------------
 
     async def _requested(self, message: dict[str, Any], told: ReplyBuilder, turn: Turn) -> None:
-        params = _dict(message.get("params"))
+        params = mapping(message.get("params"))
         if message["method"] != "session/request_permission":
             await self.acp.refuse(message["id"], str(message["method"]))
             return
-        call = _dict(params.get("toolCall"))
+        call = mapping(params.get("toolCall"))
         self._called({**call, "sessionUpdate": "tool_call"}, told, turn)
         word = await self._permitted(told.called(str(call.get("toolCallId") or "")), turn)
         chosen = choice(params.get("options"), word)
@@ -334,25 +301,3 @@ class Guest(Agent):
             except BadArguments as e:
                 self._tell("model_wait", {"why": str(e)})
                 return "deny"
-
-
-def _bill(turn: Turn, usage: Usage) -> None:
-    turn.spent.fresh += (usage.prompt_tokens or 0) - (usage.cache_read_tokens or 0)
-    turn.spent.cached += usage.cache_read_tokens or 0
-    turn.spent.output += usage.output_tokens or 0
-
-
-def _part(part: Any) -> dict[str, Any]:
-    if isinstance(part, Image):
-        return {"type": "image", "data": part.data, "mimeType": part.media_type}
-    return {"type": "text", "text": part.text}
-
-
-def _with(message: Message, details: dict[str, Any], window: int | None) -> Message:
-    from msgspec.structs import replace
-
-    return replace(message, details=details, context_window=window)
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -55,26 +55,48 @@ def list_(
 
     seen, found = Seen(), wanted(place, since, project, tool)
     whole = every or out.json or out.html is not None
-    logs = seen.read(found if whole else found[:most])
+    told = all(file.tool for file in found) or tool is None  # else only reading says whose it is
+    logs = of_tool(seen.read(found if whole or not told else found[:most]), tool)
+    found = found if told else logs
     rows = [row(log, s) for log in logs for s in log.sessions or ()]
     taken = rows if whole else rows[:most]
     left = len(found) - len(logs) + len(rows) - len(taken)
-    out.table("Sessions", HEADS, taken, [] if out.json else notes(logs, left))
+    chosen = (since, project, tool) != (None, None, None)
+    out.table("Sessions", HEADS, taken, [] if out.json else notes(logs, left, chosen=chosen))
     seen.keep()
 
 
 def wanted(
     place: str | None, since: float | None, project: str | None, tool: str | None
 ) -> list[LogFile]:
-    """Return the files that are asked for, the newest first."""
+    """Return the files that are asked for, the newest first.
+
+    A place tells no tools and no projects: there a project is a part of a path, and all tools are
+    here (`of_tool`).
+    """
     from ctxkit.commands.seen import files
 
     return [
         f
         for f in files(place)
         if (since is None or f.modified >= since)
-        and (project is None or project.casefold() in (f.project or "").casefold())
-        and (tool is None or f.tool == tool)
+        and (project is None or project.casefold() in _project(f).casefold())
+        and (tool is None or f.tool in (tool, ""))
+    ]
+
+
+def _project(file: LogFile) -> str:
+    return file.project or ("" if file.tool else str(Path(file.path).parent))
+
+
+def of_tool(logs: list[LogFile], tool: str | None) -> list[LogFile]:
+    """Return the logs of a tool: as their place tells, else as they were read."""
+    if tool is None:
+        return logs
+    return [
+        log
+        for log in logs
+        if log.tool == tool or (not log.tool and any(s.format == tool for s in log.sessions or ()))
     ]
 
 
@@ -100,14 +122,16 @@ def row(log: LogFile, sighting: Sighting) -> dict[str, Any]:
     }
 
 
-def notes(logs: list[LogFile], left: int = 0) -> list[str]:
+def notes(logs: list[LogFile], left: int = 0, *, chosen: bool = False) -> list[str]:
     """Say what is not in the list: older sessions, and logs that could not be read."""
     bad = [log for log in logs if log.error and Path(log.path).suffix.lower() in LOGS]
     out = [f"{left:,} older: --all shows them, --since and --tool choose."] if left > 0 else []
     if bad:
         why = line(bad[0].error or "", 120)
         out.append(f"{len(bad):,} could not be read, the first: {bad[0].path}: {why}")
-    if not logs:
+    if not logs and chosen:
+        out.append("Nothing fits --since, --project and --tool together.")
+    elif not logs:
         out.append("No sessions of known tools are here: give a file or a folder.")
     return out
 

@@ -13,7 +13,7 @@ import click
 
 from ctxkit.commands.finding import RULES_WORD, SESSION_WORD, is_path, session_of
 from ctxkit.commands.printing import Out
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,27 @@ class Since(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
 
 since = click.option("--since", type=Since(), help="Only from then on: 2026-08-31, 12h, 7d, 2w.")
 project = click.option("--project", help="Only of projects with this in their name.")
-tool = click.option("--tool", help="Only of this tool: claude-code, codex, pi, ...")
+
+
+def _known(ctx: Any, param: Any, value: str | None) -> str | None:
+    """Refuse a tool that nobody knows, which would be answered with nothing."""
+    from ctxkit.discoveries.homes import PLACES
+
+    known = {place.tool for place in PLACES}
+    if value is None or value in known:
+        return value
+    from ctxkit.readers.members import names
+
+    known.update(names())
+    if value not in known:
+        near = did_you_mean(value, known) or f" Known are {', '.join(sorted(known))}."
+        raise click.BadParameter(f"there is no tool {value!r}.{near}", ctx, param)
+    return value
+
+
+tool = click.option(
+    "--tool", callback=_known, help="Only of this tool: claude-code, codex, pi, ..."
+)
 one_session = click.argument("session", type=SESSION_WORD)
 some_sessions = click.argument("sessions", type=SESSION_WORD, nargs=-1, required=True)
 some_rules = click.option(

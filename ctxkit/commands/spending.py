@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ctxkit.commands import options
-from ctxkit.commands.looking import notes, wanted
+from ctxkit.commands.looking import notes, of_tool, wanted
 from ctxkit.commands.printing import CALLS, COST, PROMPTS, SESSIONS, Out, TableHead
 
 if TYPE_CHECKING:
@@ -57,15 +57,16 @@ def spend_(
     """Say what sessions cost, with their summaries and subagents: of all tools, or at PLACE.
 
     Days are UTC. Dollars are the log's own, else usage times the table of prices; calls of models
-    without a price are counted and cost nothing here: the last column says how many.
+    without a price are counted and add nothing to it: the last column says how many.
     """
     from ctxkit.commands.seen import Seen
 
     seen = Seen()
-    logs = seen.read(wanted(place, since, project, tool))
+    logs = of_tool(seen.read(wanted(place, since, project, tool)), tool)
     seen.keep()
     rows = summed(logs, by, since)
-    more = [] if out.json else [*_total(rows), *notes(logs)]
+    chosen = (since, project, tool) != (None, None, None)
+    more = [] if out.json else [*_total(rows), *notes(logs, chosen=chosen)]
     out.table(f"Spent by {by}", _heads(by), rows, more)
 
 
@@ -84,17 +85,18 @@ def summed(logs: list[LogFile], by: str, since: float | None = None) -> list[dic
     for row in out:
         row["sessions_n"] = len(row.pop("ids"))
     timed = by in ("day", "week", "month")
-    return sorted(out, key=lambda r: r[by] if timed else -r["cost_usd"])
+    return sorted(out, key=lambda r: r[by] if timed else -(r["cost_usd"] or 0.0))
 
 
 def _empty(by: str, name: str) -> dict[str, Any]:
     counts = dict.fromkeys(("calls_n", "prompt_tokens", "output_tokens", "unpriced_n"), 0)
-    return {by: name, "cost_usd": 0.0, **counts, "ids": set()}
+    return {by: name, "cost_usd": None, **counts, "ids": set()}
 
 
 def _add(row: dict[str, Any], session: Sighting, spent: DaySpent) -> None:
     row["ids"].add(session.id)
-    row["cost_usd"] += spent.usd or 0.0
+    if spent.usd is not None:
+        row["cost_usd"] = spent.usd + (row["cost_usd"] or 0.0)
     row["unpriced_n"] += (spent.calls_n or 1) if spent.usd is None else 0
     row["calls_n"] += spent.calls_n
     row["prompt_tokens"] += spent.prompt_tokens
@@ -111,4 +113,4 @@ def _total(rows: list[dict[str, Any]]) -> list[str]:
     if len(rows) < 2:
         return []
     calls = sum(r["calls_n"] for r in rows)
-    return [f"In all ${sum(r['cost_usd'] for r in rows):,.2f} for {calls:,} calls."]
+    return [f"In all ${sum(r['cost_usd'] or 0.0 for r in rows):,.2f} for {calls:,} calls."]

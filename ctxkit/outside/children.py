@@ -94,10 +94,13 @@ class Child:
         return None
 
     def words(self, data: bytes | None = None) -> str:
-        """Return the last that it said beside its messages, as the end of a sentence."""
+        """Return the last that it said beside its messages, as the end of a sentence: the last
+        error, for some programs say their version after it.
+        """
         said = (data if data is not None else b"".join(self._told)).decode("utf-8", "replace")
         lines = [s for s in said.splitlines() if s.strip()]
-        return f". It said: {line(redact(lines[-1]), 200)}" if lines else "."
+        errors = [s for s in lines if "error" in s.casefold()]
+        return f". It said: {line(redact((errors or lines)[-1]), 200)}" if lines else "."
 
     async def end(self) -> None:
         """End it, with everything that it started."""

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import re
 import threading
 from contextlib import suppress
-from hashlib import sha256
 from importlib import util
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +17,10 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.markup import line
 from ctxkit.messages import Image, ToolSchema
 from ctxkit.outside.children import Child
+from ctxkit.outside.mcp_words import as_rpc, next_page, part_text, shown_part, tool_name
 from ctxkit.outside.own_loop import Loop
 from ctxkit.redaction import redact
 from ctxkit.tools.kernel import without_keys
-from ctxkit.tools.pictures import picture
 from ctxkit.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 TOOLS, SCHEMA_CHARS, DESCRIPTION_CHARS = 200, 50_000, 4_000
 """Tools of a server, characters of the schema of one, and of its description, at most."""
-_LONGEST = 64
-"""Characters of a tool's name that providers take."""
 _PAGES = 20
 
 
@@ -128,7 +124,7 @@ class McpServer:
     def _take(self, said: dict[str, Any], known: dict[str, Tool]) -> None:
         """Make a tool of what the server says of it, unless it is too large or there already."""
         own = str(said.get("name") or "")
-        name = _name(f"mcp__{self.name}__{own}")
+        name = tool_name(f"mcp__{self.name}__{own}")
         description = redact(str(said.get("description") or ""))[:DESCRIPTION_CHARS]
         schema = said.get("inputSchema")
         parameters = schema if isinstance(schema, dict) else {"type": "object"}
@@ -155,13 +151,15 @@ class McpServer:
             CtxkitError: it failed, in the server's words; or the server did.
         """
         result = await self._on_loop().hear(self._asked(tool, arguments))
-        shown = [_part(p) for p in result.get("content") or () if isinstance(p, dict)]
+        shown = [shown_part(p) for p in result.get("content") or () if isinstance(p, dict)]
         if not shown and result.get("structuredContent") is not None:
             shown = [result["structuredContent"]]
         if result.get("isError"):
             words = [s if isinstance(s, str) else "[a picture]" for s in shown]
             raise CtxkitError("\n".join(words) or f"{self._said} says that {tool} failed.")
-        return shown if any(isinstance(s, Image) for s in shown) else "\n".join(map(_text, shown))
+        return (
+            shown if any(isinstance(s, Image) for s in shown) else "\n".join(map(part_text, shown))
+        )
 
     # -- on the server's loop --------------------------------------------------------------------
 
@@ -186,7 +184,7 @@ class McpServer:
         cursor: str | None = None
         try:
             for _ in range(_PAGES):
-                more = {"params": _page(cursor)} if cursor else {}
+                more = {"params": next_page(cursor)} if cursor else {}
                 page = (await self._session.list_tools(**more)).model_dump(
                     by_alias=True, mode="json"
                 )
@@ -262,7 +260,7 @@ async def _heard(child: Child, to: Any) -> None:
     async with to:
         while (message := await child.receive()) is not None:
             with suppress(ValueError):  # what is no message of the protocol says nothing
-                await to.send(SessionMessage(_rpc(message)))
+                await to.send(SessionMessage(as_rpc(message)))
 
 
 async def _said(child: Child, of: Any) -> None:
@@ -271,54 +269,3 @@ async def _said(child: Child, of: Any) -> None:
             await child.send(
                 message.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
             )
-
-
-def _rpc(message: dict[str, Any]) -> Any:
-    """Return a message as the package has it: version 2 by an adapter, version 1 by a model."""
-    from mcp import types
-
-    known: Any = types
-    adapter = getattr(known, "jsonrpc_message_adapter", None)
-    if adapter is None:
-        return known.JSONRPCMessage.model_validate(message)
-    return adapter.validate_python(message, by_name=False)
-
-
-def _page(cursor: str) -> Any:
-    from mcp import types
-
-    return types.PaginatedRequestParams(cursor=cursor)
-
-
-def _part(part: dict[str, Any]) -> Any:
-    """Return a part of a result: text, a picture, or words for what is neither."""
-    kind = part.get("type")
-    if kind == "text":
-        return str(part.get("text") or "")
-    if kind == "image":
-        import base64
-
-        try:
-            return picture(
-                base64.b64decode(str(part.get("data") or ""), validate=True), "the picture"
-            )
-        except (ValueError, BadArguments) as e:
-            return f"[a picture that is not shown: {e}]"
-    held = part.get("resource")
-    if kind == "resource" and isinstance(held, dict) and isinstance(held.get("text"), str):
-        return held["text"]
-    return (
-        f"[{line(str(kind), 40)}: {line(str(part.get('uri') or part.get('mimeType') or ''), 200)}]"
-    )
-
-
-def _text(shown: Any) -> str:
-    return shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
-
-
-def _name(name: str) -> str:
-    """Return a name that providers take: letters, digits, `_` and `-`, at most 64."""
-    clean = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-    if len(clean) <= _LONGEST:
-        return clean
-    return f"{clean[: _LONGEST - 9]}_{sha256(name.encode()).hexdigest()[:8]}"

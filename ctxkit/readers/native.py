@@ -133,7 +133,7 @@ class _Marked(Entries):
         after.
         """
         read = self.session(NAME)
-        facts = _facts(self.facts)
+        facts, wrong = _facts(self.facts)
         stands, n = self.stands, len(read.log)
         parents, leaf = read.parents, read.leaf
         if stands.get("entries") == n and not read.faults:
@@ -148,7 +148,7 @@ class _Marked(Entries):
         skipped = {**facts.pop("skipped", {})}
         for name, count in read.skipped.items():
             skipped[name] = skipped.get(name, 0) + count
-        faults = (*facts.pop("faults", ()), *read.faults)
+        faults = (*facts.pop("faults", ()), *read.faults, *wrong)
         return Session(
             **{"id": read.id, **facts},
             log=read.log,
@@ -175,8 +175,15 @@ def _part(part: Part, more: Any) -> Part:
     return part
 
 
-def _facts(data: dict[str, Any]) -> dict[str, Any]:
-    return {k: msgspec.convert(v, _TYPES.get(k, str)) for k, v in data.items() if k in _FIELDS}
+def _facts(data: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """Return what is told of the session, and what of it is of another kind."""
+    out, wrong = dict[str, Any](), list[Fault]()
+    for name in sorted(_FIELDS & data.keys()):
+        try:
+            out[name] = msgspec.convert(data[name], _TYPES.get(name, str))
+        except msgspec.ValidationError:
+            wrong.append(Fault(0, f"its {name} is of another kind"))
+    return out, wrong
 
 
 def _indices(value: Any, n: int) -> tuple[int, ...]:
@@ -196,8 +203,9 @@ def _whole(data: dict[str, Any], depth: int) -> Session:
             else msgspec.convert(fields["message"], Message)
         )
     leaf = data.get("leaf")
+    facts, wrong = _facts(mapping(data.get("session")))
     return Session(
-        **_facts(mapping(data.get("session"))),
+        **{**facts, "faults": (*facts.get("faults", ()), *wrong)},
         log=tuple(log),
         parents=_indices(data.get("parents"), len(log)),
         leaf=leaf if type(leaf) is int and -1 <= leaf < len(log) else -1,

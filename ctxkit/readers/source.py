@@ -266,7 +266,7 @@ class Source:
         if self.head:
             return "lines of JSON objects with " + ", ".join(map(repr, list(self.head[0])[:6]))
         if self.data.startswith(ZIP):
-            return "an archive of something else, or a damaged one"
+            return "an archive of several files, or a damaged one: unpack it and give the folder"
         return "binary" if b"\0" in self.data[:4096] else self._broken
 
     @property
@@ -287,6 +287,8 @@ class Source:
             return [(1, self.document)], [Fault(1, REPLACED)] if self._replaced else []
         if self._at_once is not None:
             return list(enumerate(self._at_once, 1)), []
+        if self.data.startswith(ZIP):  # members that are not packed would look like lines
+            return [], []
         faults: list[Fault] = []
         return by_lines(self.data.split(b"\n"), faults), faults
 

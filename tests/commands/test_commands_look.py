@@ -47,6 +47,38 @@ def test_a_list_is_narrowed(home, words, n):
     assert len(json.loads(ctxkit(home, "list", "--json", *words).stdout)) == n
 
 
+@pytest.mark.parametrize(
+    ("words", "n"),
+    [
+        (("--tool", "pi"), 1),
+        (("--tool", "pi", "--most", "1"), 1),
+        (("--tool", "native"), 1),
+        (("--tool", "goose"), 0),
+        (("--project", "agent/sessions/WORK"), 1),
+    ],
+)
+def test_a_folder_is_narrowed_by_what_its_files_are(home, words, n):
+    assert len(json.loads(ctxkit(home, "list", home, "--json", *words).stdout)) == n
+    shown = ctxkit(home, "list", home, *words).stdout
+    assert shown.startswith("last " if n else "Nothing fits --since, --project and --tool")
+    if words[1] in ("native", "goose"):  # what has usage
+        assert len(json.loads(ctxkit(home, "spend", home, "--json", *words).stdout)) == 2 * n
+
+
+def test_a_tool_that_nobody_knows_is_not_answered_with_nothing(home):
+    done = ctxkit(home, "list", "--tool", "codx")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no tool 'codx'. Did you mean 'codex'?" in done.stderr
+
+
+def test_what_has_no_price_has_no_cost(home):
+    talk = session(user(), assistant(usage=usage(1000)), model="nobody/free")
+    ck.write(talk, home / "free.jsonl")
+    (row,) = json.loads(ctxkit(home, "spend", "free.jsonl", "--json").stdout)
+    assert (row["cost_usd"], row["unpriced_n"]) == (None, 1)
+    assert "$" not in ctxkit(home, "spend", "free.jsonl").stdout
+
+
 def test_what_was_seen_is_not_read_again_until_it_changes(home):
     from ctxkit.commands.seen import Seen, files
 

@@ -30,7 +30,7 @@ TABLE: list[dict[str, Any]] = []
 def packages() -> Path | None:
     """The folder into which the programs were installed, or None."""
     named = os.environ.get("CTXKIT_ENGINES")
-    found = Path(named) / "node_modules" if named else None
+    found = Path(named).resolve() / "node_modules" if named else None
     return found if found is not None and found.is_dir() else None
 
 

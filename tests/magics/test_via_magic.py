@@ -146,6 +146,12 @@ def test_a_program_that_is_not_there_and_one_that_is_no_agent(shell):
             ).raise_error()
 
 
+def test_what_it_died_of_is_told_and_not_what_it_said_after_that(shell):
+    (Path.cwd() / "node").write_text("echo Error: no such file >&2; echo Node.js v20 >&2; exit 3\n")
+    with pytest.raises(ModelError, match=r"exit code 3\. It said: Error: no such file"):
+        shell.run_cell('%%agent --via "acp:sh node"\nHello').raise_error()
+
+
 def test_nonsense_is_passed_over_and_files_are_refused(via):
     answer = via("nonsense")
     assert "fs/read_text_file is not served here" in answer.text
@@ -165,7 +171,7 @@ def test_an_agent_that_dies_leaves_what_it_said(via):
 
 @pytest.mark.parametrize("manner", ["hangs", "deaf"])
 def test_a_turn_that_takes_too_long_is_ended(via, manner, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.guests._GRACE", 0.5)
+    monkeypatch.setattr("ctxkit.agent.elsewhere._GRACE", 0.5)
     began = time.monotonic()
     answer = via(manner, options="--max-seconds 2")
     assert time.monotonic() - began < 10
@@ -189,7 +195,7 @@ def test_a_limit_that_only_the_agent_could_keep_is_refused(via):
 
 
 def test_calls_are_limited(via, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.guests._GRACE", 0.5)
+    monkeypatch.setattr("ctxkit.agent.elsewhere._GRACE", 0.5)
     answer = via(options="--max-calls 1")
     assert answer.outcome.ended == "limit"
     assert '"session/cancel"' in via.heard.read_text()

@@ -115,7 +115,7 @@ def test_missing_forbidden_and_strange_places_are_errors(tmp_path: Path) -> None
         (b'{"messages": [{"ro', "JSON that is cut short"),
         (b"[" * 100_000, "nested too deeply"),
         (b"{}", "an empty JSON object"),
-        (b"PK\3\4 and no more", "an archive of something else"),
+        (b"PK\3\4 and no more", "an archive of several files"),
         (b"\1\0\2", "binary"),
         (b"42", "text, not JSON objects"),
     ],

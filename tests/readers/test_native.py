@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from builders import assistant, result, session, step, summarised, system, tool_call, usage, user
@@ -27,9 +27,6 @@ from ctxkit.readers import native, pi
 from ctxkit.readers.source import Source
 from ctxkit.session import Session
 from ctxkit.writers.as_native import lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 maybe = st.none() | words
@@ -192,3 +189,18 @@ def test_a_newer_file_is_refused_in_part_not_misread() -> None:
 def test_a_file_without_entries_is_an_error() -> None:
     with pytest.raises(ReadError):
         native.read(Source("x.jsonl", b"{}"))
+
+
+def test_a_fact_of_another_kind_is_left_out_and_told(tmp_path):
+    sample = Path(__file__).parent / "golden" / "native.jsonl"
+    whole = ck.read(sample)
+    told = (
+        sample.read_text()
+        .replace('"format":"pi"', '"format":{"a":1}')
+        .replace('"agent":"main"', '"agent":7')
+    )
+    (tmp_path / "a.jsonl").write_text(told)
+    read = ck.read(tmp_path / "a.jsonl")
+    assert [f.why for f in read.faults] == [
+        "its agent is of another kind", "its format is of another kind"]  # fmt: skip
+    assert read.log == whole.log

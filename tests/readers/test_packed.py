@@ -61,6 +61,16 @@ def test_paths_in_a_zip_are_never_followed(tmp_path: Path):
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["in", "log.zip"]
 
 
+def test_several_logs_in_a_zip_are_not_taken_for_lines(tmp_path: Path):
+    """not even where they lie in it as they are"""
+    for how in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        with zipfile.ZipFile(tmp_path / "two.zip", "w", how) as archive:
+            for name in ("a.jsonl", "b.jsonl"):
+                archive.writestr(name, GOLDEN.read_bytes())
+        with pytest.raises(ReadError, match=r"archive of several files.*unpack it"):
+            ck.read(tmp_path / "two.zip")
+
+
 @pytest.mark.parametrize("how", PACKED)
 def test_a_bomb_is_refused_in_a_sentence(how: str):
     with pytest.raises(ReadError, match="refused as a bomb"):
