@@ -37,7 +37,8 @@ class TakenFile(NamedTuple):
 
 
 def taken(source: str | Path) -> TakenFile:
-    """Return what is taken of a file or a folder; links and binary files in it are passed over.
+    """Return what is taken of a file or a folder; links, hidden and binary files in it are passed
+    over.
 
     Raises:
         BadArguments: there is no such file or folder, it is no text, or there is too much of it.
@@ -61,8 +62,11 @@ def taken(source: str | Path) -> TakenFile:
 
 def _folder(place: Path) -> TakenFile:
     root, found, size = Root(place), TakenFile({}, "", []), 0
-    walk = Walk(root, ".", "*")
+    walk, hidden = Walk(root, ".", "*"), 0
     for each in islice(walk, FILES):
+        if any(part.startswith(".") for part in each.path.split("/")):
+            hidden += 1  # keys and caches lie there
+            continue
         if parts_of(each.path) is None:
             found.left.append(f"{line(each.path, 80)} (its name)")
             continue
@@ -77,8 +81,9 @@ def _folder(place: Path) -> TakenFile:
         if size > ALL_BYTES:
             said = f"{line(str(place), 200)!r} holds more than {ALL_BYTES:,} bytes of text"
             raise BadArguments(f"{said}: add less.")
+    found.left.extend([f"{hidden:,} hidden files (add one by its own path)"] if hidden else [])
     found.left.extend(f"{line(p, 80)} (not looked into)" for p in walk.missed)
-    if next(iter(_more(walk, len(found.files) + len(found.left))), None):
+    if next(iter(_more(walk, len(found.files) + len(found.left) + hidden)), None):
         found.left.append(f"all after {FILES:,} files")
     if not found.files:
         raise BadArguments(f"{line(str(place), 200)!r} holds no text that can be taken.")

@@ -412,3 +412,17 @@ def test_the_store_is_searched(tmp_path):
     for path in (".ctxkit/context/secret.txt", ".ctxkit/context/none"):
         with pytest.raises(StoreError, match="nothing at"):
             tools["search"]("two", path)
+
+
+def test_hidden_files_of_a_folder_are_left_and_told(tmp_path):
+    from ctxkit.library.takes import taken
+
+    keys = tmp_path / "home" / ".ssh"
+    keys.mkdir(parents=True)
+    (keys / "id").write_text("a key")
+    (tmp_path / "home" / ".netrc").write_text("a password")
+    (tmp_path / "home" / "notes.md").write_text("notes")
+    found = taken(tmp_path / "home")
+    assert list(found.files) == ["notes.md"]
+    assert found.left == ["2 hidden files (add one by its own path)"]
+    assert list(taken(tmp_path / "home" / ".netrc").files) == [".netrc"]
