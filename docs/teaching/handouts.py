@@ -3,9 +3,10 @@
 
 Every notebook is run, in the order of the course and without what was done in them before: the
 contest begins empty. `NN.slides.html` are its slides, `NN.html` is a page, and `NN.pdf` the page
-in print where Chromium is on the machine. Charts and widgets are static in all of them, and no page
-loads anything; a table of more than eight columns is parted into several. So slides need a folder with reveal.js (`npm install reveal.js@4`, then
-`node_modules/reveal.js`); without one they ask a network for it.
+in print where Chromium is on the machine. Charts and widgets are static in all of them, no page
+loads anything, and a table of more than eight columns is parted into several. So slides need a
+folder with reveal.js (`npm install reveal.js@4`, then `node_modules/reveal.js`); without one they
+ask a network for it.
 """
 
 from __future__ import annotations
