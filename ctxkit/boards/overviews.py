@@ -39,7 +39,7 @@ _TEXT, _PAGE = 12, 100
 _HIGH = 520
 _FIRST = 2.0
 """Seconds that the first look reads; what is left is read by `go_on`."""
-FILE, VERSION = "board.jsonl", 1
+FILE, VERSION = "board.jsonl", 2
 """The notes of what was read, and of what their lines mean."""
 _FILTER = (
     "const w=this.value.toLowerCase().split(/\\s+/);"
@@ -50,7 +50,7 @@ _FILTER = (
 """Shows the rows that hold every word."""
 
 
-class FileRows(Stamp, frozen=True, kw_only=True):
+class FileRows(Stamp, frozen=True, kw_only=True, gc=False):
     """A file, and the rows of its sessions; none where it cannot be read."""
 
     rows: tuple[Tallied, ...]
