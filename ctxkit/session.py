@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 Entry = Message | Edit
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """One request to a model and its reply.
 
     `position` is the reply's place in `session.path`; everything before it, edits applied, was the
-    prompt.
+    prompt. It is in no circle, so the collector need not look at it: fifty thousand open at once.
     """
 
     index: int

@@ -17,7 +17,7 @@ _LARGEST = 256 << 20
 """Bytes of notes that are read."""
 
 
-class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+class Stamp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A file as it was when it was read."""
 
     path: str

@@ -4,7 +4,6 @@ read once.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections import defaultdict
@@ -16,16 +15,17 @@ import msgspec
 
 from ctxkit.amounts import counted, dollars, number
 from ctxkit.boards.board_cells import GROUPED, HEADS, WAYS, first, group_of, row_of
+from ctxkit.boards.board_files import FILE, VERSION, FileRows, rows_of, stamps
 from ctxkit.boards.kept import FileNotes, Stamp
-from ctxkit.boards.tallied import Tallied, family, opened, tallied
+from ctxkit.boards.tallied import Tallied, opened
 from ctxkit.caches import cache_folder
-from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
+from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import NO_MATH, escape
-from ctxkit.readers.log_folders import LOGS, find
-from ctxkit.readers.reader_names import read_all
+from ctxkit.readers.log_folders import LOGS
 from ctxkit.sheets import INK, Heading, Tabular
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     import pandas as pd
@@ -39,8 +39,6 @@ _TEXT, _PAGE = 12, 100
 _HIGH = 520
 _FIRST = 2.0
 """Seconds that the first look reads; what is left is read by `go_on`."""
-FILE, VERSION = "board.jsonl", 1
-"""The notes of what was read, and of what their lines mean."""
 _FILTER = (
     "const w=this.value.toLowerCase().split(/\\s+/);"
     "for(const r of this.parentNode.querySelectorAll('tbody tr')){"
@@ -48,12 +46,6 @@ _FILTER = (
     "r.style.display=w.every(x=>t.includes(x))?'':'none'}"
 )
 """Shows the rows that hold every word."""
-
-
-class FileRows(Stamp, frozen=True, kw_only=True):
-    """A file, and the rows of its sessions; none where it cannot be read."""
-
-    rows: tuple[Tallied, ...]
 
 
 class Board:
@@ -165,7 +157,7 @@ class Board:
                     waiting.append(stamp)
                     continue
                 if found is None:
-                    found = FileRows(**msgspec.structs.asdict(stamp), rows=_rows(stamp))
+                    found = FileRows(**msgspec.structs.asdict(stamp), rows=rows_of(stamp))
                     kept.put(found)
                 failed_n += not found.rows and Path(stamp.path).suffix.lower() in LOGS
                 rows += filter(self._holds, found.rows)
@@ -269,44 +261,10 @@ def board(
     Raises:
         BadArguments: there is no file.
     """
-    made = Board([], waiting=_stamps(where)).go_on(seconds)
-    made.again = lambda: Board([], waiting=_stamps(where)).go_on(_FIRST)
+    made = Board([], waiting=stamps(where)).go_on(seconds)
+    made.again = lambda: Board([], waiting=stamps(where)).go_on(_FIRST)
     made.follows = follow
     return made
-
-
-def _stamps(where: str | os.PathLike[str] | None) -> list[Stamp]:
-    """Return the files that may be sessions, the newest first.
-
-    Raises:
-        BadArguments: there is none.
-    """
-    if where is None:
-        from ctxkit.discoveries import found
-
-        paths = [Path(entry.path) for _, entry, _ in found()]
-    else:
-        place = Path(os.fspath(where)).expanduser()
-        paths = [f.path for f in find(place, lambda _: None) if not f.why]
-    stamps = [s for path in paths if (s := Stamp.of(path)) is not None]
-    if not stamps:
-        raise BadArguments(
-            f"There is no file at {str(where)!r}."
-            if where is not None
-            else "No tool keeps sessions on this machine: give a folder."
-        )
-    return sorted(stamps, key=lambda s: -s.modified)
-
-
-def _rows(stamp: Stamp) -> tuple[Tallied, ...]:
-    try:
-        return tuple(
-            tallied(each, stamp.path)
-            for s in read_all(stamp.path, progress=False)
-            for each in family(s)
-        )
-    except (CtxkitError, OSError, ValueError, ArithmeticError, LookupError):
-        return ()
 
 
 def _said(r: Tallied) -> str:

@@ -32,6 +32,7 @@ def requests_until_reset_pays(
     read_price: float,
     write_price: float,
     found: float | None = None,
+    front: float = 0.0,
 ) -> float:
     """Return after how many requests a reset from `before` to `after` tokens has paid for itself.
 
@@ -39,13 +40,16 @@ def requests_until_reset_pays(
     and the rewritten prefix `S` are paid back by the reads of `L - S` tokens that are saved at
     every request. Infinite where nothing is saved.
 
-    Of the `L` tokens the first request would have `found` so many in the cache, all of them where
-    that is None; the others it would have written anyway, so that many fewer are to be paid back.
-    On a cold call a reset has paid for itself at once, unless the summary costs more than writing
-    what it took away.
+    Of the `S` tokens the `front` stays as it was, so the cache has it, and nothing of it is
+    written: without a summary that is ``N > (w - r) S / (r x)`` with what stands behind the change
+    as `S` (see `reads_until_mutation_pays`). Of the `L` tokens the first request would have `found`
+    so many in the cache, all of them where that is None; the others it would have written anyway,
+    so that many fewer are to be paid back. On a cold call a reset has paid for itself at once,
+    unless the summary costs more than writing what it took away.
     """
     saved = read_price * (before - after)
-    anew = after - (0.0 if found is None else before - found)
+    there = before if found is None else found
+    anew = after - min(front, there) - (before - there)
     return max((cost_usd + (write_price - read_price) * anew) / saved, 0.0) if saved > 0 else inf
 
 

@@ -38,6 +38,10 @@ class Compaction(NamedTuple):
     """The summaries that a model wrote for it."""
     number: int = 0
     """As ``frame(per="compaction")`` counts; of several before one call, that of the last."""
+    front: int = 0
+    """Tokens at its front that the call before was sent as they are: the cache still has them."""
+    sent: int | None = None
+    """Tokens of the prompt of the call before; None: as many as without it."""
 
     @property
     def savings(self) -> float:
@@ -132,17 +136,26 @@ def _refill(cut: Compaction, prompts: PromptsBetween, calls: int, stop: int) -> 
 def pays_after(cut: Compaction, sheet: Sheet, *, reuse: bool = False) -> float | None:
     """Return after how many requests a compaction has paid for itself, its own call the first.
 
-    Its summaries cost what the bill of a replay takes for them; what its call would have found in
-    the cache without it is at most what the record's own call can have found.
+    Its summaries cost what the bill of a replay takes for them. What its call finds in the cache,
+    with and without it, is what the call before was sent, and at most what the record's own call
+    can have found.
     """
     known, cost = sheet.at(cut.call), sheet.summaries_usd(cut.written, reuse=reuse)
     if known is None or cost is None:
         return None
     p = known.at(cut.before) if known.tiers else known
     read, write = _prices(p, sheet)
-    found = min(cut.before, int(sheet.kept[cut.call])) if cut.call < len(sheet.kept) else None
+    found = cut.before if cut.sent is None else min(cut.before, cut.sent)
+    if cut.call < len(sheet.kept):
+        found = min(found, int(sheet.kept[cut.call]))
     return requests_until_reset_pays(
-        cut.before, cut.after, cost_usd=cost, read_price=read, write_price=write, found=found
+        cut.before,
+        cut.after,
+        cost_usd=cost,
+        read_price=read,
+        write_price=write,
+        found=found,
+        front=cut.front,
     )
 
 

@@ -12,6 +12,7 @@ from ctxkit.frames.summary_costs import NO_MODEL
 from ctxkit.messages import Message
 from ctxkit.metrics.bills import WrittenSummary
 from ctxkit.metrics.compaction import Compaction
+from ctxkit.metrics.shared_prefixes import Sent, SentByRun
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def spots_of(done: Run) -> list[Compaction]:
     """Return the compactions of a run."""
-    out = []
+    out, calls = [], SentByRun(done)
     for number, cut in enumerate(done.cuts):
         was, new, steps = cut.was, cut.new, cut.new.steps
         first, after = was.tokens, new.tokens
@@ -42,7 +43,10 @@ def spots_of(done: Run) -> list[Compaction]:
                     )
             before = then
         counts = len(was), len(new)
-        out.append(Compaction(cut.call, first, after, *counts, summary, tuple(written), number))
+        warm = _warm(calls, cut.call, done.call)
+        out.append(
+            Compaction(cut.call, first, after, *counts, summary, tuple(written), number, *warm)
+        )
     return out
 
 
@@ -52,15 +56,22 @@ def spots_in(session: Session) -> list[Compaction]:
     for position, entry in enumerate(session.path):
         calls[position] = reached
         reached += isinstance(entry, Message) and entry.role == "assistant"
-    out = []
+    out, (prompts, shared) = [], sent(session)
+    billed = Sent(prompts.tolist(), shared.tolist())
     for cut in cuts(session):
         call, first, last = calls[cut.position], cut.edits[0], cut.edits[-1]
         made = [w for e in cut.edits if (w := _written(call, e)) is not None]
         summary = sum(e.details.get("summary_tokens", 0) for e in cut.edits)
         counts = first.details.get("messages_before", 0), last.details.get("messages_after", 0)
         sizes = first.tokens_before or 0, last.tokens_after or 0
-        out.append(Compaction(call, *sizes, *counts, summary, tuple(made), cut.number))
+        warm = _warm(billed, call, len(prompts))
+        out.append(Compaction(call, *sizes, *counts, summary, tuple(made), cut.number, *warm))
     return out
+
+
+def _warm(calls: Sent, call: int, stop: int) -> tuple[int, int | None]:
+    """Return what a call shares with the one before, and the size of that; nobody knows of none."""
+    return (calls.shared(call), calls.prompt(call - 1)) if 0 < call < stop else (0, None)
 
 
 def _written(call: int, edit: Edit) -> WrittenSummary | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import takewhile
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 from warnings import warn
@@ -195,9 +196,15 @@ def _recorded(session: Session, anchored: Sizes, prompts: list[int]) -> list[Com
         size = {id(e): sum(anchored.of(m) for m in e.inserted) for e in edits}
         written = [_written(session, e, call, source[id(e)], before, size[id(e)]) for e in edits]
         told = tuple(w for w in written if w is not None)
-        put = sum(size.values())
-        out.append(Compaction(call, before, after, len(was), len(shown), put, told, number))
+        counts, put = (len(was), len(shown)), sum(size.values())
+        alike = sum(anchored.of(a) for a, _ in takewhile(_same, zip(was, shown, strict=False)))
+        front = min(max(before - had, 0) + alike, after)
+        out.append(Compaction(call, before, after, *counts, put, told, number, front))
     return out
+
+
+def _same(pair: tuple[Message, Message]) -> bool:
+    return pair[0] is pair[1]
 
 
 def _after(session: Session, anchored: Sizes, prompts: list[int], call: int, position: int) -> int:

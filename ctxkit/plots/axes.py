@@ -47,7 +47,7 @@ class Axes(Plane):
         data = [_trace(t, y, kept, stacked=self.stacked) for t, y, kept in rows]
         for drawn, written in zip(data, self._written(), strict=True):
             drawn.update(written)
-        data += [_limit(n, self._span(), left=self.at_left(n)) for n in self.limits]
+        data += [_limit(n, self._span(), self.free_end(n)) for n in self.limits]
         return {"data": data, "layout": self._layout()}
 
     def svg(self) -> str:
@@ -219,17 +219,18 @@ def _numbers(values: Any) -> list[Any]:
     return [None if not math.isfinite(v) else int(v) if v == int(v) else v for v in values.tolist()]
 
 
-def _limit(limit: Limit, span: tuple[float, float], *, left: bool) -> dict[str, Any]:
+def _limit(limit: Limit, span: tuple[float, float], free: str) -> dict[str, Any]:
+    """Return the line of a limit; where both ends are taken, the legend alone names it."""
     start, end = span
-    text = ["", safe(limit.label) + "<br> "]
+    name = safe(limit.label) + "<br> "
     return {
         "type": "scatter",
         "mode": "lines+text",
         "name": safe(limit.label),
         "x": [start, end if end > start else start + 1],
         "y": [limit.y, limit.y],
-        "text": text[::-1] if left else text,
-        "textposition": "top right" if left else "top left",
+        "text": [name if free == "left" else "", name if free == "right" else ""],
+        "textposition": "top right" if free == "left" else "top left",
         "cliponaxis": False,  # else the label of a limit near the top is cut off
         "textfont": {"color": TEXT, "size": 10},
         "line": {"color": limit.colour, "width": 1.2, "dash": "longdash"},

@@ -78,7 +78,7 @@ def draw(axes: Plane) -> str:
         else:
             parts.append(_path(scale, trace, x, y, ink))
     for limit in (limit for limit in axes.limits if limit.shown):
-        left = axes.at_left(limit)
+        left = axes.free_end(limit) == "left"
         place = (_LEFT + 4, "start") if left else (_WIDTH - _RIGHT, "end")
         parts.append(_text(place[0], scale.y(limit.y) - 3, limit.label, place[1], _HALO))
     parts += _names(scale, shapes)

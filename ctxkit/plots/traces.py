@@ -91,21 +91,30 @@ class Plane:
     circles: int = 600
     """The same for traces of points by themselves."""
 
-    def at_left(self, limit: Limit) -> bool:
-        """True where lines run through the right end of a limit and leave its left end free: its
-        name stands there.
+    def free_end(self, limit: Limit) -> str:
+        """Return the end of a limit where no line runs, `right` before `left`: its name stands
+        there. Empty where lines run through both.
         """
         lines = [t for t in self.traces if t.shown and t.kind in ("line", "area") and len(t.x) > 1]
         rows = [(np.asarray(t.x), np.array(t.y, dtype=float)) for t in lines]
         rows = [(x.astype(float), y) for x, y in rows if x.dtype.kind in "iuf"]
         if not rows:
-            return False
+            return "right"
         low, high = min(x[0] for x, _ in rows), max(x[-1] for x, _ in rows)
         tops = [limit.y, *(float(np.nanmax(y)) for _, y in rows if np.isfinite(y).any())]
         near, part = _NEAR * max(tops), _PART * (high - low)
 
         def meets(start: float, end: float) -> bool:
-            there = (y[(x >= start) & (x <= end)] for x, y in rows)
-            return any(bool((np.abs(y - limit.y) < near).any()) for y in there)
+            if any(start < m.x < end for m in self.marks):
+                return True
+            at = np.linspace(start, end, 50)
+            for x, y in rows:
+                way = np.interp(at, x, y, left=np.nan, right=np.nan) - limit.y
+                least, most = np.fmin(way[:-1], way[1:]), np.fmax(way[:-1], way[1:])
+                if bool(((least < near) & (most > -near)).any()):
+                    return True
+            return False
 
-        return meets(high - part, high) and not meets(low, low + part)
+        if not meets(high - part, high):
+            return "right"
+        return "" if meets(low, low + part) else "left"

@@ -103,25 +103,20 @@ def _proofs(session: Session) -> dict[str | None, _Proof]:
 
 
 def _proven(session: Session) -> dict[str | None, _Proof]:
-    out: dict[str | None, _Proof] = {}
+    compacted: dict[str | None, int] = {}
+    reached: dict[str | None, int] = {}
     last, size = session.model, 0
     if session.format == "replay":
-        return out
+        return {}
     for entry in session.path:
         if isinstance(entry, Edit):
             if entry.kind != "replaced" and (entry.trigger or "").lower().startswith(_AUTOMATIC):
-                proof = out.get(last, _Proof())
-                out[last] = proof._replace(
-                    compacted=max(proof.compacted, entry.tokens_before or size)
-                )
-        elif (
-            entry.role == "assistant"
-            and entry.kind != "turn"
-            and entry.usage
-            and entry.usage.prompt_tokens
-        ):
-            last, prompt = entry.model or session.model, entry.usage.prompt_tokens
-            size = prompt + (entry.usage.output_tokens or 0)
-            proof = out.get(last, _Proof())
-            out[last] = proof._replace(reached=max(proof.reached, prompt))
-    return out
+                compacted[last] = max(compacted.get(last, 0), entry.tokens_before or size)
+        elif entry.role == "assistant" and entry.kind != "turn" and entry.usage:
+            prompt = entry.usage.prompt_tokens
+            if prompt:
+                last = entry.model or session.model
+                size = prompt + (entry.usage.output_tokens or 0)
+                reached[last] = max(reached.get(last, 0), prompt)
+    models = compacted.keys() | reached.keys()
+    return {m: _Proof(reached.get(m, 0), compacted.get(m, 0)) for m in models}

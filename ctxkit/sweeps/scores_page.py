@@ -82,11 +82,16 @@ summaries), judged by one function, whether it was recorded or replayed; `metric
 `before` is the last prompt before it, and `after` the first one after it less what was new in it; several before one
 call were felt as one.
 
-It has *paid for itself* after ``n = (K + (w - r) (S - (L - F))) / (r (L - S))`` requests, its own call the first: `L`
-and `S` tokens without and with it, `K` dollars of its summaries (as the bill has them), `w` and `r` the prices of a
-written and a read token, and `F` what the call would have found in the cache without it: all of `L`, or what the
-record's own call found where its cache was dead. So on a cold call nothing counts that would have been written anyway.
-It is *unpaid* where the next one came before that.
+It has *paid for itself* after ``n = (K + (w - r) (S - P - (L - F))) / (r (L - S))`` requests, its own call the first:
+`L` and `S` tokens without and with it, `K` dollars of its summaries (as the bill has them), `w` and `r` the prices of a
+written and a read token, `P` the front that it left as it was, so that the cache still has it, and `F` what the call
+would have found in the cache without it: what the call before was sent, or what the record's own call found where its
+cache was dead. So on a cold call nothing counts that would have been written anyway, and without a summary this is the
+break-even ``N > (w - r) S / (r x)`` with `S` what stands behind the change.
+
+It is *unpaid* where the next one came before that: to leave it to the next one would have been cheaper. That is a word
+about this compaction beside the same rules with one fewer, not about never compacting: rules that clear a little at
+each call can have most of theirs unpaid and still cost less than `none`; fewer, larger clearings cost less again.
 
 ## What was lost
 

@@ -50,7 +50,7 @@ class Wanted(NamedTuple):
 class Chosen(NamedTuple):
     """The lines that are asked for, in their order, and what is to be said of the search."""
 
-    lines: list[ListLine]
+    lines: Sequence[ListLine]
     said: str = ""
 
 
@@ -60,14 +60,14 @@ def chosen(scenes: Scenes, items: Sequence[ListLine], wanted: Wanted) -> Chosen:
     Raises:
         BadArguments: the pattern is no regular expression.
     """
-    lines, said = list(items), ""
+    lines, said = items, ""
     if wanted.role or wanted.tool or wanted.file or wanted.errors:
         lines = [i for i in items if _holds(scenes, i, wanted)]
     if wanted.words:
         found = sought((searched(i.message) for i in lines), wanted.words, regex=wanted.regex)
         said, lines = _told(found, lines), [lines[row] for row in found.rows]
-    if wanted.largest:
-        lines.sort(key=lambda i: (-(i.tokens or 0), i.position))
+    if wanted.largest and scenes.measured:
+        lines = sorted(lines, key=lambda i: (-(i.tokens or 0), i.position))
     return Chosen(lines, said)
 
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ctxkit.composition import layers, window
 from ctxkit.frames.costs import Costs
@@ -79,7 +80,7 @@ class Scene:
     model: str | None
     tokens: int | None
     source: Source | None
-    items: tuple[ListLine, ...]
+    items: Sequence[ListLine]
 
     groups: tuple[tuple[str, int], ...]
     """Tokens of each part of the prompt, in the order of the context report; they sum up to the
@@ -89,9 +90,31 @@ class Scene:
     """The model's window, where the log or the price table names it."""
 
     @cached_property
-    def largest(self) -> tuple[ListLine, ...]:
-        """The messages, the largest first."""
+    def largest(self) -> Sequence[ListLine]:
+        """The messages, the largest first; as sent where no size is known yet."""
+        if isinstance(self.items, UnsizedLines):
+            return self.items
         return tuple(sorted(self.items, key=lambda i: (-(i.tokens or 0), i.position)))
+
+
+class UnsizedLines(Sequence["ListLine"]):
+    """The lines of messages whose sizes are not known yet; each is made when it is asked for."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, at: int) -> ListLine: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[ListLine]: ...
+    def __getitem__(self, at: int | slice) -> ListLine | list[ListLine]:
+        rows = range(len(self._messages))[at]
+        if isinstance(rows, int):
+            return ListLine(rows, self._messages[rows], None)
+        return [ListLine(i, self._messages[i], None) for i in rows]
 
 
 class Scenes:
@@ -160,10 +183,9 @@ class Scenes:
             if path:
                 yield line(path, 200)
 
-    def _sent(self, index: int | None) -> tuple[ListLine, ...]:
+    def _sent(self, index: int | None) -> Sequence[ListLine]:
         if self._sizes is None and self.session.behind is None:
-            shown = self.session.view(index)
-            return tuple(ListLine(i, m, None) for i, m in enumerate(shown))
+            return UnsizedLines(self.session.view(index))
         held = window(self.session, index, sized=self._sizes)
         return tuple(
             ListLine(i, s.message, s.tokens, s.raw_tokens, s.changed_by)

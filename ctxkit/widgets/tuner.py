@@ -18,6 +18,7 @@ from ctxkit.widgets.copier import Copier
 from ctxkit.widgets.effects import effects
 from ctxkit.widgets.explorer_panels import noted
 from ctxkit.widgets.from_here import FromHere
+from ctxkit.widgets.setting_controls import arranged, slider, toggle
 from ctxkit.widgets.settings import written
 from ctxkit.widgets.trials import Trials, average_summary
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.events import LiveEvent
     from ctxkit.agent.live import LiveSession
     from ctxkit.policies.rules import Rules
-    from ctxkit.widgets.knobs import Choice, Knob, Knobs
+    from ctxkit.widgets.knobs import Knobs
     from ctxkit.widgets.settings import SettingText
     from ctxkit.widgets.trials import Trial
 
@@ -33,8 +34,6 @@ _SMOOTH = 0.15
 """Seconds that a step may take to be drawn while a slider moves; where it takes longer, when it
 comes to rest.
 """
-_FEW = 6
-"""With more settings than this the others are folded away."""
 
 
 class Tuner(w.VBox):  # type: ignore[misc]
@@ -60,8 +59,8 @@ class Tuner(w.VBox):  # type: ignore[misc]
         self._summary = average_summary(self.begun)
         self._losses: tuple[dict[str, Any], dict[str, Any]] | None = None
         self.effects = effects(trials, knobs, self._summary)
-        turned = {k.name: _slider(k) for k in knobs.every} | {
-            c.name: _toggle(c) for c in knobs.choices
+        turned = {k.name: slider(k) for k in knobs.every} | {
+            c.name: toggle(c) for c in knobs.choices
         }
         self.sliders = {e.name: turned[e.name] for e in self.effects}
         """The controls, those that matter first."""
@@ -92,8 +91,8 @@ class Tuner(w.VBox):  # type: ignore[misc]
         )
         super().__init__(self._arranged(), layout=w.Layout(width="100%"))
         self._time_a_step()
-        for slider in self.sliders.values():
-            slider.observe(self._moved, "value")
+        for control in self.sliders.values():
+            control.observe(self._moved, "value")
         self.exact.observe(self._moved, "value")
         self.panes.observe(lambda _: self._pane(), "selected_index")
         self.back.on_click(lambda _: self._turned_back())
@@ -104,26 +103,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
         self._moved()
 
     def _arranged(self) -> list[w.Widget]:
-        grid = w.Layout(
-            grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto"
-        )
-        every, first = list(self.sliders.values()), len(self.sliders)
-        if first > _FEW:
-            first = min(_FEW, sum(e.tokens != 0 for e in self.effects)) or _FEW
-        parts = [w.GridBox(every[:first], layout=grid)]
-        if len(every) > first:
-            names = ", ".join(e.name for e in self.effects[first:] if e.tokens == 0)
-            why = (
-                f"Neither end of their ranges changes this replay, as the others stand: {names}."
-                if names
-                else "They change this replay less than those above."
-            )
-            rest = w.VBox([w.HTML(why), w.GridBox(every[first:], layout=grid)])
-            parts.append(
-                w.Accordion(
-                    [rest], titles=(f"{len(every) - first} more settings",), selected_index=None
-                )
-            )
+        parts = arranged(list(self.sliders.values()), self.effects)
         own = [] if self.from_here is None else [self.from_here]
         buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *own])
         shown = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
@@ -306,33 +286,3 @@ def _said(value: Any) -> str:
         if isinstance(value, (int, float)) and not isinstance(value, bool)
         else str(value)
     )
-
-
-def _toggle(choice: Choice) -> w.Widget:
-    """Return a switch, or a row of buttons for a few words; a list where they are many."""
-    told = choice.name.replace("_", " ")
-    if isinstance(choice.value, bool):
-        return w.Checkbox(value=choice.value, description=told, indent=False)
-    kind = w.ToggleButtons if len(choice.options) <= _FEW else w.Dropdown
-    made = kind(options=choice.options, value=choice.value, description=told)
-    made.style.description_width = "190px"
-    if kind is w.ToggleButtons:
-        made.style.button_width = "auto"
-    return made
-
-
-def _slider(knob: Knob) -> w.Widget:
-    """Return a slider that the keyboard moves too."""
-    common: dict[str, Any] = {
-        "value": knob.value,
-        "min": knob.low,
-        "max": knob.high,
-        "step": knob.step,
-        "description": knob.name.replace("_", " ") + " (0: none)" * knob.none,
-        "style": {"description_width": "190px"},
-        "layout": w.Layout(width="auto"),
-    }
-    if knob.whole:  # a browser moves a value that is no whole number of steps from the lower end
-        common["min"] = knob.low + (knob.value - knob.low) % knob.step
-        return w.IntSlider(readout_format=",d", **common)
-    return w.FloatSlider(readout_format=".2f", **common)

@@ -1,10 +1,12 @@
 # ruff: noqa: INP001  a script of the folder that it serves
 """Write slides and print versions: `python docs/teaching/handouts.py FOLDER [reveal.js] [NN ...]`.
 
-Every notebook is run. `NN.slides.html` are its slides, `NN.html` is a page, and `NN.pdf` the page
-in print where Chromium is on the machine. Charts and widgets are static in all of them, and no page
-loads anything: so slides need a folder with reveal.js (`npm install reveal.js@4`, then
-`node_modules/reveal.js`); without one they ask a network for it.
+Every notebook is run, in the order of the course and without what was done in them before: the
+contest begins empty. `NN.slides.html` are its slides, `NN.html` is a page, and `NN.pdf` the page
+in print where Chromium is on the machine. Charts and widgets are static in all of them, no page
+loads anything, and a table of more than eight columns is parted into several. So slides need a
+folder with reveal.js (`npm install reveal.js@4`, then `node_modules/reveal.js`); without one they
+ask a network for it.
 """
 
 from __future__ import annotations
@@ -14,9 +16,12 @@ import re
 import shutil
 import subprocess
 import sys
+from copy import copy
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import nbformat
+from bs4 import BeautifulSoup
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter, SlidesExporter
 from traitlets.config import Config
@@ -24,6 +29,8 @@ from traitlets.config import Config
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 LIVE = ("application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json")
 """Forms of an output that need scripts; each has a static twin beside it."""
+MOST = 8
+"""Columns of a table on paper."""
 STYLE = """<style>
 .reveal { font-size: 22px; }
 .reveal h1 { font-size: 1.9em; } .reveal h2 { font-size: 1.5em; }
@@ -31,6 +38,7 @@ STYLE = """<style>
 .reveal .slides section { max-height: 100%; overflow-y: auto; }
 .reveal section .jp-Cell, .reveal section .jp-MarkdownCell { max-width: 100%; }
 .reveal pre, .reveal code { font-size: 15px; line-height: 1.35; }
+.reveal pre { white-space: pre-wrap !important; overflow-wrap: anywhere; }
 .reveal table { font-size: 15px; }
 .reveal svg { max-width: 1000px !important; max-height: 400px; }
 .reveal .jp-InputPrompt, .reveal .jp-OutputPrompt { display: none; }
@@ -56,6 +64,13 @@ PRINT = """<style>
   .jp-OutputArea div { max-height: none !important; overflow: visible !important; }
 }
 </style>"""
+FIT = """const fit = ({ currentSlide: slide }) => {
+  if (!slide || slide.dataset.fit) return;
+  slide.dataset.fit = Math.max(0.6, Math.min(1, slide.clientHeight / slide.scrollHeight));
+  for (const part of slide.children) part.style.zoom = slide.dataset.fit;
+};
+Reveal.on("ready", fit); Reveal.on("slidechanged", fit);"""
+"""A slide that is too high is drawn smaller, down to six tenths; what is higher still scrolls."""
 _CDN = "https://unpkg.com/reveal.js@4"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
@@ -72,10 +87,39 @@ def executed(path: Path) -> nbformat.NotebookNode:
             if "text/html" in out.get("data", {}):
                 for mime in LIVE:
                     out["data"].pop(mime, None)
+                out["data"]["text/html"] = narrow(out["data"]["text/html"])
         cell["outputs"] = [o for o in cell.get("outputs", []) if not _bar(o)]
         if cell.cell_type != "code":
             del cell["outputs"]
     return notebook
+
+
+def narrow(html: str) -> str:
+    """Part each table of more than `MOST` columns into several, each with the first column."""
+    return re.sub(r"<table\b.*?</table>", lambda found: _parted(found[0]), html, flags=re.DOTALL)
+
+
+def _parted(table: str) -> str:
+    soup = BeautifulSoup(table, "html.parser")
+    rows = [row.find_all(["th", "td"], recursive=False) for row in soup.find_all("tr")]
+    wide = max(map(len, rows), default=0)
+    spans = soup.find(attrs={"colspan": True}) or soup.find(attrs={"rowspan": True})
+    if wide <= MOST or spans or any(len(row) != wide for row in rows):
+        return table
+    each = MOST - 1
+    parts = -(-(wide - 1) // each)
+    each = -(-(wide - 1) // parts)
+    return "".join(_columns(soup, range(1 + k * each, 1 + (k + 1) * each)) for k in range(parts))
+
+
+def _columns(soup: BeautifulSoup, kept: range) -> str:
+    """Return a table with its first column and some others."""
+    part = copy(soup)
+    for row in part.find_all("tr"):
+        for i, cell in enumerate(row.find_all(["th", "td"], recursive=False)):
+            if i and i not in kept:
+                cell.decompose()
+    return str(part)
 
 
 def _bar(out: dict) -> bool:
@@ -98,7 +142,7 @@ def slides(notebook: nbformat.NotebookNode, reveal: Path | None) -> str:
         css = "".join(re.sub(r"@import url\([^)]*\);", "", f.read_text()) for f in sheets)
         html = html.replace("<head>", f"<head><style>{css}</style>", 1)
         script = f"<script>{(reveal / 'dist' / 'reveal.js').read_text()}</script>"
-    begin = f"<script>Reveal.initialize({json.dumps(SHOWN)})</script>"
+    begin = f"<script>{FIT} Reveal.initialize({json.dumps(SHOWN)})</script>"
     html = html.replace("</body>", f"{script}{begin}</body>", 1)
     return html.replace("</head>", f"{STYLE}</head>", 1)
 
@@ -132,20 +176,23 @@ def printed(html: Path) -> Path | None:
 def main(folder: Path, reveal: Path | None, numbers: list[str]) -> None:
     """Write everything into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        if numbers and path.stem[:2] not in numbers:
-            continue
-        notebook = executed(path)
-        shown = slides(notebook, reveal)
-        (folder / f"{path.stem[:2]}.slides.html").write_text(shown, encoding="utf-8")
-        html = folder / f"{path.stem[:2]}.html"
-        html.write_text(page(notebook), encoding="utf-8")
-        print(path.stem, printed(html) or "no Chromium: print the page yourself")  # noqa: T201
+    with TemporaryDirectory() as temporary:
+        fresh = Path(temporary) / "notebooks"
+        shutil.copytree(NOTEBOOKS, fresh, ignore=shutil.ignore_patterns(".*"))
+        for path in sorted(fresh.glob("*.ipynb")):
+            if numbers and path.stem[:2] not in numbers:
+                continue
+            notebook = executed(path)
+            shown = slides(notebook, reveal)
+            (folder / f"{path.stem[:2]}.slides.html").write_text(shown, encoding="utf-8")
+            html = folder / f"{path.stem[:2]}.html"
+            html.write_text(page(notebook), encoding="utf-8")
+            print(path.stem, printed(html) or "no Chromium: print the page yourself")  # noqa: T201
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     rest = sys.argv[2:]
-    copy = next((a for a in rest if Path(a).is_dir()), None)
-    main(Path(sys.argv[1]), Path(copy) if copy else None, [a for a in rest if a != copy])
+    given = next((a for a in rest if Path(a).is_dir()), None)
+    main(Path(sys.argv[1]), Path(given) if given else None, [a for a in rest if a != given])

@@ -9,8 +9,9 @@ import pytest
 from reports.hostile import EVIL, intruders
 
 import ctxkit as ck
+from ctxkit.boards.board_files import FileRows
 from ctxkit.boards.kept import FileNotes
-from ctxkit.boards.overviews import WAYS, FileRows
+from ctxkit.boards.overviews import WAYS
 from ctxkit.boards.tallied import tallied
 
 SAMPLE = ck.samples.path("billing")
@@ -72,8 +73,8 @@ def test_only_what_changed_is_read_again(folder, cache, monkeypatch):
     seen = []
     from ctxkit.boards import overviews
 
-    real = overviews._rows
-    monkeypatch.setattr(overviews, "_rows", lambda stamp: seen.append(stamp.path) or real(stamp))
+    real = overviews.rows_of
+    monkeypatch.setattr(overviews, "rows_of", lambda stamp: seen.append(stamp.path) or real(stamp))
     assert len(ck.board(folder, seconds=None)) == 3
     assert [p.rsplit("/", 1)[-1] for p in seen] == ["1.jsonl"]
     (cache / "board.jsonl").write_bytes(b"broken")

@@ -22,6 +22,7 @@ from ctxkit.metrics.compaction import (
     verdicts,
 )
 from ctxkit.metrics.thrash import thrash
+from ctxkit.policies import Rules, triggers
 from ctxkit.prices import price
 
 MODEL = "claude-sonnet-4-5"
@@ -98,16 +99,57 @@ def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
     assert [held(cuts, prompts, sheet(pauses=p))["unpaid_cuts_n"] for p in ((), (10,))] == [1, 0]
 
 
+def test_what_stays_at_the_front_is_not_written_again():
+    front = CUT._replace(front=8_000)
+    assert pays_after(front, sheet()) == pytest.approx(11.5 * 2_000 / 20_000)
+    assert pays_after(front._replace(sent=29_000), sheet()) == pytest.approx(11.5 / 20)
+    assert pays_after(front, sheet(pauses=(10,))) == 0.0
+    at_the_end = CUT._replace(front=10_000)
+    assert pays_after(at_the_end, sheet()) == 0.0
+
+
+def test_without_a_summary_it_is_the_formula_of_an_edit():
+    """``N > (w - r) S / (r x)``, where ``S`` stands behind the change and ``x`` went."""
+    p = price(MODEL)
+    shares = {"write_share": p.cache_write / p.input, "read_share": p.cache_read / p.input}
+    wanted = breakeven.reads_until_mutation_pays(20_000, 2_000, **shares)
+    assert pays_after(CUT._replace(front=8_000), sheet()) == pytest.approx(wanted)
+
+
 @pytest.mark.parametrize("found", [0, 12_000, 30_000])
-def test_paid_back_is_when_the_bills_with_and_without_it_are_equal(found):
+@pytest.mark.parametrize("front", [0, 7_000])
+def test_paid_back_is_when_the_bills_with_and_without_it_are_equal(found, front):
     read, write, cost, before, after = 0.1, 1.25, 4_000.0, 30_000, 10_000
     n = breakeven.requests_until_reset_pays(
-        before, after, cost_usd=cost, read_price=read, write_price=write, found=found
+        before, after, cost_usd=cost, read_price=read, write_price=write, found=found, front=front
     )
+    there = min(front, found)
     without = read * found + write * (before - found) + read * before * (n - 1)
-    assert max(
-        cost + write * after + read * after * (n - 1), without if n == 0 else 0
-    ) == pytest.approx(without)
+    with_it = cost + write * (after - there) + read * there + read * after * (n - 1)
+    assert max(with_it, without if n == 0 else 0) == pytest.approx(without)
+
+
+@pytest.mark.parametrize(
+    ("policy", "above"),
+    [("clear:keep_last=5", 18_000), ("summary:keep_tokens=8000", 25_000)],
+    ids=["clear", "summarise"],
+)
+def test_unpaid_is_what_the_bill_says_where_it_is_left_to_the_next_one(policy, above):
+    """A compaction is unpaid where the same session without it costs less; cents aside."""
+    s, usd = ck.read(ck.samples.path()), []
+    rules = Rules(policy=policy, trigger=triggers.Above(above))
+    told = thrash(ck.replay(s, rules)).cuts
+    looked = told[:9:2] if len(told) > 9 else told[:-1]
+    for left in (None, *looked):
+        calls = tuple(c.call for c in told if c is not left)
+        row = ck.score(ck.replay(s, rules.but(trigger=triggers.AtCalls(calls))), loss=False)
+        usd.append(row["cost_usd"])
+    cheaper_without = [usd[0] - without for without in usd[1:]]
+    sure = [
+        (c.unpaid, d > 0) for c, d in zip(looked, cheaper_without, strict=True) if abs(d) > 1e-3
+    ]
+    assert len(sure) >= 3
+    assert all(unpaid is dearer for unpaid, dearer in sure), sure
 
 
 def test_the_thrash_of_a_replay_and_the_columns_of_its_run_are_one():

@@ -1,0 +1,54 @@
+"""What a class is handed: tables that fit a page, nothing of an earlier run."""
+
+from __future__ import annotations
+
+import importlib.util
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def handouts():
+    spec = importlib.util.spec_from_file_location("handouts", ROOT / "docs/teaching/handouts.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("columns", [1, 7, 8, 14, 15, 30])
+def test_a_wide_table_is_parted_and_loses_nothing(handouts, columns):
+    made = pd.DataFrame([[f"{r}-{c}" for c in range(columns)] for r in range(3)], index=[*"abc"])
+    html = handouts.narrow(f"<p>before</p>{made.to_html()}<svg viewBox='0 0 1 1'></svg>")
+    parts = [
+        t.set_index(t.columns[0]) for t in pd.read_html(StringIO(html), dtype_backend="pyarrow")
+    ]
+    assert max(len(t.columns) + 1 for t in parts) <= handouts.MOST
+    together = pd.concat(parts, axis=1)
+    assert together.astype(str).to_numpy().tolist() == made.astype(str).to_numpy().tolist()
+    assert list(together.index) == [*"abc"]
+    assert html.startswith("<p>before</p>")
+    assert html.endswith("<svg viewBox='0 0 1 1'></svg>")
+
+
+def test_a_table_whose_cells_span_others_is_left(handouts):
+    table = f"<table><tr><th colspan='12'>all</th></tr><tr>{'<td>1</td>' * 12}</tr></table>"
+    assert handouts.narrow(table) == table
+
+
+def test_a_notebook_is_run_without_what_was_done_before(handouts, tmp_path, monkeypatch):
+    from nbformat import v4, write
+
+    books = tmp_path / "books"
+    (books / ".ctxkit").mkdir(parents=True)
+    cell = "from pathlib import Path\nprint('there is', Path('.ctxkit').exists())"
+    write(v4.new_notebook(cells=[v4.new_code_cell(cell)]), books / "01-one.ipynb")
+    monkeypatch.setattr(handouts, "NOTEBOOKS", books)
+    monkeypatch.setattr(handouts, "printed", lambda html: None)
+    handouts.main(tmp_path / "out", None, [])
+    assert "there is False" in (tmp_path / "out" / "01.html").read_text(encoding="utf-8")
+    assert "slide.dataset.fit" in (tmp_path / "out" / "01.slides.html").read_text(encoding="utf-8")
