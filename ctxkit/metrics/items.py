@@ -90,23 +90,39 @@ _END = re.compile(r"\s(?:(?<=[.!?].)\s*|(?<=\n)\n*)", re.DOTALL)
 """Between two sentences: the dot of 3.9 or of main.py ends none."""
 _SHORTEST = 8
 """Characters of a sentence that says something."""
-_MUST = re.compile(
-    r"(?<!\w)(?:must(?: not)?|never|always|do not|don't|dont|only|make sure|ensure|should(?:"
-    r" not|n't)?|without|keep)"
-    r"(?!\w)",
-    re.IGNORECASE,
+
+
+class Phrases:
+    """Some phrases, to be found as whole words in whatever case."""
+
+    def __init__(self, *phrases: str) -> None:
+        self._phrases = phrases
+        words = "|".join(map(re.escape, phrases))
+        self._whole = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE)
+
+    def stand_in(self, text: str) -> bool:
+        """Return True where one of them stands in a text."""
+        if text.isascii():
+            low = text.lower()
+            if not any(phrase in low for phrase in self._phrases):
+                return False
+        return self._whole.search(text) is not None
+
+
+_MUST = Phrases(
+    *("must", "never", "always", "do not", "don't", "dont", "only", "make sure", "ensure"),
+    *("should", "shouldn't", "without", "keep"),
 )
-_DECIDED = re.compile(
-    r"(?<!\w)(?:decided|I'll use|I will use|we'll use|we will use|let's use|going with|instead"
-    r" of|rather than|chose)"
-    r"(?!\w)",
-    re.IGNORECASE,
+_DECIDED = Phrases(
+    *("decided", "i'll use", "i will use", "we'll use", "we will use", "let's use", "going with"),
+    *("instead of", "rather than", "chose"),
 )
-_OPEN = re.compile(
-    r"(?<!\w)(?:TODO|FIXME|still need|remains to|remaining|next step|not yet|follow-up|later"
-    r" we)(?!\w)|- \[ \]",
-    re.IGNORECASE,
+_OPEN = Phrases(
+    *("todo", "fixme", "still need", "remains to", "remaining", "next step", "not yet"),
+    *("follow-up", "later we"),
 )
+_BOX = "- [ ]"
+"""Before what is still to be done, in a list."""
 _COMMANDS = ("command", "cmd", "script")
 
 
@@ -171,6 +187,12 @@ def of_text(text: str) -> Iterator[FoundItem]:
     if any(fault in bare for fault in _FAULTS):
         for hit in _ERROR.findall(bare):
             yield FoundItem("error", normal(hit))
+
+
+def of_line(role: str, text: str) -> Iterator[FoundItem]:
+    """Yield the items of what someone says; no item goes over a line's end, so lines add up."""
+    yield from of_text(text)
+    yield from _spoken(role, text)
 
 
 def _of_words(words: list[str]) -> Iterator[FoundItem]:
@@ -240,11 +262,11 @@ def _spoken(role: str, text: str) -> Iterator[FoundItem]:
     if role not in SPEAKERS:
         return
     for hit in sentences(text):
-        if role == "user" and _MUST.search(hit):
+        if role == "user" and _MUST.stand_in(hit):
             yield FoundItem("constraint", normal(hit))
-        if role == "assistant" and _DECIDED.search(hit):
+        if role == "assistant" and _DECIDED.stand_in(hit):
             yield FoundItem("decision", normal(hit))
-        if _OPEN.search(hit):
+        if _BOX in hit or _OPEN.stand_in(hit):
             yield FoundItem("open", normal(hit))
 
 
