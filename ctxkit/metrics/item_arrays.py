@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxkit.messages import Text, ToolCall
-from ctxkit.metrics.items import FAMILIES, SEARCHED, FoundItem
+from ctxkit.metrics.items import FAMILIES, SEARCHED, SPEAKERS, FoundItem
 from ctxkit.metrics.text_items import TextItems
 from ctxkit.metrics.wordings import Wordings
 from ctxkit.subjects import path_of
@@ -73,15 +73,16 @@ class ItemArrays(RowTimes):
             (n, found) for found, n in self.numbers.items() if found.family == "constraint"
         )
         """The user's rules, to be found again in whatever words."""
-        given = {id(m): self.rules_of(m) for m in session.messages}
-        self.named = Lists(_joined(n, given[id(m)]) for n, m in zip(named, messages, strict=True))
+        self._rules: dict[tuple[str, int], set[int]] = {}
+        given = map(self._rules_of, messages)
+        self.named = Lists(map(_joined, named, given))
         """The items that each row names: its own, the endings of its paths, and rules in other
         words.
         """
         self.held = Lists(self._numbered(index.items(m)) for m in messages)
         """The items that each row holds."""
         self.used = Lists(
-            _joined(self._numbered(index.used(c.message)), given[id(c.message)])
+            _joined(self._numbered(index.used(c.message)), self._rules_of(c.message))
             for c in session.calls
         )
         """The items that the reply of each call uses."""
@@ -124,12 +125,15 @@ class ItemArrays(RowTimes):
         np.maximum.at(last, self.used.values[mine], self.used.owner[mine])
         return np.flatnonzero((last >= 0) & (np.append(self.upto, 0)[last] > first))
 
-    def rules_of(self, message: Message) -> set[int]:
+    def _rules_of(self, message: Message) -> set[int]:
         """Return the rules that a message of the user or the agent gives, in whatever words."""
-        if message.role not in ("user", "assistant"):
+        if message.role not in SPEAKERS:
             return set()
-        spoken = "\n".join(p.text[:SEARCHED] for p in message.parts if isinstance(p, Text))
-        return self.wordings.in_text(spoken)
+        key = message.role, id(message.parts)
+        if key not in self._rules:
+            spoken = "\n".join(p.text[:SEARCHED] for p in message.parts if isinstance(p, Text))
+            self._rules[key] = self.wordings.in_text(spoken)
+        return self._rules[key]
 
     def first_uses(self, found: Ints, calls: Ints) -> Ints:
         """Return the first call from a given one on that uses each item; a large number: none."""

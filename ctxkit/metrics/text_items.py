@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -47,9 +48,12 @@ class TextItems:
 
     def __init__(self, numbers: Mapping[FoundItem, int], wordings: Wordings) -> None:
         self._numbers, self._wordings = numbers, wordings
-        self._standing = StandingTexts({n: found.text for found, n in numbers.items()})
         self._texts: dict[Any, Ints] = {}
         self._lines: dict[tuple[str, str], LineItems] = {}
+
+    @cached_property
+    def _standing(self) -> StandingTexts:
+        return StandingTexts({n: found.text for found, n in self._numbers.items()})
 
     def of(self, message: Message) -> Ints:
         """Return the items that a text names, that stand in it as they are, or in other words."""
@@ -65,6 +69,8 @@ class TextItems:
         text = message.text
         if len(text) > SEARCHED:
             return self._look_once(message, text)
+        if not text:
+            return self._known(items(message))
         plain = all(type(p) is Text for p in message.parts)
         role = message.role if message.role in SPEAKERS and plain else ""
         lines = [self._line(role, line) for line in set(text.split("\n"))]
