@@ -55,6 +55,9 @@ _ID = re.compile(
     r"|[0-9a-fA-F]{7,64}"  # hashes; one of digits alone needs six
     r"|\d{6,20}|#\d{1,7}|[A-Z]{2,10}-\d{1,7})(?![\w-])"
 )
+_DIGIT = re.compile(r"\d")
+_HYPHENS = 4
+"""Those of a UUID, the only id that may be without a digit."""
 _CODE = re.compile(  # fin-import-7, INV-2026-118842: words and numbers joined by hyphens
     r"(?<![\w./-])[A-Za-z][A-Za-z0-9]{0,40}(?:-[A-Za-z0-9]{1,40}){1,9}(?!-?\w|/|\.\w)"
 )
@@ -181,9 +184,10 @@ def of_text(text: str) -> Iterator[FoundItem]:
         for hit in _URL.findall(text):
             yield FoundItem("url", hit.rstrip(".,;:!?"))
         bare = _URL.sub(" ", text)
-    yield from _of_words([w for w in set(bare.split()) if not w.isalpha()])
-    for hit in _NUMBER.findall(bare):
-        yield FoundItem("number", hit.replace(" ", ""))
+    if words := [w for w in set(bare.split()) if not w.isalpha()]:
+        yield from _of_words(words)
+        for hit in _NUMBER.findall(bare):
+            yield FoundItem("number", hit.replace(" ", ""))
     if any(fault in bare for fault in _FAULTS):
         for hit in _ERROR.findall(bare):
             yield FoundItem("error", normal(hit))
@@ -197,18 +201,23 @@ def of_line(role: str, text: str) -> Iterator[FoundItem]:
 
 def _of_words(words: list[str]) -> Iterator[FoundItem]:
     """Yield what has no space in it: each pattern reads the words that hold its sign."""
-    for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
-        if _EXTENSION.search(hit):
-            yield FoundItem("path", hit)
-    for hit in _ID.findall(" ".join(words)):
-        if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
-            yield FoundItem("id", hit.casefold())
-    joined = [w for w in words if "-" in w]
-    for hit in _CODE.findall(" ".join(joined)):
+    every = " ".join(words)
+    if "/" in every:
+        for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
+            if _EXTENSION.search(hit):
+                yield FoundItem("path", hit)
+    if _DIGIT.search(every) or every.count("-") >= _HYPHENS:
+        for hit in _ID.findall(every):
+            if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
+                yield FoundItem("id", hit.casefold())
+    joined = [w for w in words if "-" in w] if "-" in every else []
+    for hit in _CODE.findall(" ".join(joined)) if joined else ():
         code = hit.casefold()
         if any(c.isdigit() for c in hit) and code not in _EVERYWHERE:
             yield FoundItem("id", code)
-    for hit in _NAME.findall(" ".join([*joined, *(w for w in words if "_" in w)])):
+    if "_" in every:
+        joined += [w for w in words if "_" in w]
+    for hit in _NAME.findall(" ".join(joined)) if joined else ():
         if "_" in hit or not any(c.isdigit() for c in hit):
             yield FoundItem("name", hit)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
-    Sign = tuple[str, ...]
+    Sign = str | tuple[str, str, str]
 
 _WORDS = re.compile(r"(\w+)")
 
@@ -31,13 +31,13 @@ class StandingTexts:
         often = Counter(sign for of in signs.values() for sign in of)
         self._by_sign: dict[Sign, list[int]] = {}
         for at, of in signs.items():
-            self._by_sign.setdefault(min(of, key=often.__getitem__, default=()), []).append(at)
+            self._by_sign.setdefault(min(of, key=often.__getitem__, default=""), []).append(at)
         self._spaced = {at for at, text in texts.items() if text.split() != [text]}
 
     def near(self, line: str) -> set[int]:
         """Return the numbers of the texts that may stand in a text of which this is a line."""
         words = _WORDS.split(line)
-        told = {(), *_single(words), *_pairs(words)}
+        told = {"", *words[1::2], *_pairs(words)}
         return {at for sign in self._by_sign.keys() & told for at in self._by_sign[sign]}
 
     def in_line(self, line: str) -> tuple[set[int], set[int]]:
@@ -46,7 +46,8 @@ class StandingTexts:
         """
         near = self.near(line)
         spaced = near & self._spaced
-        return {at for at in near - spaced if stands(self._texts[at], line)}, spaced
+        near -= spaced
+        return {at for at in near if stands(self._texts[at], line)}, spaced
 
     def in_text(self, near: AbstractSet[int], text: str) -> set[int]:
         """Return those of some texts that stand in a text with single spaces alone."""
@@ -57,12 +58,8 @@ class StandingTexts:
 def _signs(text: str) -> Iterable[Sign]:
     """Return each two words of a text in a row, or, where it has white space, each word."""
     words = _WORDS.split(text)
-    return _single(words) if len(words) <= 3 or text.split() != [text] else _pairs(words)
+    return words[1::2] if len(words) <= 3 or text.split() != [text] else _pairs(words)
 
 
-def _single(words: list[str]) -> Iterable[Sign]:
-    return zip(words[1::2], strict=True)
-
-
-def _pairs(words: list[str]) -> Iterable[Sign]:
+def _pairs(words: list[str]) -> Iterable[tuple[str, str, str]]:
     return zip(words[1:-2:2], words[2:-1:2], words[3::2], strict=True)
