@@ -144,5 +144,3 @@ def chars(message: Message) -> int:
         elif isinstance(part, Sized):
             total += part.chars if part.chars is not None else 4 * (part.tokens or 0)
     return total
-
-

@@ -9,10 +9,11 @@ import msgspec
 
 from ctxkit.history.columns import TOOL, chars
 from ctxkit.history.head_items import content_at, content_key, with_text
+from ctxkit.messages import Message
 
 if TYPE_CHECKING:
     from ctxkit.history import History, Log
-    from ctxkit.messages import Message, ToolCall
+    from ctxkit.messages import ToolCall
 
 NEVER = 1 << 62
 """A call that never comes."""
