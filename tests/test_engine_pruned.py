@@ -146,7 +146,15 @@ class Quiet(Clear):
         return super()._old(n) // 2
 
 
-@pytest.mark.parametrize("part", [Loud(keep_last=1), Quiet(keep_last=1)])
+class Lower(Loud):
+    """A schedule below a call that does not follow from it: nobody asks for it, so the call counts."""
+
+    def schedule(self, view, room):
+        for p in view.new("user"):
+            view.change(p, "[user]", since=view.arrival(p))
+
+
+@pytest.mark.parametrize("part", [Loud(keep_last=1), Lower(keep_last=1), Quiet(keep_last=1)])
 def test_a_subclass_is_billed_as_what_it_sends(part):
     log = log_of(by_chance(7, 40), Rules(counter=Fours()))
     done = run(log, Rules(pruning=part, counter=Fours()))

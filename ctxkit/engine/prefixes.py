@@ -30,6 +30,8 @@ class Parted(NamedTuple):
     call: int
     same: int
     """How many of its first messages the next one still has."""
+    says: int
+    """Content of the first of the others."""
     rest: Numbers
     """Contents of the others."""
     back: bool
@@ -42,7 +44,7 @@ class Prefixes:
     def __init__(self, clock: Clock, parted: Iterable[Parted] = ()) -> None:
         self._clock = clock
         self.parted = list(parted)
-        self._said = {(p.same, int(p.rest[0])) for p in self.parted}
+        self._said = {(p.same, p.says) for p in self.parted}
         """At which place the next prompt parted, and what was said there."""
         self._back = any(p.back for p in self.parted)
 
@@ -68,8 +70,9 @@ class Prefixes:
         """
         back = (same, says) in self._said
         self._back = self._back or back
-        self._said.add((same, int(rest[0])))
-        self.parted.append(Parted(call - 1, same, rest, back))
+        said = int(rest[0])
+        self._said.add((same, said))
+        self.parted.append(Parted(call - 1, same, said, rest, back))
         return self._back and not self._clock.cold[call]
 
     def shared(self, call: int, last: Numbers, now: Numbers) -> int:

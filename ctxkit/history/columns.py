@@ -9,6 +9,7 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
+from ctxkit.tokens.counters import arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,15 +138,9 @@ def chars(message: Message) -> int:
         elif isinstance(part, Thinking):
             total += len(part.text) or part.hidden
         elif isinstance(part, ToolCall):
-            total += len(part.name) + _argument_chars(part)
+            total += len(part.name) + len(arguments(part))
         elif isinstance(part, Image):
             total += IMAGE_CHARS
         elif isinstance(part, Sized):
             total += part.chars if part.chars is not None else 4 * (part.tokens or 0)
     return total
-
-
-def _argument_chars(call: ToolCall) -> int:
-    from ctxkit.tokens.counters import arguments
-
-    return len(arguments(call))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctxkit.history.head_items import content_key
 from ctxkit.messages import Text, ToolCall
-from ctxkit.metrics.items import FAMILIES, SEARCHED, SPEAKERS, FoundItem, items, names, of_text
-from ctxkit.metrics.letters import Letters
+from ctxkit.metrics.items import FAMILIES, SEARCHED, SPEAKERS, FoundItem
+from ctxkit.metrics.text_items import TextItems
 from ctxkit.metrics.wordings import Wordings
 from ctxkit.subjects import path_of
 from ctxkit.tools.tool_names import reads, writes
@@ -29,10 +29,6 @@ USER_WEIGHT = 4.0
 """What an item weighs that the user said, where one of a reply or a tool's result weighs 1: chosen,
 not measured.
 """
-_KEPT = 4096
-"""Texts put in by compactions and prunings of which it is remembered what they hold."""
-_LINES = 1 << 16
-"""Lines of such texts of which it is remembered what they name."""
 
 
 class RowTimes:
@@ -77,7 +73,8 @@ class ItemArrays(RowTimes):
             (n, found) for found, n in self.numbers.items() if found.family == "constraint"
         )
         """The user's rules, to be found again in whatever words."""
-        given = [self.rules_of(m) for m in messages]
+        self._rules: dict[tuple[str, int], set[int]] = {}
+        given = map(self._rules_of, messages)
         self.named = Lists(map(_joined, named, given))
         """The items that each row names: its own, the endings of its paths, and rules in other
         words.
@@ -85,7 +82,7 @@ class ItemArrays(RowTimes):
         self.held = Lists(self._numbered(index.items(m)) for m in messages)
         """The items that each row holds."""
         self.used = Lists(
-            _joined(self._numbered(index.used(c.message)), self.rules_of(c.message))
+            _joined(self._numbered(index.used(c.message)), self._rules_of(c.message))
             for c in session.calls
         )
         """The items that the reply of each call uses."""
@@ -108,9 +105,6 @@ class ItemArrays(RowTimes):
         """What each item weighs: `USER_WEIGHT` where the user said it."""
         mine = np.array([m.role == "user" for m in messages], bool)
         self.weight[self.held.values[mine[self.held.owner]]] = USER_WEIGHT
-        self._texts: dict[Any, Ints] = {}
-        self._lines: dict[str, set[int]] = {}
-        self._letters: Letters | None = None
 
     def _sorted(self) -> None:
         width = self.calls + 1
@@ -131,12 +125,15 @@ class ItemArrays(RowTimes):
         np.maximum.at(last, self.used.values[mine], self.used.owner[mine])
         return np.flatnonzero((last >= 0) & (np.append(self.upto, 0)[last] > first))
 
-    def rules_of(self, message: Message) -> set[int]:
+    def _rules_of(self, message: Message) -> set[int]:
         """Return the rules that a message of the user or the agent gives, in whatever words."""
-        if message.role not in ("user", "assistant"):
+        if message.role not in SPEAKERS:
             return set()
-        spoken = "\n".join(p.text[:SEARCHED] for p in message.parts if isinstance(p, Text))
-        return self.wordings.in_text(spoken)
+        key = message.role, id(message.parts)
+        if key not in self._rules:
+            spoken = "\n".join(p.text[:SEARCHED] for p in message.parts if isinstance(p, Text))
+            self._rules[key] = self.wordings.in_text(spoken)
+        return self._rules[key]
 
     def first_uses(self, found: Ints, calls: Ints) -> Ints:
         """Return the first call from a given one on that uses each item; a large number: none."""
@@ -154,38 +151,11 @@ class ItemArrays(RowTimes):
 
     def stands_in(self, message: Message) -> Ints:
         """Return the items that a text holds: it names them, or they stand in it as they are."""
-        key = key_of(message)
-        found = self._texts.get(key)
-        if found is None:
-            if len(self._texts) >= _KEPT:
-                self._texts.clear()
-            found = self._texts[key] = self._look(message, " ".join(message.text.split()))
-        return found
+        return self._put_in.of(message)
 
-    def _look(self, message: Message, text: str) -> Ints:
-        if self._letters is None:
-            self._letters = Letters(found.text for found in self.numbers)
-        found = self._named_by(message) | self.wordings.in_text(message.text[:SEARCHED])
-        return np.array(sorted(found.union(self._letters.standing_in(text))), np.int64)
-
-    def _named_by(self, message: Message) -> set[int]:
-        """Return the items that a text names; of a text put in by a rule each line is read once."""
-        parts = message.parts
-        plain = all(type(p) is Text and len(p.text) <= SEARCHED for p in parts)
-        if not plain or message.role in SPEAKERS:
-            return self._known(items(message))
-        found: set[int] = set()
-        for line in {row for p in parts for row in p.text.split("\n")}:  # type: ignore[union-attr]
-            numbers = self._lines.get(line)
-            if numbers is None:
-                if len(self._lines) >= _LINES:
-                    self._lines.clear()
-                numbers = self._lines[line] = self._known(of_text(line))
-            found |= numbers
-        return found
-
-    def _known(self, found: Iterable[FoundItem]) -> set[int]:
-        return {at for f in names(found) if (at := self.numbers.get(f)) is not None}
+    @cached_property
+    def _put_in(self) -> TextItems:
+        return TextItems(self.numbers, self.wordings)
 
     # -- numbers -----------------------------------------------------------------------------------
 
@@ -198,11 +168,6 @@ class ItemArrays(RowTimes):
             return []
         (at,) = self._numbered([FoundItem("path", path)])
         return [(self._numbered([f])[0], at) for f in self.index.items(message) if f.text != path]
-
-
-def key_of(message: Message) -> str | int:
-    """Return what is equal for messages that say the same."""
-    return content_key(message) if message.tool_calls else message.text
 
 
 def _joined(numbers: list[int], more: set[int]) -> list[int]:

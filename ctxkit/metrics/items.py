@@ -55,6 +55,9 @@ _ID = re.compile(
     r"|[0-9a-fA-F]{7,64}"  # hashes; one of digits alone needs six
     r"|\d{6,20}|#\d{1,7}|[A-Z]{2,10}-\d{1,7})(?![\w-])"
 )
+_DIGIT = re.compile(r"\d")
+_HYPHENS = 4
+"""Those of a UUID, the only id that may be without a digit."""
 _CODE = re.compile(  # fin-import-7, INV-2026-118842: words and numbers joined by hyphens
     r"(?<![\w./-])[A-Za-z][A-Za-z0-9]{0,40}(?:-[A-Za-z0-9]{1,40}){1,9}(?!-?\w|/|\.\w)"
 )
@@ -90,23 +93,39 @@ _END = re.compile(r"\s(?:(?<=[.!?].)\s*|(?<=\n)\n*)", re.DOTALL)
 """Between two sentences: the dot of 3.9 or of main.py ends none."""
 _SHORTEST = 8
 """Characters of a sentence that says something."""
-_MUST = re.compile(
-    r"(?<!\w)(?:must(?: not)?|never|always|do not|don't|dont|only|make sure|ensure|should(?:"
-    r" not|n't)?|without|keep)"
-    r"(?!\w)",
-    re.IGNORECASE,
+
+
+class Phrases:
+    """Some phrases, to be found as whole words in whatever case."""
+
+    def __init__(self, *phrases: str) -> None:
+        self._phrases = phrases
+        words = "|".join(map(re.escape, phrases))
+        self._whole = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE)
+
+    def stand_in(self, text: str) -> bool:
+        """Return True where one of them stands in a text."""
+        if text.isascii():
+            low = text.lower()
+            if not any(phrase in low for phrase in self._phrases):
+                return False
+        return self._whole.search(text) is not None
+
+
+_MUST = Phrases(
+    *("must", "never", "always", "do not", "don't", "dont", "only", "make sure", "ensure"),
+    *("should", "shouldn't", "without", "keep"),
 )
-_DECIDED = re.compile(
-    r"(?<!\w)(?:decided|I'll use|I will use|we'll use|we will use|let's use|going with|instead"
-    r" of|rather than|chose)"
-    r"(?!\w)",
-    re.IGNORECASE,
+_DECIDED = Phrases(
+    *("decided", "i'll use", "i will use", "we'll use", "we will use", "let's use", "going with"),
+    *("instead of", "rather than", "chose"),
 )
-_OPEN = re.compile(
-    r"(?<!\w)(?:TODO|FIXME|still need|remains to|remaining|next step|not yet|follow-up|later"
-    r" we)(?!\w)|- \[ \]",
-    re.IGNORECASE,
+_OPEN = Phrases(
+    *("todo", "fixme", "still need", "remains to", "remaining", "next step", "not yet"),
+    *("follow-up", "later we"),
 )
+_BOX = "- [ ]"
+"""Before what is still to be done, in a list."""
 _COMMANDS = ("command", "cmd", "script")
 
 
@@ -165,28 +184,40 @@ def of_text(text: str) -> Iterator[FoundItem]:
         for hit in _URL.findall(text):
             yield FoundItem("url", hit.rstrip(".,;:!?"))
         bare = _URL.sub(" ", text)
-    yield from _of_words([w for w in set(bare.split()) if not w.isalpha()])
-    for hit in _NUMBER.findall(bare):
-        yield FoundItem("number", hit.replace(" ", ""))
+    if words := [w for w in set(bare.split()) if not w.isalpha()]:
+        yield from _of_words(words)
+        for hit in _NUMBER.findall(bare):
+            yield FoundItem("number", hit.replace(" ", ""))
     if any(fault in bare for fault in _FAULTS):
         for hit in _ERROR.findall(bare):
             yield FoundItem("error", normal(hit))
 
 
+def of_line(role: str, text: str) -> Iterator[FoundItem]:
+    """Yield the items of what someone says; no item goes over a line's end, so lines add up."""
+    yield from of_text(text)
+    yield from _spoken(role, text)
+
+
 def _of_words(words: list[str]) -> Iterator[FoundItem]:
     """Yield what has no space in it: each pattern reads the words that hold its sign."""
-    for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
-        if _EXTENSION.search(hit):
-            yield FoundItem("path", hit)
-    for hit in _ID.findall(" ".join(words)):
-        if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
-            yield FoundItem("id", hit.casefold())
-    joined = [w for w in words if "-" in w]
-    for hit in _CODE.findall(" ".join(joined)):
+    every = " ".join(words)
+    if "/" in every:
+        for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
+            if _EXTENSION.search(hit):
+                yield FoundItem("path", hit)
+    if _DIGIT.search(every) or every.count("-") >= _HYPHENS:
+        for hit in _ID.findall(every):
+            if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
+                yield FoundItem("id", hit.casefold())
+    joined = [w for w in words if "-" in w] if "-" in every else []
+    for hit in _CODE.findall(" ".join(joined)) if joined else ():
         code = hit.casefold()
         if any(c.isdigit() for c in hit) and code not in _EVERYWHERE:
             yield FoundItem("id", code)
-    for hit in _NAME.findall(" ".join([*joined, *(w for w in words if "_" in w)])):
+    if "_" in every:
+        joined += [w for w in words if "_" in w]
+    for hit in _NAME.findall(" ".join(joined)) if joined else ():
         if "_" in hit or not any(c.isdigit() for c in hit):
             yield FoundItem("name", hit)
 
@@ -240,11 +271,11 @@ def _spoken(role: str, text: str) -> Iterator[FoundItem]:
     if role not in SPEAKERS:
         return
     for hit in sentences(text):
-        if role == "user" and _MUST.search(hit):
+        if role == "user" and _MUST.stand_in(hit):
             yield FoundItem("constraint", normal(hit))
-        if role == "assistant" and _DECIDED.search(hit):
+        if role == "assistant" and _DECIDED.stand_in(hit):
             yield FoundItem("decision", normal(hit))
-        if _OPEN.search(hit):
+        if _BOX in hit or _OPEN.stand_in(hit):
             yield FoundItem("open", normal(hit))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.metrics.item_arrays import key_of
+from ctxkit.metrics.text_items import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -25,8 +25,6 @@ COMMON = 0.6
 """Share of the words of the shorter sentence that both must have."""
 LEAST = 3
 """Words that both must have, where the rule has so many."""
-KEPT = 1 << 16
-"""Sentences of which it is remembered which rules they are near to."""
 _FORBIDS = re.compile(
     r"(?<!\w)(?:not|never|no|none|without|avoid|forbidden|prohibited|\w{2,8}n['’]t|dont|cannot)(?!\w)",
     re.IGNORECASE,
@@ -72,7 +70,6 @@ class Wordings:
 
     def __init__(self, given: Iterable[tuple[int, FoundItem]]) -> None:
         self._rules = {number: rule(found.text) for number, found in given}
-        self._known: dict[str, tuple[int, ...]] = {}
         self._by_stem: dict[str, list[int]] = {}
         for number, told in self._rules.items():
             for stem in told.stems:
@@ -80,31 +77,28 @@ class Wordings:
 
     def in_text(self, text: str) -> set[int]:
         """Return the numbers of the rules that a text gives."""
-        out: set[int] = set()
+        return self.given(self.near(text), text)
+
+    def near(self, text: str) -> set[int]:
+        """Return the rules whose words a sentence of a text has; none goes over a line's end."""
         if not self._by_stem:
-            return out
-        plain = text.casefold()
-        for sentence in sentences(text):
-            for number in self._near(sentence):
-                if number not in out and not missing(self._rules[number].exact, plain):
-                    out.add(number)
-        return out
+            return set()
+        return {number for sentence in sentences(text) for number in self._look(sentence)}
 
-    def _near(self, sentence: str) -> tuple[int, ...]:
-        """Return the rules whose words a sentence has; texts that share it ask once."""
-        known = self._known.get(sentence)
-        if known is None:
-            if len(self._known) >= KEPT:
-                self._known.clear()
-            known = self._known[sentence] = self._look(sentence)
-        return known
+    def given(self, near: Iterable[int], text: str) -> set[int]:
+        """Return those of some rules all of whose values a text holds."""
+        plain = text.casefold() if near else ""
+        return {n for n in near if not missing(self._rules[n].exact, plain)}
 
-    def _look(self, sentence: str) -> tuple[int, ...]:
+    def _look(self, sentence: str) -> list[int]:
         stems = {w[:5] for w in _WORD.findall(sentence.lower()) if w not in _EMPTY}
-        common = Counter(n for stem in stems & self._by_stem.keys() for n in self._by_stem[stem])
+        several = stems & self._by_stem.keys()
+        if not several:
+            return []
+        common = Counter(n for stem in several for n in self._by_stem[stem])
         near = [n for n, k in common.items() if self._alike(n, k, len(stems))]
         forbids = bool(near) and _FORBIDS.search(sentence) is not None
-        return tuple(n for n in near if self._rules[n].forbids == forbids)
+        return [n for n in near if self._rules[n].forbids == forbids]
 
     def _alike(self, number: int, common: int, words: int) -> bool:
         own = len(self._rules[number].stems)

@@ -68,7 +68,7 @@ class Clear(Scheduled):
         """
         if text.startswith(self.placeholder.split("{lines}", maxsplit=1)[0]):
             return text
-        return self.placeholder.replace("{lines}", str(len(text.splitlines())))
+        return self.placeholder.replace("{lines}", str(contents.lines_in(text)))
 
     def _cleared(self, message: Message) -> Message:
         return contents.with_text(message, self._text(contents.texts(message)))

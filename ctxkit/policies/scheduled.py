@@ -52,15 +52,10 @@ class Scheduled(Setting):
 
 
 def says_when(part: Any) -> bool:
-    """Return True where a part's `schedule` says all that its call does: no class below redefined
+    """Return True where a part's `schedule` says all that its call does: no class redefined
     the call.
     """
-    for kind in type(part).__mro__:
-        if "__call__" in vars(kind):
-            return kind is Scheduled
-        if "schedule" in vars(kind):
-            return isinstance(part, Scheduled)
-    return False
+    return isinstance(part, Scheduled) and type(part).__call__ is Scheduled.__call__
 
 
 def split(pruning: Part | None) -> tuple[tuple[Part, ...], tuple[Part, ...]]:

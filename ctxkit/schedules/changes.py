@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import chars
@@ -28,7 +30,7 @@ class AsItCame:
 AS_IT_CAME = AsItCame()
 
 
-class ChangeRule(NamedTuple):
+class ChangeRule(msgspec.Struct, frozen=True, gc=False):
     """What a part said of one message."""
 
     since: int
@@ -137,7 +139,7 @@ class Changes:
             if call < stays:
                 new = self._at(p, call, new)
             if new.content != was.content:
-                new = new._replace(call=call)
+                new = new.since(call)
                 out.append(Changed(call, p, was, new))
                 own.append(new)
             elif not own:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from ctxkit.history.columns import TOOL, chars
 from ctxkit.history.head_items import content_at, content_key, with_text
+from ctxkit.messages import Message
 
 if TYPE_CHECKING:
     from ctxkit.history import History, Log
-    from ctxkit.messages import Message, ToolCall
+    from ctxkit.messages import ToolCall
 
 NEVER = 1 << 62
 """A call that never comes."""
@@ -18,7 +21,7 @@ _KEPT = 1 << 16
 """Texts for rows of which a log remembers what they make of them."""
 
 
-class State(NamedTuple):
+class State(msgspec.Struct, frozen=True, gc=False):
     """What a message says from a call on."""
 
     call: int
@@ -28,6 +31,10 @@ class State(NamedTuple):
     chars: int
     content: int
     """Equal where the same is sent; 0: nothing is."""
+
+    def since(self, call: int) -> State:
+        """Return the same from another call on."""
+        return State(call, self.message, self.tokens, self.chars, self.content)
 
     def same(self, other: State) -> bool:
         """Return True where both say the same."""
@@ -156,7 +163,7 @@ class Rows:
         if (row, text) not in known:
             known[row, text] = self.changed(p, call, message, with_text(message, text))
         made = known[row, text]
-        return made if made is None else State(call, *made[1:])
+        return made if made is None else made.since(call)
 
     def calls(self, p: int) -> tuple[ToolCall, ...]:
         """Return the tool calls of a message as they were said, whatever became of them."""

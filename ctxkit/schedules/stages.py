@@ -81,7 +81,7 @@ class Stages:
             was = said if said.call == call else old.state(p, call - 1)
             state = new.state(p, call)
             if was.content != state.content:
-                yield Changed(call, p, was, state._replace(call=call))
+                yield Changed(call, p, was, state.since(call))
 
     # -- as a layer is asked
     # ---------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Stages:
         for call in range(self.rows.arrival(p), self.stop):
             state = self.state(p, call)
             if not out or state.content != out[-1].content:
-                out.append(state._replace(call=call))
+                out.append(state.since(call))
         return out
 
     def touched(self) -> set[int]:

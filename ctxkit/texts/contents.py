@@ -31,6 +31,9 @@ TARGET_KEYS = (
 )
 """Argument names that say what a tool works on, tried in this order."""
 
+_OTHER_ENDS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""What ends a line beside a newline."""
+
 HINTS = ("path", "command", "script", "url", "key", "query", "message", "branch")
 """Arguments that a stub names, the first of them that the call has."""
 
@@ -79,6 +82,13 @@ def _with_parts(message: Message, keep: Callable[[Part], bool]) -> Message:
 def texts(message: Message) -> str:
     """Return the plain text parts, joined by newlines."""
     return "\n".join(p.text for p in message.parts if isinstance(p, Text))
+
+
+def lines_in(text: str) -> int:
+    """Return how many lines a text has, as `str.splitlines` parts it."""
+    if any(sign in text for sign in _OTHER_ENDS):
+        return len(text.splitlines())
+    return text.count("\n") + (text[-1:] not in ("", "\n"))
 
 
 def texts_and(message: Message, image: str) -> str:
