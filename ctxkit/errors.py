@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from ctxkit.markup import plain
+from ctxkit.display.markup import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

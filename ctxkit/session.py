@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.beginnings import Beginning
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.markup import line
 from ctxkit.messages import Edit, Fault, Message, Sized, Text, ToolSchema
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 from ctxkit.messages import Text, Thinking, ToolCall
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

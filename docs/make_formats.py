@@ -35,7 +35,7 @@ RULES = """
 - **Compactions.** A recorded one is an edit with the messages that went and the summary that came. Traces that hold
   each call's whole prompt (Langfuse, OpenTelemetry, Inspect, completion logs) give edits with `source="derived"`
   where messages are gone from the next prompt. Falls that nothing marks are events of kind `unmarked`;
-  `ctxkit.derived_compactions.derive` finds large ones by rules of others.
+  `ctxkit.metrics.derived_compactions.derive` finds large ones by rules of others.
 - **Several sessions in a file** give several (tau-bench runs, OpenHands outputs, Inspect samples, aider's starts,
   fuseraft's older event logs): `ck.read_all`. **A folder that is one session** gives one: OpenHands' events or
   completion logs, fuseraft's session folder and post-mortem. OpenCode's storage gives its main sessions.

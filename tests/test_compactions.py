@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.derived_compactions import CtxMap, TraceLab, agreement, derive
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.derived_compactions import CtxMap, TraceLab, agreement, derive
 
 
 def sized(*prompts: int):

@@ -18,7 +18,7 @@ from ctxkit.history import Log
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
 from ctxkit.policies.dues import Combined, Due, as_due
-from ctxkit.policies.outlooks import Straight
+from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.switches import TaskEnds
 from ctxkit.policies.totals import LastTotal

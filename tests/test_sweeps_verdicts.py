@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.sheets import width
+from ctxkit.display.sheets import width
 from ctxkit.sweeps.verdicts import folded, on_front, verdicts
 
 SAMPLE = ck.samples.path("billing")

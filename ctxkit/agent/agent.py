@@ -21,8 +21,8 @@ from ctxkit.agent.running import Approve, Offload, run_tool
 from ctxkit.agent.sent_prompts import Prompts
 from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
 from ctxkit.agent.turn import LimitReached, Turn
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.markup import line
 from ctxkit.messages import Image, Message, Text, Thinking
 from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.tools.tool import Tool, tool

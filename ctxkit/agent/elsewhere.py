@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ctxkit.display.markup import line
 from ctxkit.errors import ModelError
-from ctxkit.markup import line
 from ctxkit.messages import Edit, Image
 
 if TYPE_CHECKING:

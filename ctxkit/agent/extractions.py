@@ -6,8 +6,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.markup import line
 from ctxkit.memory.entry import TYPES, entry
 from ctxkit.messages import Message, Text
 from ctxkit.models.model import Request, silent

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.composition import ContextReport, report
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

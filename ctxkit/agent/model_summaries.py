@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from ctxkit.display.markup import line
 from ctxkit.errors import ModelError
-from ctxkit.markup import line
 from ctxkit.messages import Message, Text, ToolCall, ToolSchema, Usage
 from ctxkit.models.model import Model, Request, silent
 from ctxkit.prices import price

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 
 if TYPE_CHECKING:
     from ctxkit.agent.limits import SpentInTurn

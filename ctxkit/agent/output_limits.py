@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, get_args
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import line
 from ctxkit.texts import trims
 from ctxkit.texts.trims import Mode
 

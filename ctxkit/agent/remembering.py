@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.markup import line
 from ctxkit.memory import Budgets, Memories, Webhook, digest, memory_block
 from ctxkit.messages import INJECTED
 from ctxkit.redaction import redact

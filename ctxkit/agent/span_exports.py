@@ -17,8 +17,8 @@ from urllib.parse import unquote
 
 import msgspec
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.markup import line
 from ctxkit.redaction import redact, redacted
 from ctxkit.writers.as_otel import agent_span, call_span, resource, trace_of
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ctxkit.amounts import MISSING, dollars, number, tokens
-from ctxkit.sheets import Box, Heading, Tabular
+from ctxkit.display.amounts import MISSING, dollars, number, tokens
+from ctxkit.display.sheets import Box, Heading, Tabular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

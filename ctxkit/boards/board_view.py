@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.amounts import dollars
 from ctxkit.boards.board_cells import HEADS, WAYS, row_of
 from ctxkit.boards.tallied import opened
+from ctxkit.display.amounts import dollars
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.markup import line
 from ctxkit.widgets.byhand.charted import Charted, code
 from ctxkit.widgets.byhand.feeds import Feed
 from ctxkit.widgets.explorer import CHUNK, Explorer

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.amounts import counted, dollars, number
 from ctxkit.boards.board_cells import GROUPED, HEADS, WAYS, first, group_of, row_of
 from ctxkit.boards.board_files import FILE, VERSION, FileRows, rows_of, stamps
 from ctxkit.boards.kept import FileNotes, Stamp
 from ctxkit.boards.tallied import Tallied, opened
 from ctxkit.caches import cache_folder
+from ctxkit.display.amounts import counted, dollars, number
+from ctxkit.display.markup import NO_MATH, escape
+from ctxkit.display.sheets import INK, Heading, Tabular
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import NO_MATH, escape
 from ctxkit.readers.log_folders import LOGS
-from ctxkit.sheets import INK, Heading, Tabular
 
 if TYPE_CHECKING:
     import os

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
 from ctxkit.frames.per_session import rows
-from ctxkit.markup import line
 from ctxkit.metrics.accounts import accounts
 from ctxkit.metrics.misses import misses
 from ctxkit.metrics.thrash import thrash

@@ -7,9 +7,9 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import CtxkitError
 from ctxkit.faces import listed
-from ctxkit.markup import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

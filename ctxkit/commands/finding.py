@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -12,8 +12,8 @@ import click
 from ctxkit.commands.finding import meant, opened
 from ctxkit.commands.options import one_session
 from ctxkit.commands.printing import fitted, width, written
+from ctxkit.display.markup import line
 from ctxkit.errors import ReadError
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

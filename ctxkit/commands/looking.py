@@ -10,7 +10,7 @@ import click
 
 from ctxkit.commands import options
 from ctxkit.commands.printing import CALLS, COST, PEAK, Out, TableHead, dump, lines, say, written
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 from ctxkit.readers.log_folders import LOGS
 
 if TYPE_CHECKING:

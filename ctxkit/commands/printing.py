@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit.markup import line, plain
+from ctxkit.display.markup import line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

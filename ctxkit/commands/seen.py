@@ -17,8 +17,8 @@ import msgspec
 
 import ctxkit
 from ctxkit.boards.kept import FileNotes, Stamp
+from ctxkit.display.markup import line
 from ctxkit.errors import CtxkitError
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,10 +11,10 @@ from ctxkit.composition.groups_by_call import Layers, layers, scaled, schema_cha
 from ctxkit.composition.prompt_contents import PromptWindow, ShownMessage, window
 from ctxkit.composition.reports import ContextReport, Contributor, WindowPart
 from ctxkit.composition.sections import Section, sections
+from ctxkit.display.markup import line
 from ctxkit.faces import listed, renamed
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.lengths import measure
-from ctxkit.markup import line
 from ctxkit.messages import Message, Source, Text, Thinking, ToolCall
 from ctxkit.readers.given import of_session
 from ctxkit.subjects import answered, what

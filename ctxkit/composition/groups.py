@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.composition.sections import sections
+from ctxkit.display.markup import line
 from ctxkit.frames.lengths import part_chars, part_tokens
-from ctxkit.markup import line
 from ctxkit.messages import LOST, Image, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:

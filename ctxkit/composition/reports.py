@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.display.markup import NO_MATH, escape, line
 from ctxkit.frames.frame_columns import FLOAT, INT, TEXT, FrameColumn, build
-from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.messages import Source
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit import amounts
 from ctxkit.course.matter import facts_kept, figures, replayed, sample
+from ctxkit.display import amounts
+from ctxkit.display.markup import line
+from ctxkit.display.sheets import Box, Heading, Tabular
 from ctxkit.errors import BadArguments
-from ctxkit.markup import line
-from ctxkit.sheets import Box, Heading, Tabular
 
 if TYPE_CHECKING:
     from ctxkit.presets.naming import AnyRules

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.markup import NO_MATH, escape
-from ctxkit.sheets import INK
+from ctxkit.display.markup import NO_MATH, escape
+from ctxkit.display.sheets import INK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.discoveries.homes import PLACES, Place
 from ctxkit.discoveries.retentions import kept_days
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
-from ctxkit.markup import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import msgspec
 
+from ctxkit.display.markup import line
 from ctxkit.documents import process
 from ctxkit.documents.bounds import Bounds
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

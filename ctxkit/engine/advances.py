@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ctxkit.history import Log
     from ctxkit.policies.dues import Due
-    from ctxkit.policies.outlooks import Straight
+    from ctxkit.policies.forecasts import Straight
     from ctxkit.policies.policy import Guard
     from ctxkit.policies.rules import Rules
 

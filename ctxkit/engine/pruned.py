@@ -10,8 +10,8 @@ from ctxkit.engine.prefixes import PastPrompts, Prefixes, contents
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
 from ctxkit.policies.chain import Called, applied, in_a_row
+from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.hinges import written
-from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.scheduled import split
 from ctxkit.schedules import Schedule
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ctxkit.history import Log
     from ctxkit.history.clock import Clock
     from ctxkit.policies.chain import Part
-    from ctxkit.policies.outlooks import Sent
+    from ctxkit.policies.forecasts import Sent
     from ctxkit.tokens.counters import Room
 
 _FIRST = 16

@@ -15,7 +15,7 @@ from ctxkit.engine.stretches import Stretch, stretches
 from ctxkit.history import History, Log
 from ctxkit.history.clock import Clock
 from ctxkit.policies.chain import applied
-from ctxkit.policies.outlooks import Straight
+from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.policy import name_of
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class Run:
         return Pruned(history, self.room, pruning, self.clock, start, sent=self.sizes, past=past)
 
     def bill(self, look: Straight, start: int, stop: int) -> None:
-        """Write down the calls start..stop, of which the outlook knows the sizes."""
+        """Write down the calls start..stop, of which the forecast knows the sizes."""
         if stop <= start:
             return
         if isinstance(look, Pruned):
@@ -251,7 +251,7 @@ class Run:
             self.in_common[call] = kept
 
     def take(self, cut: Kept, look: Straight) -> Straight:
-        """Write down a compaction and the call that follows it; return the outlook after it."""
+        """Write down a compaction and the call that follows it; return the forecast after it."""
         call, new = cut.call, cut.new
         if isinstance(look, Pruned):
             self.history = new

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import line
 from ctxkit.frames.frame_columns import BOOL, INT, TEXT, FrameColumn, build
-from ctxkit.markup import line
 from ctxkit.messages import EVENTS, USER_VISIBLE, Edit, Message
 from ctxkit.readers.given import of_session
 

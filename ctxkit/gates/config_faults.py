@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import CtxkitError
 from ctxkit.frames.frame_columns import TEXT, FrameColumn, build
-from ctxkit.markup import plain
 from ctxkit.presets.configs import syntaxes
 from ctxkit.presets.configs.config_files import named, recognised
 from ctxkit.presets.configs.key_tables import section

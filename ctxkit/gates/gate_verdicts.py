@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ctxkit.display.markup import escape, line
 from ctxkit.gates.readings import FIGURES, Figure
-from ctxkit.markup import escape, line
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 
 if TYPE_CHECKING:
     from ctxkit.gates.programs import Talk

@@ -12,8 +12,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

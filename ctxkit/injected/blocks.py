@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  as above
 from typing import NamedTuple
 
+from ctxkit.display.markup import plain
 from ctxkit.library import Library  # noqa: TC001  as above
-from ctxkit.markup import plain
 from ctxkit.redaction import redact
 from ctxkit.tools.root import Root  # noqa: TC001  as above
 

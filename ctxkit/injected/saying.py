@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments
 from ctxkit.injected.blocks import Block, block
 from ctxkit.injected.catalogue import BEGINNING, SECTIONS
-from ctxkit.markup import plain
 from ctxkit.messages import INJECTED, Message, Text
 from ctxkit.messages import SECTIONS as KEY
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit.discoveries import tops
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.keeping.copies import Archive, Copied
 from ctxkit.keeping.originals import Original, originals
-from ctxkit.markup import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ReadError
-from ctxkit.markup import line
 from ctxkit.messages import ToolCall
 from ctxkit.readers.fields import as_text
 from ctxkit.readers.reader_names import read_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.markup import line
 
 INDEX = "index.json"
 MOST_BYTES = 4_000_000

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.library.index import (
     INDEX,
@@ -22,7 +23,6 @@ from ctxkit.library.index import (
     decoded,
     parts_of,
 )
-from ctxkit.markup import line
 from ctxkit.tools.root import Root
 from ctxkit.tools.text_search import search
 

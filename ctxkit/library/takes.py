@@ -7,10 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
+from ctxkit.display.markup import line
 from ctxkit.documents import document, is_document
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.library.index import parts_of
-from ctxkit.markup import line
 from ctxkit.tools.root import Root
 from ctxkit.tools.walks import Walk, some
 

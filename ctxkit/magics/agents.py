@@ -11,6 +11,7 @@ from ctxkit.agent.limits import Limits
 from ctxkit.agent.outcome import counted
 from ctxkit.agent.resumes import check
 from ctxkit.agent.threads import Background, run
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
@@ -26,7 +27,6 @@ from ctxkit.magics.rehearsals import misfits, rehearse
 from ctxkit.magics.texts import Page
 from ctxkit.magics.turn_views import CellView, Printed, Screen, TextAndHtml
 from ctxkit.magics.visits import check_alone, joined
-from ctxkit.markup import line
 from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.store.workspace import Workspace
 from ctxkit.tools.root import Root

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.markup import escape, plain
+from ctxkit.display.markup import escape, plain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import msgspec
 
 from ctxkit.agent.live import TOOLS, tools_of
 from ctxkit.agent.running import in_thread
+from ctxkit.display.markup import line, plain
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import line, plain
 from ctxkit.redaction import redact, redacted
 from ctxkit.tools.work import described
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.markup import line
 from ctxkit.tools.pictures import KINDS, MOST_BYTES, as_picture, picture
 
 if TYPE_CHECKING:

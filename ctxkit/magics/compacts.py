@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ctxkit.agent.compactor import NEWEST
 from ctxkit.agent.threads import run
+from ctxkit.display.markup import NO_MATH, escape, line, plain
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.line_options import Compact
 from ctxkit.magics.texts import Page
-from ctxkit.markup import NO_MATH, escape, line, plain
 from ctxkit.policies.summary import Summary
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 if TYPE_CHECKING:
-    from ctxkit.sheets import Tabular
+    from ctxkit.display.sheets import Tabular
 
 _HIGH = 480
 

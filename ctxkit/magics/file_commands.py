@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import line
 from ctxkit.magics.arguments import option, word
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.texts import Page
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     import pandas as pd

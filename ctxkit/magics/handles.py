@@ -9,8 +9,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import escape
 from ctxkit.magics.approvals import typed
-from ctxkit.markup import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
 from ctxkit.injected import chosen
 from ctxkit.library import HOMES, Library
@@ -13,7 +14,6 @@ from ctxkit.magics.arguments import option, rest, word
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.table_commands import Nothing, shown
 from ctxkit.magics.texts import Page
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     import pandas as pd

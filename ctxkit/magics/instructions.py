@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.injected.files import NAMES
-from ctxkit.markup import line
 from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:

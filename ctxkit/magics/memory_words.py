@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

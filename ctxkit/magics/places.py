@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, word
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.table_commands import TableLine
 from ctxkit.magics.texts import Page
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, rest, word
 from ctxkit.magics.memory_words import memories
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.table_commands import Nothing, shown
 from ctxkit.magics.texts import Page
-from ctxkit.markup import line
 from ctxkit.memory.entry import entry
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 from ctxkit.messages import Message, Text
 
 if TYPE_CHECKING:

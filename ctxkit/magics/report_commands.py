@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import line
 from ctxkit.magics.arguments import option, word
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.table_commands import TableLine
 from ctxkit.magics.texts import Page
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,18 +7,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import line
 from ctxkit.magics.arguments import option
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
 
+    from ctxkit.display.sheets import Tabular
     from ctxkit.magics.kit_state import KitState
     from ctxkit.session import Session
-    from ctxkit.sheets import Tabular
     from ctxkit.spending import Spend
 
 

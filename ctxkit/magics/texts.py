@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ctxkit.markup import escape, plain
+from ctxkit.display.markup import escape, plain
 
 _STYLE = "white-space:pre-wrap;margin:0;color:var(--jp-content-font-color1,inherit)"
 

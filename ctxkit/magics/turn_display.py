@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.outcome import counted
-from ctxkit.markup import NO_MATH, escape, line, plain
+from ctxkit.display.markup import NO_MATH, escape, line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

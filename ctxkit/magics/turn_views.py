@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from ctxkit.display.markup import escape
 from ctxkit.magics.turn_display import TurnDisplay
-from ctxkit.markup import escape
 from ctxkit.plots.axes import Axes
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import NO_MATH, escape, line
 from ctxkit.magics.arguments import option
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.table_commands import TableLine, shown
-from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.messages import Edit
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

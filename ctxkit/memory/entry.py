@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import msgspec
 
+from ctxkit.display.markup import line, plain
 from ctxkit.errors import BadArguments
-from ctxkit.markup import line, plain
 from ctxkit.redaction import redact
 
 TYPES = ("user", "feedback", "project", "reference", "preference", "fact", "procedure")

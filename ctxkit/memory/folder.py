@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import line
 from ctxkit.errors import StoreError
-from ctxkit.markup import line
 from ctxkit.memory.entry import MOST_BYTES, MemoryEntry, decoded, encoded
 from ctxkit.redaction import redacted
 from ctxkit.tools.held_folders import Folder

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import line
 from ctxkit.memory.consolidation import STORE, surplus
 from ctxkit.memory.entry import MemoryEntry, entry
 from ctxkit.memory.folder import MemoryFolder

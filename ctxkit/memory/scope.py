@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.markup import line
 from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import line, plain
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.markup import line, plain
 from ctxkit.memory.ranking import MOST_CHARS
 from ctxkit.redaction import redact
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ctxkit.display.markup import NO_MATH, escape
 from ctxkit.errors import BadArguments
-from ctxkit.markup import NO_MATH, escape
 from ctxkit.metrics.ceilings import Ceiling, Ceilings
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.item_arrays import ItemArrays

@@ -15,8 +15,8 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.markup import line
 from ctxkit.outside.children import Child
 from ctxkit.outside.own_loop import Loop
 from ctxkit.redaction import redact

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.markup import line
 from ctxkit.messages import Image, ToolSchema
 from ctxkit.outside.children import Child
 from ctxkit.outside.mcp_words import as_rpc, next_page, part_text, shown_part, tool_name

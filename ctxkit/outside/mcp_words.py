@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.markup import line
 from ctxkit.tools.pictures import picture
 
 LONGEST = 64

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.amounts import counted
+from ctxkit.display.amounts import counted
 from ctxkit.errors import BadArguments
 from ctxkit.frames import frame
 from ctxkit.heard import recorded_turns

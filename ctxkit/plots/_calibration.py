@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
-from ctxkit.calibrations import Calibration, calibrate
+from ctxkit.metrics.calibrations import Calibration, calibrate
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import noted

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.composition import preview
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
 from ctxkit.frames import lengths
 from ctxkit.frames.fates import Fate, State, fates
 from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.markup import line
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import noted

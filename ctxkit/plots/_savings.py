@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.amounts import counted
+from ctxkit.display.amounts import counted
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import noted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit import amounts
+from ctxkit.display import amounts
 from ctxkit.errors import BadArguments
 from ctxkit.plots._cache import cache_data
 from ctxkit.plots.block_rows import BlockRows, Row, Span

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit.amounts import counted
+from ctxkit.display.amounts import counted
 from ctxkit.errors import BadArguments
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ctxkit.display.markup import NO_MATH, escape, line, plain
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.markup import NO_MATH, escape, line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

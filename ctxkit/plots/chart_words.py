@@ -11,7 +11,7 @@ from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, cast
 
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 from ctxkit.readers.given import as_session, as_sessions
 from ctxkit.session import Session
 from ctxkit.titles import title_of, told_apart

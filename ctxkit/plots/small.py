@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.markup import escape
+from ctxkit.display.markup import escape
 from ctxkit.plots.mosaics import CROWD, points
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, faint
 from ctxkit.plots.svg import nice, short

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.markup import escape
+from ctxkit.display.markup import escape
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.labels import along, labels
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, colour, dash

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ctxkit.markup import escape
+from ctxkit.display.markup import escape
 from ctxkit.plots.chart import safe
 from ctxkit.plots.palette import TEXT
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from ctxkit.faces import face
+from ctxkit.faces import face, renamed
 
 _NAMES = {
     **dict.fromkeys(("Chain", "Ladder", "Part"), "chain"),
-    **dict.fromkeys(("Guard", "Outlook", "Past", "Policy", "Pruning", "Trigger"), "policy"),
+    **dict.fromkeys(("Guard", "Forecast", "Past", "Policy", "Pruning", "Trigger"), "policy"),
     **dict.fromkeys(("Rules", "as_rules"), "rules"),
     **dict.fromkeys(("entries", "names", "parse"), "policy_names"),
 }
 _ROOMS = ("guards", "summarisers", "triggers")
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
-__getattr__, __dir__ = face(__name__, _NAMES, _ROOMS)
+_OLD = {"Outlook": "Forecast"}
+_find, __dir__ = face(__name__, _NAMES, _ROOMS)
+_was = renamed(__name__, _OLD)
+
+
+def __getattr__(name: str) -> object:
+    return _was(name) if name in _OLD else _find(name)

@@ -15,7 +15,7 @@ from ctxkit.policies.policy import call_alone, name_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.policies.policy import Outlook, Policy
+    from ctxkit.policies.policy import Forecast, Policy
     from ctxkit.tokens.counters import Room
 
 
@@ -37,7 +37,7 @@ class Part:
     else:
         name, keeps = "", None
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call in start..stop at which it can do anything, or `stop`."""
         return start
 
@@ -144,10 +144,10 @@ class Joined(Part):
                 )
         object.__setattr__(self, "parts", tuple(map(as_part, parts)))
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call at which any part can do anything."""
         able = (
-            start if call_alone(p, "first") else p.first(outlook, start, stop) for p in self.parts
+            start if call_alone(p, "first") else p.first(forecast, start, stop) for p in self.parts
         )
         return min(able, default=stop)
 

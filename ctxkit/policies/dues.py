@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.history import History
-    from ctxkit.policies.policy import Outlook, Trigger
+    from ctxkit.policies.policy import Forecast, Trigger
     from ctxkit.tokens.counters import Room
 
 
@@ -42,17 +42,17 @@ class Due:
     word = ""
     """Why it fires, in the field's words (`window_size`, `turn_count`, ...); empty: its name."""
 
-    def why(self, outlook: Outlook, call: int) -> str:  # noqa: ARG002  what is joined asks its parts
+    def why(self, forecast: Forecast, call: int) -> str:  # noqa: ARG002  what is joined asks its parts
         """Return why it is due at a call at which it is."""
         return self.name or self.word or name_of(self)
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call in start..stop at which it is due, or `stop`."""
         raise NotImplementedError
 
     def __call__(self, history: History, room: Room) -> bool:
         """Return True where it is due before the history's call."""
-        from ctxkit.policies.outlooks import Straight
+        from ctxkit.policies.forecasts import Straight
 
         return self.first(Straight(history, room), history.call, history.call + 1) == history.call
 
@@ -83,9 +83,9 @@ class Asked(Due):
         """The function's name."""
         return name_of(self.function)
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call at which the function says so."""
-        history, room = outlook.history, outlook.room
+        history, room = forecast.history, forecast.room
         return next((call for call in range(start, stop) if self(history.at(call), room)), stop)
 
     def __call__(self, history: History, room: Room) -> bool:
@@ -107,7 +107,7 @@ class Asked(Due):
 
 @runtime_checkable
 class _Jumps(Protocol):
-    def first(self, outlook: Outlook, start: int, stop: int, /) -> int: ...
+    def first(self, forecast: Forecast, start: int, stop: int, /) -> int: ...
 
 
 def as_due(given: object, what: str = "trigger") -> Due:
@@ -142,33 +142,33 @@ class Combined(Due):
 class Either(Combined):
     """Due where any part is."""
 
-    def why(self, outlook: Outlook, call: int) -> str:
+    def why(self, forecast: Forecast, call: int) -> str:
         """Return why the first of its parts is due that is."""
-        due = (part for part in self.parts if part.first(outlook, call, call + 1) == call)
+        due = (part for part in self.parts if part.first(forecast, call, call + 1) == call)
         part = next(due, None)
-        return super().why(outlook, call) if part is None else part.why(outlook, call)
+        return super().why(forecast, call) if part is None else part.why(forecast, call)
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the earliest of its parts."""
         for part in self.parts:
-            stop = part.first(outlook, start, stop)
+            stop = part.first(forecast, start, stop)
         return stop
 
 
 class Both(Combined):
     """Due where all parts are at once."""
 
-    def why(self, outlook: Outlook, call: int) -> str:
+    def why(self, forecast: Forecast, call: int) -> str:
         """Return why its parts are due."""
-        return " and ".join(part.why(outlook, call) for part in self.parts)
+        return " and ".join(part.why(forecast, call) for part in self.parts)
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call at which all parts are due."""
         agreed, call = 0, start
         while agreed < len(self.parts) and call < stop:
             agreed = 0
             for part in self.parts:
-                later = part.first(outlook, call, stop)
+                later = part.first(forecast, call, stop)
                 agreed = agreed + 1 if later == call else 0
                 call = later
                 if call >= stop:
@@ -185,9 +185,9 @@ class Not(Due):
     def __init__(self, part: Trigger) -> None:
         object.__setattr__(self, "part", as_due(part))
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call at which the other is not due."""
-        while start < stop and self.part.first(outlook, start, start + 1) == start:
+        while start < stop and self.part.first(forecast, start, start + 1) == start:
             start += 1
         return start
 
@@ -198,7 +198,7 @@ class Always(Due):
 
     word = "every_call"
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call."""
         return start
 
@@ -207,6 +207,6 @@ class Always(Due):
 class Never(Due):
     """Never due."""
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop`."""
         return stop

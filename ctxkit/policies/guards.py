@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
 from ctxkit.history.clock import Clock
-from ctxkit.policies.outlooks import turn_at
+from ctxkit.policies.forecasts import turn_at
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.triggers import next_of
 
 if TYPE_CHECKING:
     from ctxkit.history import History
-    from ctxkit.policies.policy import Guard, Outlook, Past
+    from ctxkit.policies.policy import Forecast, Guard, Past
 
 __all__ = [
     "AntiThrash",
@@ -48,7 +48,7 @@ class Open:
         """Return why it holds a compaction back, after its name."""
         return self.word or name_of(self)
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call at which a due compaction may happen."""
         return start
 
@@ -90,7 +90,7 @@ class AntiThrash(Open):
         if self.by not in ("messages", "tokens"):
             raise BadArguments(f"Anti-thrash counts by 'messages' or 'tokens', not by {self.by!r}.")
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once it has closed, or the call at which it opens again."""
         if not self.window or not self.min_savings or len(past.cuts) < self.window:
             return start
@@ -175,7 +175,7 @@ class Grace(Open):
         if self.calls < 0 or self.turns < 0:
             raise BadArguments(f"A grace is of 0 or more calls or turns; got {self}.")
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the grace."""
         if not past.cuts:
             return start
@@ -203,7 +203,7 @@ class Attempts(Open):
         if self.per not in ("run", "turn"):
             raise BadArguments(f"Attempts count per 'run' or 'turn', not per {self.per!r}.")
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call with an attempt left."""
         if len(past.cuts) < self.n:
             return start
@@ -232,12 +232,12 @@ class Hysteresis(Open):
         if self.tokens < 0 or self.share < 0 or not self.tokens + self.share:
             raise BadArguments(f"Hysteresis needs tokens or a share above 0; got {self}.")
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call whose prompt has grown by more."""
         if not past.cuts:
             return start
         left = past.cuts[-1].after
-        return outlook.above(left + max(self.tokens, self.share * left), start, stop)
+        return forecast.above(left + max(self.tokens, self.share * left), start, stop)
 
 
 @dataclass(frozen=True)
@@ -251,10 +251,10 @@ class UntilCold(Open):
     life: float = 300.0
     """Seconds that the cache lives."""
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first cold call, or the first one above the hard limit."""
         cold = next_of(Clock.of(past.log, self.life).calls, start, stop)
-        return outlook.above(self.hard_limit, start, cold)
+        return forecast.above(self.hard_limit, start, cold)
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class Cooldown(Open):
 
     seconds: float
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call so much later."""
         if not past.cuts:
             return start

@@ -9,8 +9,8 @@ valid answer too. A policy never sees what comes after the call.
 A **pruning** is a policy whose result is for one call only.
 
 A **trigger** is any callable ``(history, room) -> bool``: is a compaction due before this call?
-One that derives from `triggers.Due` says by ``first(outlook, start, stop)`` at which coming call it
-will first be due; then the engine jumps.
+One that derives from `triggers.Due` says by ``first(forecast, start, stop)`` at which coming call
+it will first be due; then the engine jumps.
 
 A **guard** holds back a due compaction, or refuses its result; `guards.Open` is the base of those
 that do one of both.
@@ -65,7 +65,7 @@ class Trigger(Protocol):
         """Return True where a compaction is due before this call."""
 
 
-class Outlook(Protocol):
+class Forecast(Protocol):
     """What the calls start..stop will be like if nothing is edited. A search gives the first such
     call, or `stop`.
     """
@@ -110,7 +110,7 @@ class Guard(Protocol):
     `guards.Open`.
     """
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int, /) -> int:
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int, /) -> int:
         """Return the first call in start..stop at which a due compaction may happen; `stop` if at
         none.
         """

@@ -13,7 +13,7 @@ from ctxkit.policies.triggers import Recorded
 
 if TYPE_CHECKING:
     from ctxkit.history import History
-    from ctxkit.policies.policy import Outlook
+    from ctxkit.policies.policy import Forecast
     from ctxkit.tokens.counters import Room
 
 
@@ -30,9 +30,9 @@ class AsRecorded(Part):
                 history = history.apply(edit)
         return history
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call with a recorded edit before it."""
-        return Recorded().first(outlook, start, stop)
+        return Recorded().first(forecast, start, stop)
 
 
 def recorded() -> Rules:

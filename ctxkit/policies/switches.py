@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.history import History
-    from ctxkit.policies.policy import Outlook
+    from ctxkit.policies.policy import Forecast
     from ctxkit.policies.rules import Rules
     from ctxkit.tokens.counters import Room
 
@@ -274,12 +274,12 @@ class TaskEnds(Due):
     def __post_init__(self) -> None:
         share(self, "share")
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first such call."""
-        log, full = outlook.log, Share(self.share)
-        call = full.first(outlook, start, stop)
+        log, full = forecast.log, Share(self.share)
+        call = full.first(forecast, start, stop)
         while call < stop and not (call and asks_anew(log, log.upto[call] - 1, call)):
-            call = full.first(outlook, call + 1, stop)
+            call = full.first(forecast, call + 1, stop)
         return call
 
 

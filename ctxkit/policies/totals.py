@@ -12,7 +12,7 @@ from ctxkit.policies.summary import asks_anew
 
 if TYPE_CHECKING:
     from ctxkit.history import Log
-    from ctxkit.policies.policy import Outlook
+    from ctxkit.policies.policy import Forecast
     from ctxkit.tokens.counters import Room
 
 
@@ -36,22 +36,22 @@ class LastTotal(Due):
         """Return the window less the reserve."""
         return room.budget
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call with a new request behind such a reply."""
-        log, since, limit = outlook.log, outlook.history.since, self.tokens(outlook.room)
+        log, since, limit = forecast.log, forecast.history.since, self.tokens(forecast.room)
         for call in range(max(start, 1), stop):
             request = log.upto[call] - 1
             if not asks_anew(log, request, call) or (self.waits and broken_off(log, call)):
                 continue
             last = last_good(log, call)
-            if last >= since and self.total(outlook, last, request) > limit:
+            if last >= since and self.total(forecast, last, request) > limit:
                 return call
         return stop
 
     @staticmethod
-    def total(outlook: Outlook, last: int, request: int) -> int:
+    def total(forecast: Forecast, last: int, request: int) -> int:
         """Return the tokens of a call with its reply, and of what came between it and a request."""
-        log = outlook.log
+        log = forecast.log
         first = log.upto[last]
         between = log.tokens.P[max(request, first)] - log.tokens.P[first]
         reply = log.replies[last]
@@ -63,7 +63,7 @@ class LastTotal(Due):
         ):
             own = log.tokens.sizes[first] if first < request else 0
             between += reply.usage.output_tokens - own
-        return int(outlook.prompts(last, last + 1)[0]) + between
+        return int(forecast.prompts(last, last + 1)[0]) + between
 
 
 def broken_off(log: Log, call: int) -> bool:

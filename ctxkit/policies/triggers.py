@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ctxkit.history import Log
     from ctxkit.messages import Message
-    from ctxkit.policies.policy import Outlook
+    from ctxkit.policies.policy import Forecast
     from ctxkit.tokens.counters import Room
 
 __all__ = [
@@ -69,10 +69,10 @@ class Above(Due):
         """Return the limit."""
         return self.limit
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call whose prompt is larger."""
         limit = ceil(self.limit) - 1 if self.or_equal else self.limit
-        return outlook.above(limit, start, stop, self.estimated)
+        return forecast.above(limit, start, stop, self.estimated)
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,10 @@ class Share(Due):
         """Return the limit in tokens."""
         return self.share * (room.limit if self.of == "limit" else room.budget)
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call whose prompt is larger."""
-        limit = self.tokens(outlook.room)
-        return outlook.above(
+        limit = self.tokens(forecast.room)
+        return forecast.above(
             ceil(limit) - 1 if self.or_equal else floor(limit), start, stop, self.estimated
         )
 
@@ -124,9 +124,9 @@ class Count(Due):
         for role in self.roles:
             role_code(role)
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call that shows as many."""
-        return outlook.count(self.n, self.roles, start, stop)
+        return forecast.count(self.n, self.roles, start, stop)
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,9 @@ class Turns(Due):
         if self.n < 1:
             raise BadArguments(f"A trigger after {self.n} turns cannot work: give 1 or more.")
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call so many turns later."""
-        return outlook.turns(self.n, start, stop)
+        return forecast.turns(self.n, start, stop)
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ class Spent(Due):
                 f"A cut-over at {self.limit} tokens cannot work: give a number above 0."
             )
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call before which as much was sent."""
-        return outlook.spent(self.limit, start, stop, agent=self.agent)
+        return forecast.spent(self.limit, start, stop, agent=self.agent)
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,9 @@ class Idle(Due):
 
     seconds: float = 300.0
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call after such a pause; the first call of a session is none."""
-        return next_of(Clock.of(outlook.log, self.seconds).calls, max(start, 1), stop)
+        return next_of(Clock.of(forecast.log, self.seconds).calls, max(start, 1), stop)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class AtCalls(Due):
 
     calls: tuple[int, ...]
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first of the calls."""
         return next_of(sorted(self.calls), start, stop)
 
@@ -211,9 +211,9 @@ class Recorded(Due):
 
     word = "recorded"
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call with a recorded compaction before it."""
-        return next_of([call for call, _ in outlook.log.recorded], start, stop)
+        return next_of([call for call, _ in forecast.log.recorded], start, stop)
 
 
 @dataclass(frozen=True)
@@ -226,11 +226,11 @@ class Overflow(Due):
 
     recorded: bool = False
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first such call."""
         if not self.recorded:
-            return outlook.above(outlook.room.limit, start, stop)
-        return next_of(after_replies(outlook.log, "overflow", _overflowed), start, stop)
+            return forecast.above(forecast.room.limit, start, stop)
+        return next_of(after_replies(forecast.log, "overflow", _overflowed), start, stop)
 
 
 @dataclass(frozen=True)
@@ -239,9 +239,9 @@ class CutShort(Due):
 
     word = "cut_short"
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call after such a reply."""
-        return next_of(after_replies(outlook.log, "length", _cut_short), start, stop)
+        return next_of(after_replies(forecast.log, "length", _cut_short), start, stop)
 
 
 @dataclass(frozen=True)
@@ -260,11 +260,11 @@ class TurnSpent(Due):
                 f"A limit of {self.limit} tokens a turn cannot work: give a number above 0."
             )
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call before which one turn was sent more; counted anew from a compaction
         on.
         """
-        return outlook.turn_spent(self.limit, start, stop)
+        return forecast.turn_spent(self.limit, start, stop)
 
 
 def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[int]:

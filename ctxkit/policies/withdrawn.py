@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WITHDRAWN: dict[Kind, tuple[str, str]] = {
     "policy": ("leap", "what a replay bills follows from what the policy returns"),
-    "trigger": ("level", "`first(outlook, start, stop)` alone says when it is due"),
+    "trigger": ("level", "`first(forecast, start, stop)` alone says when it is due"),
     "pruning": ("curve", "what each call bills follows from what the pruning returns"),
 }
 """For each kind of part its short cut, and what holds instead."""

@@ -18,7 +18,7 @@ from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
-    from ctxkit.policies.policy import Outlook, Past
+    from ctxkit.policies.policy import Forecast, Past
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -89,11 +89,11 @@ class Armed(Open):
     hard: float
     """Tokens from which a cut is forced."""
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call at which it is armed, or forced."""
         if not past.cuts or past.cuts[-1].after <= self.ceiling:
             return start
-        return outlook.above(self.hard - 1, start, stop)
+        return forecast.above(self.hard - 1, start, stop)
 
 
 @typed

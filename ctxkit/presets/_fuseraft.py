@@ -30,7 +30,7 @@ from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
     from ctxkit.policies.dues import Due
-    from ctxkit.policies.policy import Guard, Outlook, Past
+    from ctxkit.policies.policy import Forecast, Guard, Past
 
 REPLAY_CHARS = 2000
 """Characters of a reply that is sent again, where no number is set (the document's)."""
@@ -118,10 +118,10 @@ class Except(Open):
         """Return why the guard holds it back."""
         return held_by(self.guard, past)
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call that the guard lets pass, or at which the trigger is due."""
-        held = self.guard.first(past, outlook, start, stop)
-        return held if held <= start else self.trigger.first(outlook, start, held)
+        held = self.guard.first(past, forecast, start, stop)
+        return held if held <= start else self.trigger.first(forecast, start, held)
 
 
 @typed

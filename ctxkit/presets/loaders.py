@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, UnknownPreset
-from ctxkit.markup import plain
 from ctxkit.presets.configs import config_files, syntaxes
 from ctxkit.presets.configs.config_texts import ConfigText, settings_of
 from ctxkit.presets.preset_names import names, preset

@@ -5,10 +5,10 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.amounts import known
 from ctxkit.cache.predictions import prediction
 from ctxkit.cache.words import foretold
-from ctxkit.markup import line
+from ctxkit.display.amounts import known
+from ctxkit.display.markup import line
 from ctxkit.metrics.bills import Sheet
 from ctxkit.plots.chart_words import notes_of
 from ctxkit.sizes import sizes

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.markup import escape, line
+from ctxkit.display.markup import escape, line
 from ctxkit.plots import growth
 from ctxkit.reports.assumptions import of_runs
 from ctxkit.reports.page import PageSection, chart, items, page, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.composition import report, window
-from ctxkit.markup import escape, line
+from ctxkit.display.markup import escape, line
 from ctxkit.messages import Message, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:

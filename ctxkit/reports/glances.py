@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.amounts import (
+from ctxkit.display.amounts import (
     MISSING,
     change,
     counted,
@@ -18,11 +18,11 @@ from ctxkit.amounts import (
     text,
     tokens,
 )
+from ctxkit.display.markup import line
+from ctxkit.display.sheets import Box, Heading, Tabular
 from ctxkit.frames import frame
-from ctxkit.markup import line
 from ctxkit.messages import Message
 from ctxkit.metrics.accounts import accounts
-from ctxkit.sheets import Box, Heading, Tabular
 from ctxkit.sizes.windows import window_of
 from ctxkit.titles import day_of, project_of, title_of, titles
 

@@ -9,7 +9,7 @@ import re
 from html import escape as quoted
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.markup import line, plain
+from ctxkit.display.markup import line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.composition import report
+from ctxkit.display.markup import line
 from ctxkit.frames import frame as framed
-from ctxkit.markup import line
 from ctxkit.plots import composition, growth
 from ctxkit.reports import parcels
 from ctxkit.reports.assumptions import of_runs

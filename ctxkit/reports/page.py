@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxkit.markup import escape
+from ctxkit.display.markup import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,11 +7,11 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from ctxkit.amounts import counted
+from ctxkit.display.amounts import counted
+from ctxkit.display.markup import NO_MATH, escape, line
+from ctxkit.display.sheets import COLUMNS, INK, padded
 from ctxkit.frames import frame
-from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.reports.glances import cuts_of, facts_of, origin, sessions_of, turns_of
-from ctxkit.sheets import COLUMNS, INK, padded
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:

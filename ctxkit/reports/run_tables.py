@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.amounts import MISSING, dollars, known, number, percent
-from ctxkit.markup import line
+from ctxkit.display.amounts import MISSING, dollars, known, number, percent
+from ctxkit.display.markup import line
 from ctxkit.reports.page import table
 from ctxkit.sweeps.score_columns import BOOL, COLUMNS, FLOAT, INT
 

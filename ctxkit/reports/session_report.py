@@ -7,10 +7,10 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.amounts import known
+from ctxkit.display.amounts import known
+from ctxkit.display.markup import escape, line
 from ctxkit.frames import frame
 from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.markup import escape, line
 from ctxkit.plots import composition, growth
 from ctxkit.reports.assumptions import of_session
 from ctxkit.reports.contributors import contributors
@@ -21,8 +21,8 @@ from ctxkit.titles import title_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ctxkit.display.sheets import Tabular
     from ctxkit.session import Session
-    from ctxkit.sheets import Tabular
 
 _SAYS = (
     (

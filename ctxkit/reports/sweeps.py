@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.amounts import MISSING, known, number
+from ctxkit.display.amounts import MISSING, known, number
+from ctxkit.display.markup import escape, line
 from ctxkit.errors import BadArguments
-from ctxkit.markup import escape, line
 from ctxkit.metrics.pooled import FEW
 from ctxkit.plots import frontier
 from ctxkit.reports.assumptions import of_runs

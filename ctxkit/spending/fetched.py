@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.composition.groups_by_call import schema_chars
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 from ctxkit.subjects import subject
 
 if TYPE_CHECKING:

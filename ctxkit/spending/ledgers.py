@@ -8,10 +8,10 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.amounts import span
 from ctxkit.cache.causes import PAUSES
 from ctxkit.composition.groups import shares
-from ctxkit.markup import line
+from ctxkit.display.amounts import span
+from ctxkit.display.markup import line
 from ctxkit.messages import Text, Thinking, ToolCall
 from ctxkit.metrics.misses import misses
 from ctxkit.subjects import path_of

@@ -6,14 +6,14 @@ from functools import cached_property
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.amounts import MISSING, counted, dollars, percent
 from ctxkit.cache.causes import PAUSES
+from ctxkit.display.amounts import MISSING, counted, dollars, percent
+from ctxkit.display.markup import NO_MATH, escape, line
+from ctxkit.display.sheets import COLUMNS, INK, Box, Heading, Tabular
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.messages import Message
 from ctxkit.metrics.accounts import Accounts, accounts
 from ctxkit.readers.given import of_session
-from ctxkit.sheets import COLUMNS, INK, Box, Heading, Tabular
 from ctxkit.spending import ledgers
 from ctxkit.spending.fetched import Fetched, Unused, fetched, unused
 from ctxkit.spending.portions import Portions, portions

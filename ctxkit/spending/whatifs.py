@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.amounts import change, counted, dollars
 from ctxkit.cache.cached_calls import HOUR
+from ctxkit.display.amounts import change, counted, dollars
 from ctxkit.messages import Usage
 from ctxkit.metrics.money import recorded
 from ctxkit.prices import price

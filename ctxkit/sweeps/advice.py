@@ -10,7 +10,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.amounts import counted
+from ctxkit.display.amounts import counted
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.metrics.paces import WINDOW
 from ctxkit.metrics.pooled import FEW, known_within, pairs

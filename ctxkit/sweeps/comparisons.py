@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from ctxkit.cache.words import foretold
+from ctxkit.display.markup import NO_MATH, escape, line
+from ctxkit.display.sheets import COLUMNS as WIDE
+from ctxkit.display.sheets import INK, Box, Heading, Tabular
 from ctxkit.engine import Run
 from ctxkit.errors import CtxkitError
-from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.metrics.elongation import FLOOR, LEVEL
 from ctxkit.readers.given import of_session
 from ctxkit.replays import session_of
-from ctxkit.sheets import COLUMNS as WIDE
-from ctxkit.sheets import INK, Box, Heading, Tabular
 from ctxkit.sweeps.batches import Bench
 from ctxkit.sweeps.grids import labels, rules_of
 from ctxkit.sweeps.renamed import Scores

@@ -81,7 +81,7 @@ class Base:
         return Acts(self.memory)
 
     @cached_property
-    def outlook(self) -> Expectation:
+    def forecast(self) -> Expectation:
         """What its rows say of real runs."""
         return Expectation(self.session)
 
@@ -308,14 +308,14 @@ def _row(
         if sheet.has_cache:
             row |= {"cache_read_tokens": invoice.read, "cache_write_tokens": invoice.write}
     row |= held(spots, prompts, sheet, reuse=reuse)
-    return row | base.outlook.columns(row, pruned=seen["pruned"], reuse=reuse)
+    return row | base.forecast.columns(row, pruned=seen["pruned"], reuse=reuse)
 
 
 def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
     session, sheet = base.session, base.sheet
     sizes_, source = plain_prompts(session)
     known = [n for n in sizes_ if n]
-    ledger = base.outlook.ledger(reuse=reuse)
+    ledger = base.forecast.ledger(reuse=reuse)
     cuts, prompts = compactions(session, base.anchored)
     row = base.head("recorded", source) | base.over(sizes_, max(known, default=None))
     row |= {

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from ctxkit.amounts import change, dollars, known, number, percent, tokens
-from ctxkit.markup import line
+from ctxkit.display.amounts import change, dollars, known, number, percent, tokens
+from ctxkit.display.markup import line
+from ctxkit.display.sheets import Box, Heading, Tabular
 from ctxkit.metrics.fronts import front
-from ctxkit.sheets import Box, Heading, Tabular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
-from ctxkit.markup import plain
 from ctxkit.presets.configs import syntaxes
 from ctxkit.teams.config_fields import Fields
 from ctxkit.tools.root import Root

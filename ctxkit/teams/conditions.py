@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments
-from ctxkit.markup import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

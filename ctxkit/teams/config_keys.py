@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import did_you_mean
-from ctxkit.markup import plain
 from ctxkit.presets.configs.fuseraft import read
 from ctxkit.teams.config_fields import Fields, listed
 from ctxkit.teams.validators import KNOWN, named_in

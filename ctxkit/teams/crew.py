@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.agent.live import LiveSession
 from ctxkit.agent.remembering import SessionMemory, provider_of
 from ctxkit.agent.remembering import homes as memory_homes
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import plain
 from ctxkit.memory import Memories
 from ctxkit.memory.entry import safe_name
 from ctxkit.models.model_names import model as named

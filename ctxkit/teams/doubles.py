@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments
-from ctxkit.markup import plain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments
-from ctxkit.markup import plain
 from ctxkit.teams.config_fields import listed
 
 if TYPE_CHECKING:

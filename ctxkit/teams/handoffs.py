@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.markup import plain
 from ctxkit.teams.rosters import ARTIFACT_CHARS, HISTORY_CHARS, ContextSource
 
 if TYPE_CHECKING:

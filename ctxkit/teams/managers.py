@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.markup import plain
+from ctxkit.display.markup import plain
 from ctxkit.presets.configs.fuseraft import read
 from ctxkit.presets.preset_names import preset
 from ctxkit.teams.conditions import Condition

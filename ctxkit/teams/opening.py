@@ -14,8 +14,8 @@ import msgspec
 from ctxkit.agent.events import deaf
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.resumes import kept
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments
-from ctxkit.markup import plain
 from ctxkit.presets.configs import syntaxes
 from ctxkit.store.workspace import Workspace, checked
 from ctxkit.teams.agent_files import with_files

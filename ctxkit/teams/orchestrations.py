@@ -8,8 +8,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import plain
 from ctxkit.teams.conditions import condition_of
 from ctxkit.teams.config_fields import Fields, listed
 from ctxkit.teams.config_keys import remarks

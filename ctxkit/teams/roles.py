@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments
-from ctxkit.markup import plain
 from ctxkit.presets.configs.fuseraft import read
 from ctxkit.presets.preset_names import preset
 from ctxkit.teams.config_fields import Fields

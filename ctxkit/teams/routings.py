@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import plain
 from ctxkit.teams.conditions import condition_of
 from ctxkit.teams.config_fields import Fields, listed
 from ctxkit.teams.managers import led, manager_of, patience_of, rounds_of

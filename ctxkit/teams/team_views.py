@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.heard.heard_words import FOR, FRAME, HANDOFF, HEARD
 from ctxkit.history.columns import ASSISTANT
-from ctxkit.markup import plain
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.scheduled import Scheduled

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
+from ctxkit.display.markup import escape, line
+from ctxkit.display.sheets import COLUMNS, INK, Box, Heading, Tabular
 from ctxkit.engine import log_of, run
 from ctxkit.frames.occupancy import prompts as plain_prompts
 from ctxkit.heard import agent_logs, asked_logs, cuts_of, team_turns, turn_table
-from ctxkit.markup import escape, line
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.forgotten import Forgotten
 from ctxkit.metrics.indexes import Index
@@ -22,7 +23,6 @@ from ctxkit.metrics.shown import shown_by
 from ctxkit.metrics.tallies import bill
 from ctxkit.policies.rules import Rules
 from ctxkit.replays import window
-from ctxkit.sheets import COLUMNS, INK, Box, Heading, Tabular
 from ctxkit.teams.declared_blocks import with_blocks
 from ctxkit.teams.measured_logs import measured
 from ctxkit.teams.team_views import SHARED, views_of

@@ -6,10 +6,10 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ctxkit.amounts import counted
+from ctxkit.display.amounts import counted
+from ctxkit.display.markup import line
 from ctxkit.frames.lengths import tokens
 from ctxkit.frames.occupancy import prompts
-from ctxkit.markup import line
 from ctxkit.messages import Edit, Message
 from ctxkit.sizes.windows import window_of
 from ctxkit.subjects import answered, what

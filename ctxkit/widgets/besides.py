@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import traitlets as t
 
-from ctxkit.amounts import counted
+from ctxkit.display.amounts import counted
+from ctxkit.display.markup import line
 from ctxkit.frames.occupancy import prompts
-from ctxkit.markup import line
 from ctxkit.messages import Edit, Message
 from ctxkit.plots.decimation import decimate
 from ctxkit.titles import title_of, told_apart
@@ -185,7 +185,7 @@ class SideBySide(Charted):
 
     def to_html(self) -> str:
         """Return where they part as HTML that needs neither kernel nor script."""
-        from ctxkit.markup import escape
+        from ctxkit.display.markup import escape
         from ctxkit.plots.chart import table
 
         first = self.parted or 0

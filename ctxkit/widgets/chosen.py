@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 from ctxkit.widgets.scenes import failed, searched
 from ctxkit.widgets.sought import Sought, sought
 

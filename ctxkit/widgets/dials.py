@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.amounts import counted
-from ctxkit.markup import escape, line
+from ctxkit.display.amounts import counted
+from ctxkit.display.markup import escape, line
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import table
 from ctxkit.plots.palette import STOP

@@ -12,7 +12,7 @@ import numpy as np
 import traitlets as t
 
 from ctxkit.composition import GROUPS
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 from ctxkit.messages import Edit
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.palette import GROUP_COLOURS

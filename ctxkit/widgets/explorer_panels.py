@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.composition import GROUPS
-from ctxkit.markup import escape, line
+from ctxkit.display.markup import escape, line
 from ctxkit.plots.palette import COLOURS, GROUP_COLOURS
 from ctxkit.widgets.scenes import first_words
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import ipywidgets as w
 
+from ctxkit.display.markup import escape
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.markup import escape
 from ctxkit.presets.naming import as_rules
 
 if TYPE_CHECKING:

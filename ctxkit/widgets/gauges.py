@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.markup import escape, line
+from ctxkit.display.markup import escape, line
 from ctxkit.plots.chart import table
 from ctxkit.plots.palette import COLOURS
 from ctxkit.widgets.dials import dense

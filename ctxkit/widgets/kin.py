@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.amounts import counted, dollars, tokens
+from ctxkit.display.amounts import counted, dollars, tokens
 from ctxkit.frames.per_session import rows
 from ctxkit.titles import title_of
 

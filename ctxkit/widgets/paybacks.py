@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
+from ctxkit.display.markup import escape
 from ctxkit.errors import BadArguments
-from ctxkit.markup import escape
 from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
 from ctxkit.plots._strip import KINDS, PromptBlock, Strip
 from ctxkit.plots.axes import Axes

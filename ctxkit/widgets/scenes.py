@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ctxkit.composition import layers, window
+from ctxkit.display.markup import line, plain
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.occupancy import prompts
-from ctxkit.markup import line, plain
 from ctxkit.messages import Edit, Image, Message, Sized, Text, Thinking, ToolCall
 from ctxkit.sizes import sizes
 from ctxkit.subjects import answered, path_of

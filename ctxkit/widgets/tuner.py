@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
+from ctxkit.display.markup import line
 from ctxkit.errors import CtxkitError
-from ctxkit.markup import line
 from ctxkit.presets.preset_names import names
 from ctxkit.widgets import dials
 from ctxkit.widgets.byhand.budgeted import BudgetChart

@@ -16,8 +16,8 @@ from ctxkit.history import Log
 from ctxkit.policies import guards, triggers
 from ctxkit.policies.chain import Called, Chain, Ladder, Part, as_part
 from ctxkit.policies.dues import Asked, as_due
+from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.hinges import written
-from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.scheduled import Scheduled, says_when
@@ -69,7 +69,7 @@ class Waits(Oldest):
         self.asked.append(h.call)
         return super().__call__(h, room)
 
-    def first(self, outlook, start, stop):
+    def first(self, forecast, start, stop):
         return min(max(start, self.call), stop)
 
 
@@ -142,7 +142,7 @@ def test_every_kind_says_its_name_by_an_attribute():
     class GuardNamed(guards.Open):
         name = "gate"
 
-        def first(self, past, outlook, start, stop):
+        def first(self, past, forecast, start, stop):
             return min(max(start, 8), stop)
 
     rules = Rules(PartNamed(), DueNamed(), guards=GuardNamed(), counter=Fours())
@@ -177,8 +177,8 @@ def test_a_trigger_says_at_which_size_it_fires():
         keeps = 100
 
     class Half(triggers.Due):
-        def first(self, outlook, start, stop):
-            return outlook.above(self.tokens(outlook.room), start, stop)
+        def first(self, forecast, start, stop):
+            return forecast.above(self.tokens(forecast.room), start, stop)
 
         def tokens(self, room):
             return room.limit / 2
@@ -220,7 +220,7 @@ def test_a_function_is_a_trigger_and_asked_at_each_call():
 
 def test_what_only_looks_like_a_trigger_is_told_what_to_derive_from():
     class Looks:
-        def first(self, outlook, start, stop):
+        def first(self, forecast, start, stop):
             return start
 
     with pytest.raises(
@@ -246,7 +246,7 @@ def test_a_guard_holds_back_and_refuses():
             return "no" if was.call < 7 else None
 
     class Holds:  # no base: both methods are enough
-        def first(self, past, outlook, start, stop):
+        def first(self, past, forecast, start, stop):
             return min(max(start, 8), stop)
 
         def refuses(self, past, was, new):
@@ -278,7 +278,7 @@ def test_a_policy_without_the_base_works_asked_at_each_call():
     class Duck:
         keeps, name = 10**6, "duck"
 
-        def first(self, outlook, start, stop):
+        def first(self, forecast, start, stop):
             raise AssertionError("it is no part: only its call counts")
 
         def __call__(self, h, room):

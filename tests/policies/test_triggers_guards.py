@@ -14,7 +14,7 @@ from ctxkit.history import History, Log
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
 from ctxkit.policies.dues import as_due
-from ctxkit.policies.outlooks import Straight
+from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.totals import LastTotal
 from ctxkit.tokens.counters import Room

@@ -10,8 +10,8 @@ from builders import assistant, session, summarised, usage, user
 from reports.hostile import EVIL, hostile, intruders
 
 import ctxkit as ck
+from ctxkit.display.sheets import width
 from ctxkit.readers.session_list import Sessions
-from ctxkit.sheets import width
 
 SAMPLE = ck.samples.path("billing")
 

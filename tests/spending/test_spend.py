@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from reports.hostile import hostile, intruders
 
 import ctxkit as ck
+from ctxkit.display.sheets import width
 from ctxkit.messages import ToolSchema, Usage
 from ctxkit.metrics.accounts import accounts
-from ctxkit.sheets import width
 from ctxkit.spending.spends import WAYS, Spend
 
 MODEL = "claude-sonnet-4-5"

@@ -51,8 +51,12 @@ def test_what_lies_beside_and_is_none_of_its_agents_is_left_alone(kept, tmp_path
     shutil.copytree(place, own)
     (own / "team.Tester.jsonl").rename(tmp_path / "elsewhere.jsonl")
     (own / "team.Tester.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
-    (own / "team.Broken.jsonl").write_text('{"type": "custom", "customType": "ctxkit.session", "data": 7}\n')
-    with made(tmp_path / "two", {"A": [["Hi."]]}, config(["A"], Termination={"MaxIterations": 1})) as two:
+    (own / "team.Broken.jsonl").write_text(
+        '{"type": "custom", "customType": "ctxkit.session", "data": 7}\n'
+    )
+    with made(
+        tmp_path / "two", {"A": [["Hi."]]}, config(["A"], Termination={"MaxIterations": 1})
+    ) as two:
         two.run("Talk.")
         shutil.copy(two.sessions["A"].log.path, own / "team.Stranger.jsonl")
     read = ck.read(own / "team.jsonl")

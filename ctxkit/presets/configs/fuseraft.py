@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import plain
 from ctxkit.presets.configs.fuseraft_keys import AGENT, AGENT_KEYS, KEYS, PIN, TABLE, WINDOW
 from ctxkit.presets.configs.key_tables import Config, FoundKeys, KeyTable, taken
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.markup import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 import traitlets as t
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
 from ctxkit.frames import frame
-from ctxkit.markup import line
 from ctxkit.plots._budget import BudgetFigure, budget_chart, budget_data
 from ctxkit.widgets.byhand.charted import Charted, code
 

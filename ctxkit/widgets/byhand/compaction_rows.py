@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
 from ctxkit.frames import frame, per_compaction
-from ctxkit.markup import line
 from ctxkit.plots.drawn_compactions import marked
 from ctxkit.snapshots.snapshot_columns import NAMES
 

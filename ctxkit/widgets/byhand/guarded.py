@@ -11,7 +11,7 @@ from ctxkit.policies.guards import Open
 from ctxkit.widgets.trials import Trials
 
 if TYPE_CHECKING:
-    from ctxkit.policies.policy import Outlook, Past
+    from ctxkit.policies.policy import Forecast, Past
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
 
@@ -24,7 +24,7 @@ class AtMost(Open):
     def __init__(self, cuts: int) -> None:
         self.cuts = cuts
 
-    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once they are spent."""
         return stop if len(past.cuts) >= self.cuts else start
 

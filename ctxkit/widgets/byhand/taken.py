@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.markup import line
+from ctxkit.display.markup import line
 from ctxkit.metrics import loss, thrash
 from ctxkit.metrics.bills import Sheet
 from ctxkit.plots._diff import diff_data

@@ -11,7 +11,7 @@ from ctxkit.engine import Run, advance, woven
 from ctxkit.errors import BadArguments
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
-from ctxkit.policies.outlooks import Straight
+from ctxkit.policies.forecasts import Straight
 from ctxkit.presets.naming import as_rules
 from ctxkit.readers.talks import Talk
 from ctxkit.session import Session

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import combining, east_asian_width
 
-from ctxkit.markup import NO_MATH, escape, line
+from ctxkit.display.markup import NO_MATH, escape, line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

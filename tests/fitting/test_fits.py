@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments, UnsoundHistory
-from ctxkit.fits import Context, fit
+from ctxkit.fitting.fits import Context, fit
 from ctxkit.policies import triggers
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import fuseraft

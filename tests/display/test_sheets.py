@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports.hostile import EVIL, intruders
 
-from ctxkit.sheets import Box, Heading, Tabular, padded, width
+from ctxkit.display.sheets import Box, Heading, Tabular, padded, width
 
 HEADS = (Heading("name", number=False), Heading("cost", "dollars"), Heading("spare", spare=True))
 

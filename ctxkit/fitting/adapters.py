@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.fits import Context
+from ctxkit.fitting.fits import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ctxkit.display.markup import escape, line
 from ctxkit.errors import BadArguments
-from ctxkit.markup import escape, line
 from ctxkit.messages import Image, Message, Sized, Text, Thinking, ToolCall
 from ctxkit.readers.given import of_session
 from ctxkit.sizes import sizes

@@ -1,0 +1,1 @@
+"""What people read: text of logs made safe, numbers as people write them, tables."""
