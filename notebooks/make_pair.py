@@ -1,6 +1,6 @@
 """Run one task twice with a model, under two settings, and hold the runs against their replays.
 
-`python notebooks/make_pair.py MODEL [FOLDER]` asks a model twenty questions about numbers in files, whose right answers
+`python notebooks/make_pair.py MODEL [FOLDER]` asks a model twelve questions about numbers in files, whose right answers
 are known: once without context management, once shown only the results of its last three tool calls. Both sessions are
 written to FOLDER (`pair` unless named), and a table says what the replay of the first foretells of the second, and what
 came true. MODEL is a local file (`local/model.gguf`), a server's model (`ollama_chat/qwen3:4b`), or any other that
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ctxkit.policies import Rules
     from ctxkit.studies.seekers import World
 
-TASK = world(questions=20, services=10, lines=80)
+TASK = world(questions=12, services=6, lines=20)
 HOW = "\nThe file of a service NAME is etc/NAME.toml. End each answer with the sum as digits, without separators."
-WINDOW = 60_000
+WINDOW = 24_000
 """Tokens; nothing of this task is larger, so that the first run is never cut."""
 
 
@@ -50,7 +50,8 @@ async def run(name: str, rules: Rules, at: World = TASK) -> ck.Session:
         """Read a configuration file, for instance etc/archive.toml."""
         return at.files.get(path, f"there is no file {path}")
 
-    asked = model(name, counter=tokens.estimate(), clock=time.time)
+    room = {"context_window": WINDOW} if name.startswith("local") else {}
+    asked = model(name, counter=tokens.estimate(), clock=time.time, **room)
     session = ck.Session(id=rules.label.replace(" ", "-"), format="native", agent="main")
     agent = Agent(session, model=asked, rules=rules, tools=[tool(read_file)], clock=time.time)
     agent.instruct(INSTRUCTIONS + HOW)

@@ -66,7 +66,10 @@ w""",
 
 
 @needs_lab
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    "dark",
+    [pytest.param(False, id="light"), pytest.param(True, id="dark", marks=pytest.mark.long)],
+)
 def test_lines_bars_and_guards_answer_in_the_lab(dark: bool, tmp_path: Path):
     from playwright.sync_api import sync_playwright
 

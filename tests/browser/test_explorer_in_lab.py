@@ -39,6 +39,7 @@ MOST = 1000 if ALL else 4000
 """Milliseconds until a session of 100,000 messages can be read; a busy machine gets more."""
 
 
+@pytest.mark.long
 def test_calls_and_messages_are_found_and_read(tmp_path: Path):
     from playwright.sync_api import sync_playwright
 

@@ -36,7 +36,11 @@ def shots(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "dark", [False, True] if ALL else [False], ids=lambda d: "dark" if d else "light"
 )
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "notebook",
+    [NOTEBOOKS[0], *(pytest.param(p, marks=pytest.mark.long) for p in NOTEBOOKS[1:])],
+    ids=lambda p: p.stem,
+)
 def test_a_notebook_runs_and_is_drawn_in_the_browser(
     notebook: Path, dark: bool, playwright, shots: Path, tmp_path: Path
 ):

@@ -19,6 +19,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.long
 def test_a_mode_is_chosen_pinned_and_judged(tmp_path: Path):
     from playwright.sync_api import sync_playwright
 

@@ -53,8 +53,12 @@ def in_terminal(
 
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    # a session of its own whose terminal this is: Ctrl-C reaches it as a signal
-    begin = "import os,fcntl,termios,sys; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    # a session of its own whose terminal this is: Ctrl-C reaches it as a signal, also where whoever
+    # runs the tests ignores it, as what a script starts in the background does
+    begin = (
+        "import os,fcntl,termios,signal,sys; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    )
     running = subprocess.Popen(
         [sys.executable, "-c", begin, *COMMAND, *map(str, words)],
         stdin=slave,
@@ -85,5 +89,6 @@ def in_terminal(
         code = running.wait(timeout=60)
     finally:
         running.kill()
+        running.wait()
         os.close(master)
     return code, shown.decode().replace("\r\n", "\n")

@@ -284,7 +284,7 @@ def test_what_is_no_config_is_refused_in_a_sentence(config, text, name, error):
 def test_aliases_that_multiply_stay_small(config):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join(f'*a{i - 1}' for _ in range(9))}]" for i in range(1, 12)]
-    with pytest.raises(BadArguments, match=r"Compaction.TriggerTurnCount must be") as caught:
+    with pytest.raises(ReadError, match="its aliases unfold to too many values") as caught:
         load(config("\n".join([*lines, "Compaction: {TriggerTurnCount: *a11}"])))
     assert len(str(caught.value)) < 400
 

@@ -13,6 +13,7 @@ from ctxkit.studies.pages import page
 PAGE = Path(__file__).parents[2] / "docs" / "trust.md"
 
 
+@pytest.mark.long  # a closed loop of eighteen seconds
 def test_the_chapter_is_not_behind():
     assert page() in PAGE.read_text(encoding="utf-8"), "run: python docs/make_trust.py"
 

@@ -72,7 +72,7 @@ def writes(folder, monkeypatch, at, late):
     return True
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_killed_at_any_write_it_goes_on_and_nothing_is_lost(tmp_path, monkeypatch, late):
     for at in count():
         folder = tmp_path / str(at)
