@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from ctxkit.studies.seekers import World
 
 TASK = world(questions=12, services=6, lines=20)
-HOW = "\nThe file of a service NAME is etc/NAME.toml. End each answer with the sum as digits, without separators."
+HOW = (
+    "\nThe file of a service NAME is etc/NAME.toml: read each with read_file before you answer. "
+    "End each answer with the sum as digits, without separators."
+)
 WINDOW = 24_000
 """Tokens; nothing of this task is larger, so that the first run is never cut."""
 
