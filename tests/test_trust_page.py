@@ -24,5 +24,5 @@ def test_the_page_is_not_behind(real, monkeypatch):
 def test_the_page_says_what_was_missed_and_what_was_in_sight():
     written = (ROOT / "docs/trust.md").read_text(encoding="utf-8")
     assert "What was in sight" in written
-    assert written.count("**missed**") >= 1
+    assert "are missed there" in written  # by the logs that nobody had looked at
     assert "floor: chance alone" in written

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import ALL
+from conftest import ALL, sample
 
 from ctxkit.errors import CtxkitError
 from ctxkit.tools.file_tools import file_tools
@@ -134,7 +134,8 @@ def test_no_path_leads_out_and_each_is_a_result_or_a_sentence(place):
         (root / name).symlink_to(target)
     os.mkfifo(root / "pipe")
     before, tried = outside(place), 0
-    for path in PATHS:
+    paths = sample(PATHS, 30)
+    for path in paths:
         for name, more in CALLS.items():
             tried += 1
             try:
@@ -144,6 +145,6 @@ def test_no_path_leads_out_and_each_is_a_result_or_a_sentence(place):
                 said = "" if len(told) < 700 and told.endswith(".") else OUTSIDE
             assert OUTSIDE not in said, (name, path[:80])
             assert "root:x:" not in said, (name, path[:80])
-    assert tried >= 425
+    assert tried == 5 * len(paths)
     assert outside(place) == before
     assert {p.name for p in place.iterdir()} == {"root", "out"}
