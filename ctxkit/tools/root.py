@@ -137,7 +137,8 @@ class Root:
             StoreError: the path leads out of the root, is no path, or should be `there` and is not.
         """
         real = self.resolve(path)
-        if there and not os.path.exists(real):  # noqa: PTH110  a name too long is no error here
+        # os.path: a name too long is no error here; a pipe would be waited for
+        if there and not (os.path.isfile(real) or os.path.isdir(real)):  # noqa: PTH112, PTH113
             raise StoreError(f"There is no file or folder {path[:200]!r}.")
         return real.relative_to(self.folder).parts
 

@@ -181,18 +181,21 @@ def whole(play):
 
 
 def test_pydantic_ai():
+    pytest.importorskip("pydantic_ai")
     with wire("chat", *TURN) as up, ck.record("pydantic-ai") as live:
         streamed(pydantic_agent(up), "Double 21.")
     check(live)
 
 
 def test_langchain_openai():
+    pytest.importorskip("langchain_openai")
     with wire("chat", *TURN) as up, ck.record("langchain") as live:
         langchain_agent(up).invoke({"messages": [("user", "Double 21.")]})
     check(live)
 
 
 def test_openai_agents():
+    pytest.importorskip("agents")
     with wire("responses", *TURN) as up, ck.record("agents") as live:
         agents_run(up, "Double 21.")
     check(live)
