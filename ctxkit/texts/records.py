@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ctxkit.history.columns import ASSISTANT
 from ctxkit.messages import Thinking
+from ctxkit.subjects import results
 from ctxkit.texts import contents, trims
 from ctxkit.tools.tool_names import reads, writes
 
@@ -55,11 +56,11 @@ def actions(
     messages: Sequence[Message], turns: Sequence[int] | None = None, agent: str = "main"
 ) -> list[Action]:
     """Return the tool calls of messages in order, each with what became of it."""
-    results = {m.call_id: m for m in messages if m.role == "tool"}
+    found = results(messages)
     out: list[Action] = []
     for row, m in enumerate(messages):
         for call in m.tool_calls:
-            answer = results.get(call.id)
+            answer = found.get(id(call))
             outcome: Outcome = (
                 "pending" if answer is None else "failed" if failed(answer) else "done"
             )
@@ -95,10 +96,10 @@ def done_before(history: History, before: int) -> list[Action]:
         reply = log.messages[row]
         if not reply.tool_calls:
             continue
-        results = [r for r in log.results.get(row, ()) if r < end]
-        key = row, len(results)
+        mine = [r for r in log.results.get(row, ()) if r < end]
+        key = row, len(mine)
         if key not in known:
-            said = [reply, *(log.messages[r] for r in results)]
+            said = [reply, *(log.messages[r] for r in mine)]
             known[key] = actions(said, [log.turns[row]] * len(said), log.agent)
         out += known[key]
     return out
