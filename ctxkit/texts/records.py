@@ -30,7 +30,7 @@ SHELLS = re.compile(
     r"bash|shell|terminal|exec|run_command|local_shell|^run$|^python$", re.IGNORECASE
 )
 SEARCHES = re.compile(r"grep|glob|search|find|list_|^ls$", re.IGNORECASE)
-_EXIT = re.compile(r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE)
+EXIT = re.compile(r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE)
 
 
 class Action(NamedTuple):
@@ -48,7 +48,7 @@ class Action(NamedTuple):
     @property
     def exit(self) -> int | None:
         """The exit status that the output names, where it does."""
-        hit = _EXIT.search(self.output[-400:]) or _EXIT.search(self.output[:200])
+        hit = EXIT.search(self.output[-400:]) or EXIT.search(self.output[:200])
         return int(hit.group(1)) if hit else None
 
 
@@ -111,7 +111,7 @@ def failed(result: Message) -> bool:
     """
     if result.is_error:
         return True
-    hit = _EXIT.search(contents.texts(result)[-200:]) if SHELLS.search(result.tool or "") else None
+    hit = EXIT.search(contents.texts(result)[-200:]) if SHELLS.search(result.tool or "") else None
     return hit is not None and hit.group(1) != "0"
 
 

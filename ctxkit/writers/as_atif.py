@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Image, Message, Text, Thinking
+from ctxkit.texts.contents import texts
 from ctxkit.writers.entries import iso
 from ctxkit.writers.losses import losses, visible
 
@@ -137,7 +138,7 @@ def _result(m: Message) -> dict[str, Any]:
 def _content(m: Message) -> Any:
     pictures = any(isinstance(p, Image) and p.kind == "image" for p in m.parts)
     if not pictures:
-        return "\n".join(p.text for p in m.parts if isinstance(p, Text))
+        return texts(m)
     out: list[dict[str, Any]] = []
     for p in m.parts:
         if isinstance(p, Text):
