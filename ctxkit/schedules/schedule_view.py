@@ -162,8 +162,7 @@ class ScheduleView:
 
     def fixed(self, call: int) -> int:
         """Return the tokens of a prompt that no message holds."""
-        at = self.rows.log.fixed_at
-        return at[call] if call < len(at) else self.rows.log.fixed
+        return self.rows.log.fixed_in(call)
 
     def chars(self, call: int, *, of_results: bool = False) -> int:
         """Return the characters of a call's messages, or of its results, as they were left."""
