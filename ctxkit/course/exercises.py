@@ -60,7 +60,7 @@ def tasks() -> dict[str, str]:
 
 
 def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
-    """AnswerMark an answer: say whether it is right, and if not what is wrong with it.
+    """Mark an answer: say whether it is right, and if not what is wrong with it.
 
     What is right is worked out from the sample when it is asked for. A guess is told how far it
     was off.

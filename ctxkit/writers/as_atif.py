@@ -34,6 +34,13 @@ def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
     """Return the file, and what it cannot hold: all messages that stand, also those that a
     compaction took.
     """
+    return [msgspec.json.format(msgspec.json.encode(_document(session)), indent=1), b"\n"], _lost(
+        session
+    )
+
+
+def _lost(session: Session) -> Counter[str]:
+    """Return what is lost of a session, and of its subagents and theirs."""
     lost = losses(session, _HOLDS)
     replies = [m.usage for m in session.messages if m.usage is not None]
     lost["cache writes"] += sum(
@@ -41,8 +48,8 @@ def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
     )
     lost["counts of reasoning tokens"] += sum(1 for u in replies if u.reasoning_tokens)
     for child in session.children:
-        lost.update(losses(child, _HOLDS))
-    return [msgspec.json.format(msgspec.json.encode(_document(session)), indent=1), b"\n"], lost
+        lost.update(_lost(child))
+    return lost
 
 
 def _document(session: Session) -> dict[str, Any]:
