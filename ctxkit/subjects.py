@@ -114,6 +114,11 @@ def answered(messages: Iterable[Message]) -> Iterator[tuple[Message, ToolCall | 
             yield message, asked.get(message.call_id) if message.call_id else None
 
 
+def results(messages: Iterable[Message]) -> dict[int, Message]:
+    """Return the results of tool calls, each by the identity of its call."""
+    return {id(c): m for m, c in answered(messages) if c is not None and m.role == "tool"}
+
+
 def only_call(message: Message) -> ToolCall | None:
     """Return the tool call of a reply that has exactly one."""
     calls = [p for p in message.parts if type(p) is ToolCall]

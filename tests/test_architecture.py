@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from graphlib import TopologicalSorter
 from importlib import import_module
@@ -41,6 +42,18 @@ def table(rows: dict[str, str]) -> str:
 def test_every_room_says_what_it_is():
     made = table(rooms())
     assert made in PAGE, f"the table of rooms should be:\n{made}"
+
+
+def test_the_picture_is_the_layers_that_are_checked():
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contract = next(c for c in told["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+    layers = [re.findall(r"\w+", layer) for layer in contract["layers"]]
+    picture = PAGE.split("```text\n")[1].split("```")[0]
+    lines = [re.split(r" {2,}", line.strip())[0].split() for line in picture.splitlines()]
+    assert [["__main__"], *lines] == layers
+    assert sorted(name for layer in layers for name in layer) == sorted(
+        name.removesuffix("/").removesuffix(".py") for name in rooms()
+    )
 
 
 def test_the_words_are_few_and_each_is_explained_once():

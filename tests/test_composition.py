@@ -182,3 +182,8 @@ def test_reports_of_real_sessions_sum_up_and_agree_with_their_layers(real, kind)
             assert {g: n for g, n in r.groups().items() if n} == {
                 g: t[call] for g, t in found.groups.items() if t[call]
             }
+
+
+def test_tags_that_are_never_closed_cost_no_more_than_their_text():
+    prompt = "".join(f"<t{i}>\n" for i in range(20_000)) + "<a>\nx\n</a>\n"
+    assert [s.name for s in sections(prompt)] == ["preamble", "a"]

@@ -7,7 +7,9 @@ from builders import assistant, call, result, session, tool_call, user
 
 import ctxkit as ck
 from ctxkit.messages import ToolCall
-from ctxkit.subjects import answered, command_of, path_of, subject, what
+from ctxkit.subjects import answered, command_of, path_of, results, subject, what
+from ctxkit.texts.plans import groups
+from ctxkit.texts.records import actions
 
 
 @pytest.mark.parametrize(
@@ -82,3 +84,13 @@ def test_the_largest_messages_are_named(real):
     names = [c.name for c in ck.report(s).contributors]
     assert any(n.startswith(("Read ", "Bash ", "asks for ")) for n in names)
     assert not any(n.startswith("Read: ") for n in names)
+
+
+def test_a_result_is_its_own_calls_where_ids_are_used_again():
+    asked = [call("Bash", "c", command=said) for said in ("ls", "pwd")]
+    told = [result(text, of) for text, of in zip(("a.py", "/w"), asked, strict=True)]
+    messages = [asked[0], told[0], asked[1], told[1]]
+    found = results(messages)
+    assert [found[id(m.tool_calls[0])].text for m in asked] == ["a.py", "/w"]
+    assert groups(messages) == [(0, 1), (2, 3)]
+    assert [a.output for a in actions(messages)] == ["a.py", "/w"]

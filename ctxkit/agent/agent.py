@@ -25,6 +25,7 @@ from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Image, Message, Text, Thinking
 from ctxkit.models.model import no_pictures, takes_pictures
+from ctxkit.texts.contents import texts
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -267,7 +268,7 @@ class Agent:
             },
         )
         return Outcome(
-            text=_answer(turn.last),
+            text=texts(turn.last),
             ended=ended,
             why=why,
             spent=s,
@@ -372,16 +373,11 @@ class Agent:
         self._hear(LiveEvent(kind, self._clock(), self.transcript.turn, payload))
 
 
-def _answer(reply: Message) -> str:
-    """Return what a reply says to the user: its text, without the thinking."""
-    return "\n".join(p.text for p in reply.parts if isinstance(p, Text))
-
-
 def _silence(reply: Message) -> str:
     """Return what must be said of a reply that ended in good order without a word; empty where it
     has words.
     """
-    if _answer(reply).strip():
+    if texts(reply).strip():
         return ""
     if any(isinstance(p, Thinking) for p in reply.parts):
         return "the model thought, and gave no answer"

@@ -167,19 +167,19 @@ class Compactor:
 
         Where it fails, an excerpt stands in their place for the call, as without a model.
         """
-        model, history = self._model, self.context.run.history.at(self.context.run.call)
-        found = due(self.rules.pruning, history.messages) if model is not None else []
-        said: dict[str, str] = {}
-        for result in found if model is not None else ():
-            if model is None or _passed(spent, limits, model, len(result.text) // 4):
-                break
-            text, usage = await summary(model, result)
-            if usage is not None:
-                self._owed.append(usage)
-            if text:
-                said[result.id] = text
-        if said:
-            await self.compact(spent, limits, ArchivedResults(said=said), trigger=TRIGGER)
+        if self._model is not None:
+            history = self.context.run.history.at(self.context.run.call)
+            said: dict[str, str] = {}
+            for result in due(self.rules.pruning, history.messages):
+                if _passed(spent, limits, self._model, len(result.text) // 4):
+                    break
+                text, usage = await summary(self._model, result)
+                if usage is not None:
+                    self._owed.append(usage)
+                if text:
+                    said[result.id] = text
+            if said:
+                await self.compact(spent, limits, ArchivedResults(said=said), trigger=TRIGGER)
         self._bill(spent)
 
     async def compact(

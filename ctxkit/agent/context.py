@@ -9,7 +9,6 @@ import msgspec
 from ctxkit.agent.offloads import Offloads, Save
 from ctxkit.agent.sent_prompts import Prompts
 from ctxkit.engine import COUNTED, Kept, Run, advance, believed, billed, log_of
-from ctxkit.errors import ModelError
 from ctxkit.policies.adaptive import last_resort
 from ctxkit.policies.chain import applied
 from ctxkit.policies.policy import name_of
@@ -177,14 +176,6 @@ class LiveContext:
         done = self.run.by_hand(cut.new, trigger, cut.by)
         self.log.fixed = self._fixed
         return self._edits([done])
-
-    def refused(self, policy: Policy) -> str | None:
-        """Return why a policy fails now, or None."""
-        try:
-            self.tried(policy)
-        except ModelError as error:
-            return str(error)
-        return None
 
     @property
     def coming(self) -> int:

@@ -8,8 +8,6 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from ctxkit.display.markup import line
 from ctxkit.errors import ModelError
 from ctxkit.messages import Edit, Image
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from ctxkit.agent.turn import Turn
-    from ctxkit.messages import Message, Usage
+    from ctxkit.messages import Usage
     from ctxkit.models.model import Emit, Request
     from ctxkit.outside.acp_agents import AcpAgent
 
@@ -28,8 +26,8 @@ _KINDS = {
     "deny": ("reject_once", "reject_always"),
 }
 """Which kinds of options a person's word means, the first that is there; "always" is remembered
-here,
-in this session, rather than in the agent's own settings."""
+here, in this session, rather than in the agent's own settings.
+"""
 _GRACE = 5.0
 _STOPS = {
     "max_tokens": "the reply was cut by its limit of length",
@@ -127,8 +125,3 @@ def prompt_part(part: Any) -> dict[str, Any]:
     if isinstance(part, Image):
         return {"type": "image", "data": part.data, "mimeType": part.media_type}
     return {"type": "text", "text": part.text}
-
-
-def with_context(message: Message, details: dict[str, Any], window: int | None) -> Message:
-    """Return a message with what was told of the context beside it."""
-    return replace(message, details=details, context_window=window)

@@ -11,8 +11,10 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ctxkit.agent.agent import Agent
-from ctxkit.agent.elsewhere import bill, choice, ending, fall, prompt_part, stop, with_context
+from ctxkit.agent.elsewhere import bill, choice, ending, fall, prompt_part, stop
 from ctxkit.agent.limits import SpentInTurn
 from ctxkit.agent.told import ReplyBuilder, usage_of, with_id
 from ctxkit.agent.transcript import INTERRUPTED
@@ -232,7 +234,9 @@ class Guest(Agent):
                 if self.size and self.size != self.transcript.session.context_window
                 else None
             )
-            kept = self.transcript.add(with_context(message, details, window), "a")
+            kept = self.transcript.add(
+                replace(message, details=details, context_window=window), "a"
+            )
             ids = dict(
                 zip(
                     (c.id for c in message.tool_calls), (c.id for c in kept.tool_calls), strict=True

@@ -91,8 +91,8 @@ class LiveSession:
 
     Raises:
         StoreError: another process writes the session.
-        BadArguments: the session was not begun here by this user, and nobody vouched for it.
-        BadArguments: an unknown tool, or a script for a conversation with a model.
+        BadArguments: the session was not begun here by this user, and nobody vouched for it; an
+            unknown tool, or a script for a conversation with a model.
     """
 
     def __init__(
@@ -464,7 +464,6 @@ class LiveSession:
     def _told(self, event: LiveEvent) -> None:
         if event.kind != "delta":  # those are clean already, piece by piece
             event = replace(event, payload=redacted(event.payload))
-        if event.kind != "delta":
             self._events.write(event.kind, event.time, event.turn, event.payload)
         self._work.hear(event.kind, lambda: self.session)
         if event.kind in ("turn_start", "model_call"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ctxkit.display.amounts import counted
 from ctxkit.display.markup import line
 
 if TYPE_CHECKING:
@@ -52,8 +53,3 @@ class Outcome:
         if s.unbilled:
             parts.append(f"about {s.unbilled:,} tokens of which the model told no usage")
         return " · ".join(p for p in (*parts, line(self.why, 300), self.notice) if p)
-
-
-def counted(n: int, what: str) -> str:
-    """Return `1 call`, `2 calls`."""
-    return f"{n:,} {what}{'' if n == 1 else 's'}"

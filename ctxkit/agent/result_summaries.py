@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ctxkit.errors import ModelError
 from ctxkit.messages import USER_VISIBLE, Message, Text
 from ctxkit.models.model import Request, silent
 from ctxkit.policies.chain import Chain
@@ -66,8 +65,6 @@ async def summary(model: Model, result: Message) -> tuple[str, Usage | None]:
     try:
         async with asyncio.timeout(SECONDS):
             reply = await model(request, silent)
-    except (ModelError, TimeoutError):
-        return "", None
     except Exception:  # noqa: BLE001  a model of the user's may raise anything
         return "", None
     return redact(contents.texts(reply).strip())[:OUT], reply.usage

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ctxkit.agent.output_limits import OutputLimits
 from ctxkit.messages import Image, Message, Text, Thinking, ToolCall, Usage
-from ctxkit.texts import trims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,9 +92,7 @@ class ReplyBuilder:
             text, images = _shown(call)
             told = call.get("status") in _ENDED
             text = text or ("(no output)" if told else UNTOLD)
-            text = trims.output(
-                text, max_lines=2000, max_chars=204_800, max_bytes=51_200, mode="head_tail"
-            )
+            text = OutputLimits().cut(text)
             failed = call.get("status") == "failed" or not told
             yield Message(
                 role="tool", tool=name, call_id=ident, parts=(Text(text), *images), is_error=failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -98,8 +99,8 @@ def _one(a: ForeseenCall, read: int) -> ClassCount:
 
 def of(known: Sequence[ForeseenCall], session: Session) -> str:
     """Return the family of most of a session's calls."""
-    names = [a.family for a in known]
-    return max(names, key=names.count) if names else family(session, None)
+    names = Counter(a.family for a in known)
+    return max(names, key=names.__getitem__) if names else family(session, None)
 
 
 def head(known: Sequence[ForeseenCall]) -> tuple[int, ...]:

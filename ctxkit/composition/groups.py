@@ -8,6 +8,7 @@ from ctxkit.composition.sections import sections
 from ctxkit.display.markup import line
 from ctxkit.frames.lengths import part_chars, part_tokens
 from ctxkit.messages import LOST, Image, Text, Thinking, ToolCall
+from ctxkit.sizes.sharing import by_weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,11 +141,6 @@ def share(total: int, weights: Sequence[int]) -> list[int]:
     """Share a whole number by weights, so that the shares sum up to it; the largest remainders are
     rounded up.
     """
-    whole = sum(weights)
-    if not whole:
+    if not any(weights):
         return [total if i == 0 else 0 for i in range(len(weights))]
-    shares = [total * w // whole for w in weights]
-    order = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % whole))
-    for i in order[: total - sum(shares)]:
-        shares[i] += 1
-    return shares
+    return by_weight(total, weights)

@@ -91,7 +91,7 @@ def bill(session: Session, call: int | None) -> int | None:
 
 def schemas_of(session: Session, fixed: int) -> tuple[int, list[int]]:
     """Return what of the fixed part is in no log, and each tool's schema."""
-    schemas = [-(-schema_chars(t) // 4) for t in session.tools]
+    schemas = _schemas(session)
     if sum(schemas) > fixed:
         schemas = share(max(fixed, 0), schemas)
     return fixed - sum(schemas), schemas
@@ -165,7 +165,7 @@ def unseen(
     there is no rest. The rest stays what it was at the agent's first call: what is more came later,
     and where the prompt fell without a mark, less of the visible was sent.
     """
-    schemas = [-(-schema_chars(t) // 4) for t in session.tools]
+    schemas = _schemas(session)
     if not is_anchored(session):
         return 0, schemas, 0
     recorded, at = prompt(session, sized, call), -1 if call is None else call
@@ -184,11 +184,22 @@ def unseen(
 
 
 def is_anchored(session: Session) -> bool:
-    """True where the size of at least one prompt was recorded."""
-    return any(
-        c.message.usage and c.message.usage.prompt_tokens and c.message.kind != "turn"
-        for c in session.calls
-    )
+    """True where the size of at least one prompt was recorded; worked out once a session."""
+    known: bool | None = session.__dict__.get("is anchored")
+    if known is None:
+        known = session.__dict__["is anchored"] = any(
+            c.message.usage and c.message.usage.prompt_tokens and c.message.kind != "turn"
+            for c in session.calls
+        )
+    return known
+
+
+def _schemas(session: Session) -> list[int]:
+    """Return the plain estimate of each tool's schema; worked out once a session."""
+    known: list[int] | None = session.__dict__.get("schemas")
+    if known is None:
+        known = session.__dict__["schemas"] = [-(-schema_chars(t) // 4) for t in session.tools]
+    return known
 
 
 def schema_chars(tool: ToolSchema) -> int:

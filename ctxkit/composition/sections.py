@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import NamedTuple
 
 _FENCE = re.compile(r"^\s{0,3}(```|~~~)")
 _HEADING = re.compile(r"^(#{1,6})[ \t]+(\S.*?)[ \t#]*$")
 _OPEN = re.compile(r"^<([A-Za-z][\w.-]{0,63})(?:\s[^<>]*)?>")
+_CLOSE = re.compile(r"</([A-Za-z][\w.-]{0,63})>")
 _MAX = 200
 """Sections of one prompt; what follows belongs to the last one."""
 
@@ -39,6 +41,10 @@ def sections(text: str) -> tuple[Section, ...]:
 
 def _starts(lines: list[str]) -> list[tuple[int, str]]:
     found: list[tuple[int, int, str]] = []
+    closings: dict[str, list[int]] = {}
+    for i, line in enumerate(lines):
+        for tag in _CLOSE.findall(line):
+            closings.setdefault(tag, []).append(i)
     fenced, i = "", 0
     while i < len(lines):
         line = lines[i]
@@ -50,7 +56,7 @@ def _starts(lines: list[str]) -> list[tuple[int, str]]:
         elif (
             not fenced
             and (tag := _OPEN.match(line))
-            and (end := _closing(lines, i, tag[1])) is not None
+            and (end := _next(closings.get(tag[1], []), i)) is not None
         ):
             found.append((i, 0, tag[1]))
             if end + 1 < len(lines):
@@ -67,6 +73,7 @@ def _starts(lines: list[str]) -> list[tuple[int, str]]:
     return sorted((kept | named).items())
 
 
-def _closing(lines: list[str], start: int, tag: str) -> int | None:
-    close = f"</{tag}>"
-    return next((i for i in range(start, len(lines)) if close in lines[i]), None)
+def _next(places: list[int], start: int) -> int | None:
+    """Return the first place from one on."""
+    at = bisect_left(places, start)
+    return places[at] if at < len(places) else None

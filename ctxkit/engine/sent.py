@@ -184,8 +184,7 @@ def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
         before = None if added is None else State(call, added.message, *added[1:])
         if before is not None:
             came.append(before)
-        fixed = rows.log.fixed_at[call] if call < len(rows.log.fixed_at) else rows.log.fixed
-        yield Turnover(call, call == rows.begin, came, gone, fixed)
+        yield Turnover(call, call == rows.begin, came, gone, rows.log.fixed_in(call))
 
 
 def _scheduled(

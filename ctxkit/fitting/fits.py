@@ -103,8 +103,8 @@ class Context:
 
         context = Context(rules)
         while ...:
-            reply = client.chat(messages=context.fit(messages))   # messages: your own list, which
-            only grows messages.append(reply)
+            reply = client.chat(messages=context.fit(messages))
+            messages.append(reply)  # your own list, which only grows
 
     or ``context.add(message)`` for each message and ``context.fit()`` before each call. `tokens`,
     `limit`, `edits`, `held` say how it stands, `session` gives all of it to frames and plots.

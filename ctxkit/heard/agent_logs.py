@@ -14,6 +14,7 @@ from ctxkit.heard.heard_words import ARTIFACTS, BRANCHES, FOR, FORK, FROM, MOVE,
 from ctxkit.heard.team_turns import is_ledger, names_of
 from ctxkit.messages import Message
 from ctxkit.sizes import Sizes, sizes
+from ctxkit.subjects import results
 from ctxkit.tokens.counter_names import default
 
 if TYPE_CHECKING:
@@ -206,11 +207,10 @@ def _in_turns(session: Session) -> list[Message]:
 
 
 def _grouped(session: Session) -> Iterable[tuple[Message, Iterable[Message]]]:
-    results = [m for m in session.messages if m.role == "tool"]
+    found = results(session.messages)
     for m in session.messages:
         if m.role == "assistant":
-            asked = {c.id for c in m.tool_calls}
-            own = [r for r in results if r.call_id in asked] if asked else []
+            own = [found[id(c)] for c in m.tool_calls if id(c) in found]
             yield m, spoken(m.agent or session.agent, [m, *own])
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.messages import Message, Text
+from ctxkit.subjects import results
 from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def spoken(agent: str, messages: Sequence[Message]) -> Iterator[Message]:
         agent: who said it.
         messages: its replies and the results of its tools, in order.
     """
-    results = {m.call_id: m for m in messages if m.role == "tool"}
+    found = results(messages)
     for m in messages:
         if m.role != "assistant" or not m.visible:
             continue
@@ -52,7 +53,7 @@ def spoken(agent: str, messages: Sequence[Message]) -> Iterator[Message]:
         if words:
             yield _said(HEARD, heard(agent, words), agent, m)
         for call in m.tool_calls:
-            answer = results.get(call.id)
+            answer = found.get(id(call))
             arguments = call.raw or msgspec.json.encode(call.arguments).decode()
             text = framed(agent, call.name, arguments, texts(answer) if answer else "")
             frame = _said(FRAME, text, agent, m)

@@ -41,8 +41,7 @@ class Log:
         fixed: tokens of each prompt that no message holds (system prompt, tool schemas), as far as
             known.
         agent: name of the agent of all messages that name none.
-        estimated: True where a second measure is kept beside the tokens: the sizes a system
-            believes in.
+        estimator: counts the sizes that a system itself believes in; None: they are the tokens.
     """
 
     def __init__(
@@ -113,6 +112,10 @@ class Log:
     def calls(self) -> int:
         """Number of the calls made, an open one included."""
         return len(self.upto)
+
+    def fixed_in(self, call: int) -> int:
+        """Return the tokens of a call's fixed part; of one that is yet to come, of the next."""
+        return self.fixed_at[call] if call < len(self.fixed_at) else self.fixed
 
     def fixed_before(self, call: int) -> int:
         """Return the tokens of a call's fixed part that the call before had already."""

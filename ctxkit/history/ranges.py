@@ -148,8 +148,7 @@ def with_head(
     lo, nh, call, steps = view.lo, view.head.size, view.call, view.steps
     if upto > nh:
         lo += upto - nh
-    fixed = view.log.fixed_at
-    stable = fixed[call] if call < len(fixed) else view.log.fixed
+    stable = view.fixed
     if first:
         stable += tokens_before(view, first)
     if steps:

@@ -19,7 +19,7 @@ def back(view: View, tokens: int, estimated: bool = False) -> int:
     """Return the last position from which at least `tokens` are shown (Pi's walk back); 0 where
     there are fewer.
     """
-    sums = (view.log.estimates if estimated else view.log.tokens).P
+    sums = _measure(view, estimated).P
     lo, hi, nh = view.lo, view.hi, view.head.size
     aim = sums[hi] - tokens
     if aim >= sums[lo]:
@@ -141,7 +141,7 @@ def _measure(view: View, estimated: bool) -> Measure:
 
 def _suffix(view: View, budget: int, start: int, estimated: bool) -> int:
     """Return the first position >= start from which at most `budget` is shown."""
-    sums = (view.log.estimates if estimated else view.log.tokens).P
+    sums = _measure(view, estimated).P
     nh, lo, hi = view.head.size, view.lo, view.hi
     if start < nh:
         room = budget - (sums[hi] - sums[lo])

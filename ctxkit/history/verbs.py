@@ -29,13 +29,13 @@ class History(View, frozen=True, gc=False):
     pinned, pending): a group of which one message goes, goes whole; a group that holds a message
     that stays, stays whole.
 
-    A policy in four lines::
+    A policy in five lines::
 
         def mine(history, room):
             if history.tokens < 80_000:
                 return history
-            return history.summarise(history.safe(history.back(20_000)), "So far: ...", "over
-            80,000")
+            start = history.safe(history.back(20_000))
+            return history.summarise(start, "So far: ...", "over 80,000")
     """
 
     # -- where: positions, from running sums and lists of rows; O(log n) over the untouched tail

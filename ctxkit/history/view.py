@@ -95,8 +95,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
     @property
     def fixed(self) -> int:
         """Tokens of the prompt that no message holds."""
-        at = self.log.fixed_at
-        return at[self.call] if self.call < len(at) else self.log.fixed
+        return self.log.fixed_in(self.call)
 
     def count(self, *roles: str) -> int:
         """Return how many messages of these roles are shown."""

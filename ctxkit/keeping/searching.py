@@ -75,21 +75,23 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
     return frame
 
 
-def _in(session: Session, words: str) -> Iterator[dict[str, Any]]:
-    for one in (session, *session.children):
-        for n, m in enumerate(one.messages):
-            said = _said(m)
-            at = said.casefold().find(words)
-            if at >= 0:
-                yield {
-                    "format": one.format,
-                    "session": line(one.id, 200),
-                    "path": one.path_ or session.path_,
-                    "message": n,
-                    "role": m.role,
-                    "time": m.time,
-                    "text": line(said[max(at - _ROUND, 0) : at + len(words) + _ROUND], 400),
-                }
+def _in(session: Session, words: str, path: str | None = None) -> Iterator[dict[str, Any]]:
+    path = session.path_ or path
+    for n, m in enumerate(session.messages):
+        said = _said(m)
+        at = said.casefold().find(words)
+        if at >= 0:
+            yield {
+                "format": session.format,
+                "session": line(session.id, 200),
+                "path": path,
+                "message": n,
+                "role": m.role,
+                "time": m.time,
+                "text": line(said[max(at - _ROUND, 0) : at + len(words) + _ROUND], 400),
+            }
+    for child in session.children:
+        yield from _in(child, words, path)
 
 
 def _said(m: Message) -> str:

@@ -22,6 +22,7 @@ from ctxkit.ledgers.kinds import (
     Status,
 )
 from ctxkit.redaction import redact
+from ctxkit.subjects import results
 from ctxkit.texts import contents, records
 from ctxkit.tools.tool_names import writes
 
@@ -113,12 +114,12 @@ class Act(NamedTuple):
 
 def acts(session: Session) -> Iterator[Act]:
     """Yield the tool calls of a session in order; a turn is counted from 0."""
-    results = {m.call_id: m for m in session.messages if m.role == "tool"}
+    found = results(session.messages)
     turns = {id(c.message): c.turn for c in session.calls}
     for message in session.messages:
         for call in message.tool_calls:
             turn = turns.get(id(message), message.turn or 0)
-            yield Act(call, message, results.get(call.id), turn, message.agent or session.agent)
+            yield Act(call, message, found.get(id(call)), turn, message.agent or session.agent)
 
 
 def changes_of(session: Session) -> ChangeLog:

@@ -8,9 +8,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.limits import Limits
-from ctxkit.agent.outcome import counted
 from ctxkit.agent.resumes import check
 from ctxkit.agent.threads import Background, run
+from ctxkit.display.amounts import counted
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.injected import Sections, Surroundings, chosen

@@ -37,6 +37,7 @@ def reports(kit: KitState, asked: ReportList) -> pd.DataFrame:
     """Return one row a kept report, the newest first."""
     import pandas as pd
 
+    found = _kept(kit, asked.session).all()[::-1]
     rows = [
         {
             "ts": kept.time,
@@ -45,11 +46,10 @@ def reports(kit: KitState, asked: ReportList) -> pd.DataFrame:
             "prompt_tokens": kept.report.prompt_tokens,
             "share": kept.report.full,
         }
-        for kept in reversed(_kept(kit, asked.session).all())
+        for kept in found
     ]
-    names = [kept.id for kept in reversed(_kept(kit, asked.session).all())]
     columns = ["ts", "turn", "call", "prompt_tokens", "share"]
-    index = pd.Index(names, name="report", dtype="object")
+    index = pd.Index([kept.id for kept in found], name="report", dtype="object")
     return pd.DataFrame(rows, columns=columns, index=index).head(max(asked.limit, 0))
 
 
@@ -71,7 +71,7 @@ def count(kit: KitState, asked: TableLine) -> Page:
     tools = tuple(t.schema for t in live.agent.tools.values())
     told = None if ask is None else run(ask(Request(messages=messages, tools=tools)))
     name = line(live.agent.model.name, 80)
-    if told is None:
+    if not told:
         return Page(f"{tokens:,} tokens, counted here; {name} counts no prompt that is not sent.")
     return Page(f"{told:,} tokens by {name}; {tokens:,} counted here ({tokens / told - 1:+.1%}).")
 

@@ -63,7 +63,8 @@ def _command(how: Any, words: str) -> ServerCommand:
             raise BadArguments(f"`--mcp {line(words, 80)}`: servers behind an address are not "
                                "reached; only programs of this machine are.")  # fmt: skip
         env = how.get("env") or {}
-        how = [how.get("command"), *(how.get("args") or ())]
+        args = how.get("args") or []
+        how = [how.get("command"), *args] if isinstance(args, list) else None
     if isinstance(how, str):
         try:
             how = shlex.split(how)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.agent.outcome import counted
+from ctxkit.display.amounts import counted
 from ctxkit.display.markup import NO_MATH, escape, line, plain
 
 if TYPE_CHECKING:

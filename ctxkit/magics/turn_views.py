@@ -92,7 +92,7 @@ class Screen:
     Args:
         live: the session.
         view: where.
-        raises: see `Turn`.
+        raises: see `TurnDisplay`.
     """
 
     def __init__(self, live: LiveSession, view: TurnView, *, raises: bool = False) -> None:

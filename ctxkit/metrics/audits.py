@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.messages import Message, Text
+from ctxkit.messages import Message
 from ctxkit.readers.given import of_session
 from ctxkit.session import Session, apply_edit
 from ctxkit.texts import identifiers
+from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,9 +99,9 @@ def _audit(
     there = {id(m) for m in before}
     now = {id(m) for m in shown}
     removed = [m for m in before if id(m) not in now]
-    put_in = "\n".join(_plain(m) for m in shown if id(m) not in there)
-    everything = "\n".join(map(_plain, shown))
-    names = identifiers.exact([_plain(m) for m in removed])
+    put_in = "\n".join(texts(m) for m in shown if id(m) not in there)
+    everything = "\n".join(map(texts, shown))
+    names = identifiers.exact([texts(m) for m in removed])
     missing = identifiers.lost(names, everything)
     rows = {row.strip() for row in put_in.splitlines()}
     return {
@@ -108,7 +109,7 @@ def _audit(
         "identifiers_kept": 1 - len(missing) / len(names) if names else None,
         "missing": ", ".join(missing),
         "sections_missing": ", ".join(s for s in sections if s not in rows),
-        "ask_reflected": identifiers.reflected(_plain(asks[-1]), put_in)
+        "ask_reflected": identifiers.reflected(texts(asks[-1]), put_in)
         if asks and put_in
         else None,
         "task_lost": id(asks[0]) not in now if asks else None,
@@ -117,10 +118,6 @@ def _audit(
         "orphans_n": len(_orphans(shown) - _orphans(before)),
         "turns_n": sum(id(m) in now for m in asks),
     }
-
-
-def _plain(message: Message) -> str:
-    return "\n".join(p.text for p in message.parts if isinstance(p, Text))
 
 
 def _orphans(shown: Sequence[Message]) -> set[str]:

@@ -104,11 +104,7 @@ def best_trigger(
     ``h* = s - g + sqrt(g^2 + 2 g A / p_r)``, from context-compaction-lab: `s` the size after a
     reset, `g` the growth a request, `A` the dollars of a reset. `floor` bounds it from below.
     """
-    if read_price <= 0 or growth <= 0 or cost_usd < 0:
-        raise BadArguments(
-            "A best trigger needs a price of reads and a growth above 0, and a cost that is not"
-            " negative."
-        )
+    _check(cost_usd, read_price, growth)
     return max(floor, start - growth + sqrt(growth**2 + 2 * growth * cost_usd / read_price))
 
 

@@ -156,12 +156,11 @@ def losses(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each item that a cut took out of sight.
 
     Columns: `session cut call family item fate position message role tool needed_call delay
-    weight`: the
-    cut that took it and the first call after it, where it was (place in the path, id, role and tool
-    of the first message that held it), the first later call, at any time, that named it (missing:
-    none did), how many calls after the cut, and what the item weighs (`memories.USER_WEIGHT` where
-    the user said it, else 1). An item that a message says again can be taken
-    again: it has a row for each time, and a call is told in the last before it.
+    weight`: the cut that took it and the first call after it, where it was (place in the path, id,
+    role and tool of the first message that held it), the first later call, at any time, that named
+    it (missing: none did), how many calls after the cut, and what the item weighs
+    (`item_arrays.USER_WEIGHT` where the user said it, else 1). An item that a message says again
+    can be taken again: it has a row for each time, and a call is told in the last before it.
     """
     import pandas as pd
 

@@ -11,12 +11,12 @@ carries the record's misses over (`metrics.bills`).
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, Any
-from warnings import warn
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ctxkit.cache.cached_calls import SMALLEST
+from ctxkit.faces import renamed
 from ctxkit.frames import per_compaction
 from ctxkit.frames.costs import Costs, weakest
 from ctxkit.frames.recorded_cuts import cuts
@@ -282,10 +282,5 @@ def _line(index: int, u: Usage, usd: float | None) -> Invoice:
     )
 
 
-def __getattr__(name: str) -> Any:
-    """Return what has another name now, with a warning for one version."""
-    if name == "reproduction_error":
-        told = "metrics.money.reproduction_error is closure_error now."
-        warn(told, DeprecationWarning, stacklevel=2)
-        return closure_error
-    raise AttributeError(name)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"reproduction_error": "closure_error"})

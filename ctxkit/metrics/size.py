@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 import numpy as np
 
+from ctxkit.faces import renamed
 from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.frames.summary_costs import NO_MODEL
 from ctxkit.messages import Message
@@ -92,10 +92,5 @@ def sent(session: Session) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.array(prompts, np.int64), np.array(shared, np.int64)
 
 
-def __getattr__(name: str) -> Any:
-    """Return what has another name now, with a warning for one version."""
-    if name == "Spot":
-        told = "metrics.size.Spot is metrics.compaction.Compaction now."
-        warn(told, DeprecationWarning, stacklevel=2)
-        return Compaction
-    raise AttributeError(name)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Spot": "Compaction"})

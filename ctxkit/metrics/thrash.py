@@ -6,11 +6,11 @@ from bisect import bisect_left
 from itertools import takewhile
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 import msgspec
 import numpy as np
 
+from ctxkit.faces import renamed
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.recorded_cuts import cuts as placed
 from ctxkit.frames.summary_costs import NO_MODEL
@@ -250,9 +250,5 @@ def _median(values: list[int | None]) -> float | None:
     return float(median(known)) if known else None
 
 
-def __getattr__(name: str) -> Any:
-    """Return what has another name now, with a warning for one version."""
-    if name == "Cut":
-        warn("metrics.thrash.Cut is metrics.thrash.Judged now.", DeprecationWarning, stacklevel=2)
-        return Judged
-    raise AttributeError(name)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Cut": "Judged"})

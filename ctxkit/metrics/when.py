@@ -200,10 +200,10 @@ def when(
     context-compaction-lab's (`breakeven.best_trigger`) with `c` in place of the read price: after a
     pause what is carried is written again.
 
-    Two things bound it. The floor is at least what must stay (`stays.stays`: system and tools, the
-    last turn, the items needed later). And the ceiling puts at most `MORE_LOSS` more of what is
-    used again at stake than compacting at the window does, by replays of the record that compact at
-    that size to that floor (`stays.Risk`).
+    Two things bound it. The floor is at least what must stay (`unremovable.stays`: system and
+    tools, the last turn, the items needed later). And the ceiling puts at most `MORE_LOSS` more of
+    what is used again at stake than compacting at the window does, by replays of the record that
+    compact at that size to that floor (`unremovable.Risk`).
 
     A due compaction may wait for a cold call for ``(p_w - p_r) s / (p_r (h - s) - p_w g)`` calls,
     so many extra reads cost what writing the floor twice would; but no longer than to the next

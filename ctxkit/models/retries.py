@@ -106,12 +106,12 @@ def asked_wait(error: BaseException, now: Callable[[], float] = time.time) -> fl
             seconds = _seconds(found.get(name, ""), unit, now)
             if seconds is not None:
                 return seconds
-    told = re.search(r"(?i)(?:retry|try again) (?:after|in) ([\d.]+) ?(ms|s|m)", str(error))
+    told = re.search(r"(?i)(?:retry|try again) (?:after|in) (\d+(?:\.\d+)?) ?(ms|s|m)", str(error))
     if told is None:
-        told = re.search(r'"retryDelay": ?"([\d.]+)(s)', str(error))  # Gemini's
+        told = re.search(r'"retryDelay": ?"(\d+(?:\.\d+)?)(s)', str(error))  # Gemini's
     if told is None:
         return None
-    return float(told[1].rstrip(".")) * {"ms": 0.001, "s": 1.0, "m": 60.0}[told[2].lower()]
+    return float(told[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[told[2].lower()]
 
 
 def _headers(error: BaseException) -> list[Any]:
@@ -129,7 +129,7 @@ def _seconds(value: str, unit: float, now: Callable[[], float]) -> float | None:
     except ValueError:
         try:
             return max(email.utils.parsedate_to_datetime(value).timestamp() - now(), 0.0)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
     return seconds if seconds >= 0 else None  # a NaN is not
 

@@ -43,7 +43,7 @@ class Runtime:
 
 
 _LOADED: dict[Key, Runtime] = {}
-_GUARD = threading.Lock()
+_GUARD = threading.RLock()  # a finalizer may give back what its own thread is about to take
 
 
 def take(key: Key, load: Callable[[], Any]) -> Runtime:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Text, Thinking, ToolCall, Usage
 from ctxkit.models.model import Delta, Emit, Request
 
@@ -63,8 +64,6 @@ class Scripted:
 
     async def __call__(self, request: Request, emit: Emit) -> Message:
         """Stream the reply of this turn and step, and return it with a counted usage."""
-        from ctxkit.errors import ModelError
-
         prompt = self._prompt_tokens(request)
         if self.context_window is not None and prompt > self.context_window:
             raise ModelError(

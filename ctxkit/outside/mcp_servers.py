@@ -61,7 +61,7 @@ class McpServer:
         """What must be said of its tools: sentences for the user."""
         self._loop: Loop | None = None
         self._lock = threading.Lock()
-        self._child = self._child_named()
+        self._child = Child(self._said)
         self._session: Any = None
         self._serving: asyncio.Task[None] | None = None
 
@@ -110,9 +110,6 @@ class McpServer:
     @property
     def _said(self) -> str:
         return f"The MCP server {line(self.name or self.command[0], 60)!r}"
-
-    def _child_named(self) -> Child:
-        return Child(self._said)
 
     def _on_loop(self) -> Loop:
         with self._lock:
@@ -201,7 +198,7 @@ class McpServer:
         if self._serving is not None and not self._serving.done() and not self._child.over:
             return
         await self._stop()
-        self._child = self._child_named()
+        self._child = Child(self._said)
         await self._child.begin(self.command, env={**without_keys(), **self._env})
         greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._serving = asyncio.ensure_future(self._serve(self._child, greeted))

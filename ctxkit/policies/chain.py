@@ -137,11 +137,6 @@ class Joined(Part):
     parts: tuple[Part, ...]
 
     def __init__(self, parts: Sequence[Policy]) -> None:
-        for part in parts:
-            if not callable(part):
-                raise BadArguments(
-                    f"{part!r} is no policy: a policy is called with a history and a room."
-                )
         object.__setattr__(self, "parts", tuple(map(as_part, parts)))
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, did_you_mean
@@ -14,6 +13,7 @@ from ctxkit.policies.setting import at_least
 from ctxkit.policies.shown_positions import ShownPositions
 from ctxkit.schedules import AS_IT_CAME, OldFirst
 from ctxkit.texts import contents
+from ctxkit.tools.tool_names import among
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,8 +103,7 @@ class WithoutAgents(Scheduled):
             view.change(p, what, since=view.arrival(p), smaller=False)
 
     def _said(self, view: ScheduleView, p: int) -> bool:
-        name = (view.rows.message(p).agent or view.rows.log.agent).lower()
-        return any(fnmatchcase(name, pattern.lower()) for pattern in self.agents)
+        return among(view.rows.message(p).agent or view.rows.log.agent, tuple(self.agents))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -96,12 +96,11 @@ def parse(words: str) -> Policy:
         BadArguments: the line or a setting cannot work; the sentence names the nearest right word.
     """
     parts = [_one(part) for part in _split(words, "|")]
-    out = parts[0]
-    for part in parts[1:]:
-        from ctxkit.policies.chain import Chain
+    if len(parts) == 1:
+        return parts[0]
+    from ctxkit.policies.chain import Chain
 
-        out = Chain.of(out, part)
-    return out
+    return Chain.of(*parts)
 
 
 def _one(words: str) -> Policy:

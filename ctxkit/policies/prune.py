@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +18,7 @@ from ctxkit.policies.setting import at_least
 from ctxkit.policies.shown_positions import ShownPositions
 from ctxkit.schedules import OldFirst
 from ctxkit.texts import contents
+from ctxkit.tools.tool_names import among
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,7 +94,7 @@ class Prune(Scheduled):
 
     def concerns(self, tool: str) -> bool:
         """Return True for a tool whose calls are dropped."""
-        return any(fnmatchcase(tool.lower(), pattern.lower()) for pattern in self.tools)
+        return among(tool, tuple(self.tools))
 
 
 class _Pruned:

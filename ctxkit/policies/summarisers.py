@@ -87,7 +87,9 @@ class Passage:
 
 
 _FOCUS = re.compile(r"Additional focus:(?:\n(.+)| (.+?)(?=\n\n|\Z))", re.DOTALL)
-"""Where a focus stands in instructions: see `identifiers.instructions` and `prompts.focused`."""
+"""Where a focus stands in instructions: see `identifiers.instructions` and
+`summary_passages.focused`.
+"""
 
 Summariser = Callable[[Passage], Message | str | int | None]
 """Writes the summary of a passage: text, a message, or only its size in tokens; None or an empty

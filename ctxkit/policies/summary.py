@@ -13,7 +13,7 @@ from ctxkit.messages import Message, Text
 from ctxkit.policies import waits
 from ctxkit.policies.setting import Setting, at_least, share
 from ctxkit.policies.summarisers import Extractive, Fixed, Passage, RecordedSummary, ShareOfInput
-from ctxkit.texts import identifiers, records, summary_passages
+from ctxkit.texts import contents, identifiers, records, summary_passages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -318,7 +318,7 @@ def anything(history: History, before: int) -> bool:
 
 def _text(made: Message | str | int) -> str:
     if isinstance(made, Message):
-        return "\n".join(p.text for p in made.parts if isinstance(p, Text))
+        return contents.texts(made)
     return made if isinstance(made, str) else ""
 
 

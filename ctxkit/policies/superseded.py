@@ -6,16 +6,15 @@ As fuseraft does.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.repeats import RepeatKind, Repeats
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
-from ctxkit.texts import contents
+from ctxkit.texts import contents, records
+from ctxkit.tools.tool_names import among
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +41,6 @@ LOOK_NOTE = "[superseded — repeated call with same arguments]"
 LOOK_GONE = "[omitted — superseded by later identical call]"
 GONE, NOTES = (WRITE_GONE, LOOK_GONE), (WRITE_NOTE, LOOK_NOTE)
 """What results and calls say, by the kind of what took their place: a write, a look."""
-_EXIT = re.compile(r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE)
 _COMMAND = ("command", "cmd", "workingDirectory", "working_directory", "workdir", "cwd")
 """Arguments that make a command the same one; others, such as a time limit, do not matter."""
 
@@ -76,13 +74,13 @@ class Superseded(Scheduled):
             emptied.follow(view, came, went, remade.get(call, ()), call)
 
     def _write(self, call: ToolCall) -> str:
-        return contents.path(call).casefold() if _among(call.name, self.writers) else ""
+        return contents.path(call).casefold() if among(call.name, self.writers) else ""
 
     def _whole(self, call: ToolCall) -> str:
-        return contents.path(call).casefold() if _among(call.name, self.whole_writers) else ""
+        return contents.path(call).casefold() if among(call.name, self.whole_writers) else ""
 
     def _look(self, call: ToolCall) -> str:
-        return _identity(call) if _among(call.name, self.looks) else ""
+        return _identity(call) if among(call.name, self.looks) else ""
 
 
 class _Emptied:
@@ -183,7 +181,7 @@ class RepeatedCommands(Scheduled):
                     view.change(now, _outcome, since=call)
 
     def _command(self, call: ToolCall) -> str:
-        if not _among(call.name, self.tools):
+        if not among(call.name, self.tools):
             return ""
         command = [call.arguments.get(k) for k in _COMMAND]
         return call.name + contents.written(command) if any(command[:2]) else _identity(call)
@@ -201,7 +199,7 @@ def _outcome(result: Message) -> Message:
     text = contents.texts(result)
     if text in GONE:
         return result
-    status = _EXIT.search(text[-200:])
+    status = records.EXIT.search(text[-200:])
     bad = result.is_error or (status is not None and status[1] != "0")
     return contents.with_text(
         result, f"failed [EXIT {status[1]}]" if bad and status else "failed" if bad else "succeeded"
@@ -210,8 +208,3 @@ def _outcome(result: Message) -> Message:
 
 def _identity(call: ToolCall) -> str:
     return call.name + json.dumps(call.arguments, sort_keys=True, ensure_ascii=False, default=str)
-
-
-@lru_cache(4096)
-def _among(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name.lower(), pattern) for pattern in patterns)

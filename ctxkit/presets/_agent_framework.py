@@ -16,6 +16,7 @@ from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.subjects import answered
 from ctxkit.texts import contents
 
 if TYPE_CHECKING:
@@ -89,11 +90,11 @@ class TwoPhases(Setting):
         calls = {p: shown[p].tool_calls for p in np.flatnonzero(history.role("assistant")).tolist()}
         replies = [p for p, asked in calls.items() if asked]
         old = replies[: max(len(replies) - self.keep_groups, 0)]
-        results = {shown[p].call_id: p for p in np.flatnonzero(history.role("tool")).tolist()}
+        results = {id(c): p for p, (m, c) in enumerate(answered(shown)) if m.role == "tool"}
         changes: dict[int, Message | str | None] = {}
         for p in old:
             reply, asked = shown[p], calls[p]
-            mine = {c.id: results[c.id] for c in asked if c.id in results}
+            mine = {c.id: results[id(c)] for c in asked if id(c) in results}
             whole = mine and len(mine) == len(asked)
             if not whole or stays[p] or any(stays[r] for r in mine.values()):
                 continue

@@ -14,6 +14,7 @@ import msgspec
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
+from ctxkit.readers.packed import FREE, RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,11 +25,6 @@ MEMBERS = 100_000
 """An archive with more members is refused."""
 BYTES = 512 << 20
 """At most so much is unpacked from one archive, and from one member."""
-RATIO = 400
-"""A member that grows more than so many times, beyond a megabyte, is a bomb: JSON logs reach about
-30.
-"""
-_FREE = 1 << 20
 _ZSTD = 93
 _PLAIN = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTD}
 _HEAD = struct.Struct("<4s5H3L2H")
@@ -71,7 +67,7 @@ def open_json(source: Source, wanted: Callable[[str], bool], faults: list[Fault]
         whole = 0
         for entry in chosen.values():
             whole += entry.file_size
-            if whole > BYTES or entry.file_size > max(_FREE, RATIO * entry.compress_size):
+            if whole > BYTES or entry.file_size > max(FREE, RATIO * entry.compress_size):
                 why = (
                     f"member {entry.filename[:80]!r} grows to {entry.file_size:,} bytes: refused as"
                     " a bomb."

@@ -65,7 +65,8 @@ def read(source: Source) -> list[Session]:
     faults = list[Fault]()
     each_line(source.stream(), reading.take, faults)
     faults += source.faults
-    return [reading.session(source.path.parent.name or source.path.stem, faults)]
+    named, folder = source.path.stem, source.path.parent.name
+    return [reading.session(folder if named == "events" and folder else named, faults)]
 
 
 class _Thread:

@@ -89,18 +89,6 @@ def cell(value: Any) -> Any:
         return None
 
 
-def has_tables(source: Source, *tables: str) -> bool:
-    """Say whether a file is a database with these tables.
-
-    Raises:
-        ReadError: it is a database that cannot be opened now.
-    """
-    if not source.is_database:
-        return False
-    with opened(source) as database:
-        return all(database.columns(t) for t in tables)
-
-
 @contextmanager
 def opened(source: Source) -> Iterator[Tables]:
     """Open a database for reading, as of one moment; nothing beside it is made, changed or removed.

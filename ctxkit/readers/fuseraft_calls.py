@@ -305,10 +305,7 @@ class Teller:
         )
         self._below[agent] = (_Line(log), child)
 
-    def _sub_agent_tool_call(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
-    ) -> None:
-        self._tool_call(payload, when, turn, agent)
+    _sub_agent_tool_call = _tool_call
 
     def _sub_agent_end(self, payload: dict[str, Any], _w: Any, _t: Any, agent: str) -> None:
         chars = number(payload.get("summary_chars"))

@@ -71,7 +71,7 @@ def read(source: Source) -> list[Session]:
             faults=tuple(faults),
             details={
                 **{k: v for k, v in told.items() if v is not None},
-                **companions(source.path.parent, id_),
+                **companions(source, id_),
             },
         )
     ]

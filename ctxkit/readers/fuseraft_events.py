@@ -49,7 +49,7 @@ def read(source: Source) -> list[Session]:
             teller.take(record)
         except DAMAGE as e:
             faults.append(Fault(line, why(e)))
-    out = [t.session(companions(source.path.parent, t.id)) for t in tellers.values()]
+    out = [t.session(companions(source, t.id)) for t in tellers.values()]
     if out:
         out[0] = replace(out[0], faults=tuple(faults))
     return out

@@ -12,8 +12,6 @@ from ctxkit.readers.fields import items, mapping, number, text, time, word
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ctxkit.readers.logs import ReaderLog
 
 _MOST = 2_000
@@ -103,14 +101,16 @@ def _call(raw: dict[str, Any], id_: str) -> ToolCall:
     return ToolCall(id_, text(raw.get("name")), {}, word(raw.get("args_summary")))
 
 
-def companions(folder: Path, session: str) -> dict[str, Any]:
-    """Return what `intents.json`, `changes.json` and `evidence.json` in a folder say of a session,
+def companions(source: Source, session: str) -> dict[str, Any]:
+    """Return what `intents.json`, `changes.json` and `evidence.json` beside a log say of a session,
     in short.
     """
     out: dict[str, Any] = {}
     for name, keys in _FIELDS.items():
-        entries = _entries(folder / f"{name}.json", "Nodes" if name == "evidence" else "Entries")
-        mine = [e for e in entries if text(e.get("SessionId")) in ("", session)]
+        told = items(
+            companion(source, f"{name}.json").get("Nodes" if name == "evidence" else "Entries")
+        )
+        mine = [e for e in map(mapping, told) if e and text(e.get("SessionId")) in ("", session)]
         if mine:
             out[name] = [_short(e, keys) for e in mine[:_MOST]]
             if len(mine) > _MOST:
@@ -118,14 +118,15 @@ def companions(folder: Path, session: str) -> dict[str, Any]:
     return out
 
 
-def _entries(file: Path, key: str) -> list[dict[str, Any]]:
+def companion(source: Source, name: str) -> dict[str, Any]:
+    """Return the object in a file beside a log; empty where there is none that can be read."""
+    file = source.path.parent / name
     try:
-        if not file.is_file() or file.stat().st_size > _BYTES:
-            return []
-        document = mapping(Source(file).document)
+        if not source.on_disk or not file.is_file() or file.stat().st_size > _BYTES:
+            return {}
+        return mapping(Source(file).document)
     except (OSError, ValueError, ReadError):
-        return []
-    return [e for e in items(document.get(key)) if type(e) is dict]
+        return {}
 
 
 def _short(entry: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:

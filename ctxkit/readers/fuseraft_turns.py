@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 from ctxkit.readers.damaged import each_line
-from ctxkit.readers.fields import mapping, real, text, time, word
-from ctxkit.readers.fuseraft_files import companions, write_turn
+from ctxkit.readers.fields import real, text, time, word
+from ctxkit.readers.fuseraft_files import companion, companions, write_turn
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.source import Source
 from ctxkit.session import Session
@@ -54,7 +54,7 @@ def read(source: Source) -> list[Session]:
             )
         else:
             faults.append(Fault(line, "expected a message with a 'role'"))
-    out = [_session(id_, records, source.path.parent) for id_, records in groups.items()]
+    out = [_session(id_, records, source) for id_, records in groups.items()]
     if out:
         out[0] = replace(out[0], faults=(*faults, *out[0].faults))
     return out
@@ -74,14 +74,10 @@ def read_folder(path: Path) -> list[Session]:
     return read(Source(path / "turns.jsonl"))
 
 
-def _session(id_: str, records: Sequence[tuple[int, dict[str, Any]]], folder: Path) -> Session:
+def _session(id_: str, records: Sequence[tuple[int, dict[str, Any]]], source: Source) -> Session:
     log, faults = ReaderLog(), list[Fault]()
     each_line(records, lambda record: write_turn(log, record), faults)
-    manifest = (
-        mapping(Source(folder / "manifest.json").document)
-        if (folder / "manifest.json").is_file()
-        else {}
-    )
+    manifest = companion(source, "manifest.json")
     told: dict[str, Any] = {}
     if text(manifest.get("session")) == id_:
         told = {
@@ -98,5 +94,5 @@ def _session(id_: str, records: Sequence[tuple[int, dict[str, Any]]], folder: Pa
         log=tuple(log.entries),
         started=next((t for _, r in records if (t := time(r.get("ts"))) is not None), None),
         faults=tuple(faults),
-        details={**{k: v for k, v in told.items() if v is not None}, **companions(folder, id_)},
+        details={**{k: v for k, v in told.items() if v is not None}, **companions(source, id_)},
     )

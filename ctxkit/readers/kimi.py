@@ -1,7 +1,5 @@
 """Kimi Code wire logs: events become replies, compactions keep their sizes; Kimi CLI's older wire
-and context too.
-
-The logs of the older Kimi CLI are told apart by their lines, and read too.
+and context too, told apart by their lines.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Wire:
         self._open, self._at, self._parts = None, None, []
 
     def _write(self, when: float | None, event: dict[str, Any]) -> None:
-        known = None if self._at is None else self.log.entries[self._at].id
+        known = None if self._at is None else self.log.entries[self._at]
         took = [
             n
             for k in ("llmFirstTokenLatencyMs", "llmStreamDurationMs")
@@ -110,9 +110,9 @@ class Wire:
         ]
         reply = Message(
             role="assistant",
-            id=known or self.log.new_id(self._open),
+            id=known.id if known else self.log.new_id(self._open),
             parts=tuple(self._parts),
-            time=when,
+            time=known.time if known and when is None else when,
             usage=_usage(event.get("usage")),
             model=self._model,
             stop=to_stop(event.get("finishReason")),

@@ -63,7 +63,7 @@ def read(source: Source) -> list[Session]:
     if text(document.get("id")).startswith("ses_"):
         return (
             [_stored(source.path.parents[2], source.path)]
-            if len(source.path.parents) > 2
+            if source.on_disk and len(source.path.parents) > 2
             else [to_session(document, [])]
         )
     if "messages" not in document:

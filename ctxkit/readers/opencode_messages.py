@@ -4,6 +4,7 @@ compaction.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from typing import Any
 
 from msgspec.structs import replace
@@ -53,7 +54,7 @@ class _Teller:
         self.log, self.skipped = ReaderLog(), dict[str, int]()
         self.model: str | None = None
         self._pruned: list[tuple[float, str]] = []
-        """Results that will be cleared, and when."""
+        """A heap of results that will be cleared, and when."""
         self._numbered: list[list[str]] = []
         """Ids of ours for each message of OpenCode's, as the compress plug-in numbers them (m0001
         is the first).
@@ -91,10 +92,12 @@ class _Teller:
         """Write what OpenCode cleared before a message: old results, in whose place the model sees
         a mark.
         """
-        due = [(t, own) for t, own in self._pruned if until is None or t <= until]
+        due = list[tuple[float, str]]()
+        while self._pruned and (until is None or self._pruned[0][0] <= until):
+            due.append(heappop(self._pruned))
         if not due:
             return
-        self._pruned = [p for p in self._pruned if p not in due]
+        due.sort(key=lambda each: self.log.where[each[1]])
         shown = set(self.log.shown) if self.log.may_edit() else set[str]()
         found = (self.log.entries[self.log.where[own]] for _, own in due if own in shown)
         gone = [m for m in found if isinstance(m, Message)]
@@ -182,7 +185,7 @@ class _Teller:
         child = word(mapping(state.get("metadata")).get("sessionId"))
         own, pruned = self.log.new_id(raw.get("id")), time(when.get("compacted"))
         if pruned is not None:
-            self._pruned.append((pruned, own))
+            heappush(self._pruned, (pruned, own))
         self.log.add(
             Message(
                 role="tool",

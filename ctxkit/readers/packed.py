@@ -23,7 +23,7 @@ ZIP = b"PK\3\4"
 _GZIP = b"\x1f\x8b\x08"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 16
-_FREE = 1 << 20
+FREE = 1 << 20
 _INSPECT = ("samples/", "_journal/", "header.json", "summaries.json")
 """Members of Inspect's archives, which its reader opens itself."""
 BROKEN = (OSError, zlib.error, EOFError, ValueError, RuntimeError, NotImplementedError, IndexError)
@@ -53,7 +53,7 @@ def unpacked(data: bytes, path: Path, most: int | None = None) -> bytes:
     member = sole_member(data, path) if data.startswith(ZIP) else None
     if data.startswith(ZIP) and member is None:
         return data
-    out, limit = bytearray(), min(MAX_BYTES, RATIO * len(data) + _FREE)
+    out, limit = bytearray(), min(MAX_BYTES, RATIO * len(data) + FREE)
     for chunk in chunks(io.BytesIO(data), path):
         out += chunk
         if most is not None and len(out) >= most:
@@ -93,7 +93,7 @@ def sole_member(data: Any, path: Path) -> zipfile.ZipInfo | None:
     logs = [e for e in found if not e.filename.startswith("__MACOSX/")]
     if len(logs) != 1 or logs[0].filename.startswith(_INSPECT):
         return None
-    if logs[0].file_size > max(_FREE, RATIO * logs[0].compress_size):
+    if logs[0].file_size > max(FREE, RATIO * logs[0].compress_size):
         why = f"its member grows to {logs[0].file_size:,} bytes: refused as a bomb."
         raise ReadError(f"the zip file is no log: {why}", path)
     return logs[0]

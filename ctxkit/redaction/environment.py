@@ -41,13 +41,22 @@ def secrets() -> list[str]:
     return sorted(out, key=len, reverse=True)
 
 
+def is_secret(name: str, value: str) -> bool:
+    """Say whether a variable holds a secret: by its name whatever it holds, or by its value."""
+    return _is_named(name) or (not name.upper().endswith("PATH") and bool(_within(value)))
+
+
+def _is_named(name: str) -> bool:
+    return bool(_NAME.search(name)) and not _NEVER.search(name)
+
+
 @lru_cache(2048)
 def _of(name: str, value: str) -> frozenset[str]:
     """Return the forms of the secrets in one variable."""
     if len(value) < LEAST or len(value) > 100_000:
         return frozenset()
     plain: set[str] = set(_within(value))
-    if _NAME.search(name) and not _NEVER.search(name) and _telling(value):
+    if _is_named(name) and _telling(value):
         plain.add(value)
         plain.update(_lines(value))
     return frozenset(f for p in plain for f in _forms(p) if len(f) >= LEAST)

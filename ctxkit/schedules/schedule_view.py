@@ -5,8 +5,6 @@ and a pen.
 from __future__ import annotations
 
 from bisect import insort
-from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history.view import role_code
@@ -14,6 +12,7 @@ from ctxkit.schedules.changes import AS_IT_CAME, ChangeRule
 from ctxkit.schedules.rows import NEVER
 from ctxkit.schedules.sliding import OldFirst
 from ctxkit.schedules.sums import CHARS, RESULT_CHARS, TOKENS
+from ctxkit.tools.tool_names import among
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -163,8 +162,7 @@ class ScheduleView:
 
     def fixed(self, call: int) -> int:
         """Return the tokens of a prompt that no message holds."""
-        at = self.rows.log.fixed_at
-        return at[call] if call < len(at) else self.rows.log.fixed
+        return self.rows.log.fixed_in(call)
 
     def chars(self, call: int, *, of_results: bool = False) -> int:
         """Return the characters of a call's messages, or of its results, as they were left."""
@@ -180,7 +178,7 @@ class ScheduleView:
         if not patterns or "*" in patterns:
             return bool(patterns)
         row = self.rows.row(p)
-        return _named(self.rows.log.tool(row) if row >= 0 else "", patterns)
+        return among(self.rows.log.tool(row) if row >= 0 else "", patterns)
 
     # -- searching ---------------------------------------------------------------------------------
 
@@ -258,8 +256,3 @@ class ScheduleView:
                         window.out(p)
             for p, is_old in window.settle(old(len(window.found))):
                 yield p, call, is_old
-
-
-@lru_cache(4096)
-def _named(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)

@@ -35,9 +35,7 @@ class Stages:
             self._taken.append(int(choose(call, partial(self._size, call))))
 
     def _size(self, call: int, stage: int) -> int:
-        log = self.rows.log
-        fixed = log.fixed_at[call] if call < len(log.fixed_at) else log.fixed
-        return self.layers[stage].total(call, TOKENS) + fixed
+        return self.layers[stage].total(call, TOKENS) + self.rows.log.fixed_in(call)
 
     def taken(self, call: int) -> int:
         """Return the stage that a call is given."""

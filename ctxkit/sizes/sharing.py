@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from ctxkit.messages import Message, Sized, Thinking
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ctxkit.sizes.anchors import AnchorStep, Slots
 
 _SUMMARY = 4.0
@@ -61,7 +63,7 @@ class Anchoring:
         """Size the first prompt by the counts, or by what it held where that is less."""
         self._estimate(new)
         if sum(self.size[i] for i in new) > most:
-            self._assign(new, _shares(max(most, 0), [self.raw[i] for i in new]), derived=True)
+            self._assign(new, by_weight(max(most, 0), [self.raw[i] for i in new]), derived=True)
 
     def _grow(self, growth: int, new: list[int]) -> None:
         if growth < 0 or (growth == 0 and any(self.raw[i] for i in new)):
@@ -88,7 +90,7 @@ class Anchoring:
         others = [i for i in new if i not in replies]
         left = growth - sum(replies.values())
         self._assign(list(replies), list(replies.values()), derived=True)
-        self._assign(others, _shares(left, [self.raw[i] for i in others]), derived=True)
+        self._assign(others, by_weight(left, [self.raw[i] for i in others]), derived=True)
 
     def _replies(self, growth: int, new: list[int]) -> dict[int, int]:
         """Recorded outputs of the replies among the new messages, where these and the rest are
@@ -138,7 +140,7 @@ def _output(message: Message) -> int:
     return max(usage.output_tokens - (0 if returned else usage.reasoning_tokens or 0), 0)
 
 
-def _shares(total: int, weights: list[int]) -> list[int]:
+def by_weight(total: int, weights: Sequence[int]) -> list[int]:
     """Share a whole number by weights: whole, none below zero, exactly summing up (largest
     remainders first).
     """

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 FIXED = "system prompt and tools (not in the log)"
 SUMMARIES = "summaries"
 _OUT = "output"
-_SPOKEN = {"system": "system message", "summary": "summaries in the prompt"}
 _SERVER = re.compile(r"mcp__(.+?)__(.+)")
 _AGAIN = {
     **dict.fromkeys(PAUSES, "sent again after a pause"),

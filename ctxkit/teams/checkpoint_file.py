@@ -10,6 +10,7 @@ import msgspec
 from ctxkit.heard.heard_words import CORRECTION, HANDOFF, MOVE, TASK
 from ctxkit.ledgers.kinds import MOST_ARGUMENT, ledger_bytes
 from ctxkit.redaction import redact
+from ctxkit.subjects import results
 from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
@@ -122,14 +123,14 @@ def _turn(move: Message, session: Session) -> TurnMessage:
     used = [m.usage for m in mine if m.usage is not None]
     sent = sum(u.prompt_tokens or 0 for u in used)
     given = sum(u.output_tokens or 0 for u in used)
-    results = {m.call_id: m for m in mine if m.role == "tool"}
+    found = results(mine)
     calls = [c for m in mine if m.role == "assistant" for c in m.tool_calls]
     words = next((texts(m) for m in reversed(mine) if m.role == "assistant" and texts(m)), "")
     usage = TurnUsage(input_tokens=sent, output_tokens=given, total_tokens=sent + given)
     return TurnMessage(
         agent_name=move.agent or "", content=redact(words), timestamp=_when(move.time),
         turn_index=move.turn or 0, role="assistant", usage=usage if used else None,
-        tool_calls=tuple(_call(c, results.get(c.id)) for c in calls),
+        tool_calls=tuple(_call(c, found.get(id(c))) for c in calls),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from ctxkit.heard.heard_words import ARTIFACTS
 from ctxkit.messages import Message, Text
+from ctxkit.subjects import results
 from ctxkit.teams.deeds import Deed, changed
 from ctxkit.teams.handoffs import Shelf, artifacts
 from ctxkit.teams.past_files import PastFiles
@@ -48,10 +49,10 @@ def with_blocks(
 def _said(session: Session, calls: Sequence[int]) -> list[Message]:
     """Return the replies of some calls, and what their tools answered."""
     replies = [session.calls[c].message for c in calls]
-    asked = {c.id for m in replies for c in m.tool_calls}
-    kept = {id(m) for m in replies}
-    return [m for m in session.messages
-            if id(m) in kept or (m.role == "tool" and m.call_id in asked)]  # fmt: skip
+    found = results(session.messages)
+    told = (found.get(id(c)) for m in replies for c in m.tool_calls)
+    kept = {id(m) for m in (*replies, *told)}
+    return [m for m in session.messages if id(m) in kept]
 
 
 def _with(log: AgentLog, blocks: dict[int, str]) -> AgentLog:

@@ -20,7 +20,7 @@ from ctxkit.policies.chain import Chain, in_a_row
 from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents, is_correction
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.shorten import TRUNCATED, Replies, Results
-from ctxkit.texts import contents
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,8 +125,7 @@ class AtTurnStart(Scheduled):
         text = contents.texts(message)
         if not most or len(text) <= most:
             return message
-        suffix = TRUNCATED.format(n=f"{len(text) - most:,}")
-        return contents.with_text(message, text[:most] + suffix)
+        return contents.with_text(message, trims.cut(text, most, TRUNCATED))
 
     def _most(self, frame: Message) -> int:
         own = {name.casefold(): n for name, n in self.frame_chars_of}

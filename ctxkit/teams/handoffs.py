@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.teams.rosters import ARTIFACT_CHARS, HISTORY_CHARS, ContextSource
+from ctxkit.texts import trims
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,9 +103,7 @@ def _block(head: str, shelf: Shelf, declared: Sequence[ContextSource]) -> str:
     for source in declared:
         text = _text(shelf, source)
         if text:
-            if len(text) > source.max_chars:
-                left = len(text) - source.max_chars
-                text = text[: source.max_chars] + _CUT.format(n=f"{left:,}")
+            text = trims.cut(text, source.max_chars, _CUT)
             parts.append(f"\n\n## {source.label or _label(source)}\n{text}")
     return head + "".join(parts) if parts else ""
 

@@ -15,6 +15,7 @@ from ctxkit.presets.configs.fuseraft import read
 from ctxkit.presets.preset_names import preset
 from ctxkit.teams.conditions import Condition
 from ctxkit.teams.filters import viewed
+from ctxkit.teams.roles import model_of
 from ctxkit.teams.rosters import Manager, Member, TeamState, Transition
 
 if TYPE_CHECKING:
@@ -48,11 +49,10 @@ def manager_of(f: Fields, agents: Sequence[Fields], config: Mapping[str, Any]) -
     lines = [f"- {a.text('Name')}: {_what(a)}" for a in agents]
     told = _TOLD.format(progress=PROGRESS, complete=COMPLETE, next=NEXT,
                         names=", ".join(names), agents="\n".join(lines))  # fmt: skip
-    section = f.section("Model") if isinstance(f.get("Model"), dict) else None
     own = f.text("Instructions").strip()
     made = Member(
         name=name, instructions=f"{own}\n\n{told}" if own else told, tools=(),
-        model=section.text("ModelId") if section else f.text("Model"),
+        model=model_of(f),
         rules=preset("fuseraft", **read(config, None).settings),
     )  # fmt: skip
     return replace(made, rules=viewed(made))

@@ -75,7 +75,7 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
         name=name,
         instructions="\n\n".join(filter(None, (base, instructions))),
         remembers=f.flag("EnableMemory"),
-        model=_model(f),
+        model=model_of(f),
         tools=tuple(known) or (() if plugins else Member.tools),
         handoff="handoff" in plugins,
         isolation=cast("Isolation", isolation),
@@ -110,7 +110,7 @@ def _sub(f: Fields) -> SubPlan:
     )
 
 
-def _model(f: Fields) -> str:
+def model_of(f: Fields) -> str:
     """Return the model's name, or the config's name for one; empty: it names none."""
     section = f.section("Model") if isinstance(f.get("Model"), dict) else None
     return section.text("ModelId") if section else f.text("Model")

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.subjects import answered
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -24,7 +26,7 @@ def groups(messages: Sequence[Message]) -> list[Rows]:
 
     A call that was aborted, failed, or never got its results binds nothing.
     """
-    at = {m.call_id: i for i, m in enumerate(messages) if m.role == "tool" and m.call_id}
+    at = {id(c): i for i, (m, c) in enumerate(answered(messages)) if m.role == "tool"}
     out: list[Rows] = []
     row = 0
     while row < len(messages):
@@ -34,11 +36,11 @@ def groups(messages: Sequence[Message]) -> list[Rows]:
     return out
 
 
-def _last(message: Message, at: dict[str, int]) -> int:
+def _last(message: Message, at: dict[int, int]) -> int:
     """Return the row of the last result that a message's calls got, or -1."""
     if message.stop in ("aborted", "error"):
         return -1
-    return max((at.get(c.id, -1) for c in message.tool_calls), default=-1)
+    return max((at.get(id(c), -1) for c in message.tool_calls), default=-1)
 
 
 def by_size(messages: Sequence[Message], sizes: Sequence[int], limit: int) -> list[Rows]:

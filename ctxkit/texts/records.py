@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ctxkit.history.columns import ASSISTANT
 from ctxkit.messages import Thinking
+from ctxkit.subjects import results
 from ctxkit.texts import contents, trims
 from ctxkit.tools.tool_names import reads, writes
 
@@ -29,7 +30,7 @@ SHELLS = re.compile(
     r"bash|shell|terminal|exec|run_command|local_shell|^run$|^python$", re.IGNORECASE
 )
 SEARCHES = re.compile(r"grep|glob|search|find|list_|^ls$", re.IGNORECASE)
-_EXIT = re.compile(r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE)
+EXIT = re.compile(r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE)
 
 
 class Action(NamedTuple):
@@ -47,7 +48,7 @@ class Action(NamedTuple):
     @property
     def exit(self) -> int | None:
         """The exit status that the output names, where it does."""
-        hit = _EXIT.search(self.output[-400:]) or _EXIT.search(self.output[:200])
+        hit = EXIT.search(self.output[-400:]) or EXIT.search(self.output[:200])
         return int(hit.group(1)) if hit else None
 
 
@@ -55,11 +56,11 @@ def actions(
     messages: Sequence[Message], turns: Sequence[int] | None = None, agent: str = "main"
 ) -> list[Action]:
     """Return the tool calls of messages in order, each with what became of it."""
-    results = {m.call_id: m for m in messages if m.role == "tool"}
+    found = results(messages)
     out: list[Action] = []
     for row, m in enumerate(messages):
         for call in m.tool_calls:
-            answer = results.get(call.id)
+            answer = found.get(id(call))
             outcome: Outcome = (
                 "pending" if answer is None else "failed" if failed(answer) else "done"
             )
@@ -95,10 +96,10 @@ def done_before(history: History, before: int) -> list[Action]:
         reply = log.messages[row]
         if not reply.tool_calls:
             continue
-        results = [r for r in log.results.get(row, ()) if r < end]
-        key = row, len(results)
+        mine = [r for r in log.results.get(row, ()) if r < end]
+        key = row, len(mine)
         if key not in known:
-            said = [reply, *(log.messages[r] for r in results)]
+            said = [reply, *(log.messages[r] for r in mine)]
             known[key] = actions(said, [log.turns[row]] * len(said), log.agent)
         out += known[key]
     return out
@@ -110,7 +111,7 @@ def failed(result: Message) -> bool:
     """
     if result.is_error:
         return True
-    hit = _EXIT.search(contents.texts(result)[-200:]) if SHELLS.search(result.tool or "") else None
+    hit = EXIT.search(contents.texts(result)[-200:]) if SHELLS.search(result.tool or "") else None
     return hit is not None and hit.group(1) != "0"
 
 

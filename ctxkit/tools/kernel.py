@@ -13,6 +13,7 @@ import signal
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.redaction.environment import is_secret
 from ctxkit.tools.captures import Bounded, captured
 from ctxkit.tools.pictures import as_picture
 from ctxkit.tools.tool import Tool, tool
@@ -70,7 +71,11 @@ def _execute(tree: ast.Module, space: dict[str, Any]) -> Image | None:
 
 def without_keys() -> dict[str, str]:
     """Return the environment without what looks like a key."""
-    return {k: v for k, v in os.environ.items() if not any(s in k.upper() for s in _SECRET)}
+    return {
+        k: v
+        for k, v in os.environ.items()
+        if not (any(s in k.upper() for s in _SECRET) or is_secret(k, v))
+    }
 
 
 def shell_tool(root: Root, seconds: float = 120.0) -> Tool:

@@ -29,7 +29,7 @@ SEARCHERS = ("*search*", "*grep*", "*find*", "*glob*", "*list*", "ls", "*query*"
 
 @lru_cache(4096)
 def among(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return True for a tool with one of these names or globs, upper and lower case alike."""
+    """Return True for a name that is one of these or fits a glob, upper and lower case alike."""
     return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)
 
 

@@ -110,7 +110,7 @@ class SideBySide(Charted):
 
     def _call(self, row: int) -> int:
         """Return the call of the first session at a row."""
-        at = next((i for i, _ in reversed(self.rows[: row + 1]) if i is not None), 0)
+        at = next((i for n in range(row, -1, -1) if (i := self.rows[n][0]) is not None), 0)
         return int(np.searchsorted(self._calls, at))
 
     @cached_property

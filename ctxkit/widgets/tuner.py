@@ -114,8 +114,9 @@ class Tuner(w.VBox):  # type: ignore[misc]
         """The settings as `%%agent --rules` takes them; empty where no words name such rules."""
         if self.knobs.label not in names():
             return ""
-        said = ", ".join(f"{name}={value}" for name, value in self.settings.items())
-        return f"{self.knobs.label}:{said}"
+        off = {knob.name for knob in self.knobs.every if knob.none}
+        told = {n: None if n in off and not v else v for n, v in self.settings.items()}
+        return f"{self.knobs.label}:{', '.join(f'{n}={v}' for n, v in told.items())}"
 
     def hear(self, event: LiveEvent) -> None:
         """Try the settings on what a live session has become."""

@@ -145,6 +145,7 @@ def _pasted(session: Session, first: Message, text: str) -> _Other:
             continue
         left: Message | None = _with(entry, text) if entry is first else entry
         asked = [c.id for c in entry.tool_calls if _reads(c, store)]
+        dropped.difference_update(c.id for c in entry.tool_calls)  # an id may be used again
         dropped.update(asked)
         if entry.role == "assistant":
             alone = asked and len(asked) == len(entry.tool_calls)
@@ -156,7 +157,8 @@ def _pasted(session: Session, first: Message, text: str) -> _Other:
             kept.append(n)
             calls += [call] if entry.role == "assistant" else []
         n, call = n + 1, call + (entry.role == "assistant")
-    gone = {m.id for i, m in enumerate(session.messages) if i not in set(kept)}
+    stay = set(kept)
+    gone = {m.id for i, m in enumerate(session.messages) if i not in stay}
     sound = [_pruned(e, gone) if isinstance(e, Edit) else e for e in log]
     whole = tuple(e for e in sound if e is not None)
     return _Other(replace(session, log=whole, parents=(), leaf=-1), kept, calls)

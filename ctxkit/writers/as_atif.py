@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Image, Message, Text, Thinking
+from ctxkit.texts.contents import texts
 from ctxkit.writers.entries import iso
 from ctxkit.writers.losses import losses, visible
 
@@ -33,6 +34,13 @@ def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
     """Return the file, and what it cannot hold: all messages that stand, also those that a
     compaction took.
     """
+    return [msgspec.json.format(msgspec.json.encode(_document(session)), indent=1), b"\n"], _lost(
+        session
+    )
+
+
+def _lost(session: Session) -> Counter[str]:
+    """Return what is lost of a session, and of its subagents and theirs."""
     lost = losses(session, _HOLDS)
     replies = [m.usage for m in session.messages if m.usage is not None]
     lost["cache writes"] += sum(
@@ -40,8 +48,8 @@ def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
     )
     lost["counts of reasoning tokens"] += sum(1 for u in replies if u.reasoning_tokens)
     for child in session.children:
-        lost.update(losses(child, _HOLDS))
-    return [msgspec.json.format(msgspec.json.encode(_document(session)), indent=1), b"\n"], lost
+        lost.update(_lost(child))
+    return lost
 
 
 def _document(session: Session) -> dict[str, Any]:
@@ -137,7 +145,7 @@ def _result(m: Message) -> dict[str, Any]:
 def _content(m: Message) -> Any:
     pictures = any(isinstance(p, Image) and p.kind == "image" for p in m.parts)
     if not pictures:
-        return "\n".join(p.text for p in m.parts if isinstance(p, Text))
+        return texts(m)
     out: list[dict[str, Any]] = []
     for p in m.parts:
         if isinstance(p, Text):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Image, Message, Text
+from ctxkit.texts.contents import texts
 from ctxkit.writers.losses import losses, visible
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
 def to_message(m: Message) -> dict[str, Any]:
     """Return one message as Chat Completions has it."""
     out: dict[str, Any] = {"role": m.sent_as}
-    said = "\n".join(p.text for p in m.parts if isinstance(p, Text))
+    said = texts(m)
     pictures = [p for p in m.parts if isinstance(p, Image) and p.kind == "image"]
     if m.role in ("user", "summary") and pictures:
         out["content"] = [_content(p) for p in m.parts if isinstance(p, (Text, Image))]

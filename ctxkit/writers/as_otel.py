@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Edit, Image, Sized, Text, Thinking, ToolCall
+from ctxkit.texts.contents import texts
 from ctxkit.writers.losses import losses, visible
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _message(m: Message) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [{"type": "compaction", "content": m.text}]
         parts += [_part(p) for p in m.parts if isinstance(p, Image)]
     elif m.role == "tool":
-        said = "\n".join(p.text for p in m.parts if isinstance(p, Text))
+        said = texts(m)
         parts = [{"type": "tool_call_response", "id": m.call_id or "", "response": said}]
         parts += [_part(p) for p in m.parts if isinstance(p, Image)]
     else:

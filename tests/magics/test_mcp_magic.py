@@ -57,11 +57,13 @@ def test_files_variables_and_commands_name_servers(tmp_path):
 @pytest.mark.parametrize(("words", "said"), [
     ("gone.json", "cannot be read"), ("bad.json", "no JSON with mcpServers"), ("far.json", "not reached"),
     ("x 'y", "No closing quotation"), ("held", "names no server"), ("empty.json", "names no server"),
+    ("args.json", "names no server"),
 ])  # fmt: skip
 def test_what_names_none_is_a_sentence(words, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "far.json").write_text('{"mcpServers": {"a": {"url": "https://x"}}}')
+    (tmp_path / "args.json").write_text('{"mcpServers": {"a": {"command": "x", "args": "-v y"}}}')
     (tmp_path / "empty.json").write_text('{"mcpServers": {"a": {}}}')
     with pytest.raises(BadArguments, match=said):
         told_servers(words, {"held": 3})

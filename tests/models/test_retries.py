@@ -52,6 +52,7 @@ def test_each_failure_is_what_it_is(error, failure):
         (Failed("Please try again in 1.2s."), 1.2),
         (Failed("Please retry after 30 seconds"), 30.0),
         (Failed('"retryDelay": "14s"'), 14.0),
+        (Failed("Please retry after 1.2.3 seconds"), None),
         (Failed("x"), None),
     ],
 )

@@ -70,6 +70,8 @@ def test_fu24_superseded_pairs_are_emptied_in_batches():
         "_note": "[superseded — later write_file for same path]"
     }
     assert new.messages[3].tool_calls[0].arguments["content"] == "2"
+    named = Superseded(min_chars=0, writers=("Write_File",), whole_writers=("Write_File",))
+    assert named(written, ROOM).messages == new.messages
 
 
 def test_fu25_repeated_commands_leave_their_status():

@@ -20,6 +20,12 @@ def test_what_was_streamed_is_the_usage_of_the_reply_before():
     assert session.calls[0].message.latency == 0.05
 
 
+def test_a_log_under_another_name_is_called_by_it():
+    without_start = COPILOT[COPILOT.index(b"\n") + 1 :]
+    (session,) = read_source(Source("logs/one.jsonl", without_start))
+    assert session.id == "one"
+
+
 def test_subagents_are_children():
     (session,) = read_source(Source("events.jsonl", COPILOT))
     (child,) = session.children

@@ -122,6 +122,12 @@ def test_a_post_mortem_reads_with_its_manifest(tmp_path):
     assert [c.message.usage.prompt_tokens for c in s.calls] == [1_000, 2_000]
 
 
+def test_a_torn_manifest_costs_what_it_says_and_nothing_else(tmp_path):
+    (tmp_path / "turns.jsonl").write_bytes(TURNS)
+    (tmp_path / "manifest.json").write_text('{"session": "77d6')
+    assert ck.read(tmp_path).title is None
+
+
 SERIES = {  # the first turn of fuseraft's own published log: content characters of each call to (input, output) tokens
     8_123: (6_381, 116),
     14_870: (8_106, 180),

@@ -112,3 +112,10 @@ def test_a_folder_of_the_older_kimi_is_one_session(tmp_path: Path) -> None:
     (session,) = ck.read_all(tmp_path, progress=False)
     assert (session.id, session.skipped["context.jsonl"]) == ("some-session", 1)
     assert ck.read(folder / "context.jsonl").id == "some-session"
+
+
+def test_a_step_that_was_cut_off_keeps_its_time():
+    call = {"toolCallId": "c", "name": "Bash", "args": {"command": "ls"}}
+    cut = (loop("step.begin", uuid="s"), loop("tool.call", **call), loop("step.begin", uuid="t"))
+    (reply,) = (c.message for c in read(user("a"), *cut).calls)
+    assert reply.time == 1_785_612_803.3

@@ -11,6 +11,7 @@ import pytest
 from redaction.corpus import ALNUM, HEX, block, drawn
 
 from ctxkit.redaction import redact, secrets
+from ctxkit.tools.kernel import without_keys
 
 KEY = drawn(11, ALNUM, 24)
 SECRET = [
@@ -44,6 +45,14 @@ def alone(monkeypatch):
 def test_a_secret_goes_wherever_it_stands(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     assert value not in redact(f"I saw {value}, there")
+
+
+@pytest.mark.parametrize(("name", "value"), SECRET)
+def test_no_program_that_is_started_gets_it(monkeypatch, name, value):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.setenv(name, value)
+    assert "PATH" in without_keys()
+    assert name not in without_keys()
 
 
 @pytest.mark.parametrize(("name", "value"), ORDINARY)

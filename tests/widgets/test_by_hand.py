@@ -14,6 +14,7 @@ from widgets.made_teams import team
 import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.agent.live import LiveSession
+from ctxkit.display.amounts import dollars
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.bills import Sheet
 from ctxkit.models.scripted import Scripted
@@ -113,9 +114,11 @@ def test_savings_of_a_record_are_its_frame_and_its_diff(sample):
 
 def test_making_a_compaction_costs_what_the_log_or_the_bill_of_a_replay_says(sample, busy):
     [recorded] = ck.frame(sample, per="compaction")["cost_usd"].head(1)
-    assert f"Making it cost ${recorded:.4f} (recorded)." in ck.savings(sample).detail["ledger"][0]
+    assert (
+        f"Making it cost {dollars(recorded)} (recorded)." in ck.savings(sample).detail["ledger"][0]
+    )
     first = min(ck.metrics.thrash.cuts(busy), key=lambda one: one.call).written
-    billed = f"${Sheet.of(sample).summaries_usd(first):.4f} (estimated)."
+    billed = f"{dollars(Sheet.of(sample).summaries_usd(first))} (estimated)."
     assert f"Making it would have cost {billed}" in ck.savings(busy).detail["ledger"][0]
     dropped = ck.replay(sample, "inspect_trim")
     assert "No model made it." in ck.savings(dropped).detail["ledger"][0]

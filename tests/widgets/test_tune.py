@@ -14,6 +14,7 @@ from ctxkit.policies.guards import AntiThrash
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
+from ctxkit.presets.naming import as_rules
 from ctxkit.widgets import dials
 from ctxkit.widgets.knobs import knobs
 
@@ -83,6 +84,12 @@ def test_what_a_pruning_hides_is_worked_out_on_demand(sample):
     assert "needed, lost" not in tuner.figures.value
     tuner.exact.value = True
     assert "needed, lost" in tuner.figures.value
+
+
+def test_its_words_say_none_for_what_is_off(sample):
+    words = ck.tune(sample, "openhands").words
+    assert "max_tokens=None" in words
+    assert as_rules(words).label == "openhands"
 
 
 def test_settings_that_cannot_work_leave_the_picture_and_say_why(sample):

@@ -38,13 +38,13 @@ function render({ model, el }) {
   const key = () => JSON.stringify([want.words || "", ...Object.keys(picks).map(k => want[k] || ""), want.sort, want.down, want.by, serial]);
   function request(from) { model.send({ kind: "rows", at: `${base}|${from}`, key: `${base}|${from}`, from, ...want }); }
   function soon(wait) { clearTimeout(due); due = setTimeout(() => { base = key(); request(0); }, wait); }
-  function read(row, at) {
+  function read(row) {
     if (opened === row.at || !read.meant) return;                  // only what somebody chose is read, not what comes first
     opened = row.at; inner.textContent = `Reading ${row.cells[1]} …`;
     model.send({ kind: "open", at: row.at, key: String(row.at) });
   }
   list.box.addEventListener("pointerdown", () => { read.meant = true; });
-  list.box.addEventListener("keydown", e => { if (e.key === "Enter") { read.meant = true; opened = null; const row = list.row(list.at); if (row) read(row, list.at); } else read.meant = false; }, true);
+  list.box.addEventListener("keydown", e => { if (e.key === "Enter") { read.meant = true; opened = null; const row = list.row(list.at); if (row) read(row); } else read.meant = false; }, true);
   function headed() {
     heads.replaceChildren();
     data.heads.forEach(([name, hover, number, field], k) => {

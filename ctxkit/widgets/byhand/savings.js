@@ -41,7 +41,7 @@ function render({ model, el }) {
         if (known(one)) node("text", { class: "lab", x: s.X(i), y: s.Y(Math.max(one.before, one.after)) - 5, "text-anchor": "middle" }, words, per(1 - one.after / one.before));
       });
       field(k);
-      opened(s);
+      opened();
     },
     clicked(px, py, s) {
       const all = rows(), span = (s.X(1) - s.X(0)) || 1, k = Math.round((px - s.X(0)) / span);

@@ -61,7 +61,7 @@ function tabled(table, caption, head, rows, look) {
 }
 
 /** Places of at most about `room` of the points: lowest and highest of each part, and where the sum begins anew. */
-function thinned(ys, room, from = 0) {
+function thinned(ys, room) {
   const n = ys.length;
   if (n <= room) return Array.from({ length: n }, (_, i) => i);
   const out = new Set([0, n - 1]), step = 2 * n / room;
@@ -238,7 +238,6 @@ function stage(model, el, label, view) {
       say(text, o.text(value));
     } };
   };
-  held = null;
   const at = e => e.clientY - over.getBoundingClientRect().top;
   over.addEventListener("pointerdown", e => {                      // the nearest line, not the one painted last
     const near = Object.values(me.handles).map(h => [Math.abs(me.Y(model.get(h.key)) - at(e)), h]).sort((a, b) => a[0] - b[0])[0];

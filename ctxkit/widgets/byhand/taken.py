@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.display.amounts import dollars
 from ctxkit.display.markup import line
 from ctxkit.metrics import loss, thrash
 from ctxkit.metrics.bills import Sheet
@@ -98,13 +99,13 @@ class TakenOut:
     def _price(self, one: Compacted, cut: Judged | None) -> str:
         """Return what making it cost: as its frame says, else as the bill of a replay takes it."""
         if one.usd is not None:
-            return f"Making it cost {_usd(one.usd)} ({one.usd_source})."
+            return f"Making it cost {dollars(one.usd)} ({one.usd_source})."
         if cut is not None and not cut.written:
             return "No model made it."
         usd = None if cut is None else self._sheet.summaries_usd(cut.written)
         if usd is None:
             return "No price of making it is known."
-        return f"Making it would have cost {_usd(usd)} (estimated)."
+        return f"Making it would have cost {dollars(usd)} (estimated)."
 
     def _needed(self, call: int | None) -> tuple[str, list[list[str]]]:
         """Return what of it was named later: a sentence, and rows in the order of need."""
@@ -127,7 +128,3 @@ class TakenOut:
             for use, delay, family, item, fate in needed.head(ITEMS)[_ITEM].itertuples(index=False)
         ]
         return told + (f" The first {ITEMS}; {more:,} more." if more > 0 else ""), rows
-
-
-def _usd(n: float) -> str:
-    return f"${n:,.2f}" if n >= 0.1 else f"${n:.4f}"

@@ -91,11 +91,11 @@ class ThrashChart(Charted):
         return {"sessions": rows, "note": note}
 
     def _row_of(self, session: Session, name: str) -> dict[str, Any]:
-        self._guarded.append(Guarded(session))
+        self._guarded.append(guarded := Guarded(session))
         if has_whole_turns(session):
             empty = _row(name, [], [], [], [], 0, "")
             return (_of_sizes(of_session(session, name), BILLED) or [empty])[0]
-        return _of_session(session, name, Guarded(session).why)
+        return _of_session(session, name, guarded.why)
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
         number, at = asked.get("session"), asked.get("at")
