@@ -173,7 +173,7 @@ def test_points_have_their_names_where_they_find_room():
 
 def test_points_in_a_heap_are_all_named():
     """A name without room beside its point stands farther off, at the end of a line."""
-    heap = [(300 + 3 * i, 100 + 2 * (i % 3)) for i in range(8)]
+    heap = [(300 + 6 * i, 100 + 4 * (i % 3)) for i in range(8)]
     found = labels(heap, [f"setting {i}" for i in range(8)], width=600, height=240)
     assert None not in found
     assert {bool(label.side) for label in found} == {True, False}
