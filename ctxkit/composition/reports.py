@@ -30,7 +30,7 @@ COLUMNS = (
     FrameColumn("source", TEXT, "", "derived from recorded usage, or estimated"),
 )
 _CELL, _NUMBER = "text-align:left;padding:1px 10px 1px 0", "text-align:right;padding:1px 10px 1px 0"
-_HEADS = ("part", "tokens", "share", "", "unshortened", "messages")
+_HEADS = ("part", "tokens", "share", "", "messages", "unshortened")
 _BAR = "display:inline-block;height:9px;background:#3a93cc;vertical-align:middle"
 
 
@@ -158,7 +158,13 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return the report as HTML that reads on light and dark and runs nothing; all text of the
         log is escaped.
         """
-        rows = "".join(self._group_rows(group, tokens) for group, tokens in self.groups().items())
+        cut = any(p.raw_tokens != p.tokens for p in self.parts)
+        heads = _HEADS if cut else _HEADS[:-1]
+        rows = "".join(
+            _row(cells[: len(heads)])
+            for group, tokens in self.groups().items()
+            for cells in self._group_rows(group, tokens)
+        )
         largest = "".join(
             f'<tr><td style="{_NUMBER}">{c.tokens:,}</td><td style="{_NUMBER}">{_place(c)}</td>'
             f'<td style="{_CELL}" title="{escape(c.preview, 200)}">{escape(c.name, 120)}</td></tr>'
@@ -175,7 +181,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             f'<span style="{_BAR};display:block;height:11px;width:{width:.1f}%"></span></div>'
             f"<small>{escape(self._honesty(), 400)}</small>"
             f"{''.join(f'<br><small>Note: {escape(n, 400)}</small>' for n in self.notes)}"
-            f"{_table('What fills the window', _HEADS, rows)}"
+            f"{_table('What fills the window', heads, rows)}"
             f"{_table('The largest messages', ('tokens', 'position', 'what'), largest)}</div>"
         )
 
@@ -225,7 +231,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     def _share(self, tokens: int) -> str:
         return f"{tokens / self.prompt_tokens:.1%}" if self.prompt_tokens else ""
 
-    def _group_rows(self, group: str, tokens: int) -> str:
+    def _group_rows(self, group: str, tokens: int) -> list[tuple[str, ...]]:
         named = [p for p in self.parts if p.group == group]
         raw, n = sum(p.raw_tokens for p in named), sum(p.messages_n for p in named)
         wide = 160 * tokens / self.prompt_tokens if self.prompt_tokens else 0.0
@@ -235,11 +241,10 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             f"{tokens:,}",
             self._share(tokens),
             bar,
-            _raw(raw, tokens),
             f"{n or ''}",
+            _raw(raw, tokens),
         )
-        inner = "".join(_row(_cells(p)) for p in named[:40] if p.name)
-        return _row(cells) + inner
+        return [cells, *(_cells(p) for p in named[:40] if p.name)]
 
 
 def _cells(part: WindowPart) -> tuple[str, ...]:
@@ -249,14 +254,14 @@ def _cells(part: WindowPart) -> tuple[str, ...]:
         f"{part.tokens:,}",
         "",
         "",
-        raw,
         f"{part.messages_n or ''}",
+        raw,
     )
 
 
 def _row(cells: tuple[str, ...]) -> str:
     styles = (_CELL, _NUMBER, _NUMBER, _CELL, _NUMBER, _NUMBER)
-    told = (f'<td style="{s}">{c}</td>' for s, c in zip(styles, cells, strict=True))
+    told = (f'<td style="{s}">{c}</td>' for s, c in zip(styles, cells, strict=False))
     return f"<tr>{''.join(told)}</tr>"
 
 

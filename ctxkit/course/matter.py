@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ctxkit.readers.given import Given
     from ctxkit.session import Session
 
-__all__ = ["above", "facts_kept", "figures", "last_turn", "replayed", "sample"]
+__all__ = ["above", "dollars_above", "facts_kept", "figures", "last_turn", "replayed", "sample"]
 
 
 @cache
@@ -55,6 +55,11 @@ def figures(replay: Session, *, loss: bool = True) -> dict[str, Any]:
     from ctxkit.sweeps import score
 
     return dict(score(replay, loss=loss))
+
+
+def dollars_above(words: str, tokens: int) -> float:
+    """Return what the sample costs under a policy that is due above a size."""
+    return float(figures(replayed(above(words, tokens)), loss=False)["cost_usd"])
 
 
 def last_turn(session: Session) -> int:

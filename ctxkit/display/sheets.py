@@ -26,6 +26,10 @@ _TONES = {
 }
 _NUMBER = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums;white-space:nowrap"
 _TEXT = "text-align:left;padding:2px 8px;white-space:nowrap"
+_WORDS = _TEXT.replace("nowrap", "normal")
+"""Of the last column: where the page is narrow its words stand below each other."""
+_SPARE = "<style>@media(max-width:800px){.ctxkit-spare{display:none}}</style>"
+"""On a narrow page a table does without the columns that a terminal does without, too."""
 _SOFT = ";max-width:24em;overflow:hidden;text-overflow:ellipsis"
 _HEAD = (
     "background:none;border:0;padding:0;margin:0;font:inherit;font-weight:600;color:inherit;"
@@ -100,6 +104,7 @@ class Tabular:
         body = "".join(
             f"<tr>{''.join(self._cells(i, row))}</tr>" for i, row in enumerate(self.rows)
         )
+        narrow = _SPARE if any(map(_kind, self.heads)) else ""
         box = f"overflow:auto;max-height:{high}px" if high else "overflow-x:auto"
         legend = (
             f'<div style="{_GREY};font-size:90%">{escape(self.legend, 2000)}</div>'
@@ -107,7 +112,7 @@ class Tabular:
             else ""
         )
         return (
-            f'<div class="{NO_MATH}" style="{INK};{box}" tabindex="0"><table'
+            f'{narrow}<div class="{NO_MATH}" style="{INK};{box}" tabindex="0"><table'
             f' style="border-collapse:collapse;margin:4px 0">{told}'
             f"<thead>{self._groups()}<tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{legend}"
         )
@@ -184,16 +189,17 @@ class Tabular:
     def _cells(self, i: int, row: tuple[Box, ...]) -> list[str]:
         out = []
         for k, (head, cell) in enumerate(zip(self.heads, row, strict=True)):
-            style = (_NUMBER if head.number else _TEXT + ("" if head.firm else _SOFT)) + _TONES[
-                cell.tone
-            ]
+            last = k == len(row) - 1
+            text = _WORDS if last else _TEXT + ("" if head.firm else _SOFT)
+            style = (_NUMBER if head.number else text) + _TONES[cell.tone]
             value = -i if k == 0 and cell.value is None else cell.value
             sort = "" if value is None else f' data-value="{value:.9g}"'
             hover = f' title="{escape(cell.hover, 400)}"' if cell.hover else ""
             tag = 'th scope="row"' if k == 0 else "td"
             inner = cell.html or escape(line(cell.text, self.wide))
             weight = ";font-weight:normal" if k == 0 and cell.tone in ("", "grey") else ""
-            out.append(f'<{tag} style="{style}{weight}"{sort}{hover}>{inner}</{tag[:2]}>')
+            kind = _kind(head)
+            out.append(f'<{tag}{kind} style="{style}{weight}"{sort}{hover}>{inner}</{tag[:2]}>')
         return out
 
 
@@ -206,7 +212,11 @@ def _head(head: Heading, *, sorts: bool) -> str:
         if sorts
         else name
     )
-    return f'<th scope="col" style="{style}" title="{told}">{inner}</th>'
+    return f'<th scope="col"{_kind(head)} style="{style}" title="{told}">{inner}</th>'
+
+
+def _kind(head: Heading) -> str:
+    return ' class="ctxkit-spare"' if head.spare and not head.group else ""
 
 
 def width(text: str) -> int:

@@ -17,6 +17,7 @@ from ctxkit.plots.chart_words import noted
 from ctxkit.plots.palette import COLOURS
 from ctxkit.plots.traces import Trace
 from ctxkit.readers.given import of_session
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +111,7 @@ def cache(session: Session) -> Chart:
     data = cache_data(session)
     p = prediction(session.origin or session) if data else Prediction()
     trust = foretold(p.error, p.low, p.high, p.why)
-    return _chart(session.id, data, trust, replayed=session.origin is not None)
+    return _chart(title_of(session), data, trust, replayed=session.origin is not None)
 
 
 def _chart(name: str, data: Sequence[CacheCall], trust: str, *, replayed: bool) -> Chart:

@@ -4,7 +4,7 @@ them would fire.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -14,9 +14,8 @@ from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import noted
 from ctxkit.plots.palette import STOP
 from ctxkit.plots.traces import Limit, Mark, Trace
-
-if TYPE_CHECKING:
-    from ctxkit.session import Session
+from ctxkit.session import Session
+from ctxkit.titles import title_of
 
 
 class Estimated(NamedTuple):
@@ -74,14 +73,15 @@ def calibration(of: Session | Calibration) -> Chart:
     """
     if isinstance(of, list) and len(of) == 1:
         of = of[0]  # a path that was read already
-    return _chart(calibration_data(of))
+    name = title_of(of) if isinstance(of, Session) else of.session
+    return _chart(name, calibration_data(of))
 
 
 def _call(value: object) -> int | None:
     return None if pd.isna(value) else int(value)  # type: ignore[call-overload]
 
 
-def _chart(data: Calibrated) -> Chart:
+def _chart(name: str, data: Calibrated) -> Chart:
     lines = [Trace(name="recorded", x=data.calls, y=data.recorded, look=0)]
     lines += [
         Trace(name=e.name, x=data.calls, y=e.tokens, look=i)
@@ -103,7 +103,7 @@ def _chart(data: Calibrated) -> Chart:
         whole=True,
     )
     return Chart(
-        title=f"Calibration of {data.session}",
+        title=f"Calibration of {name}",
         caption=(
             "Prompts as the provider counted them and as estimates make them; the part that no log"
             " shows is the same for all. Dotted: where a trigger at the threshold fires."

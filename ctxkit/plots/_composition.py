@@ -14,6 +14,7 @@ from ctxkit.plots.palette import GROUP_COLOURS
 from ctxkit.plots.tiles import Tile, Tiles
 from ctxkit.plots.traces import Mark, Trace
 from ctxkit.readers.given import of_session
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from ctxkit.composition import ContextReport, Layers
@@ -61,10 +62,10 @@ def composition(
     """
     if call is not None:
         return _tiled(report(session, call, counter=counter))
-    return _stacked(composition_data(session, counter=counter))
+    return _stacked(title_of(session), composition_data(session, counter=counter))
 
 
-def _stacked(data: Composition) -> Chart:
+def _stacked(name: str, data: Composition) -> Chart:
     found = data.layers
     kind: Literal["bar", "area"] = "bar" if len(found.calls) <= _BARS else "area"
     traces = tuple(
@@ -88,7 +89,7 @@ def _stacked(data: Composition) -> Chart:
         else "counted, as no usage was recorded"
     )
     return Chart(
-        title=f"What fills the window of {data.session}",
+        title=f"What fills the window of {name}",
         caption=(
             f"Tokens of each part of the prompt at every call, {how}. Dotted lines are compactions."
             if traces
@@ -130,7 +131,7 @@ def _tiled(shown: ContextReport) -> Chart:
         ]
     where = "before the next call" if shown.call is None else f"at call {shown.call}"
     return Chart(
-        title=f"The window of {shown.session} {where}",
+        title=f"The window of {shown.title or shown.session} {where}",
         caption=(
             f"{shown.prompt_tokens:,} tokens ({shown.prompt_source}), {shown.full:.0%} of"
             f" {shown.limit:,}."

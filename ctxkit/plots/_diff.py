@@ -19,6 +19,7 @@ from ctxkit.plots.traces import Trace
 from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit
 from ctxkit.sizes import sizes
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,7 +123,7 @@ def diff(session: Session, compaction: int = 0, *, counter: Counter | None = Non
     """
     data = diff_data(session, compaction, counter=counter)
     number = compaction if compaction >= 0 else len(cuts(session)) + compaction
-    return _chart(f"Compaction {number} of {session.id}", data)
+    return _chart(f"Compaction {number} of {title_of(session)}", data)
 
 
 def _sizes(session: Session, position: int, counter: Counter | None) -> tuple[Size, Size]:

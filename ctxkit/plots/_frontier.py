@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-_LONG = 24
+_LONG = 30
 """Letters of a name in the static picture."""
 _SHARES = ("needed_later_loss", "needed_later_gone", "lost", "regret")
 

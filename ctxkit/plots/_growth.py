@@ -12,6 +12,7 @@ from ctxkit.plots.growth_lines import CompactionMark, GrowthLine, lines
 from ctxkit.plots.multiples import DRAWN, PanelGroup, panels
 from ctxkit.plots.palette import COLOURS
 from ctxkit.plots.traces import Limit, Mark, Trace
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,7 +86,7 @@ def _title(named: Mapping[str, Session], origins: Sequence[Session]) -> str:
         return f"Context of {next(iter(named))}"
     replays = sum(s.origin is not None for s in named.values())
     if len(origins) == 1 and all(s is origins[0] or s.origin is not None for s in named.values()):
-        return f"Context of {origins[0].id} under {replays} settings"
+        return f"Context of {title_of(origins[0])} under {replays} settings"
     return f"Context of {len(named)} sessions"
 
 

@@ -11,6 +11,7 @@ from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import noted
 from ctxkit.plots.traces import Trace
 from ctxkit.readers.given import of_session
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,8 +65,7 @@ def loss(session: Session) -> Chart:
     Raises:
         BadArguments: it is no session.
     """
-    name = session.id
-    return _chart(name, lost(session), text=session.has_text)
+    return _chart(title_of(session), lost(session), text=session.has_text)
 
 
 def _chart(name: str, found: Forgotten | None, *, text: bool) -> Chart:

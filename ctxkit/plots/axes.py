@@ -12,18 +12,14 @@ import numpy as np
 
 from ctxkit.plots.chart import safe, safe_lines
 from ctxkit.plots.decimation import POINTS, decimate
-from ctxkit.plots.labels import along, beside
 from ctxkit.plots.palette import GRID, TEXT, colour, dash, symbol
+from ctxkit.plots.point_names import name_points
 from ctxkit.plots.svg import draw
 from ctxkit.plots.traces import Plane
 
 if TYPE_CHECKING:
     from ctxkit.plots.traces import Limit, Mark, Trace
 
-_AREA = (560.0, 280.0)
-"""Pixels within the axes of a chart on a page of 700."""
-_ABOVE = 24.0
-"""Pixels above them where a name may stand."""
 _COUNTS = ("call", "turn")
 """Names of an x axis that counts from 0."""
 _FEW = 64
@@ -45,43 +41,14 @@ class Axes(Plane):
         )
         rows = zip(self.traces, values, places, strict=True)
         data = [_trace(t, y, kept, stacked=self.stacked) for t, y, kept in rows]
-        for drawn, written in zip(data, self._written(), strict=True):
-            drawn.update(written)
+        layout = self._layout()
+        name_points(self.traces, data, layout)
         data += [_limit(n, self._span(), self.free_end(n)) for n in self.limits]
-        return {"data": data, "layout": self._layout()}
+        return {"data": data, "layout": layout}
 
     def svg(self) -> str:
         """Return the static picture."""
         return draw(self)
-
-    def _written(self) -> list[dict[str, Any]]:
-        """Return for each trace the names beside its points, placed for the narrowest page; wider,
-        they are apart.
-        """
-        named = [t for t in self.traces if t.kind == "points" and len(t.names) == len(t.x)]
-        places = [(float(x), float(y)) for t in named for x, y in zip(t.x, t.y, strict=True)]
-        if not places or len(places) > _FEW:
-            return [{} for _ in self.traces]
-        low, high = min(x for x, _ in places), max(x for x, _ in places)
-        top = max(*(y for _, y in places), 0.0) or 1.0
-
-        def pixel(x: float, y: float) -> tuple[float, float]:
-            wide, tall = _AREA
-            return wide * (0.04 + 0.92 * (x - low) / ((high - low) or 1)), _ABOVE + tall * (
-                1 - y / top
-            )
-
-        lines = [t for t in self.traces if t.kind == "line" and not t.marked]
-        crossed = [
-            p for t in lines for p in along([pixel(x, y) for x, y in zip(t.x, t.y, strict=True)])
-        ]
-        names, room = (
-            [n for t in named for n in t.names],
-            {"width": _AREA[0], "height": _AREA[1] + _ABOVE + 8},
-        )
-        spots = beside([pixel(*p) for p in places], names, crossed, **room)
-        found = iter(zip(names, spots, strict=True))
-        return [_names([next(found) for _ in t.names]) if t in named else {} for t in self.traces]
 
     def _span(self) -> tuple[float, float]:
         ends = [float(v) for t in self.traces if len(t.x) for v in (t.x[0], t.x[-1])]
@@ -141,16 +108,6 @@ class Axes(Plane):
             "shapes": [_mark(m) for m in self.marks],
             "annotations": [_note(m) for m in self.marks if m.label],
         }
-
-
-def _names(written: list[tuple[str, str | None]]) -> dict[str, Any]:
-    return {
-        "mode": "markers+text",
-        "text": ["" if spot is None else safe(name, 40) for name, spot in written],
-        "textposition": [spot or "middle right" for _, spot in written],
-        "textfont": {"size": 10, "color": TEXT},
-        "cliponaxis": False,  # else a point on an axis is cut in half
-    }
 
 
 def _values(trace: Trace) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.errors import BadArguments
 from ctxkit.frames import per_compaction
 from ctxkit.plots.chart_words import name_all
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,7 @@ def cuts_of(of: Any, names: Sequence[str], chart: str) -> Cuts:
     wanted = ("session", *names)
     if not isinstance(of, pd.DataFrame):
         sessions = tuple(name_all(of).values())
-        return Cuts(tuple(s.id for s in sessions), sessions, per_compaction.rows(sessions))
+        return Cuts(tuple(map(title_of, sessions)), sessions, per_compaction.rows(sessions))
     missing = [n for n in wanted if n not in of.columns]
     if missing:
         raise BadArguments(

@@ -1,4 +1,4 @@
-"""Names beside points, as far as they find room: one that would cover another is left out."""
+"""Names of points: beside them where there is room, else farther off at the end of a thin line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,24 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_LETTER, _LINE, _GAP, _DOT = 5.8, 11.0, 7.0, 3.0
+_LETTER, _LINE, _GAP, _DOT = 6.5, 13.0, 7.0, 3.0
 """Pixels of a letter, of a line, between a point and its name, and of a point to each side."""
 
 
+_NEAR = ((_GAP, 4, "start"), (0, -_GAP, "middle"), (0, _GAP + 9, "middle"), (-_GAP, 4, "end"),
+         (-_DOT, -_GAP, "start"), (_DOT, -_GAP, "end"))  # fmt: skip
+"""Places of a name beside its point: to the right, above, below, to the left, else above and to
+one side.
+"""
 _SIDES = ("middle right", "top center", "bottom center", "middle left", "top right", "top left")
+"""The same as plotly says them."""
+_FAR = tuple(
+    (side * across * far, 4 + up * far, "start" if side > 0 else "end")
+    for far in (20, 34, 48, 64, 82, 104, 130)
+    for up, across in ((-0.6, 0.8), (0.6, 0.8), (-1, 0.3), (1, 0.3), (-0.25, 1), (0.25, 1))
+    for side in (1, -1)
+)
+"""Places of a name that a thin line joins to its point."""
 
 
 class Label(NamedTuple):
@@ -23,6 +36,14 @@ class Label(NamedTuple):
     text: str
     anchor: str
     """`start`, `end` or `middle`, as SVG has it."""
+    point: tuple[float, float]
+    side: str = ""
+    """Where it stands, as plotly says it; empty: farther off, joined to its point by a line."""
+
+    @property
+    def end(self) -> tuple[float, float]:
+        """Where a line from the point would end."""
+        return self.x, self.y - 4
 
 
 class _LabelBox(NamedTuple):
@@ -44,9 +65,9 @@ def labels(
     *,
     width: float,
     height: float,
-) -> list[Label]:
-    """Return the names that find room beside their points: to the right, above, below or to the
-    left, else above and to one side.
+) -> list[Label | None]:
+    """Return each point's name where it finds room: beside the point, else farther off; None where
+    there is no room at all.
 
     Args:
         points: where the points stand, in pixels.
@@ -55,8 +76,32 @@ def labels(
         width: of the picture.
         height: of the picture.
     """
-    found = _placed(points, names, others, width=width, height=height)
-    return [label for label, _ in filter(None, found)]
+    taken = [_LabelBox(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in (*points, *others)]
+    written: list[_LabelBox] = []
+    out: list[Label | None] = []
+    for point, name in zip(points, names, strict=True):
+        found = None
+        for k, (across, down, anchor) in enumerate((*_NEAR, *_FAR)):
+            side = _SIDES[k] if k < len(_NEAR) else ""
+            label = Label(point[0] + across, point[1] + down, name, anchor, point, side)
+            box = _box(label)
+            inside = box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height
+            lead = [] if side else [_LabelBox(x, y, x, y) for x, y in along([point, label.end])]
+            if inside and not any(box.meets(b) for b in taken + written) and not any(
+                one.meets(b) for one in lead for b in written
+            ):  # fmt: skip
+                found = label
+                written.append(box)
+                taken += lead
+                break
+        out.append(found)
+    return out
+
+
+def _box(label: Label) -> _LabelBox:
+    wide = _LETTER * len(label.text)
+    left = label.x - {"start": 0.0, "middle": wide / 2, "end": wide}[label.anchor]
+    return _LabelBox(left, label.y - _LINE + 2, left + wide, label.y + 2)
 
 
 def along(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -65,52 +110,4 @@ def along(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     for (x0, y0), (x1, y1) in pairwise(points):
         n = max(int(max(abs(x1 - x0), abs(y1 - y0)) // (2 * _DOT)), 1)
         out += [(x0 + (x1 - x0) * i / n, y0 + (y1 - y0) * i / n) for i in range(n)]
-    return out
-
-
-def beside(
-    points: Sequence[tuple[float, float]],
-    names: Sequence[str],
-    others: Iterable[tuple[float, float]],
-    *,
-    width: float,
-    height: float,
-) -> list[str | None]:
-    """Return for each point on which side its name finds room, as plotly says it; None:
-    on no side.
-    """
-    found = _placed(points, names, others, width=width, height=height)
-    return [None if each is None else _SIDES[each[1]] for each in found]
-
-
-def _placed(
-    points: Sequence[tuple[float, float]],
-    names: Sequence[str],
-    others: Iterable[tuple[float, float]],
-    *,
-    width: float,
-    height: float,
-) -> list[tuple[Label, int] | None]:
-    """Return for each point its label and the side that it stands on; None where there
-    is no room.
-    """
-    taken = [_LabelBox(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in (*points, *others)]
-    out: list[tuple[Label, int] | None] = []
-    for (x, y), name in zip(points, names, strict=True):
-        wide, room = _LETTER * len(name), None
-        for side, (label, left) in enumerate((
-            (Label(x + _GAP, y + 4, name, "start"), x + _GAP),
-            (Label(x, y - _GAP, name, "middle"), x - wide / 2),
-            (Label(x, y + _GAP + 9, name, "middle"), x - wide / 2),
-            (Label(x - _GAP, y + 4, name, "end"), x - _GAP - wide),
-            (Label(x - _DOT, y - _GAP, name, "start"), x - _DOT),
-            (Label(x + _DOT, y - _GAP, name, "end"), x + _DOT - wide),
-        )):  # fmt: skip
-            box = _LabelBox(left, label.y - _LINE + 2, left + wide, label.y + 2)
-            inside = box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height
-            if inside and not any(box.meets(b) for b in taken):
-                taken.append(box)
-                room = label, side
-                break
-        out.append(room)
     return out

@@ -16,6 +16,8 @@ SHARP = 200
 """Points of a line: more than a panel is wide."""
 CROWD = 20
 """Marks above which they are drawn smaller."""
+_LETTERS = 76
+"""Letters of all titles of a row together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,13 @@ class Mosaic:
     def columns(self) -> int:
         """How many stand side by side: as many as still have room for a title."""
         n = len(self.panels)
-        return 5 if n > 16 else 4 if n > 9 else min(max(n, 1), 3)
+        return 4 if n > 9 else min(max(n, 1), 3)
+
+    def letters(self, panel: Panel) -> int:
+        """Return how long the title of a panel may be, so that it ends before the next on a page
+        of 700 pixels beside the bars of a notebook.
+        """
+        return _LETTERS // self.columns - (len(panel.corner) + 1 if panel.corner else 0)
 
     @property
     def rows(self) -> int:

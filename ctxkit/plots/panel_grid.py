@@ -43,7 +43,7 @@ class Panels(Mosaic):
                 data.append(across | place)
                 told.add(self.limit)
             layout |= self._axes(i, reach)
-            layout["annotations"] += _title(panel, i)
+            layout["annotations"] += _title(panel, i, self.letters(panel))
         return {"data": data, "layout": layout}
 
     def svg(self) -> str:
@@ -178,15 +178,15 @@ def _limit(name: str, y: float, ends: tuple[float, float], *, first: bool) -> di
     }
 
 
-def _title(panel: Panel, i: int) -> Sequence[dict[str, Any]]:
+def _title(panel: Panel, i: int, letters: int) -> Sequence[dict[str, Any]]:
     place: dict[str, Any] = {"xref": _axis("x", i) + " domain", "yref": _axis("y", i) + " domain"}
     place |= {"y": 1, "yanchor": "bottom", "showarrow": False}
     name = {
         **place,
-        "text": safe(panel.title, 26),
+        "text": safe(panel.title, letters),
         "x": 0,
         "xanchor": "left",
-        "font": {"size": 12, "color": TEXT},
+        "font": {"size": 11, "color": TEXT},
     }
     if not panel.corner:
         return [name]

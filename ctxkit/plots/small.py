@@ -55,7 +55,7 @@ def draw(drawn: Mosaic) -> str:
             _LEFT + column * step, row * _ROW + _HEAD, step - _GAP, _ROW - _HEAD - 6, x0, x1, top
         )
         parts.append(_grid(place, left=column == 0, last=i + drawn.columns >= len(drawn.panels)))
-        parts.append(_panel(place, panel))
+        parts.append(_panel(place, panel, drawn.letters(panel)))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}"'
         f' style="width:100%;max-width:{_WIDTH}px;height:auto"'
@@ -76,9 +76,9 @@ def _grid(place: _Place, *, left: bool, last: bool) -> str:
     return "".join(out)
 
 
-def _panel(place: _Place, panel: Panel) -> str:
+def _panel(place: _Place, panel: Panel, letters: int) -> str:
     right, above = place.left + place.wide, place.top - 5
-    out = [_text(place.left, above, panel.title, "start", 26)]
+    out = [_text(place.left, above, panel.title, "start", letters)]
     out += [_text(right, above, panel.corner, "end", 8)] if panel.corner else []
     if panel.limit:
         y = place.y(panel.limit)

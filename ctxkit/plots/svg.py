@@ -66,15 +66,7 @@ def draw(axes: Plane) -> str:
         elif trace.kind == "bar":
             parts.append(_band(scale, x, np.zeros(len(y)), np.nan_to_num(y), ink, bars=True))
         elif trace.kind == "points":
-            fill = (
-                f'fill="none" stroke="{ink}" stroke-width="1.5"'
-                if trace.hollow
-                else f'fill="{ink}"'
-            )
-            parts += [
-                f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" {fill}/>'
-                for a, b in _finite(scale, x, y)
-            ]
+            parts += [_dot(trace, ink, a, b) for a, b in _finite(scale, x, y)]
         else:
             parts.append(_path(scale, trace, x, y, ink))
     for limit in (limit for limit in axes.limits if limit.shown):
@@ -110,7 +102,13 @@ def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
         width=_WIDTH,
         height=_HEIGHT - _BOTTOM + 6,
     )
-    return [_text(*label) for label in found]
+    out = []
+    for label in filter(None, found):
+        if not label.side:
+            out.append(_line(label.point, label.end, TEXT, "solid"))
+        gap = {"start": 2, "middle": 0, "end": -2}[label.anchor] * (not label.side)
+        out.append(_text(label.x + gap, label.y, label.text, label.anchor))
+    return out
 
 
 def _points(trace: Trace, axes: Plane) -> tuple[Any, Any]:
@@ -229,12 +227,34 @@ def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
     )
 
 
+def _dot(trace: Trace, ink: str, x: float, y: float) -> str:
+    """Return a point: one of the first look is round, others are square."""
+    fill = f'fill="none" stroke="{ink}" stroke-width="1.5"' if trace.hollow else f'fill="{ink}"'
+    if not trace.look:
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" {fill}/>'
+    return f'<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" {fill}/>'
+
+
 def _legend(axes: Plane) -> str:
-    shown = [(t.name, t.colour or colour(t.look)) for t in axes.traces if t.shown and not t.follows]
+    shown = [t for t in axes.traces if t.shown and not t.follows]
     keys = " ".join(
         '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'
-        f'<span aria-hidden="true" style="color:{ink}">&#9632;</span> '
-        f"{escape(name, 60)}</span>"
-        for name, ink in shown[:24]
+        f"{_key(t)} {escape(t.name, 60)}</span>"
+        for t in shown[:24]
     )
     return f'<div style="font-size:12px">{keys}</div>'
+
+
+def _key(trace: Trace) -> str:
+    """Return a piece of a trace as it is drawn."""
+    ink = trace.colour or colour(trace.look)
+    if trace.kind == "line":
+        drawn = (
+            f'<line x1="0" x2="24" y1="5" y2="5" stroke="{ink}" stroke-width="2"'
+            f' stroke-dasharray="{SVG_DASHES.get(trace.dash or dash(trace.look), "")}"/>'
+        )
+    elif trace.kind == "points":
+        drawn = _dot(trace, ink, 12, 5)
+    else:
+        drawn = f'<rect x="7" width="10" height="10" fill="{ink}"/>'
+    return f'<svg width="24" height="10" aria-hidden="true">{drawn}</svg>'

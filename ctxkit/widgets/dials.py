@@ -27,6 +27,7 @@ _FIGURES = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
     "cost_usd": "dollars",
+    "needed_later_loss": "needed, lost",
     "cuts_n": "cuts",
     "suppressed_n": "held back",
     "token_savings": "saved by a cut",
@@ -34,7 +35,6 @@ _FIGURES = {
     "refill": "full again",
     "hidden_messages_n": "hidden messages",
     "lost": "lost",
-    "needed_later_loss": "needed, lost",
 }
 _SHARES = ("token_savings", "anti_thrash", "refill", "lost", "needed_later_loss")
 
@@ -132,7 +132,7 @@ def when_to_compact(html: str, error: str = "") -> str:
 
 def dense(html: str) -> str:
     """Return HTML whose lines stand closer than a widget's do."""
-    return f'<div style="line-height:1.5">{html}</div>'
+    return f'<div style="line-height:1.5;overflow-x:auto">{html}</div>'
 
 
 def _step(step: TrialStep) -> tuple[str, ...]:

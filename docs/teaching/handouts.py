@@ -95,7 +95,9 @@ def executed(path: Path) -> nbformat.NotebookNode:
 
 
 def narrow(html: str) -> str:
-    """Part each table of more than `MOST` columns into several, each with the first column."""
+    """Part each table of more than `MOST` columns into several, each with those first columns that
+    tell its rows apart.
+    """
     return re.sub(r"<table\b.*?</table>", lambda found: _parted(found[0]), html, flags=re.DOTALL)
 
 
@@ -106,18 +108,20 @@ def _parted(table: str) -> str:
     spans = soup.find(attrs={"colspan": True}) or soup.find(attrs={"rowspan": True})
     if wide <= MOST or spans or any(len(row) != wide for row in rows):
         return table
-    each = MOST - 1
-    parts = -(-(wide - 1) // each)
-    each = -(-(wide - 1) // parts)
-    return "".join(_columns(soup, range(1 + k * each, 1 + (k + 1) * each)) for k in range(parts))
+    texts = [[cell.get_text() for cell in row] for row in rows]
+    first = next((k for k in (1, 2, 3) if len({*map(str, (t[:k] for t in texts))}) == len(rows)), 1)
+    parts = -(-(wide - first) // (MOST - first))
+    each = -(-(wide - first) // parts)
+    ends = range(first, wide, each)
+    return "".join(_columns(soup, {*range(first), *range(k, k + each)}) for k in ends)
 
 
-def _columns(soup: BeautifulSoup, kept: range) -> str:
-    """Return a table with its first column and some others."""
+def _columns(soup: BeautifulSoup, kept: set[int]) -> str:
+    """Return a table with some of its columns."""
     part = copy(soup)
     for row in part.find_all("tr"):
         for i, cell in enumerate(row.find_all(["th", "td"], recursive=False)):
-            if i and i not in kept:
+            if i not in kept:
                 cell.decompose()
     return str(part)
 

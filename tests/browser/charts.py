@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from browser.pictures import gallery
 from widgets.made_teams import team
 
 import ctxkit as ck
+from browser.pictures import gallery
 
 if TYPE_CHECKING:
     from ctxkit.plots.chart import Chart

@@ -1,4 +1,7 @@
-"""A real JupyterLab in a real Chromium: run a notebook there and say what was seen."""
+"""A real JupyterLab in a real Chromium: run a notebook there and say what was seen.
+
+One lab and one page serve all tests of the room: a notebook is opened, used and closed again.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
@@ -33,6 +39,17 @@ SETTINGS = {
     "docmanager-extension/plugin": {"autosave": False},
 }
 
+OPEN = """async ({path, theme}) => {
+  const app = window.jupyterapp;
+  await app.restored;
+  await app.commands.execute('apputils:change-theme', {theme});
+  const panel = await app.commands.execute('docmanager:open', {path, factory: 'Notebook'});
+  await panel.context.ready; await panel.revealed;
+}"""
+CLOSE = """async () => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  await panel.sessionContext.shutdown(); panel.dispose();
+}"""
 # Running before the session is ready makes the lab ask for a kernel, and nobody answers.
 RUN = """async (limit) => {
   const panel = window.jupyterapp.shell.currentWidget;
@@ -63,11 +80,23 @@ class Seen:
     widgets: int = 0
 
 
+def written(folder: Path, *cells: str) -> Path:
+    """Write a notebook of code cells into a new folder; in them `{tests}` is the folder of tests."""
+    folder.mkdir()
+    tests = str(Path(__file__).parents[1])
+    code = [new_code_cell(c.replace("{tests}", repr(tests))) for c in cells]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    made = new_notebook(
+        cells=[new_markdown_cell(f"# {folder.name}"), *code], metadata={"kernelspec": kernel}
+    )
+    nbformat.write(made, folder / f"{folder.name}.ipynb")
+    return folder / f"{folder.name}.ipynb"
+
+
 @contextmanager
-def lab(root: Path, home: Path, *, dark: bool = False):
+def lab(root: Path, home: Path):
     """Serve a folder with a JupyterLab of its own; yields its address and its token."""
-    theme = {"apputils-extension/themes": {"theme": f"JupyterLab {'Dark' if dark else 'Light'}"}}
-    for name, value in {**SETTINGS, **theme}.items():
+    for name, value in SETTINGS.items():
         target = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(value))
@@ -122,15 +151,12 @@ def _wait_until_up(server: subprocess.Popen, base: str, token: str) -> None:
 
 @contextmanager
 def browser_page(
-    playwright: Any, seen: Seen, *, dark: bool = False, size: tuple[int, int] = (1280, 1000)
+    browser: Any, seen: Seen, *, dark: bool = False, size: tuple[int, int] = (1280, 1000)
 ):
     """A page that can reach nothing but this machine; what it tried is in `seen.left`."""
-    browser = playwright.chromium.launch(
-        executable_path=str(CHROMIUM), headless=True, args=FLAGS.split()
-    )
+    scheme = "dark" if dark else "light"
+    page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     try:
-        scheme = "dark" if dark else "light"
-        page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
         page.set_default_timeout(90_000)
         page.on("pageerror", lambda e: seen.problems.append(f"JavaScript: {str(e)[:300]}"))
 
@@ -145,38 +171,59 @@ def browser_page(
         page.route("**/*", gate)
         yield page
     finally:
-        browser.close()
+        page.close()
 
 
-def run_notebook(
-    playwright: Any, notebook: Path, tmp: Path, shots: Path, *, dark: bool = False, act: Any = None
-) -> Seen:
-    """Run a notebook and look at every output.
+class Jupyter:
+    """A lab that is open in a page, and the folder that it serves."""
 
-    `act(page, seen)` may then use the page as a person would, before the pictures are taken.
-    """
-    seen, root = Seen(), tmp / "files"
-    shutil.copytree(notebook.parent, root, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    shots.mkdir(parents=True, exist_ok=True)
-    with (
-        lab(root, tmp / "home", dark=dark) as (base, token),
-        browser_page(playwright, seen, dark=dark) as page,
-    ):
-        page.goto(f"{base}/lab/tree/{quote(notebook.name)}?reset&token={token}")
-        page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell")
-        page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext")
-        page.wait_for_selector(IDLE, state="attached")
+    def __init__(self, page: Any, root: Path, seen: Seen) -> None:
+        self.page, self.root, self.seen = page, root, seen
+
+    def run(self, notebook: Path, *, dark: bool = False, act: Any = None) -> Seen:
+        """Run a notebook of a folder and look at every output.
+
+        `act(page, seen)` may then use the page as a person would. Pictures of all outputs are
+        taken where CTXKIT_SHOTS names a folder for them.
+        """
+        page, seen = self.page, self.seen
+        seen.cells, seen.problems[:], seen.left[:] = [], [], []
+        folder = self.root / f"{len(list(self.root.iterdir()))}-{notebook.parent.name}"
+        shutil.copytree(notebook.parent, folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        theme = "Dark" if dark else "Light"
+        page.set_default_timeout(90_000)
+        page.emulate_media(color_scheme=theme.lower())
+        path = f"{folder.name}/{notebook.name}"
+        page.evaluate(OPEN, {"path": path, "theme": f"JupyterLab {theme}"})
+        try:
+            page.wait_for_selector(IDLE, state="attached")
+            verdict = page.evaluate(RUN, 240_000)
+            if verdict != "ran":
+                seen.problems.append(verdict)
+            page.wait_for_selector(IDLE, state="attached")
+            _wait_until_drawn(page, seen)
+            if act is not None:
+                act(page, seen)
+            if os.environ.get("CTXKIT_SHOTS"):
+                shots = Path(os.environ["CTXKIT_SHOTS"]).resolve()
+                shots.mkdir(parents=True, exist_ok=True)
+                _shoot(page, seen, shots, f"{notebook.stem}-{theme.lower()}")
+        finally:
+            page.evaluate(CLOSE)
+        seen.problems += [f"asked for {url}" for url in sorted(set(seen.left))[:5]]
+        return seen
+
+
+@contextmanager
+def jupyter_in(browser: Any, folder: Path):
+    """Start a lab over an empty folder and open it in a page."""
+    root, seen = folder / "files", Seen()
+    root.mkdir()
+    with lab(root, folder / "home") as (base, token), browser_page(browser, seen) as page:
+        page.goto(f"{base}/lab?reset&token={token}")
+        page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget")
         page.evaluate("() => window.jupyterapp.commands.execute('application:toggle-left-area')")
-        verdict = page.evaluate(RUN, 240_000)
-        if verdict != "ran":
-            seen.problems.append(verdict)
-        page.wait_for_selector(IDLE, state="attached")
-        _wait_until_drawn(page, seen)
-        if act is not None:
-            act(page, seen)
-        _shoot(page, seen, shots, f"{notebook.stem}-{'dark' if dark else 'light'}")
-    seen.problems += [f"asked for {url}" for url in sorted(set(seen.left))[:5]]
-    return seen
+        yield Jupyter(page, root, seen)
 
 
 def _wait_until_drawn(page: Any, seen: Seen) -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from importlib.util import find_spec
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
-from browser.lab import CELLS, CHROMIUM, run_notebook
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
-    pytest.mark.skipif(not find_spec("jupyterlab"), reason="JupyterLab is not installed"),
-    pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
-]
+from browser.lab import CELLS, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.browser
 
 TALK = """\
 import ctxkit as ck
@@ -48,17 +43,8 @@ RUN_CODE = """async (code) => {
 ANSWERS = ("Deny", "Allow", "Always")
 
 
-def test_what_is_clicked_is_what_is_done(tmp_path: Path):
-    from playwright.sync_api import sync_playwright
-
-    folder = tmp_path / "asks"
-    folder.mkdir()
-    cells = ("%load_ext ctxkit", TALK, "%context use talk;", TURN)
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    cells = [new_markdown_cell("# Asks"), *map(new_code_cell, cells)]
-    nbformat.write(
-        new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "asks.ipynb"
-    )
+def test_what_is_clicked_is_what_is_done(jupyter, tmp_path: Path):
+    notebook = written(tmp_path / "asks", "%load_ext ctxkit", TALK, "%context use talk;", TURN)
     asked: list[str] = []
     left: list[dict] = []
     ran: list[str] = []
@@ -73,9 +59,7 @@ def test_what_is_clicked_is_what_is_done(tmp_path: Path):
         left.extend(page.evaluate(CELLS)[-1]["outputs"])
         ran.append(page.evaluate(RUN_CODE, "'|'.join(kept)"))
 
-    shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path / "shots")
-    with sync_playwright() as playwright:
-        seen = run_notebook(playwright, folder / "asks.ipynb", tmp_path, shots, act=use)
+    seen = jupyter.run(notebook, act=use)
     assert seen.problems == []
     assert [f"text: <b>call {n}</b>" in said for n, said in enumerate(asked, 1)] == [True] * 3
     assert ran == [

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from browser.lab import CHROMIUM, Seen, browser_page
 from conftest import ALL, SEED
 from widgets.made_teams import team
 
 import ctxkit as ck
+from browser.lab import Seen, browser_page
 from ctxkit.plots._budget import AgentSums
 from ctxkit.plots._thrash import closes
 from ctxkit.widgets.byhand.budgeted import packed, reached
@@ -21,11 +20,7 @@ from ctxkit.widgets.byhand.charted import text
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
-    pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
-]
+pytestmark = pytest.mark.browser
 OPENED = """cases => cases.map(([a, warn, cut, again]) => { const o = opened(a), r = reached(o, warn, cut, again);
   return [[...o.turns], [...o.sums], r.warned, r.cuts]; })"""
 
@@ -56,9 +51,7 @@ def agents(rng: random.Random) -> AgentSums:
     return AgentSums("a", turns, np.array(sums), inputs, inputs)
 
 
-def test_the_browser_and_python_judge_alike(tmp_path: Path):
-    from playwright.sync_api import sync_playwright
-
+def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
     rng = random.Random(SEED)
     cases = [
         (agents(rng), rng.randrange(0, 90), rng.randrange(0, 120), rng.random() < 0.5)
@@ -78,7 +71,7 @@ def test_the_browser_and_python_judge_alike(tmp_path: Path):
     )
     file = tmp_path / "rules.html"
     file.write_text(f"<script>{code}</script>", encoding="utf-8")
-    with sync_playwright() as playwright, browser_page(playwright, Seen()) as page:
+    with browser_page(chromium, Seen()) as page:
         page.goto(file.as_uri())
         found = page.evaluate(
             OPENED, [[packed(a), warn, cut, again] for a, warn, cut, again in cases]
@@ -96,45 +89,48 @@ def test_the_browser_and_python_judge_alike(tmp_path: Path):
     assert len({*shut}) > 3
 
 
+@pytest.fixture(scope="module")
 def charts():
-    replay = ck.replay(ck.samples.path("billing"), "pi")
-    yield "budget", ck.budget(team(1000, 3))
-    yield "near", ck.budget(team(300, 9, name="an agent with rather a long name"), warn=2_990_000)
-    yield "savings", ck.savings(replay)
-    yield (
-        "thrash",
-        ck.thrash([replay, ck.read(ck.samples.path("billing"))], window=2, min_savings=0.07),
+    record = ck.read(ck.samples.path("billing"))
+    replay = ck.replay(record, "pi")
+    many = team(300, 9, name="an agent with rather a long name")
+    return {
+        "budget": ck.budget(team(1000, 3)),
+        "near": ck.budget(many, warn=2_990_000),
+        "savings": ck.savings(replay),
+        "thrash": ck.thrash([replay, record], window=2, min_savings=0.07),
+    }
+
+
+@pytest.mark.parametrize(
+    ("wide", "dark"), [(1300, False), (700, True), (700, False), (1300, True)][: 4 if ALL else 2]
+)
+def test_no_text_lies_on_another_in_any_width_and_theme(
+    charts, wide, dark, chromium, tmp_path: Path
+):
+    parts = [c.page(plotly=not i).html for i, c in enumerate(charts.values())]
+    file = tmp_path / "all.html"
+    file.write_text(
+        "<!doctype html><meta charset=utf-8><style>:root{color-scheme:light dark}</style>"
+        + "".join(parts)
     )
+    seen = Seen()
+    with browser_page(chromium, seen, dark=dark, size=(wide, 900)) as page:
+        page.goto(file.as_uri())
+        page.wait_for_function(
+            f"() => document.querySelectorAll('.ctxkit-hand:has(.main-svg)').length === {len(charts)}"
+        )
+        page.wait_for_timeout(300)
+        assert page.evaluate(OVERLAPS) == []
+    assert (seen.problems, seen.left) == ([], [])
 
 
-def test_no_text_lies_on_another_in_any_width_and_theme(tmp_path: Path):
-    from playwright.sync_api import sync_playwright
-
-    found = {}
-    files = [(name, chart.write_html(tmp_path / f"{name}.html")) for name, chart in charts()]
-    sizes = {False: (700, 1300), True: (700, 1300)} if ALL else {False: (1300,), True: (700,)}
-    for dark, widths in sizes.items():
-        seen = Seen()
-        with sync_playwright() as playwright, browser_page(playwright, seen, dark=dark) as page:
-            for name, file in files:
-                for width in widths:
-                    page.set_viewport_size({"width": width, "height": 900})
-                    page.goto(file.as_uri())
-                    page.wait_for_selector(".ctxkit-hand .main-svg", state="attached")
-                    page.wait_for_timeout(300)
-                    found[name, width, dark] = page.evaluate(OVERLAPS)
-        assert (seen.problems, seen.left) == ([], [])
-    assert {key: texts for key, texts in found.items() if texts} == {}
-
-
-def test_without_plotly_the_same_is_drawn_plainly_and_answers(tmp_path: Path):
-    from playwright.sync_api import sync_playwright
-
-    for name, chart in charts():
+def test_without_plotly_the_same_is_drawn_plainly_and_answers(charts, chromium, tmp_path: Path):
+    for name, chart in charts.items():
         file = tmp_path / f"{name}.html"
         file.write_text(f"<meta charset=utf-8>{chart.page(plotly=False).html}", encoding="utf-8")
     seen = Seen()
-    with sync_playwright() as playwright, browser_page(playwright, seen) as page:
+    with browser_page(chromium, seen) as page:
         page.goto((tmp_path / "budget.html").as_uri())
         assert page.locator(".plain path").count() == 3
         before = page.locator(".said").first.inner_text()

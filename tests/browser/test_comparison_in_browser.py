@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
-from browser.lab import CHROMIUM, Seen, browser_page
 from builders import assistant, session, usage, user
 
 import ctxkit as ck
+from browser.lab import Seen, browser_page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
-    pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
-]
+pytestmark = pytest.mark.browser
 
 
-def test_a_click_on_a_head_sorts_and_the_next_turns_it_round(tmp_path: Path):
-    from playwright.sync_api import sync_playwright
-
+def test_a_click_on_a_head_sorts_and_the_next_turns_it_round(chromium, tmp_path: Path):
     s = session(
         *(
             m
@@ -35,7 +28,7 @@ def test_a_click_on_a_head_sorts_and_the_next_turns_it_round(tmp_path: Path):
     file = tmp_path / "table.html"
     file.write_text(f"<meta charset=utf-8>{found._repr_html_()}", encoding="utf-8")
     seen = Seen()
-    with sync_playwright() as playwright, browser_page(playwright, seen) as page:
+    with browser_page(chromium, seen) as page:
         page.goto(file.as_uri())
         order = lambda: page.locator("tbody th:visible").all_inner_texts()
         head = lambda name: page.get_by_role("button", name=name, exact=True).first

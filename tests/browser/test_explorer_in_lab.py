@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from importlib.util import find_spec
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
-from browser.lab import CHROMIUM, run_notebook
 from conftest import ALL
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
-    pytest.mark.skipif(not find_spec("jupyterlab"), reason="JupyterLab is not installed"),
-    pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
-]
+from browser.lab import written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.browser
 
 CELLS = [
     "import ctxkit as ck\nck.explore(ck.read(ck.samples.path()), call=10)",
     """import sys
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {tests})
 from widgets.made_teams import long
 many = long(100_000)""",
     "'here'",
@@ -40,20 +35,7 @@ MOST = 1000 if ALL else 4000
 
 
 @pytest.mark.long
-def test_calls_and_messages_are_found_and_read(tmp_path: Path):
-    from playwright.sync_api import sync_playwright
-
-    folder = tmp_path / "tour"
-    folder.mkdir()
-    tests = str(Path(__file__).parents[1])
-    cells = [
-        new_markdown_cell("# Explore"),
-        *(new_code_cell(c.format(tests=tests) if "{tests" in c else c) for c in CELLS),
-    ]
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(
-        new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "explore.ipynb"
-    )
+def test_calls_and_messages_are_found_and_read(jupyter, tmp_path: Path):
     told: dict = {}
 
     def use(page, _) -> None:
@@ -91,9 +73,7 @@ def test_calls_and_messages_are_found_and_read(tmp_path: Path):
         )
         told["sized"] = page.locator(".soft[role=status]").nth(1).inner_text()
 
-    shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path / "shots")
-    with sync_playwright() as playwright:
-        seen = run_notebook(playwright, folder / "explore.ipynb", tmp_path, shots, act=use)
+    seen = jupyter.run(written(tmp_path / "explore", *CELLS), act=use)
     assert seen.problems == []
     assert told["read"].startswith("Ticket BILL-4127")
     assert told["marked"] == "fin-import-7"

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
-from browser.lab import CHROMIUM, FLAGS
 
 import ctxkit as ck
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
-    pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
-]
+pytestmark = pytest.mark.browser
 STYLE = (
     "<style>:root{color-scheme:light dark}body{font:13px system-ui,sans-serif;margin:8px}</style>"
 )
@@ -62,38 +56,28 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     return {name: folder / f"{name}.html" for name in shown}
 
 
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS.split())
-        yield running
-        running.close()
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("wide", [700, 1300])
 @pytest.mark.parametrize(
     "name", ["session", "sessions", "comparison", "frontier", "spend", "board"]
 )
-def test_no_text_stands_on_another(pages, browser, name, wide, scheme):
-    page = browser.new_page(viewport={"width": wide, "height": 900}, color_scheme=scheme)
+def test_no_text_stands_on_another(pages, chromium, name, wide, scheme):
+    page = chromium.new_page(viewport={"width": wide, "height": 900}, color_scheme=scheme)
     page.goto(pages[name].as_uri())
     assert page.evaluate(OVERLAPS) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= wide
     page.close()
 
 
-def test_the_check_finds_an_overlap(browser):
-    page = browser.new_page()
+def test_the_check_finds_an_overlap(chromium):
+    page = chromium.new_page()
     page.set_content("<ul><li>one</li><li style='margin-top:-12px'>two</li></ul>")
     assert page.evaluate(OVERLAPS) == [["one", "two"]]
     page.close()
 
 
-def test_a_board_is_filtered_by_typing(pages, browser):
-    page = browser.new_page()
+def test_a_board_is_filtered_by_typing(pages, chromium):
+    page = chromium.new_page()
     page.goto(pages["board"].as_uri())
     rows = page.locator("table").last.locator("tbody tr:visible")
     assert rows.count() == 1

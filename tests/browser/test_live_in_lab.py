@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from importlib.util import find_spec
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
-from browser.lab import CHROMIUM, run_notebook
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import ctxkit as ck
+from browser.lab import written
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
-    pytest.mark.skipif(not find_spec("jupyterlab"), reason="JupyterLab is not installed"),
-    pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
-]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.browser
 
 TUNE = """\
 def rules(trigger=20_000, keep=6_000):
@@ -41,16 +35,7 @@ POINTS = """() => [...document.querySelectorAll('div[role=img] > svg')].map(
     p => p.querySelector('path').getAttribute('d').match(/[ML]/g).length)"""
 
 
-def test_a_session_is_run_watched_stopped_and_tuned(tmp_path: Path):
-    from playwright.sync_api import sync_playwright
-
-    folder = tmp_path / "live"
-    folder.mkdir()
-    cells = [new_markdown_cell("# Live"), *map(new_code_cell, CELLS)]
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(
-        new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "live.ipynb"
-    )
+def test_a_session_is_run_watched_stopped_and_tuned(jupyter, tmp_path: Path):
     seen_points: list[int] = []
     copied: list[str] = []
 
@@ -71,9 +56,7 @@ def test_a_session_is_run_watched_stopped_and_tuned(tmp_path: Path):
         page.wait_for_selector("text=copied")
         copied.append(page.evaluate("() => navigator.clipboard.readText()"))
 
-    shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path / "shots")
-    with sync_playwright() as playwright:
-        seen = run_notebook(playwright, folder / "live.ipynb", tmp_path, shots, act=use)
+    seen = jupyter.run(written(tmp_path / "live", *CELLS), act=use)
     assert seen.problems == []
     assert seen_points[:2] == [
         4,

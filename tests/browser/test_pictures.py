@@ -6,44 +6,27 @@ Light and dark, 700 and 1,300 pixels wide, on paper and exported; the short suit
 from __future__ import annotations
 
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browser.charts import charts, plotly_gallery
-from browser.lab import CHROMIUM, FLAGS
-from browser.pictures import faults, gallery
-from browser.stand import stand
 from conftest import ALL
 from widgets.made_teams import team
 
 import ctxkit as ck
+from browser.charts import charts, plotly_gallery
+from browser.pictures import faults, gallery
+from browser.stand import stand
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
-    pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
-]
+pytestmark = pytest.mark.browser
 LOOKS = [(700, "dark"), (1300, "light"), (700, "light"), (1300, "dark")][: 4 if ALL else 2]
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """One browser for all."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS.split())
-        yield made
-        made.close()
-
-
 @contextmanager
-def leaf(browser: Any, wide: int, scheme: str):
-    page = browser.new_page(viewport={"width": wide, "height": 1000}, color_scheme=scheme)
+def leaf(chromium: Any, wide: int, scheme: str):
+    page = chromium.new_page(viewport={"width": wide, "height": 1000}, color_scheme=scheme)
     page.set_default_timeout(60_000)
     try:
         yield page
@@ -56,13 +39,13 @@ def drawn(page: Any, least: int) -> None:
     page.wait_for_timeout(300)
 
 
-def test_what_is_wrong_is_seen(browser):
+def test_what_is_wrong_is_seen(chromium):
     bad = (
         '<svg width="200" height="60" viewBox="0 0 200 60"><text x="10" y="20">one name</text>'
         '<text x="30" y="22">another</text><text x="190" y="50">is cut off</text>'
         '<text x="10" y="50" style="fill:#eeeeee">pale</text></svg>'
     )
-    with leaf(browser, 700, "light") as page:
+    with leaf(chromium, 700, "light") as page:
         page.set_content(gallery({"bad": bad}))
         found = " ".join(faults(page))
     assert '"one name" lies on "another"' in found
@@ -71,19 +54,19 @@ def test_what_is_wrong_is_seen(browser):
 
 
 @pytest.mark.parametrize(("wide", "scheme"), LOOKS)
-def test_charts_as_they_stand_still(browser, wide, scheme):
-    with leaf(browser, wide, scheme) as page:
+def test_charts_as_they_stand_still(chromium, wide, scheme):
+    with leaf(chromium, wide, scheme) as page:
         page.set_content(gallery({name: chart.to_html() for name, chart in charts(ALL).items()}))
         assert faults(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= wide
 
 
 @pytest.mark.parametrize(("wide", "scheme"), LOOKS[: 4 if ALL else 1])
-def test_charts_as_plotly_draws_them(browser, wide, scheme, tmp_path: Path):
+def test_charts_as_plotly_draws_them(chromium, wide, scheme, tmp_path: Path):
     made = charts(ALL)
     file = tmp_path / "live.html"
     file.write_text(plotly_gallery(made), encoding="utf-8")
-    with leaf(browser, wide, scheme) as page:
+    with leaf(chromium, wide, scheme) as page:
         page.goto(file.as_uri())
         drawn(page, 2 * len(made))
         assert faults(page) == []
@@ -101,10 +84,10 @@ WIDGETS = {
 
 
 @pytest.mark.parametrize("name", WIDGETS)
-def test_widgets(browser, name):
+def test_widgets(chromium, name):
     made = WIDGETS[name]()
     for wide, scheme in LOOKS[: 4 if ALL else 1]:
-        with leaf(browser, wide, scheme) as page:
+        with leaf(chromium, wide, scheme) as page:
             stand(page, made, plotly=ALL)
             page.wait_for_selector(
                 ".ctxkit-hand .main-svg" if ALL else ".ctxkit-hand .plain text", state="attached"
@@ -117,10 +100,10 @@ def test_widgets(browser, name):
 
 @pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_exported_report_on_screen_and_on_paper(browser, scheme, tmp_path: Path):
+def test_an_exported_report_on_screen_and_on_paper(chromium, scheme, tmp_path: Path):
     file = ck.export(ck.samples.path("billing"), tmp_path / "report.html")
     for wide in (700, 1300):
-        with leaf(browser, wide, scheme) as page:
+        with leaf(chromium, wide, scheme) as page:
             page.goto(file.as_uri())
             drawn(page, 2)
             page.evaluate(

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from browser.lab import CHROMIUM, Seen, browser_page
 from conftest import ALL
 from reports.hostile import hostile
 
 import ctxkit as ck
+from browser.lab import Seen, browser_page
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
-    pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
-]
+pytestmark = pytest.mark.browser
 
 
-def opened(file: Path, picture: Path, *, dark: bool) -> tuple[Seen, dict]:
+def opened(chromium, file: Path, name: str, *, dark: bool) -> tuple[Seen, dict]:
     """Open a page and return what it did and what is in it."""
-    from playwright.sync_api import sync_playwright
-
     seen = Seen()
-    with sync_playwright() as playwright, browser_page(playwright, seen, dark=dark) as page:
+    with browser_page(chromium, seen, dark=dark) as page:
         page.on(
             "console", lambda m: seen.problems.append(m.text[:300]) if m.type == "error" else None
         )
@@ -41,18 +34,17 @@ def opened(file: Path, picture: Path, *, dark: bool) -> tuple[Seen, dict]:
             " wide: document.documentElement.scrollWidth - innerWidth, title: document.title,"
             " paper: getComputedStyle(document.body).backgroundColor, links: document.querySelectorAll('a[href]').length})"
         )
-        picture.parent.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=picture, full_page=True)
+        if os.environ.get("CTXKIT_SHOTS"):
+            page.screenshot(path=Path(os.environ["CTXKIT_SHOTS"]) / name, full_page=True)
     return seen, found
 
 
 @pytest.mark.parametrize(
     "dark", [False, True] if ALL else [False], ids=lambda d: "dark" if d else "light"
 )
-def test_a_report_opens_offline_in_both_themes(dark: bool, tmp_path: Path):
+def test_a_report_opens_offline_in_both_themes(dark: bool, chromium, tmp_path: Path):
     file = ck.export(ck.read(ck.samples.path("billing")), tmp_path / "report.html")
-    shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path)
-    seen, found = opened(file, shots / f"report-{'dark' if dark else 'light'}.png", dark=dark)
+    seen, found = opened(chromium, file, f"report-{'dark' if dark else 'light'}.png", dark=dark)
     assert (seen.problems, seen.left) == ([], [])
     assert found["charts"] >= 2
     assert found["wide"] <= 0
@@ -60,9 +52,8 @@ def test_a_report_opens_offline_in_both_themes(dark: bool, tmp_path: Path):
     assert found["paper"] == ("rgb(13, 17, 23)" if dark else "rgb(255, 255, 255)")
 
 
-def test_a_hostile_session_is_only_text(tmp_path: Path):
+def test_a_hostile_session_is_only_text(chromium, tmp_path: Path):
     file = ck.export(hostile(), tmp_path / "report.html")
-    shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path)
-    seen, found = opened(file, shots / "hostile.png", dark=False)
+    seen, found = opened(chromium, file, "hostile.png", dark=False)
     assert (seen.problems, seen.left) == ([], [])
     assert (found["evil"], found["links"]) == (None, 0)

@@ -7,7 +7,7 @@ import os
 
 import pytest
 from builders import assistant, session, summarised, usage, user
-from commands.words import ctxkit, in_terminal
+from commands.words import ctxkit, in_terminal, told
 
 import ctxkit as ck
 
@@ -22,7 +22,7 @@ def test_a_list_has_the_sessions_of_known_tools(home):
 
 
 def test_the_list_is_a_session_frame_in_json(home):
-    rows = json.loads(ctxkit(home, "list", "--json", "--tool", "ctxkit").stdout)
+    rows = json.loads(told(home, "list", "--json", "--tool", "ctxkit").stdout)
     own = ck.frame(ck.samples.path("billing"), per="session").iloc[0]
     (row,) = rows
     assert (row["session"], row["calls_n"], row["peak_tokens"]) == (
@@ -44,7 +44,7 @@ def test_the_list_is_a_session_frame_in_json(home):
     ],
 )
 def test_a_list_is_narrowed(home, words, n):
-    assert len(json.loads(ctxkit(home, "list", "--json", *words).stdout)) == n
+    assert len(json.loads(told(home, "list", "--json", *words).stdout)) == n
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_a_list_is_narrowed(home, words, n):
     ],
 )
 def test_a_folder_is_narrowed_by_what_its_files_are(home, words, n):
-    assert len(json.loads(ctxkit(home, "list", home, "--json", *words).stdout)) == n
-    shown = ctxkit(home, "list", home, *words).stdout
+    assert len(json.loads(told(home, "list", home, "--json", *words).stdout)) == n
+    shown = told(home, "list", home, *words).stdout
     assert shown.startswith("last " if n else "Nothing fits --since, --project and --tool")
     if words[1] in ("native", "goose"):  # what has usage
-        assert len(json.loads(ctxkit(home, "spend", home, "--json", *words).stdout)) == 2 * n
+        assert len(json.loads(told(home, "spend", home, "--json", *words).stdout)) == 2 * n
 
 
 def test_a_tool_that_nobody_knows_is_not_answered_with_nothing(home):
-    done = ctxkit(home, "list", "--tool", "codx")
+    done = told(home, "list", "--tool", "codx")
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no tool 'codx'. Did you mean 'codex'?" in done.stderr
 
@@ -74,9 +74,9 @@ def test_a_tool_that_nobody_knows_is_not_answered_with_nothing(home):
 def test_what_has_no_price_has_no_cost(home):
     talk = session(user(), assistant(usage=usage(1000)), model="nobody/free")
     ck.write(talk, home / "free.jsonl")
-    (row,) = json.loads(ctxkit(home, "spend", "free.jsonl", "--json").stdout)
+    (row,) = json.loads(told(home, "spend", "free.jsonl", "--json").stdout)
     assert (row["cost_usd"], row["unpriced_n"]) == (None, 1)
-    assert "$" not in ctxkit(home, "spend", "free.jsonl").stdout
+    assert "$" not in told(home, "spend", "free.jsonl").stdout
 
 
 def test_what_was_seen_is_not_read_again_until_it_changes(home):
@@ -107,12 +107,12 @@ def test_a_damaged_note_is_no_hindrance(home, damage):
     folder = home / "state" / "ctxkit"
     folder.mkdir(parents=True)
     (folder / "seen.jsonl").write_bytes(damage)
-    assert "BILL-4127" in ctxkit(home, "list").stdout
+    assert "BILL-4127" in told(home, "list").stdout
 
 
 def test_a_state_folder_that_cannot_be_written_is_no_hindrance(home):
     (home / "state").write_text("a file")
-    assert "BILL-4127" in ctxkit(home, "list").stdout
+    assert "BILL-4127" in told(home, "list").stdout
 
 
 def test_all_figures_fit_a_terminal_of_80_columns(home):
@@ -159,16 +159,16 @@ def test_a_session_is_named_by_path_id_beginning_title_or_last(home, monkeypatch
         assert session_of(word) == whole
     os.utime(path, (2e9, 2e9))
     assert session_of("last") == whole
-    assert "Context of BILL-4127" in ctxkit(home, "report", "nightly").stdout
+    assert "Context of BILL-4127" in told(home, "report", "nightly").stdout
 
 
 def test_a_name_of_two_sessions_or_none_is_a_sentence(home):
     folder = home / ".ctxkit" / "sessions"
     ck.write(ck.read([{"role": "user", "content": "x"}]), folder / "other.jsonl")
-    done = ctxkit(home, "report", "messages")
+    done = told(home, "report", "messages")
     assert (done.returncode, done.stdout) == (2, "")
     assert "2 sessions are meant by 'messages'" in done.stderr
-    done = ctxkit(home, "report", "biling")
+    done = told(home, "report", "biling")
     assert done.returncode == 2
     assert "Did you mean 'billing'?" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -182,26 +182,26 @@ def test_a_report_says_first_what_is_known_already(home):
 
 
 def test_a_report_in_json_adds_up(home):
-    told = json.loads(ctxkit(home, "report", "billing", "--json", "--call", "100").stdout)
-    assert told["call"] == 100
-    assert sum(p["tokens"] for p in told["parts"]) == told["prompt_tokens"]
+    found = json.loads(told(home, "report", "billing", "--json", "--call", "100").stdout)
+    assert found["call"] == 100
+    assert sum(p["tokens"] for p in found["parts"]) == found["prompt_tokens"]
 
 
 def test_pages_open_offline(home):
     for words in (["report", "billing"], ["spend"]):
         page = home / "page.html"
-        done = ctxkit(home, *words, "--html", page)
+        done = told(home, *words, "--html", page)
         assert done.returncode == 0, done.stderr
         text = page.read_text()
         assert "Content-Security-Policy" in text
         assert "\x1b" not in text
         page.unlink()
-    assert ctxkit(home, "list", "--html", home / "none" / "page.html").returncode == 2
+    assert told(home, "list", "--html", home / "none" / "page.html").returncode == 2
 
 
 @pytest.mark.parametrize("by", ["day", "week", "month", "model", "project", "tool", "session"])
 def test_what_was_spent_adds_up_however_it_is_parted(home, by):
-    rows = json.loads(ctxkit(home, "spend", "--by", by, "--json").stdout)
+    rows = json.loads(told(home, "spend", "--by", by, "--json").stdout)
     assert sum(r["cost_usd"] for r in rows) == pytest.approx(3.288617)
     assert sum(r["calls_n"] for r in rows) == 343
 
@@ -209,7 +209,7 @@ def test_what_was_spent_adds_up_however_it_is_parted(home, by):
 def test_spent_by_day_are_the_days_of_the_calls(home):
     calls = ck.frame(ck.samples.path("billing"), per="call")
     days = calls.groupby(calls["ts"].dt.strftime("%Y-%m-%d"))["cost_usd"].sum()
-    rows = {r["day"]: r["cost_usd"] for r in json.loads(ctxkit(home, "spend", "--json").stdout)}
+    rows = {r["day"]: r["cost_usd"] for r in json.loads(told(home, "spend", "--json").stdout)}
     assert list(rows) == list(days.index)
     summaries = ck.frame(ck.samples.path("billing"), per="session")["summaries_usd"].iloc[0]
     last = days.index[-1]
@@ -270,7 +270,7 @@ def test_subagents_are_not_listed_nor_billed_twice(home, real):
 
     project = home / ".claude" / "projects" / "p"
     shutil.copytree(real / "claude-code", project)
-    rows = json.loads(ctxkit(home, "list", "--json", "--tool", "claude-code").stdout)
+    rows = json.loads(told(home, "list", "--json", "--tool", "claude-code").stdout)
     whole = ck.read_all(project, progress=False)
     assert sorted(r["session"] for r in rows) == sorted(s.id for s in whole)
     billed = ck.frame(whole, per="session", children=True)
@@ -281,10 +281,10 @@ def test_subagents_are_not_listed_nor_billed_twice(home, real):
 
 def test_sessions_are_kept_and_only_what_is_new_again(home, tmp_path):
     archive = str(tmp_path / "kept")
-    done = ctxkit(home, "keep", archive, "--tool", "pi")
+    done = told(home, "keep", archive, "--tool", "pi")
     assert (done.returncode, done.stderr) == (0, "")
     assert "new" in done.stdout
-    rows = json.loads(ctxkit(home, "keep", archive, "--tool", "pi", "--json").stdout)
+    rows = json.loads(told(home, "keep", archive, "--tool", "pi", "--json").stdout)
     assert {row["what"] for row in rows} == {"same"}
-    wrong = ctxkit(home, "keep", archive, "--tool", "no-such-tool")
+    wrong = told(home, "keep", archive, "--tool", "no-such-tool")
     assert (wrong.returncode, wrong.stdout) == (2, "")

@@ -6,7 +6,11 @@ import os
 import subprocess
 import sys
 import time
+import warnings
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from unittest import mock
 
 COMMAND = [sys.executable, "-m", "ctxkit"]
 PACKAGE = str(Path(__file__).parents[2])
@@ -39,6 +43,23 @@ def ctxkit(home: Path, *words: object, **more: str) -> subprocess.CompletedProce
         text=True,
         timeout=120,
     )
+
+
+def told(home: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    """Run the command as `ctxkit` does, but in this process: where it is asked often."""
+    from ctxkit.commands import main
+
+    out, err, asked = StringIO(), StringIO(), [*map(str, words)]
+    with (
+        mock.patch.dict(os.environ, environment(home), clear=True),
+        chdir(home),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("default")
+        code = main(asked)
+    return subprocess.CompletedProcess(asked, code, out.getvalue(), err.getvalue())
 
 
 def in_terminal(

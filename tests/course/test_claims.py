@@ -77,6 +77,10 @@ def written_share():
     ) / ledger.total_usd > 0.25
 
 
+def sources(*groups):
+    return {p.source for p in ck.report(sample()).parts if p.group in groups}
+
+
 CLAIMS = {
     "01": {
         "costs a tenth of plain input": lambda: PRICE.cache_read / PRICE.input == pytest.approx(0.1),
@@ -84,6 +88,9 @@ CLAIMS = {
         "after a pause of ten minutes": lambda: 590 < sample().call(274).message.time - sample().call(273).message.time < 620,
         "stood in a runbook that was read early": lambda: reads(23, "docs/runbook.md"),
         "the agent had to read the runbook again": lambda: reads(332, "docs/runbook.md"),
+        "*Recorded* stands in the log, as the size of each prompt does": lambda: ck.report(sample()).prompt_source == "recorded",
+        "*Derived* follows from that, as the sizes of messages do": lambda: sources("user", "tool calls", "tool results") == {"derived"},
+        "*Estimated* is counted alone, as the pieces of the system prompt are": lambda: sources("system prompt") == {"estimated"},
         "48,000 tokens were set for this agent, its model could hold more": lambda: PRICE.context_limit > sample().context_window == 48_000,
     },
     "02": {
@@ -92,6 +99,10 @@ CLAIMS = {
         ) == 36,
         "Some begin to act near the end of the window and have not reached it here": lambda: not (
             replayed("codex", "research").edits or replayed("pi", "research").edits
+        ),
+        "In 200,000 tokens none of them would act on it: its largest prompt has 77,542": lambda: (
+            not any(replayed(getattr(ck.presets, name)(context_window=200_000)).edits for name in ("claude_code", "codex", "gemini", "pi"))
+            and figures(replayed("none"), loss=False)["peak_tokens"] == 77_542
         ),
         "All four stay below 30,000 tokens, and their dollars are within a fifth of each other": lambda: (
             max(f["peak_tokens"] for f in four()) < 30_000
@@ -108,6 +119,9 @@ CLAIMS = {
         "each compaction would need hundreds of calls, and the next one comes after a few": lambda: all(
             c.pays_after > 200 and c.interval < 10 for c in cuts(replayed(CAREFUL))[:3]
         ),
+        "1 where each has paid, 0 where none has": lambda: [
+            figures(r, loss=False)["anti_thrash"] for r in (sample(), replayed(CAREFUL))
+        ] == [1, 0],
         "after about 25 calls": lambda: all(
             15 < c.pays_after < 31 for t in (25_000, 30_000) for c in cuts(replayed(above("summary:keep_tokens=8000", t)))
         ),
@@ -121,6 +135,7 @@ CLAIMS = {
     },
     "05": {
         "The lowest trigger costs more than no management at all": lambda: shared_by_trigger()[1] > shared_by_trigger()[2],
+        "out of the cache before a pause, at ten times that price after one": lambda: PRICE.input / PRICE.cache_read == pytest.approx(10),
         "more than a quarter of the money went for the few that were not": written_share,
         "it costs a few cents more. But it loses far less": lambda: (
             0 < cost(waits()[0]) - cost(waits()[1]) < 0.10 and lost(waits()[0]) < lost(waits()[1]) / 5

@@ -35,6 +35,19 @@ def test_a_wide_table_is_parted_and_loses_nothing(handouts, columns):
     assert html.endswith("<svg viewBox='0 0 1 1'></svg>")
 
 
+def test_every_part_of_a_table_says_what_its_rows_are(handouts):
+    made = pd.DataFrame([[i // 2, "ab"[i % 2], *range(12)] for i in range(4)])
+    html = handouts.narrow(made.to_html(index=False))
+    for part in pd.read_html(StringIO(html), dtype_backend="pyarrow"):
+        assert len(part.columns) <= handouts.MOST
+        assert part.iloc[:, :2].astype(str).to_numpy().tolist() == [
+            ["0", "a"],
+            ["0", "b"],
+            ["1", "a"],
+            ["1", "b"],
+        ]
+
+
 def test_a_table_whose_cells_span_others_is_left(handouts):
     table = f"<table><tr><th colspan='12'>all</th></tr><tr>{'<td>1</td>' * 12}</tr></table>"
     assert handouts.narrow(table) == table

@@ -6,7 +6,7 @@ from typing import Any
 
 from ctxkit.course.exercises import exercise, guess
 from ctxkit.course.marking import guessed, number
-from ctxkit.course.matter import above, figures, replayed, sample
+from ctxkit.course.matter import dollars_above, figures, replayed, sample
 
 _PAYS, _PEAK, _MOST = 25, 30_000, 2.60
 
@@ -18,8 +18,7 @@ _PAYS, _PEAK, _MOST = 25, 30_000, 2.60
     "They send fewer tokens and cost more: every cut writes the prompt anew.",
 )
 def _careful(given: Any) -> str:
-    rules = above("summary:keep_tokens=18000", 20_000)
-    return guessed(given, figures(replayed(rules), loss=False)["cost_usd"], "$")
+    return guessed(given, dollars_above("summary:keep_tokens=18000", 20_000), "$")
 
 
 @exercise(

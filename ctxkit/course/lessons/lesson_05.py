@@ -6,7 +6,7 @@ from typing import Any
 
 from ctxkit.course.exercises import exercise, guess
 from ctxkit.course.marking import guessed, number
-from ctxkit.course.matter import above, figures, replayed, sample
+from ctxkit.course.matter import dollars_above, sample
 
 _READ, _INPUT, _WRITE, _OUTPUT = 0.30, 3.0, 3.75, 15.0
 """Dollars a million tokens, as the notebook prints them."""
@@ -20,8 +20,7 @@ _TAKEN, _BEHIND = 2_000, 30_000
     "It cuts at nearly every call, and what stands behind each cut is written anew.",
 )
 def _cliff(given: Any) -> str:
-    rules = above("clear:keep_last=20", 10_000)
-    return guessed(given, figures(replayed(rules), loss=False)["cost_usd"], "$")
+    return guessed(given, dollars_above("clear:keep_last=20", 10_000), "$")
 
 
 @exercise(

@@ -1,0 +1,1 @@
+"""One browser and one lab serve all tests of this room."""
