@@ -42,9 +42,9 @@ RULES = """
 - **Shapes.** Any log may be packed with gzip or zstd, or lie alone in a zip, in UTF-8 or UTF-16, with or without a
   mark, with any line ends, and under any name. A rollout of Codex above 64 MB is read line by line, so that a log of
   gigabytes takes the memory of what it says once: one of 2.05 GB, whose 347 compactions each repeat twelve images,
-  took 65 MB and 9 s of one core. A second core does not help: 150 MB of plain messages are read in 1.0 s, and to hand
-  them from one process to another takes 0.8 s. A list of a log's lines is that log; a list of documents, or one a
-  line, is as many sessions.
+  took 65 MB and 9 s of one core; a packed one is streamed as well, as long as it grows no more than 400 times. A second
+  core does not help: 150 MB of plain messages are read in 1.0 s, and to hand them from one process to another takes
+  0.8 s. A list of a log's lines is that log; a list of documents, or one a line, is as many sessions.
 - **Turns taken back** (Codex, Gemini, OpenCode, rewinds of Claude Code, Pi's branches) stay in the log, as a branch
   that was left.
 - **Subagents** are `Session.children` where they can be told: Claude Code's files, ATIF's embedded trajectories,

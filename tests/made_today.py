@@ -29,6 +29,29 @@ CLINE = json.dumps(
         {"role": "assistant", "content": "Done.", "ts": 1_772_359_209_000},
     ]
 ).encode()
+CLINE_SESSION = json.dumps(
+    {
+        "agent": "lead",
+        "sessionId": "s",
+        "system_prompt": "be brief",
+        "messages": [
+            {
+                "role": "user",
+                "content": "Context summary: go",
+                "metadata": {"kind": "compaction_summary"},
+            },
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "c", "name": "read_files", "input": {}}],
+                "metrics": {"inputTokens": 9, "cacheReadTokens": 4, "outputTokens": 2},
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c", "content": [{"a": 1}]}],
+            },
+        ],
+    }
+).encode()
 COPILOT = b"".join(
     json.dumps(
         {
@@ -149,6 +172,10 @@ TODAY: dict[str, list[bytes]] = {
     "hermes": [(GOLDEN / "hermes.json").read_bytes()],
     "sharegpt": [(GOLDEN / "sharegpt.jsonl").read_bytes() * 3],
     "crush": [CRUSH],
-    "cline": [(GOLDEN / "cline" / "api_conversation_history.json").read_bytes(), CLINE],
+    "cline": [
+        (GOLDEN / "cline" / "api_conversation_history.json").read_bytes(),
+        CLINE,
+        CLINE_SESSION,
+    ],
 }
 """Logs by the name of the reader that must know them."""

@@ -120,6 +120,14 @@ PLACES = (
         project=-1,
     ),
     Place(
+        tool="cline",
+        below=".cline/data/sessions",
+        endings=(".messages.json",),
+        variable="CLINE_DATA_DIR",
+        moved="sessions",
+        project=-1,
+    ),
+    Place(
         tool="qwen-code",
         below=".qwen/projects",
         marks=(b'"subtype":"chat_compression"',),

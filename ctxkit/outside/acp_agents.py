@@ -8,7 +8,6 @@ terminal of ours: it has its own, and asks before it uses them.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 from collections import deque
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.outside.children import Child
-from ctxkit.outside.own_loop import Loop
+from ctxkit.outside.own_loop import Loop, Looped
 from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _LOGIN = -32000
 _UNKNOWN = -32601
 
 
-class AcpAgent:
+class AcpAgent(Looped):
     """An agent that runs beside us; it is begun at the first `open`, and again where it ended.
 
     Args:
@@ -40,7 +39,10 @@ class AcpAgent:
         seconds: how long it may take to begin and to open a session.
     """
 
+    _LOOP = "ctxkit-acp"
+
     def __init__(self, command: Sequence[str], *, seconds: float = 60.0) -> None:
+        super().__init__()
         if not command:
             raise BadArguments("Name the agent's command, such as acp:'gemini --experimental-acp'.")
         self.command, self._seconds = list(command), seconds
@@ -49,7 +51,6 @@ class AcpAgent:
         """What it said of itself."""
         self.session: str | None = None
         """The id of the conversation that it holds."""
-        self._loop: Loop | None = None
         self._child = Child(self._said)
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
@@ -73,12 +74,10 @@ class AcpAgent:
             ModelError: it cannot be started, does not answer, speaks something else, or wants a
                 login.
         """
-        if self._loop is None:
-            self._loop = Loop("ctxkit-acp")
-            atexit.register(self.close)
+        loop = self._on_loop()
         if self.session is not None and not self._child.over:
             return self.session == again
-        return await self._loop.hear(self._opened(folder, again, list(servers)))
+        return await loop.hear(self._opened(folder, again, list(servers)))
 
     async def prompt(self, parts: list[dict[str, Any]]) -> asyncio.Queue[dict[str, Any] | None]:
         """Send a prompt; what follows is in the queue: requests, updates, at last the answer.
@@ -121,15 +120,6 @@ class AcpAgent:
         """Whether it takes pictures with a prompt."""
         takes = _dict(_dict(self.told.get("agentCapabilities")).get("promptCapabilities"))
         return takes.get("image") is True
-
-    def close(self) -> None:
-        """End the agent."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            atexit.unregister(self.close)
-            with suppress(TimeoutError):
-                loop.wait(self._stop(), 10)
-            loop.close()
 
     # -- on its own loop -------------------------------------------------------------------------
 

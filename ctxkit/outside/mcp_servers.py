@@ -5,8 +5,6 @@ package `mcp`.
 from __future__ import annotations
 
 import asyncio
-import atexit
-import threading
 from contextlib import suppress
 from importlib import util
 from typing import TYPE_CHECKING, Any
@@ -18,7 +16,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.messages import Image, ToolSchema
 from ctxkit.outside.children import Child
 from ctxkit.outside.mcp_words import as_rpc, next_page, part_text, shown_part, tool_name
-from ctxkit.outside.own_loop import Loop
+from ctxkit.outside.own_loop import Looped
 from ctxkit.redaction import redact
 from ctxkit.tools.kernel import without_keys
 from ctxkit.tools.tool import Tool
@@ -31,7 +29,7 @@ TOOLS, SCHEMA_CHARS, DESCRIPTION_CHARS = 200, 50_000, 4_000
 _PAGES = 20
 
 
-class McpServer:
+class McpServer(Looped):
     """A server of tools; it is started at `tools` and again where it ended.
 
     Args:
@@ -41,6 +39,8 @@ class McpServer:
         seconds: how long a call may take, and how long the start.
     """
 
+    _LOOP = "ctxkit-mcp"
+
     def __init__(
         self,
         command: Sequence[str],
@@ -49,6 +49,7 @@ class McpServer:
         env: Mapping[str, str] | None = None,
         seconds: float = 60.0,
     ) -> None:
+        super().__init__()
         if not command:
             raise BadArguments("Name the command of the MCP server, such as 'uvx mcp-server-time'.")
         self.command, self.name, self._env, self._seconds = (
@@ -59,8 +60,6 @@ class McpServer:
         )
         self.notes: list[str] = []
         """What must be said of its tools: sentences for the user."""
-        self._loop: Loop | None = None
-        self._lock = threading.Lock()
         self._child = Child(self._said)
         self._session: Any = None
         self._serving: asyncio.Task[None] | None = None
@@ -95,28 +94,11 @@ class McpServer:
             )
         return list(known.values())
 
-    def close(self) -> None:
-        """End the server."""
-        with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is not None:
-            atexit.unregister(self.close)
-            with suppress(TimeoutError):
-                loop.wait(self._stop(), 10)
-            loop.close()
-
     # -- inside ----------------------------------------------------------------------------------
 
     @property
     def _said(self) -> str:
         return f"The MCP server {line(self.name or self.command[0], 60)!r}"
-
-    def _on_loop(self) -> Loop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = Loop("ctxkit-mcp")
-                atexit.register(self.close)
-            return self._loop
 
     def _take(self, said: dict[str, Any], known: dict[str, Tool]) -> None:
         """Make a tool of what the server says of it, unless it is too large or there already."""

@@ -5,7 +5,10 @@ runs there.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
+from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -55,3 +58,37 @@ class Loop:
             asyncio.run_coroutine_threadsafe(cancelled(), self._loop).result(seconds + 1)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(seconds)
+
+
+class Looped(ABC):
+    """What lives on a loop of its own, which is begun when it is first asked for; at the latest it
+    ends with the process.
+    """
+
+    _LOOP = "ctxkit"
+    """The name of the loop's thread."""
+
+    def __init__(self) -> None:
+        self._loop: Loop | None = None
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """End it, with everything that it started."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            atexit.unregister(self.close)
+            with suppress(TimeoutError):
+                loop.wait(self._stop(), 10)
+            loop.close()
+
+    def _on_loop(self) -> Loop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = Loop(self._LOOP)
+                atexit.register(self.close)
+            return self._loop
+
+    @abstractmethod
+    async def _stop(self) -> None:
+        """End what runs on the loop."""

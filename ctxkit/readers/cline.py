@@ -1,5 +1,5 @@
 """Cline and Roo Code: a task's folder with the API's messages and the window's, joined for the
-usage of each call.
+usage of each call; or a session as Cline keeps it since 4.0 (`cline_sessions`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message
 from ctxkit.readers.cline_requests import TaskRequest, requests, usages
 from ctxkit.readers.cline_results import unwrapped
+from ctxkit.readers.cline_sessions import is_session, is_session_folder, messages_of, read_session
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
 from ctxkit.readers.logs import ReaderLog
@@ -25,11 +26,12 @@ NAME = "cline"
 ALIASES = ("roo", "roo-code", "cline-roo")
 CAN = (
     "text, thinking, calls and results (also those written as XML), times; usage per call (cache) "
-    "and money where ui_messages.json lies beside; summaries (Roo), cut ranges (Cline)"
+    "and money where ui_messages.json lies beside, or in each reply (Cline from 4.0); summaries"
+    " (Roo; Cline from 4.0: the latest), cut ranges (Cline before), subagents"
 )
 CANNOT = (
-    "system prompt, tool schemas; file contents that Cline shortened in requests"
-    " (context_history.json)"
+    "system prompt (but Cline's from 4.0), tool schemas; file contents that Cline shortened in"
+    " requests (context_history.json); Cline's compactions before the latest"
 )
 TRAITS = (
     (
@@ -52,7 +54,7 @@ def sniff(source: Source) -> bool:
     """
     found = source.document
     if type(found) is not list or not found:
-        return False
+        return is_session(found)
     first = [mapping(m) for m in found[:4]]
     return all(m.get("role") in ("user", "assistant") and "content" in m for m in first) and any(
         _MARKS & m.keys() for m in first
@@ -63,6 +65,8 @@ def read(source: Source) -> list[Session]:
     """Return the one task of a history; the window's messages are taken from the file beside it, if
     one is there.
     """
+    if is_session(source.document):
+        return [read_session(source)]
     folder = source.path.parent
     name = folder.name if source.on_disk and source.path.name == _TALK else source.path.stem
     window = _window(folder) if source.on_disk and source.path.name == _TALK else []
@@ -70,16 +74,18 @@ def read(source: Source) -> list[Session]:
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is a task: it has the history of the API."""
-    return (path / _TALK).is_file()
+    """Say whether a folder is a task, with the history of the API, or a session."""
+    return (path / _TALK).is_file() or is_session_folder(path)
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return the one task of a folder.
+    """Return the one task or session of a folder.
 
     Raises:
         ReadError: its history is no list.
     """
+    if is_session_folder(path):
+        return [read_session(Source(messages_of(path)))]
     found = Source(path / _TALK).document
     if type(found) is not list:
         raise ReadError("expected a list of messages in api_conversation_history.json.", path)

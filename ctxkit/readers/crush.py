@@ -165,12 +165,15 @@ class _Teller:
         return []
 
     def _result(self, data: dict[str, Any], when: float | None) -> None:
-        said = text(data.get("content"))
+        said, mime = text(data.get("content")), text(data.get("mime_type"))
+        parts: list[Part] = [Text(said)] if said else []
+        if mime.startswith("image/"):
+            parts.append(Image(mime, text(data.get("data"))))
         self.log.add(
             Message(
                 role="tool",
                 id=self.log.new_id(),
-                parts=(Text(said),) if said else (),
+                parts=tuple(parts),
                 time=when,
                 tool=word(data.get("name")),
                 call_id=word(data.get("tool_call_id")),

@@ -67,12 +67,15 @@ def to_reasoning(raw: dict[str, Any]) -> Thinking:
     return Thinking(as_text(said), signature=word(raw.get("signature")), hidden=hidden)
 
 
+_MIMES = ("media_type", "mimeType", "mime_type", "mime", "mediaType")
+
+
 def _image(raw: dict[str, Any]) -> Image:
     inner = raw.get("image_url", raw.get("source", raw.get("inlineData", raw.get("image"))))
     fields = mapping(inner) or raw
     url = inner if type(inner) is str else text(fields.get("url"))
     media = next(
-        (w for k in ("media_type", "mimeType", "mime_type", "mime") if (w := word(fields.get(k)))),
+        (w for k in _MIMES if (w := word(fields.get(k)))),
         "image/png",
     )
     data = text(fields.get("data"))
@@ -97,7 +100,9 @@ def _blob(raw: dict[str, Any]) -> Part:
     return Image(mime, text(raw.get("content")), word(raw.get("uri")), kind)
 
 
-def _document(raw: dict[str, Any]) -> Image:
+def _document(raw: dict[str, Any]) -> Part:
+    if word(raw.get("path")) and type(raw.get("content")) is str:  # Cline's: the file as text
+        return Text(raw["content"])
     inner = mapping(raw.get("file") or raw.get("input_audio") or raw.get("source"))
     data = text(inner.get("file_data")) or text(inner.get("data"))
     audio = "audio" in text(raw.get("type"))

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Fault, Message, Usage
+from ctxkit.messages import Edit, Fault, Usage
 from ctxkit.readers.damaged import each_line
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import items, mapping, number, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
+from ctxkit.readers.retold import retold
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -142,33 +143,8 @@ class _Reading:
         if not new or not self.log.may_edit():
             self.log.add(edit)
             return
-        kept, inserted = self._told_again(new, when)
+        kept, inserted = retold(self.log, new, when)
         self.log.compact(replace(edit, inserted=tuple(inserted)), kept)
-
-    def _told_again(self, new: list[Message], when: float | None) -> tuple[set[str], list[Message]]:
-        """Return the ids of what a history repeats, and what is new in it: first the summary."""
-        known: dict[Any, list[str]] = {}
-        for own in reversed(self.log.shown):
-            entry = self.log.entries[self.log.where[own]] if self.log.where[own] >= 0 else None
-            if isinstance(entry, Message):
-                known.setdefault(_key(entry), []).append(own)
-        kept, inserted = set[str](), list[Message]()
-        for m in new:
-            same = known.get(_key(m))
-            if same:
-                kept.add(same.pop())
-                continue
-            role = (
-                "summary"
-                if m.role == "user" and not any(i.role == "summary" for i in inserted)
-                else m.role
-            )
-            inserted.append(replace(m, id=self.log.new_id(), role=role, time=when, usage=None))
-        return kept, inserted
-
-
-def _key(m: Message) -> tuple[str, str, tuple[str, ...], str | None]:
-    return m.role, m.text, tuple(c.id for c in m.tool_calls), m.call_id
 
 
 def _usage(raw: dict[str, Any]) -> Usage | None:

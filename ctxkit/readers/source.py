@@ -18,7 +18,7 @@ import msgspec
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 from ctxkit.readers.decoding import BROKEN_JSON, DECODER, REPLACED, by_lines, lenient, wrong_with
-from ctxkit.readers.packed import MAX_BYTES, ZIP, chunks, is_packed, kind_of, unpacked
+from ctxkit.readers.packed import MAX_BYTES, RATIO, ZIP, chunks, is_packed, kind_of, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,13 +159,17 @@ class Source:
                 yield from iter(partial(file.readline, _LINE), b"")
                 return
             rest, whole = bytearray(), 0
+            most = max(MAX_BYTES, RATIO * self.path.stat().st_size)
             for chunk in chunks(file, self.path):
                 whole += len(chunk)
-                if whole > MAX_BYTES or len(rest) > _LINE:
+                if whole > most or len(rest) > _LINE:
                     kind = kind_of(self._read(4))
-                    raise ReadError(
-                        f"the {kind} file grows beyond {MAX_BYTES:,} bytes: refused.", self.path
+                    told = (
+                        f"has a line of more than {_LINE:,} bytes"
+                        if whole <= most
+                        else (f"grows beyond {most:,} bytes: refused as a bomb")
                     )
+                    raise ReadError(f"the {kind} file {told}.", self.path)
                 rest += chunk
                 if b"\n" in chunk:
                     *lines, last = bytes(rest).split(b"\n")

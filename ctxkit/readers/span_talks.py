@@ -151,6 +151,8 @@ def _call(
     log = thread.log
     for i in range(thread.since, len(log.entries)):
         entry = log.entries[i]
+        if isinstance(entry, Message) and entry.role == "summary":  # of what no prompt had
+            entry = Edit(kind="summarised", id=log.new_id(), inserted=(entry,))
         if isinstance(entry, Edit) and (alone or any(m.role == "summary" for m in entry.inserted)):
             told: dict[str, Any] = {"source": "recorded", "method": "compacted", "reason": ""}
             log.entries[i] = replace(entry, kind="summarised", time=s.begun, **told)

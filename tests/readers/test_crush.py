@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import TYPE_CHECKING
 
 from crush_databases import crush
 
 import ctxkit as ck
+from ctxkit.messages import Image
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,3 +25,14 @@ def test_older_databases_name_the_latest_summary_at_the_session(tmp_path: Path):
     found = ck.read(tmp_path / "crush.db")
     assert len(found.edits) == 1
     assert found.log == wanted.log
+
+
+def test_a_picture_that_a_tool_gave_is_kept(tmp_path: Path):
+    database = sqlite3.connect(crush(tmp_path / "crush.db"))
+    held = {"tool_call_id": "c1", "content": "Loaded", "data": "AA==", "mime_type": "image/png"}
+    parts = json.dumps([{"type": "tool_result", "data": held}])
+    with database:
+        database.execute("UPDATE messages SET parts = ? WHERE id = 'm2'", (parts,))
+    database.close()
+    (found,) = (m for m in ck.read(tmp_path / "crush.db").messages if m.text == "Loaded")
+    assert found.parts[1:] == (Image("image/png", "AA=="),)

@@ -143,6 +143,25 @@ def test_repeated_histories_are_read_in_bounded_memory(
     assert ck.read(tmp_path / "small.jsonl.zst").log == whole.log
 
 
+def test_a_large_packed_log_is_streamed_and_a_large_bomb_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Beyond the bytes that are read at once a packed log may grow as logs do, and no more."""
+    rollout(tmp_path / "x.jsonl", 3, 100_000)
+    monkeypatch.setattr(room, "LARGE", 16)
+    monkeypatch.setattr(room, "MAX_BYTES", 1 << 16)
+    monkeypatch.setattr(room, "RATIO", 2)
+    with pytest.raises(ReadError, match="grows beyond 65,536 bytes: refused as a bomb"):
+        packed(tmp_path / "x.jsonl")
+    monkeypatch.setattr(room, "RATIO", 400)
+    assert packed(tmp_path / "x.jsonl").log == ck.read(tmp_path / "x.jsonl").log
+
+
+def packed(path: Path) -> ck.Session:
+    path.with_suffix(".zst").write_bytes(zstd(path.read_bytes()))
+    return ck.read(path.with_suffix(".zst"))
+
+
 MEASURE = """
 import sys
 import ctxkit as ck

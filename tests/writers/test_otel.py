@@ -87,6 +87,16 @@ def test_cuts_come_back_and_those_that_cannot_are_named(tmp_path: Path):
     assert lost["compactions that no call follows"] == 2
 
 
+def test_a_cut_before_the_first_call_comes_back(tmp_path: Path):
+    log = (said("system", "y"), said("user", "u1"), cut("c1", ("u1",), said("summary", "s1")),
+           said("user", "u2"), said("assistant", "a1"))  # fmt: skip
+    session, lost = copied(ck.Session(id="x", log=log, started=5.0), tmp_path)
+    (edit,) = session.edits
+    assert (edit.kind, edit.source, edit.targets) == ("summarised", "recorded", ())
+    assert [m.text for m in session.view()] == [f"words of {i}" for i in ("y", "s1", "u2", "a1")]
+    assert not lost.get("compactions that no call follows")
+
+
 def test_what_grandchildren_lose_is_counted(tmp_path: Path):
     late = ck.Session(id="g", log=(said("user", "u"),))
     child = ck.Session(id="c", children=(late,))
