@@ -18,6 +18,7 @@ from ctxkit.engine import Run, advance, log_of, run
 from ctxkit.errors import BadArguments
 from ctxkit.history import Log
 from ctxkit.policies import triggers
+from ctxkit.policies.adaptive import AdaptiveTrim, Stage, Untooled
 from ctxkit.policies.chain import Chain, Part, applied
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.dues import Due
@@ -163,6 +164,44 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
     assert done.prompts.tolist() == own.prompts.tolist() != parent.prompts.tolist()
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
     assert done.called == (log.calls if isinstance(part, Loud) else 0)
+
+
+class Brief(Stage):
+    """A stage below an inherited schedule: of a chain of stages, too, its call alone counts."""
+
+    def __call__(self, history, room):
+        return history.shorten(np.flatnonzero(history.role("tool")), "[brief]", "brief")
+
+
+class Stepped(AdaptiveTrim):
+    """One whose stages are another's."""
+
+    @property
+    def steps(self):
+        return Brief(cap=900, consumed=50), Untooled()
+
+
+@pytest.mark.parametrize("before", [(), (Clear(keep_last=9),)])
+def test_stages_that_redefine_their_call_are_asked_by_it(before):
+    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+
+    def plainly(history, room):
+        for part in before:
+            history = applied(part, history, room)
+        stages = history, Brief.__call__(None, history, room), Untooled()(history, room)
+        return next((h for h in stages if h.tokens <= room.limit), stages[-1])
+
+    rules = Rules(pruning=Chain((*before, Stepped())), counter=Fours(), window=4000, assumed=True)
+    done, own = run(log, rules), run(log, rules.but(pruning=plainly))
+    assert done.called == log.calls
+    assert done.prompts.tolist() == own.prompts.tolist()
+    assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
+    live, sent = Run(log, rules), set()
+    for call in range(1, log.calls + 1):
+        advance(live, rules, call)
+        assert live.shown().tokens == done.prompts[call - 1]
+        sent |= {m.text for m in live.shown().messages if m.role == "tool"}
+    assert "[brief]" in sent != {"[brief]"}
 
 
 class Named(Clear):
