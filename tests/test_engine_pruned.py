@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
@@ -19,7 +20,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.history import Log
 from ctxkit.policies import triggers
 from ctxkit.policies.adaptive import AdaptiveTrim, Stage, Untooled
-from ctxkit.policies.chain import Chain, Part, applied
+from ctxkit.policies.chain import Chain, Ladder, Part, applied
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.dues import Due
 from ctxkit.policies.policy import call_alone
@@ -220,9 +221,18 @@ class Named(Clear):
                 view.change(p, self.words, since=call)
 
 
-def test_what_a_log_remembers_is_of_that_part_alone():
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Worded(Named):
+    """One whose words are a field that is not compared."""
+
+    words: str = field(compare=False)
+
+
+@pytest.mark.parametrize("made", [Named, lambda words: Worded(words=words, keep_last=1)])
+@pytest.mark.parametrize("join", [lambda p: p, lambda p: Ladder((p,))])
+def test_what_a_log_remembers_is_of_that_part_alone(made, join):
     log = log_of(by_chance(7, 40), Rules(counter=Fours()))
-    short, long = Named("gone"), Named("gone, as there are newer ones of it")
+    short, long = join(made("gone")), join(made("gone, as there are newer ones of it"))
     assert short == long
     bills = [run(log, Rules(pruning=p, counter=Fours())).prompts.tolist() for p in (short, long)]
     own = [

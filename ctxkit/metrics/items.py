@@ -23,10 +23,6 @@ Family = Literal[
     "path", "url", "id", "name", "number", "command", "error", "constraint", "decision", "open"
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
-PROSE: tuple[Family, ...] = ("constraint", "decision", "open")
-"""Families whose items are sentences: whether a text still says one is a bound, not a
-measurement.
-"""
 LONGEST = 300
 """Characters of a sentence, an error line or a command that is looked at; of longer ones the
 beginning.
