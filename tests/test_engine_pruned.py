@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
@@ -18,7 +19,8 @@ from ctxkit.engine import Run, advance, log_of, run
 from ctxkit.errors import BadArguments
 from ctxkit.history import Log
 from ctxkit.policies import triggers
-from ctxkit.policies.chain import Chain, Part, applied
+from ctxkit.policies.adaptive import AdaptiveTrim, Stage, Untooled
+from ctxkit.policies.chain import Chain, Ladder, Part, applied
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.dues import Due
 from ctxkit.policies.policy import call_alone
@@ -165,6 +167,44 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
     assert done.called == (log.calls if isinstance(part, Loud) else 0)
 
 
+class Brief(Stage):
+    """A stage below an inherited schedule: of a chain of stages, too, its call alone counts."""
+
+    def __call__(self, history, room):
+        return history.shorten(np.flatnonzero(history.role("tool")), "[brief]", "brief")
+
+
+class Stepped(AdaptiveTrim):
+    """One whose stages are another's."""
+
+    @property
+    def steps(self):
+        return Brief(cap=900, consumed=50), Untooled()
+
+
+@pytest.mark.parametrize("before", [(), (Clear(keep_last=9),)])
+def test_stages_that_redefine_their_call_are_asked_by_it(before):
+    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+
+    def plainly(history, room):
+        for part in before:
+            history = applied(part, history, room)
+        stages = history, Brief.__call__(None, history, room), Untooled()(history, room)
+        return next((h for h in stages if h.tokens <= room.limit), stages[-1])
+
+    rules = Rules(pruning=Chain((*before, Stepped())), counter=Fours(), window=4000, assumed=True)
+    done, own = run(log, rules), run(log, rules.but(pruning=plainly))
+    assert done.called == log.calls
+    assert done.prompts.tolist() == own.prompts.tolist()
+    assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
+    live, sent = Run(log, rules), set()
+    for call in range(1, log.calls + 1):
+        advance(live, rules, call)
+        assert live.shown().tokens == done.prompts[call - 1]
+        sent |= {m.text for m in live.shown().messages if m.role == "tool"}
+    assert "[brief]" in sent != {"[brief]"}
+
+
 class Named(Clear):
     """A member that holds more than its fields tell: two with other words are equal to their base."""
 
@@ -181,9 +221,18 @@ class Named(Clear):
                 view.change(p, self.words, since=call)
 
 
-def test_what_a_log_remembers_is_of_that_part_alone():
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Worded(Named):
+    """One whose words are a field that is not compared."""
+
+    words: str = field(compare=False)
+
+
+@pytest.mark.parametrize("made", [Named, lambda words: Worded(words=words, keep_last=1)])
+@pytest.mark.parametrize("join", [lambda p: p, lambda p: Ladder((p,))])
+def test_what_a_log_remembers_is_of_that_part_alone(made, join):
     log = log_of(by_chance(7, 40), Rules(counter=Fours()))
-    short, long = Named("gone"), Named("gone, as there are newer ones of it")
+    short, long = join(made("gone")), join(made("gone, as there are newer ones of it"))
     assert short == long
     bills = [run(log, Rules(pruning=p, counter=Fours())).prompts.tolist() for p in (short, long)]
     own = [

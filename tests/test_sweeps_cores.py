@@ -41,6 +41,17 @@ def test_rows_are_the_same_over_all_cores(at_once, monkeypatch):
     assert ended()
 
 
+def test_a_comparison_goes_over_all_cores_and_makes_its_replays_here(at_once, monkeypatch):
+    session, rules = talk(9), ["pi", "none", "clear:keep_last=1"]
+    found = ck.compare(session, rules)
+    assert at_once[0] is not None
+    monkeypatch.setattr(sweep_runs, "pool", lambda travels: None)
+    alone = ck.compare(session, rules)
+    assert found.equals(alone)
+    assert [r.log for r in found.replays.values()] == [r.log for r in alone.replays.values()]
+    assert ended()
+
+
 def test_every_preset_can_travel(at_once):
     ck.sweep([talk(5), talk(7)], "all")
     assert at_once[0] is not None
@@ -70,6 +81,10 @@ def test_an_interrupt_keeps_what_is_done_and_leaves_no_worker(at_once, monkeypat
         )
     assert len(found) == 1
     assert at_once[0] is not None
+    assert ended()
+    with pytest.warns(UserWarning, match="The comparison was interrupted: 1 of 2 runs are done"):
+        found = ck.compare(talk(5), ["pi", "none"])
+    assert list(found.replays) == list(found.index) == ["recorded", "pi"]
     assert ended()
 
 

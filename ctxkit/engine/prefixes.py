@@ -136,8 +136,15 @@ def contents(history: History) -> Numbers:
     return np.concatenate((head.column(history.log, "contents"), tail)) if head.size else tail
 
 
-def common(a: History, b: History) -> int:
-    """Return the tokens of the prefix that two views share, the fixed part included."""
-    same_head = a.head is b.head and a.lo == b.lo
-    same = min(len(a), len(b)) if same_head else alike(contents(a), contents(b))
-    return min(a.fixed, b.fixed) + b.before(same)
+def common(view: History, others: Iterable[History]) -> int:
+    """Return the tokens of the longest prefix that a view shares with one of some others, the fixed
+    part included.
+    """
+    now, most = contents(view), 0
+    for other in others:
+        if other.head is view.head and other.lo == view.lo:
+            same = min(len(other), len(view))
+        else:
+            same = alike(contents(other), now)
+        most = max(most, min(other.fixed, view.fixed) + view.before(same))
+    return most

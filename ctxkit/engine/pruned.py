@@ -9,7 +9,7 @@ import numpy as np
 from ctxkit.engine.prefixes import PastPrompts, Prefixes, contents
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
-from ctxkit.policies.chain import Called, applied, in_a_row
+from ctxkit.policies.chain import Called, Joined, applied, in_a_row
 from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.hinges import written
 from ctxkit.policies.scheduled import split
@@ -176,14 +176,17 @@ def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
 
 
 def _identity(part: Part) -> Any:
-    """Return what is equal for parts that do the same, as far as their class can tell.
+    """Return what is equal for parts that do the same: the kit's own are told apart by their
+    settings.
 
-    One whose class does not itself say what makes two of them equal may hold more than its base
-    knows of, so it equals itself alone; it is kept with what was made of it.
+    Any other may hold more than its equality tells (a field that is not compared, for one), so it
+    equals itself alone, and so does what is joined of parts; it is kept with what was made of it.
     """
-    if "__eq__" in vars(type(part)) and not isinstance(part, Called):
+    kind = type(part)
+    own = kind.__module__.startswith("ctxkit.") and "__eq__" in vars(kind)
+    if own and not isinstance(part, (Called, Joined)):
         try:
-            return type(part), hash(part), part
+            return kind, hash(part), part
         except TypeError:  # settings that cannot be hashed
             return id(part)
     return id(written(part))

@@ -301,7 +301,7 @@ class Run:
         near = [cut for cut in self.cuts[-_REMEMBERED:] if self.begin < cut.call < call]
         alive = [cut.was.at(cut.call - 1) for cut in near if self.clock.alive(cut.call - 1, call)]
         last = (self._unsent or self.history).at(call - 1)
-        return max(common(old, view) for old in (last, *alive))
+        return common(view, (last, *alive))
 
     def resume(self, past: Run) -> None:
         """Stand where another run of the same log ended, with its bill, cuts and warnings: budgets

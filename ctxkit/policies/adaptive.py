@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.chain import Joined
+from ctxkit.policies.chain import Joined, applied
 from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
+    from ctxkit.history import History
     from ctxkit.messages import Message
     from ctxkit.policies.chain import Part
     from ctxkit.schedules import ScheduleView
@@ -96,6 +97,15 @@ class AdaptiveTrim(Scheduled):
             parts,
             lambda _, size: next((n for n in range(last) if size(n) <= room.limit), last),
         )
+
+    def stepped(self, history: History, room: Room) -> History:
+        """Return what the first stage leaves that fits, else the last one."""
+        left = history
+        for step in self.steps:
+            if left.tokens <= room.limit:
+                break
+            left = applied(step, history, room)
+        return left
 
 
 def last_resort(pruning: Part | None) -> tuple[Stage | Untooled, ...]:

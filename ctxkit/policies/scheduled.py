@@ -33,8 +33,11 @@ class Scheduled(Setting):
                     view.change(p, "[failed]" if old else AS_IT_CAME, since=call)
 
     A class that overrides `__call__` below an inherited `schedule` is asked call by call: then the
-    call alone counts, for the bill too.
+    call alone counts, for the bill too. So does one whose `steps` hold such a part.
     """
+
+    steps = ()
+    """Parts of which its schedule gives each call one, as `stepped` does for one call."""
 
     def schedule(self, view: ScheduleView, room: Room) -> None:
         """Say what becomes of the messages at the calls that are new to the view."""
@@ -42,6 +45,8 @@ class Scheduled(Setting):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return what this call is sent."""
+        if not all(map(says_when, self.steps)):
+            return self.stepped(history, room)
         return Schedule(self.begin(history), (self,), room).left(history.call, name_of(self))
 
     def begin(self, history: History) -> History:
@@ -50,12 +55,17 @@ class Scheduled(Setting):
         """
         return history
 
+    def stepped(self, history: History, room: Room) -> History:
+        """Return what this call is sent where a step has to be called."""
+        raise NotImplementedError
+
 
 def says_when(part: Any) -> bool:
     """Return True where a part's `schedule` says all that its call does: no class redefined
-    the call.
+    the call, its own or that of a step.
     """
-    return isinstance(part, Scheduled) and type(part).__call__ is Scheduled.__call__
+    own = isinstance(part, Scheduled) and type(part).__call__ is Scheduled.__call__
+    return own and all(map(says_when, part.steps))
 
 
 def split(pruning: Part | None) -> tuple[tuple[Part, ...], tuple[Part, ...]]:

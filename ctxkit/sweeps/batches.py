@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine import identified, log_of, run
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.policies.hinges import written
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.replays import window
@@ -101,6 +101,8 @@ class Bench:
             return row | run_row(
                 self.base, done, setting.label, loss=options.loss, reuse=options.reuse
             )
+        except CtxkitError as error:
+            return row | {"error": str(error)}
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
             return row | {"error": f"{type(error).__name__}: {error}"}
 

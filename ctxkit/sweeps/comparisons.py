@@ -13,24 +13,24 @@ from ctxkit.cache.words import foretold
 from ctxkit.display.markup import NO_MATH, escape, line
 from ctxkit.display.sheets import COLUMNS as WIDE
 from ctxkit.display.sheets import INK, Box, Heading, Tabular
-from ctxkit.engine import Run
-from ctxkit.errors import CtxkitError
 from ctxkit.metrics.elongation import FLOOR, LEVEL
 from ctxkit.readers.given import of_session
 from ctxkit.replays import session_of
-from ctxkit.sweeps.batches import Bench
-from ctxkit.sweeps.grids import labels, rules_of
+from ctxkit.sweeps.batches import Bench, Options
 from ctxkit.sweeps.renamed import Scores
 from ctxkit.sweeps.score_columns import COLUMNS, typed
-from ctxkit.sweeps.scores import row_of, run_row
+from ctxkit.sweeps.scores import row_of
+from ctxkit.sweeps.sweep_runs import rows_done, settings_of
 from ctxkit.sweeps.verdicts import glance
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ctxkit.engine import Run
+    from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
-    from ctxkit.sweeps.grids import Several
+    from ctxkit.sweeps.grids import Refused, Several
 
 SHOWN = {
     "prompt_tokens": "prompt tokens",
@@ -194,6 +194,9 @@ def compare(
 ) -> Comparison:
     """Return a session's score as recorded and under each of several rules, one row each.
 
+    At a prompt, what would take longer than some seconds goes over all cores. Interrupted (Ctrl-C),
+    it returns the rows that are done, and says so in ``frame.attrs["interrupted"]``.
+
     Of a team, `"views"` or a dictionary of views gives a row for each agent and view, as
     `teams.view_comparisons.compare_views` says.
 
@@ -211,53 +214,56 @@ def compare(
         BadArguments: it is no session, or there are no rules.
         UnknownPreset: a name means nothing; the sentence names the nearest.
     """
-    from tqdm.auto import tqdm
-
     if isinstance(rules, Mapping) or (isinstance(rules, str) and rules == "views"):
         above: Any = import_module("ctxkit.teams.view_comparisons")  # only teams have views
         views: Comparison = above.compare_views(session, rules, loss=loss, reuse=reuse)
         return views
-    given = rules_of(rules)
-    bench = Bench(session.origin or session)
-    session, base = bench.session, bench.base
-    rows, runs = [row_of(session, base, loss=loss, reuse=reuse)], dict[str, Run]()
-    bar = tqdm(
-        zip(given, labels(given), strict=True), "compare", len(given), delay=1, disable=not progress
+    settings, bench = settings_of(rules), _Remembering(session.origin or session)
+    recorded = row_of(bench.session, bench.base, loss=loss, reuse=reuse)
+    given, options = [bench.session], Options(loss, reuse)
+    done, interrupted = rows_done(
+        given, settings, options, "comparison", progress=progress, bench=lambda _: bench
     )
-    for each, label in bar:
-        row: dict[str, Any] = {"session": session.id}
-        try:
-            done = bench.run(each)
-            row = run_row(base, done, label, loss=loss, reuse=reuse)
-            runs[label] = done
-        except CtxkitError as error:
-            row["error"] = str(error)
-        except Exception as error:  # noqa: BLE001  whatever rules raise, the other rows are told
-            row["error"] = f"{type(error).__name__}: {error}"
-        rows.append(row | {"rules": label})
+    rows = [recorded, *done]
     frame = Comparison(typed(rows).set_axis([r["rules"] for r in rows], axis=0))
-    frame.replays = LazyReplays(session, runs)
+    known = {row["rules"] for row in done if not row.get("error")}
+    frame.replays = LazyReplays(bench, {s.label: s.rules for s in settings if s.label in known})
+    frame.attrs["interrupted"] = interrupted
     return frame
+
+
+class _Remembering(Bench):
+    """A bench that runs rules once: what a worker ran, when it is asked for."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._runs: dict[int, tuple[Any, Run]] = {}
+
+    def run(self, rules: Rules | Refused) -> Run:
+        """Return the run of the session under rules."""
+        if id(rules) not in self._runs:
+            self._runs[id(rules)] = rules, super().run(rules)
+        return self._runs[id(rules)][1]
 
 
 class LazyReplays(Mapping[str, "Session"]):
     """A recorded session and its replays by name, each made of its run when it is asked for."""
 
-    def __init__(self, recorded: Session, runs: dict[str, Run]) -> None:
-        self._recorded = recorded
-        self._made: dict[str, Session | Run] = {"recorded": recorded, **runs}
+    def __init__(self, bench: Bench, rules: Mapping[str, Rules | Refused]) -> None:
+        self._bench, self._rules = bench, rules
+        self._made = {"recorded": bench.session}
 
     def __getitem__(self, name: str) -> Session:
-        made = self._made[name]
-        if isinstance(made, Run):
-            made = self._made[name] = session_of(self._recorded, made)
-        return made
+        if name not in self._made:
+            run = self._bench.run(self._rules[name])
+            self._made[name] = session_of(self._bench.session, run)
+        return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
+        return iter(["recorded", *self._rules])
 
     def __len__(self) -> int:
-        return len(self._made)
+        return 1 + len(self._rules)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)

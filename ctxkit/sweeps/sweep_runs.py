@@ -83,17 +83,41 @@ def frame_of(
     bench: Callable[[Session], Bench] = Bench,
 ) -> pd.DataFrame:
     """Return what `sweep` does; `bench` makes the bench of each session that is run here."""
-    settings = _settings(rules)
+    settings = settings_of(rules)
     if executor is not None and not hasattr(executor, "submit"):
         raise BadArguments(
             f"An executor has `submit`, as a ProcessPoolExecutor does; {type(executor).__name__}"
             " has not."
         )
+    rows, interrupted = rows_done(
+        given, settings, options, executor=executor, out=out, progress=progress, bench=bench
+    )
+    frame: pd.DataFrame = typed(
+        rows, tuple(n for n in differing([s.rules for s in settings]) if n not in NAMES)
+    )
+    frame.attrs["interrupted"] = interrupted
+    return frame
+
+
+def rows_done(
+    given: Sequence[Session],
+    settings: Sequence[NamedRules],
+    options: Options,
+    what: str = "sweep",
+    *,
+    executor: Executor | None = None,
+    out: str | Path | None = None,
+    progress: bool = True,
+    bench: Callable[[Session], Bench] = Bench,
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return the rows of sessions under settings, and whether an interrupt ended it: then those
+    that are done.
+    """
     rows: dict[tuple[int, str], dict[str, Any]] = {}
     interrupted = False
     with (
         Notes(out, f"loss={options.loss} reuse={options.reuse}") as notes,
-        _bar(given, settings, progress) as bar,
+        _bar(what, given, settings, progress) as bar,
     ):
         tasks = []
         for i, session in enumerate(given):
@@ -118,18 +142,15 @@ def frame_of(
     found = [
         (rows[i, s.key], s.label) for i in range(len(given)) for s in settings if (i, s.key) in rows
     ]
-    ordered = [row if row["rules"] == label else row | {"rules": label} for row, label in found]
-    frame: pd.DataFrame = typed(
-        ordered, tuple(n for n in differing([s.rules for s in settings]) if n not in NAMES)
-    )
-    frame.attrs["interrupted"] = interrupted
     if interrupted:
         told = (
-            f"The sweep was interrupted: {len(ordered)} of {len(given) * len(settings)} runs are"
+            f"The {what} was interrupted: {len(found)} of {len(given) * len(settings)} runs are"
             " done"
         )
-        warnings.warn(f"{told}{' and kept in the file' if out else ''}.", stacklevel=2)
-    return frame
+        warnings.warn(f"{told}{' and kept in the file' if out else ''}.", stacklevel=3)
+    return [row if row["rules"] == label else row | {"rules": label} for row, label in found], (
+        interrupted
+    )
 
 
 def sessions_of(sessions: GivenAll) -> list[Session]:
@@ -140,7 +161,7 @@ def sessions_of(sessions: GivenAll) -> list[Session]:
     return [s.origin or s for s in given]
 
 
-def _settings(rules: Several) -> list[NamedRules]:
+def settings_of(rules: Several) -> list[NamedRules]:
     """Return the settings; functions that cannot be told apart by name and code get keys of their
     own.
     """
@@ -160,7 +181,9 @@ def _weight(session: Session) -> int:
     return max(len(session.calls), 1)
 
 
-def _bar(sessions: Sequence[Session], settings: Sequence[NamedRules], progress: bool) -> Any:
+def _bar(
+    what: str, sessions: Sequence[Session], settings: Sequence[NamedRules], progress: bool
+) -> Any:
     from tqdm.auto import tqdm
 
     total = sum(map(_weight, sessions)) * len(settings)
@@ -171,7 +194,7 @@ def _bar(sessions: Sequence[Session], settings: Sequence[NamedRules], progress: 
         total=total,
         unit="call",
         unit_scale=True,
-        desc="sweep",
+        desc=what,
         smoothing=0,
         delay=1,
         disable=not progress,

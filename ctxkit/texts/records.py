@@ -277,13 +277,17 @@ def of_each(history: History, places: NDArray[Any], make: Callable[[Message], T 
     """
     head, log = history.head, history.log
     edited = int(places.searchsorted(head.size))
-    out = [make(history[p]) for p in places[:edited].tolist()]
-    known: dict[int, T | None] = log.memo.setdefault(("of each", make), {})
-    for row in (places[edited:] + (history.lo - head.size)).tolist():
-        if row not in known:
-            known[row] = make(log.messages[row])
-        out.append(known[row])
-    return [made for made in out if made is not None]
+    out = [made for p in places[:edited].tolist() if (made := make(history[p])) is not None]
+    rows = (places[edited:] + (history.lo - head.size)).tolist()
+    if not rows:
+        return out
+    asked, known = log.memo.setdefault(("of each", make), ([0], dict[int, T]()))
+    for row in range(asked[0], rows[-1] + 1):
+        if (made := make(log.messages[row])) is not None:
+            known[row] = made
+    asked[0] = max(asked[0], rows[-1] + 1)
+    first, wanted = rows[0], set(rows)
+    return out + [made for row, made in known.items() if row >= first and row in wanted]
 
 
 def _path(arguments: dict[str, Any]) -> str:
