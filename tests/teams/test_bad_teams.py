@@ -42,7 +42,16 @@ def refused(plan, words):
     (config(["A"], {"One": state("A", to("End", "X", HandoffContext=[{"Source": "brief_feild:x"}])), "End": DONE}), "Did you mean"),
     (config(["A"], {"One": state("A", to("End", "X", Parallel=True)), "End": DONE}), "name its Targets"),
     (config(["A"], {"One": state("A", to("End", "X", Parallel=True, Targets=["End"])), "End": DONE}), "Two Targets"),
-    (config(["A"], Selection={"Type": "mapreduce"}), "not run here"),
+    (config(["A"], Selection={"Type": "mapreduce"}), "MapReduce.Splitter is '', and there are A"),
+    (config(["A"], Selection={"Type": "mapreduce", "MapReduce": {
+        "Splitter": "A", "Mapper": "A", "Reducer": "A", "MaxSplitterRetries": 0}}), "1 or more"),
+    (config(["A"], Selection={"Type": "scattergather"}), "needs Participants"),
+    (config(["A"], Selection={"Type": "adversarial"}), "needs Stages"),
+    (config(["A"], Selection={"Type": "adversarial", "Adversarial": {"Rounds": 51}}), "from 1 to 50"),
+    (config(["A"], Selection={"Type": "adversarial", "Adversarial": {
+        "Stages": [{"Generator": "A", "Critic": "A"}]}}), "are both A"),
+    (config(["A", "B"], Selection={"Type": "adversarial", "Adversarial": {"Stages": [
+        {"Generator": "A", "Critic": "B"}, {"Generator": "B", "Critic": "A"}]}}), "and a Critic"),
     (config(["A"], Selection={"Type": "magnetic"}), "Did you mean"),
     (config([{"Name": "A", "Isolation": "Fresh"}], Selection={"Type": "magentic"}), "cannot have Isolation"),
     (config(["A"], Selection={"Type": "keyword"}), "needs Routes"),
