@@ -225,7 +225,7 @@ def viewed(member: Member) -> Rules:
     else:
         front = _filter(parts)
     rest = [p for p in parts if type(p) not in _FILTERS]
-    found: Rules = replace(rules, pruning=Chain.of(front, *rest))
+    found: Rules = rules.but(pruning=Chain.of(front, *rest))
     return found
 
 
@@ -234,7 +234,7 @@ def anew(member: Member, **changes: Any) -> Member:
     rules: Any = member.rules
     pruning = Chain.of(OwnTurns(heard=True), *in_a_row(rules.pruning))
     shown = {**member.shown, ANEW: True}
-    return replace(member, rules=replace(rules, pruning=pruning), shown=shown, **changes)
+    return replace(member, rules=rules.but(pruning=pruning), shown=shown, **changes)
 
 
 def own_turns(context: Sequence[ContextSource]) -> tuple[int, int]:

@@ -129,7 +129,7 @@ def rules_of(config: Mapping[str, Any], name: str | None, drop: tuple[str, ...] 
     """
     found = read(config, name)
     rules = preset("fuseraft", **{k: v for k, v in found.settings.items() if k not in drop})
-    return replace(rules, auto=rules.auto and _compacts(config))
+    return rules.but(auto=rules.auto and _compacts(config))
 
 
 def _compacts(config: Mapping[str, Any]) -> bool:

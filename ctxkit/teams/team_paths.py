@@ -61,6 +61,6 @@ def _asked(plan: Roster) -> Iterator[str]:
     for state in plan.states.values():
         for way in state.transitions:
             for need in (r for c in way.contracts for r in c.requires):
-                read = "CommandSucceeded" != need.kind or bool(need.field)
+                read = need.kind != "CommandSucceeded" or bool(need.field)
                 if need.path or (read and not need.this_turn):
                     yield need.path or (plan.report if need.kind == "TestReport" else plan.brief)

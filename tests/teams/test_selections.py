@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from shutil import copy
 
 import pytest
 from hypothesis import given
@@ -280,6 +281,10 @@ EXAMPLES = sorted([*CONFIGS.glob("*.yaml"), CONFIGS / "devops-team.json"])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
 def test_each_example_runs_on_scripted_agents(path, tmp_path):
     """F131: What fuseraft's own examples are built like takes turns, whatever its selection."""
+    path = Path(copy(path, tmp_path))
+    (tmp_path / "agents").mkdir()
+    for name in ("developer", "reviewer"):
+        (tmp_path / f"agents/{name}.yaml").write_text(f"Agent: {{Name: {name.title()}}}")
     names = [m.name for m in plan_of(with_files(load(path)[0], path.parent)).members]
     words = says(verdict="x", next_agent=names[0], content="c")
     with made(tmp_path, {name: [words] * 3 for name in names}, path) as team:
