@@ -21,10 +21,11 @@ _TOKEN = re.compile(r"\{(?:session_id|project_slug)\}")
 def with_own_paths(config: Any) -> Any:
     """Return a config in which paths below `~/.fuseraft` are below the team's `.fuseraft`.
 
-    Its tokens `{project_slug}/` and `{session_id}/` are left out: a team has one folder.
+    Its tokens `{project_slug}/` and `{session_id}/` are left out: a team has one folder. Names that
+    YAML takes for numbers are texts.
     """
     if isinstance(config, dict):
-        return {k: with_own_paths(v) for k, v in config.items()}
+        return {str(k): with_own_paths(v) for k, v in config.items()}
     if isinstance(config, list):
         return [with_own_paths(v) for v in config]
     return _PATH.sub(_own, config) if isinstance(config, str) else config
