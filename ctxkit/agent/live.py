@@ -127,6 +127,7 @@ class LiveSession:
         self.name, self._clock, self._listeners = checked(name), clock, [hear]
         self.workspace.check(name)
         self.root = Root(root or self._scratch(), allow)
+        self._called = self.name if agent == "main" else agent
         self._named, self.store = root is not None, Library(self.workspace.folder.parent)
         files = WorkFiles(self.workspace, clock)
         work = files.tools(lambda: self.id)
@@ -305,13 +306,13 @@ class LiveSession:
             with self.alone():
                 sections = self.agent.sections
                 if sections is not None and "memory" in sections.names:
-                    await self._promotions.before(self.name, prompt)
+                    await self._promotions.before(self._called, prompt)
                 try:
                     ended = await self.agent.turn(prompt, heard, attached, details)
                 finally:
                     self._turns.end(self.session)
                     self._report()
-                await self._promotions.after(self.name)
+                await self._promotions.after(self._called)
                 return ended
         except (CtxkitError, asyncio.CancelledError):
             raise

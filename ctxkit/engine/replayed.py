@@ -211,7 +211,7 @@ class Run:
 
     def _pruned(self, pruning: Part, call: int) -> Pruned:
         look, history = self._look, self.history
-        if not call and not history.head.size:
+        if not (call or history.head.size or history.lo):
             return whole(self.log, self.room, pruning, self.clock)
         past = look.past(call) if isinstance(look, Pruned) and look.start < call else None
         start = call if past or call == self.begin else call - 1

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ctxkit.teams.working import Team
 
 
-_USUAL = {"config": "scripted", "model": "", "tools": "files", "root": "", "allow": ""}
+_USUAL = {"config": "scripted", "model": "", "tools": "files", "root": "", "allow": "",
+          "memory": ""}  # fmt: skip
 """How a team is opened that was not begun yet, and of which nothing is said."""
 
 
@@ -46,7 +47,8 @@ def work(kit: KitState, asked: AskTeam, task: str) -> Page:
     how = {"approve": kit.approve, **before, **named}
     made = opened(how["config"], name=asked.name, model=how["model"], tools=_words(how["tools"]),
                   models=how.get("models"), root=how["root"] or None, allow=_words(how["allow"]),
-                  seed=kit.seed, words={"approve": how["approve"]})  # fmt: skip
+                  memory=_words(how["memory"]), seed=kit.seed,
+                  words={"approve": how["approve"]})  # fmt: skip
     try:
         _ask_first(kit, made, how["approve"])
         kit.teams[asked.name] = how
@@ -73,7 +75,7 @@ def _before(name: str, named: Mapping[str, Any]) -> dict[str, Any]:
     if "config" in named or not workspace.begun(name):
         return _USUAL
     words = begun_as(workspace, name)
-    lists = {k: ",".join(words[k]) for k in ("tools", "allow")}
+    lists = {k: ",".join(words.get(k, ())) for k in ("tools", "allow", "memory")}
     known = ("config", "model", "models", "root", "approve")
     return {**_USUAL, **{k: words[k] for k in known if k in words}, **lists}
 

@@ -99,6 +99,7 @@ class AskTeam:
         "folder in which all work; without it a scratch folder", completes="path"
     )
     allow: str | None = option("protected names that may be written, separated by commas")
+    memory: str | None = option("what its memory reaches beyond its own: user, webhook")
     approve: str | None = option(
         "tools that ask before each call, or files, or all", completes="tools"
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ctxkit.display.markup import plain
@@ -72,7 +71,7 @@ def load_rules(
     found.elsewhere += [config.keys[k] for k in found.settings if k not in known]
     _warn(path, found)
     text = ConfigText(config.system, found.subject, syntax)
-    return replace(rules, config=text, auto=rules.auto and "Compaction" not in found.absent)
+    return rules.but(config=text, auto=rules.auto and "Compaction" not in found.absent)
 
 
 def _in_keys(sentence: str, keys: Mapping[str, str]) -> str:

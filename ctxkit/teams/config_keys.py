@@ -8,6 +8,7 @@ from ctxkit.display.markup import plain
 from ctxkit.errors import did_you_mean
 from ctxkit.presets.configs.fuseraft import read
 from ctxkit.teams.config_fields import Fields, listed
+from ctxkit.teams.roles import has_tool
 from ctxkit.teams.validators import KNOWN, named_in
 
 if TYPE_CHECKING:
@@ -18,14 +19,22 @@ CONTRACT = ("Name", "Description", "Requires")
 REQUIREMENT = ("Type", "Path", "Source", "Field", "PatternField", "PatternSource", "Pattern",
                "NoFailures", "HasAssertions")  # fmt: skip
 SELECTION = ("Type", "StateMachine", "Routes", "StructuredRoutes", "DefaultAgent", "Graph",
-             "Magentic")  # fmt: skip
+             "Magentic", "Model", "Prompt", "Adversarial", "ScatterGather",
+             "MapReduce")  # fmt: skip
 ROUTE = ("Keyword", "Agent", "Validator", "Validators", "Contract", "Contracts", "SourceAgents",
          "RequiredCommandPattern", "RecoveryAgent")  # fmt: skip
 STRUCTURED = ("Agent", "Condition", "SourceAgents")
 NODE = ("Id", "Agent", "Terminal", "SubGraphId", "Parallel")
-EDGE = (*(k for k in ROUTE if k not in ("Agent", "SourceAgents")), "From", "To")
-GRAPH = ("EntryNode", "Nodes", "Edges")
+EDGE = (*(k for k in ROUTE if k != "Agent"), "From", "To")
+GRAPH = ("EntryNode", "Nodes", "Edges", "MaxRetries")
+ADVERSARIAL = ("Stages", "Rounds", "PassKeyword")
+STAGE = ("Generator", "Critic", "Label")
+SCATTER = ("Participants", "Synthesizer")
+MAP = ("Splitter", "Mapper", "Reducer", "ItemsJsonPath", "MaxSplitterRetries")
+OWN_END = ("magentic", "adversarial", "scattergather", "mapreduce")
+"""Selections that end by themselves, whatever `Termination` says (fuseraft's)."""
 MAGENTIC = ("Model", "Instructions", "MaxRoundCount", "MaxStallCount", "MaxResetCount")
+VALIDATION = ("BriefPath", "TestReportPath", "TestAssertionPatterns")
 VERIFIER = ("AgentName", "EveryNTurns", "TriggerOnSuspiciousTransition", "FindingsKeyword")
 FAILING = ("MissingEvidence", "InvalidTransition", "ConflictingEvidence", "NoProgress",
            "MaxConsecutiveContractFailures", "MaxConsecutiveTurnsWithoutSignal")  # fmt: skip
@@ -41,11 +50,23 @@ OBEYED = ("Context", "Isolation", "Contracts", "Termination", "MaxTotalTokens", 
           "Selection (but for its signals)", "ContextWindow.ContextCapFraction",
           "SubAgentModel", "SubAgentPlugins", "SubAgentMaxToolCalls", "FailureHandling",
           "Verifier", "SystemPrompt", "Memory", "EnableMemory",
-          "TestSelector")  # fmt: skip
+          "TestSelector", "Compaction.Model", "WarnTurnTokens")  # fmt: skip
 """What rules alone do not obey, and a team does."""
 WHY = {
     "Saga": "nothing is taken back",
-    "McpServers": "no server is asked",
+    "McpServers": "a config starts no program; give the tools of a server with tools=",
+    "MaxConcurrency": "agents take turns",
+    "SubGraphs": "each node is one agent",
+    "ChangeLogPath": "the changes lie in .ctxkit/state",
+    "FindRelatedCommand": "a config runs no command; a run of FullSuiteCommand counts",
+    "ShellFallbackPattern": "only files that were written count",
+    "Telemetry": "nothing is sent",
+    "ApiProfiles": "there is no tool for HTTP",
+    "Output": "a team returns where it stands",
+    "Models": "model= and models= say which are meant",
+    "Capabilities": "tools= says what agents may have",
+    "FunctionChoice": "a model is free to call a tool",
+    "TrustScore": "approve= is asked before tool calls",
     "EvidenceStore": "the evidence lies in .ctxkit/state",
     "ChangeTracking": "the changes lie in .ctxkit/state",
     "Checkpoint": "the checkpoint lies in .ctxkit/state",
@@ -70,7 +91,10 @@ def remarks(config: Mapping[str, Any], body: Fields) -> list[str]:
     unknown += _unchecked(body)
     found = read(config, None)
     unknown += [f"{told} is not known, and not obeyed." for told in found.unknown]
-    out, others = [], []
+    out, others = _of_agents(body), []
+    order = (body.section("Selection") or Fields({})).text("Type").casefold()
+    if order in OWN_END and body.get("Termination") is not None:
+        out.append(f"Termination is not obeyed here: a team of type {order} ends by itself.")
     for key in dict.fromkeys((*body, *found.elsewhere)):
         last = key.rsplit(".", 1)[-1]
         if last.casefold() in _WHY:
@@ -83,6 +107,34 @@ def remarks(config: Mapping[str, Any], body: Fields) -> list[str]:
 
 
 _WHY = {k.casefold(): why for k, why in WHY.items()}
+QUIET = ("capabilities", "functionchoice", "trustscore")
+"""Keys of an agent that say nothing of its context."""
+MODEL = ("modelid", "maxcontexttokens")
+_MODEL = "model= and models= name models, with the settings that are theirs"
+
+
+def _of_agents(body: Fields) -> list[str]:
+    """Say what no agent's section is obeyed in, a sentence for each key, and what tools are not
+    there.
+    """
+    keys: dict[str, list[str]] = {}
+    plugins: dict[str, list[str]] = {}
+    for agent in body.rows("Agents"):
+        name = plain(agent.text("Name"), 40)
+        model = agent.section("Model") if isinstance(agent.get("Model"), dict) else None
+        for key in (k for k in agent if k.casefold() in QUIET):
+            keys.setdefault(plain(key, 40), []).append(name)
+        for key in (k for k in model or () if k.casefold() not in MODEL):
+            keys.setdefault(f"Model.{plain(key, 40)}", []).append(name)
+        for plugin in agent.texts("Plugins"):
+            if not has_tool(plugin):
+                plugins.setdefault(plain(plugin, 40), []).append(name)
+    said = [f"{key} ({listed(of)}) is not obeyed here: {_WHY.get(key.casefold(), _MODEL)}."
+            for key, of in keys.items()]  # fmt: skip
+    if plugins:
+        each = [f"{plugin} ({listed(of)})" for plugin, of in plugins.items()]
+        said.append(f"There is no tool here for the plugins {listed(each)}.")
+    return said
 
 
 def _strange(where: str, key: str, known: tuple[str, ...]) -> str:
@@ -128,6 +180,8 @@ def _sections(body: Fields) -> Iterator[tuple[str, Fields, tuple[str, ...]]]:
     yield from _machine(selection.section("StateMachine") or Fields({}))
     yield from _routes(selection)
     yield "Verifier", body.section("Verifier") or Fields({}), VERIFIER
+    yield "Validation", body.section("Validation") or Fields({}), VALIDATION
+    yield "TestSelector", body.section("TestSelector") or Fields({}), ("FullSuiteCommand",)
     failing = body.section("FailureHandling") or Fields({})
     yield "FailureHandling", failing, FAILING
     for kind in FAILING[:4]:
@@ -137,6 +191,10 @@ def _sections(body: Fields) -> Iterator[tuple[str, Fields, tuple[str, ...]]]:
 
 def _routes(selection: Fields) -> Iterator[tuple[str, Fields, tuple[str, ...]]]:
     graph = selection.section("Graph") or Fields({})
+    rounds = selection.section("Adversarial") or Fields({})
+    yield "Selection.Adversarial", rounds, ADVERSARIAL
+    yield "Selection.ScatterGather", selection.section("ScatterGather") or Fields({}), SCATTER
+    yield "Selection.MapReduce", selection.section("MapReduce") or Fields({}), MAP
     yield "Selection.Magentic", selection.section("Magentic") or Fields({}), MAGENTIC
     yield "Selection.Graph", graph, GRAPH
     for what, rows, known in (
@@ -144,6 +202,7 @@ def _routes(selection: Fields) -> Iterator[tuple[str, Fields, tuple[str, ...]]]:
         ("Structured route", selection.rows("StructuredRoutes"), STRUCTURED),
         ("Node", graph.rows("Nodes"), NODE),
         ("Edge", graph.rows("Edges"), EDGE),
+        ("Stage", rounds.rows("Stages"), STAGE),
     ):
         for n, row in enumerate(rows, 1):
             yield f"{what} {n}", row, known

@@ -32,11 +32,19 @@ def prompt(member: Member, state: TeamState | None, task: str, chars: int) -> st
     if signals:
         lines.append(
             "When your part is done, end your reply with one of these, alone on the last line: "
-            f"{' | '.join(signals)}"
+            f"{' | '.join(signals)}{_else(state)}"
         )
+    if state is not None and state.splits:
+        lines.append(splitting(state.splits))
     if member.context and len(task) > REMINDER_TASK and chars > REMINDER_CHARS:
         lines.append(f"[Task Reminder] {task[:REMINDED]}")
     return "\n".join(lines)
+
+
+def _else(state: TeamState | None) -> str:
+    """Return what happens without a signal, where something does."""
+    other = next((t.to for t in state.transitions if not t.signal), "") if state else ""
+    return f". Without one, {other} is next." if other else ""
 
 
 def helping(member: Member) -> str:
@@ -59,6 +67,16 @@ def nudge(signals: Sequence[str]) -> str:
 def unstructured(fields: Sequence[str]) -> str:
     """Return what an agent is told whose JSON says nothing that a route asks for."""
     return f"JSON block correct? End your reply with one JSON object that says {', '.join(fields)}."
+
+
+def splitting(path: str) -> str:
+    """Return what an agent is asked whose list is worked off next."""
+    return f"End your reply with one JSON object that has a list at {path}."
+
+
+def unsplit(path: str, most: int) -> str:
+    """Return what an agent is told whose reply holds no such list."""
+    return f"JSON block correct? {splitting(path)} It has at most {most} items."
 
 
 def replan(why: str) -> str:

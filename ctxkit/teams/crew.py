@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.agent.live import LiveSession
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from ctxkit.teams.sub_agents import SubAgent
     from ctxkit.tools.root import Root
     from ctxkit.tools.tool import Tool
+
+
+USER, WEBHOOK = MEMORIES = ("user", "webhook")
+"""What the memory of a team can reach beyond its own: what the user keeps of agents of these names
+(fuseraft's folders, too), and an address that the config names.
+"""
 
 
 class _Opened(NamedTuple):
@@ -67,6 +74,7 @@ class Crew:
         hear: is told every event.
         seed: what ids follow from.
         sections: of each agent's system message, as `injected.chosen` names them.
+        memory: what a memory of the config reaches beyond the team's own: `MEMORIES`.
     """
 
     def __init__(
@@ -84,7 +92,14 @@ class Crew:
         hear: Listener,
         seed: str,
         sections: str = "",
+        memory: Sequence[str] = (),
     ) -> None:
+        for name in (m for m in memory if m not in MEMORIES):
+            raise BadArguments(
+                f"There is no memory {plain(name, 40)!r}: a team can reach "
+                f"{' and '.join(MEMORIES)} beyond its own."
+            )
+        self._reaches = tuple(memory)
         known = list(dict.fromkeys(PLUGINS.values()))
         for name in (t for t in tools if isinstance(t, str) and t not in known):
             raise BadArguments(
@@ -103,6 +118,7 @@ class Crew:
             for m in plan.members
             if m.sub is not None and m.sub.model
         }
+        self._writer = self._summary_model(plan.summary_model, model)
         ways = [t for s in plan.states.values() for t in s.transitions]
         read = [
             *(s for t in ways for s in t.handoff),
@@ -119,7 +135,7 @@ class Crew:
             name=session_name(team, member, self._plan), agent=member.name, parent=parent,
             rules=member.rules, tools=[*self._offered(member), *asked], calls=member.max_calls,
             model=self._models[member.name], instructions=member.instructions,
-            memory=self._memory(member),
+            memory=self._memory(member, team, workspace),
         )  # fmt: skip
         return self._live(made, team, workspace)
 
@@ -153,18 +169,32 @@ class Crew:
             agent=made.agent,
             parent=made.parent,
             memory=made.memory,
+            summary_model=self._writer,
         )
         words = self._sections or ("memory" if made.memory is not None else "off")
         live.inject(words, made.instructions)
         return live
 
-    def _memory(self, member: Member) -> SessionMemory | None:
-        """Return the memory of an agent, in folders of its own name; None: it has none."""
-        if not (member.remembers or self._plan.memory):
+    def _memory(self, member: Member, team: str, workspace: Workspace) -> SessionMemory | None:
+        """Return the memory of an agent; None: it has none.
+
+        It lies in the user's own place, in a folder of this team; or, where the user says so, in
+        those of the agent's name, which all teams share.
+        """
+        asked = dict(self._plan.memory)
+        if asked.get("Provider") == WEBHOOK and WEBHOOK not in self._reaches:
+            asked = {}
+        if not (member.remembers or asked):
             return None
-        homes = [home.parent / "agents" / safe_name(member.name) for home in memory_homes()]
+        own, *others = memory_homes()
+        name = safe_name(member.name)
+        if USER in self._reaches:
+            homes = [home.parent / "agents" / name for home in (own, *others)]
+        else:
+            mark = sha256(f"{workspace.folder.resolve()}\n{team}".encode()).hexdigest()[:16]
+            homes = [own.parent / "teams" / mark / name]
         held = Memories(homes, self.root.folder)
-        providers = [provider_of(self._plan.memory, held)] if self._plan.memory else []
+        providers = [provider_of(asked, held)] if asked else []
         return SessionMemory(held, providers, whole=member.remembers)
 
     def _offered(self, member: Member) -> list[str | Tool]:
@@ -172,6 +202,10 @@ class Crew:
             t for t in self._tools if t in member.tools or not isinstance(t, str)
         ]
         return [*own, *team_tools(self.root, by_call=member.handoff, summary=self._summary)]
+
+    def _summary_model(self, name: str, model: Model | str) -> Model | None:
+        """Return who writes the summaries of all agents; None: each agent's own model."""
+        return self._model(("Compaction.Model", name), model or name) if name else None
 
     def _model(self, names: tuple[str, str], other: Model | str) -> Model:
         """Return a model by an agent's name, the config's name for it, or as it is named."""
@@ -201,9 +235,15 @@ def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:28].strip("-") or "agent"
 
 
-def unasked(plan: Roster, tools: Sequence[Any]) -> list[str]:
-    """Say in sentences which tools the config asks for that were not given."""
-    return [
+def unasked(plan: Roster, tools: Sequence[Any], memory: Sequence[str] = ()) -> list[str]:
+    """Say in sentences which tools and memory the config asks for that were not given."""
+    said = [
         f"{plain(m.name, 40)} asks for {t}: name it, tools=('files', {t!r}), if it may have it."
         for m in plan.members for t in m.tools if t not in tools
     ]  # fmt: skip
+    if plan.memory.get("Provider") == WEBHOOK and WEBHOOK not in memory:
+        said.append(
+            "Memory asks a webhook: name it, memory=('webhook',), if the team's talk, and what the"
+            " headers name of your environment, may be sent to its address."
+        )
+    return said

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.heard.heard_words import CORRECTION, FRAME, HEARD, TASK
+from ctxkit.heard.heard_words import CORRECTION, FRAME, HANDOFF, HEARD, TASK
 from ctxkit.history.columns import ASSISTANT, SUMMARY, SYSTEM, USER
 from ctxkit.policies.chain import Chain, in_a_row
 from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents, is_correction
@@ -35,6 +35,8 @@ OWN_TURNS = 6
 """Own replies of a declared `own_history` that says no number (fuseraft's)."""
 _FILTERS = (TextOnly, WithoutAgents, TurnAge, Tail)
 """What a preset does at every call, and a team from each turn's beginning."""
+ANEW = "Anew"
+"""The key of a view in which each turn begins without one's own earlier ones."""
 _CUT = "\n[...truncated — own_history turn exceeded {n} char limit]"
 
 
@@ -179,6 +181,8 @@ class OwnTurns(Scheduled):
     """How many of one's own earlier replies with words."""
     max_chars: int = 0
     """Characters of them together: the oldest go first, one that is too long alone is cut."""
+    heard: bool = False
+    """Whether what others said stays, too."""
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Leave out of each new turn what belongs to the ones before."""
@@ -194,6 +198,8 @@ class OwnTurns(Scheduled):
         for q in range(first - 1, -1, -1):
             message = view.message(q, call)
             if message is None or message.kind == TASK or message.sections:
+                continue
+            if self.heard and message.kind in (HEARD, FRAME, HANDOFF):
                 continue
             if view.role(q) in (SYSTEM, SUMMARY):
                 continue
@@ -218,8 +224,16 @@ def viewed(member: Member) -> Rules:
     else:
         front = _filter(parts)
     rest = [p for p in parts if type(p) not in _FILTERS]
-    found: Rules = replace(rules, pruning=Chain.of(front, *rest))
+    found: Rules = rules.but(pruning=Chain.of(front, *rest))
     return found
+
+
+def anew(member: Member, **changes: Any) -> Member:
+    """Return an agent each turn of which begins without its own earlier ones, and with changes."""
+    rules: Any = member.rules
+    pruning = Chain.of(OwnTurns(heard=True), *in_a_row(rules.pruning))
+    shown = {**member.shown, ANEW: True}
+    return replace(member, rules=rules.but(pruning=pruning), shown=shown, **changes)
 
 
 def own_turns(context: Sequence[ContextSource]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import msgspec
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.resumes import led, noted
 from ctxkit.heard import forks
-from ctxkit.heard.heard_words import CORRECTION, FOR, FROM, HANDOFF, MOVE, TASK, TO, spoken
+from ctxkit.heard.heard_words import CORRECTION, FOR, FORK, FROM, HANDOFF, MOVE, TASK, TO, spoken
 from ctxkit.messages import Message, Text
 from ctxkit.policies.rules import Rules
 from ctxkit.redaction import redact
@@ -79,7 +79,8 @@ class TeamLedger:
     def ask(self, task: str, standing: Standing) -> None:
         """Write the task, and where the team stands with it."""
         words = self._message(TASK, task, None, standing.turns)
-        self._write(words, self._move(standing, None, {"kind": "task"}))
+        kind = FORK if standing.branches else "task"
+        self._write(words, self._move(standing, None, {"kind": kind}))
 
     def conclude(
         self,
@@ -138,7 +139,7 @@ class TeamLedger:
         if TO in m.details:
             return bool(m.details[TO] == member.name)
         if m.kind == TASK:
-            return True
+            return member.isolation != "sealed"
         if m.kind == HANDOFF and m.details.get(FOR) == member.name:
             return not member.context
         return not member.context and (

@@ -13,7 +13,7 @@ from ctxkit.teams.decisions import Decided, Standing, done, entered, stopped
 from ctxkit.teams.failures import kind_of
 from ctxkit.teams.managers import PROGRESS
 from ctxkit.teams.patterns import is_in
-from ctxkit.teams.side_turns import branched, helped, looked_at, stalled, unclear
+from ctxkit.teams.side_turns import branched, helped, looked_at, split, stalled, unclear
 from ctxkit.teams.signals import said
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ _END = 20_000
 
 def begun(plan: Roster) -> Standing:
     """Return where a team stands before its first turn."""
-    return Standing(state=plan.initial, seen=(plan.initial,) if plan.initial else ())
+    seen = (plan.initial,) if plan.initial else ()
+    return Standing(state=plan.initial, seen=seen, branches=plan.branches)
 
 
 def check(plan: Roster, standing: Standing, worked: Collection[str], name: str) -> None:
@@ -48,11 +49,16 @@ def check(plan: Roster, standing: Standing, worked: Collection[str], name: str) 
     known = names.issuperset({*worked, standing.helper} - {""})
     if standing.ended or (states.issuperset({standing.state, *standing.branches}) and known):
         return
-    at = f"state {standing.state!r}" if standing.state else "a round"
+    where = f"state {standing.state!r}" if standing.state else "a round"
     raise BadArguments(
-        f"Team {name!r} stands in {at} of {', '.join(worked) or 'other agents'}, which this "
+        f"Team {name!r} stands in {where} of {', '.join(worked) or 'other agents'}, which this "
         "config does not have: open it with the one that it was begun with, or begin another team."
     )
+
+
+def place(standing: Standing) -> str:
+    """Return the name of the state in which the next turn is taken."""
+    return (*standing.branches, standing.state)[0]
 
 
 def speaker(plan: Roster, standing: Standing) -> str:
@@ -60,7 +66,7 @@ def speaker(plan: Roster, standing: Standing) -> str:
     if standing.helper:
         return standing.helper
     if plan.order == "statemachine":
-        return plan.states[(*standing.branches, standing.state)[0]].agent
+        return plan.states[place(standing)].agent
     takers = _takers(plan)
     return takers[(standing.turns - standing.since - standing.audits) % len(takers)]
 
@@ -106,6 +112,8 @@ def decided(plan: Roster, standing: Standing, turn: TeamReply, proof: Proof) -> 
 
 def _by_signal(plan: Roster, now: Standing, turn: TeamReply, proof: Proof) -> Decided:
     state = plan.states[now.state]
+    if state.splits:
+        return split(plan, now, turn)
     mine = [t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents]
     if any(t.when is not None for t in mine):
         return _by_json(plan, now, turn, proof)

@@ -11,11 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.display.markup import plain
-from ctxkit.presets.configs.fuseraft import read
-from ctxkit.presets.preset_names import preset
 from ctxkit.teams.conditions import Condition
 from ctxkit.teams.filters import viewed
-from ctxkit.teams.roles import model_of
+from ctxkit.teams.roles import model_of, rules_of
 from ctxkit.teams.rosters import Manager, Member, TeamState, Transition
 
 if TYPE_CHECKING:
@@ -44,18 +42,36 @@ def manager_of(f: Fields, agents: Sequence[Fields], config: Mapping[str, Any]) -
         config: the whole config.
     """
     names = [a.text("Name").strip() for a in agents]
-    name = next(n for n in ("Manager", *(f"Manager-{i}" for i in range(2, len(names) + 3)))
-                if n.casefold() not in {x.casefold() for x in names})  # fmt: skip
-    lines = [f"- {a.text('Name')}: {_what(a)}" for a in agents]
     told = _TOLD.format(progress=PROGRESS, complete=COMPLETE, next=NEXT,
-                        names=", ".join(names), agents="\n".join(lines))  # fmt: skip
+                        names=", ".join(names), agents=described(agents))  # fmt: skip
     own = f.text("Instructions").strip()
+    return chooser("Manager", f"{own}\n\n{told}" if own else told, f, agents, config)
+
+
+def chooser(
+    name: str, told: str, f: Fields, agents: Sequence[Fields], config: Mapping[str, Any]
+) -> Member:
+    """Return an agent that a selection brings, to say who is next.
+
+    Args:
+        name: its name, where no other agent has it.
+        told: its instructions.
+        f: the section that names its model.
+        agents: the sections of the others.
+        config: the whole config.
+    """
+    taken = {a.text("Name").strip().casefold() for a in agents}
+    free = (name, *(f"{name}-{i}" for i in range(2, len(taken) + 3)))
     made = Member(
-        name=name, instructions=f"{own}\n\n{told}" if own else told, tools=(),
-        model=model_of(f),
-        rules=preset("fuseraft", **read(config, None).settings),
+        name=next(n for n in free if n.casefold() not in taken), instructions=told, tools=(),
+        model=model_of(f), rules=rules_of(config, None),
     )  # fmt: skip
     return replace(made, rules=viewed(made))
+
+
+def described(agents: Sequence[Fields]) -> str:
+    """Return a line for each agent: its name, and what it is for."""
+    return "\n".join(f"- {a.text('Name')}: {_what(a)}" for a in agents)
 
 
 def _what(agent: Fields) -> str:

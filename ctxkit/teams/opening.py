@@ -22,6 +22,7 @@ from ctxkit.teams.agent_files import with_files
 from ctxkit.teams.crew import Crew, unasked
 from ctxkit.teams.doubles import check_doubles
 from ctxkit.teams.orchestrations import plan_of
+from ctxkit.teams.team_paths import barred, with_own_paths
 from ctxkit.teams.troupe import SCRIPTED, scripted_team
 from ctxkit.teams.working import Team
 from ctxkit.tools.root import Root
@@ -47,6 +48,7 @@ def team(
     limits: Limits | None = None,
     approve: Approve | None = None,
     sections: str = "",
+    memory: Sequence[str] | None = None,
     hear: Listener = deaf,
     folder: str | Path | None = None,
     clock: Callable[[], float] = time.time,
@@ -57,8 +59,9 @@ def team(
 
     A config has the keys of fuseraft's orchestration file: `Agents` with their own model, tools,
     instructions, `ContextWindow` or `Context`, `Isolation`; `Selection` (statemachine, roundrobin,
-    sequential, keyword, structured, graph, magentic); `Contracts`, `FailureHandling`, `Verifier`,
-    `Termination`, `ContextBudget`, `Compaction`, `Memory`. `team.notes` says what is not obeyed.
+    sequential, keyword, structured, graph, magentic, llm, adversarial, scattergather, mapreduce);
+    `Contracts`, `FailureHandling`, `Verifier`, `Termination`, `ContextBudget`, `Compaction`,
+    `Memory`. `team.notes` says what is not obeyed.
 
     Args:
         config: the config, the path of such a file (YAML or JSON), or `"scripted"`: a team that
@@ -76,6 +79,8 @@ def team(
         sections: what else stands in each agent's system message, as `%%agent --sections` names it
             (`on`: all of it); empty: its instructions alone, and what is remembered where the
             config says `EnableMemory` or `Memory`.
+        memory: what a `Memory` or `EnableMemory` of the config reaches beyond the team's own:
+            `user` (what you keep of agents of these names, and so does fuseraft), `webhook`.
         hear: is told every event of every agent.
         folder: the working folder, in whose `.ctxkit` the team is kept; None: the current one.
         clock: seconds since 1970.
@@ -95,7 +100,9 @@ def team(
         tools = before["tools"] if tools is None else tools
         root, allow = root or before["root"] or None, before["allow"] if allow is None else allow
         sections = sections or before.get("sections", "")
+        memory = before.get("memory", ()) if memory is None else memory
     tools, allow = ("files",) if tools is None else tuple(tools), tuple(allow or ())
+    memory = tuple(memory or ())
     given, named = dict(models or {}), config
     if config == SCRIPTED:
         config, played = scripted_team(clock)
@@ -106,20 +113,23 @@ def team(
         config = with_files(syntaxes.load(config)[0], place)
     if not isinstance(config, Mapping):
         raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
+    config = with_own_paths(msgspec.to_builtins(dict(config)))
     plan = plan_of(config)
     where = Root(root, allow) if root else _scratch(workspace, name, allow)
     crew = Crew(
         plan, models=given, model=model, tools=tools, root=where, allow=allow, clock=clock,
         limits=limits or Limits(), approve=approve, hear=hear, seed=seed, sections=sections,
+        memory=memory,
     )  # fmt: skip
     how = {
-        "config": SCRIPTED if named == SCRIPTED else msgspec.to_builtins(dict(config)),
+        "config": SCRIPTED if named == SCRIPTED else config,
         "model": _text(model), "models": {k: m for k, m in given.items() if isinstance(m, str)},
         "tools": [t for t in tools if isinstance(t, str)], "root": str(root or ""),
-        "allow": list(allow), "sections": sections, **(words or {}),
+        "allow": list(allow), "sections": sections, "memory": list(memory),
+        **(words or {}),
     }  # fmt: skip
     made = Team(plan, crew, name=name, workspace=workspace, clock=clock, seed=seed, words=how)
-    made.notes = (*plan.notes, *unasked(plan, tools))
+    made.notes = (*plan.notes, *unasked(plan, tools, memory), *barred(plan, allow))
     return made
 
 

@@ -10,30 +10,39 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.teams.adversaries import by_stages
 from ctxkit.teams.conditions import condition_of
 from ctxkit.teams.config_fields import Fields, listed
-from ctxkit.teams.config_keys import remarks
+from ctxkit.teams.config_keys import OWN_END, remarks
 from ctxkit.teams.failures import policy_of, verifier_of
+from ctxkit.teams.fan_outs import by_items, by_scatter
 from ctxkit.teams.handoffs import sources
 from ctxkit.teams.patterns import pattern_of
-from ctxkit.teams.roles import member
+from ctxkit.teams.roles import member, model_of
 from ctxkit.teams.rosters import Contract, Requirement, Roster, Stop, TeamState, Transition
-from ctxkit.teams.routings import ROUTINGS, SelectionParts, once, one_of
+from ctxkit.teams.routings import (
+    Routing,
+    SelectionParts,
+    by_graph,
+    by_json,
+    by_keyword,
+    by_manager,
+    once,
+    one_of,
+)
+from ctxkit.teams.selectors import by_model
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ctxkit.teams.rosters import Member, Order
 
 IN_TURN = ("roundrobin", "sequential")
+ROUTINGS: dict[str, Callable[[SelectionParts], Routing]] = {
+    "keyword": by_keyword, "structured": by_json, "graph": by_graph, "magentic": by_manager,
+    "llm": by_model, "adversarial": by_stages, "scattergather": by_scatter, "mapreduce": by_items,
+}  # fmt: skip
 ORDERS = ("statemachine", *IN_TURN, *ROUTINGS)
-REFUSED = {
-    "llm": "a magentic manager chooses who is next, and says why",
-    "adversarial": "a statemachine whose critic has a Context is the same, one turn at a time",
-    "mapreduce": "agents take turns, and how many there are is not known before",
-    "scattergather": "a statemachine with a Parallel transition is the same, one turn at a time",
-}
-"""Selections of fuseraft that are not run, and what is there in their place."""
 KINDS = ("FileExists", "FilesWritten", "CommandSucceeded", "TestReport", "ChecklistComplete",
          "RelatedTestsPass")  # fmt: skip
 
@@ -54,15 +63,17 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
     selection = body.section("Selection") or Fields({})
     order = (selection.text("Type") or "roundrobin").casefold()
     if order not in ORDERS:
-        why = REFUSED.get(order)
         raise BadArguments(
-            f"Selection.Type {plain(order, 40)!r} is not run here, where agents take turns: "
-            + (f"{why}." if why else f"there are {', '.join(ORDERS)}.{did_you_mean(order, ORDERS)}")
+            f"There is no Selection.Type {plain(order, 40)!r}; there are {', '.join(ORDERS)}."
+            f"{did_you_mean(order, ORDERS)}"
         )
     ending, budget = body.section("Termination") or Fields({}), body.section("ContextBudget")
     checks = body.section("Validation") or Fields({})
     tests = (body.section("TestSelector") or Fields({})).text("FullSuiteCommand").strip()
-    stops = () if order == "magentic" else tuple(_stops(ending, names))  # ignored, as in fuseraft
+    stops = () if order in OWN_END else tuple(_stops(ending, names))  # ignored, as in fuseraft
+    if order == "llm":  # what the model says that picks ends nothing
+        stops = tuple(replace(s, agents=s.agents or tuple(names)) for s in stops)
+    summaries = body.section("Compaction") or Fields({})
     made = Roster(
         name=body.text("Name") or "team",
         members=members,
@@ -71,6 +82,12 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
         max_tokens=_budget(body, ending),
         warn_at=budget.number("WarnAt") if budget else 0,
         cutover_at=budget.number("CutoverAt") if budget else 0,
+        warn_turn=(
+            Roster.warn_turn
+            if body.get("WarnTurnTokens") is None
+            else body.number("WarnTurnTokens")
+        ),
+        summary_model=model_of(summaries),
         stops=stops,
         failing=policy_of(body.section("FailureHandling")),
         verifier=verifier_of(body.section("Verifier"), names),
@@ -93,11 +110,19 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
     if order == "statemachine":
         return _machine(made, selection, contracts)
     given = SelectionParts(config=config, selection=selection, agents=body.rows("Agents"),
-                           names=names, contracts=contracts)  # fmt: skip
-    found = ROUTINGS[order](given)
-    return replace(made, initial=found.initial, states=found.states, manager=found.manager,
-                   members=(*made.members, *found.extra),
-                   max_turns=found.max_turns or made.max_turns)  # fmt: skip
+                           members=members, names=names, contracts=contracts)  # fmt: skip
+    return _routed(made, ROUTINGS[order](given))
+
+
+def _routed(made: Roster, found: Routing) -> Roster:
+    """Return a plan with what its selection says."""
+    failing, n = made.failing, found.retries
+    return replace(
+        made, initial=found.initial, states=found.states, manager=found.manager,
+        branches=found.branches, members=(*(found.members or made.members), *found.extra),
+        failing=failing if n is None else replace(failing, silent=n, failed=n),
+        max_turns=found.max_turns or made.max_turns * found.turns_a_round,
+    )  # fmt: skip
 
 
 def _machine(made: Roster, selection: Fields, contracts: Mapping[str, Contract]) -> Roster:

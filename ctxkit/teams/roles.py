@@ -31,6 +31,8 @@ PLUGINS = {
     "documents": "document",
 }
 """What of fuseraft's plugins the kit has a tool for."""
+_OURS = ("handoff", "subagent", "sessioncontext", "compaction")
+"""Plugins whose tools an agent has by other ways."""
 WINDOW_KEYS = ("TextOnly", "ExcludeAgents", "MaxTurnAge", "MaxTailMessages", "MaxToolResultChars",
                "ToolResultCharOverrides", "MaxReplayChars")  # fmt: skip
 """The keys of a ContextWindow that say what is shown."""
@@ -82,12 +84,17 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
         context=context,
         cap=window.number("MaxTailMessages"),
         cap_fraction=window.share("ContextCapFraction"),
-        rules=_rules(config, name, drop=_VIEW if context else ()),
+        rules=rules_of(config, name, drop=_VIEW if context else ()),
         shown=_shown(f),
         sub=_sub(f) if "subagent" in plugins else None,
         max_calls=f.number("MaxToolCallsPerTurn") or None,
     )
     return replace(made, rules=viewed(made))
+
+
+def has_tool(plugin: str) -> bool:
+    """Say whether the kit has a tool for one of fuseraft's plugins."""
+    return plugin.casefold() in (*PLUGINS, *_OURS)
 
 
 def _shown(f: Fields) -> dict[str, Any]:
@@ -116,11 +123,13 @@ def model_of(f: Fields) -> str:
     return section.text("ModelId") if section else f.text("Model")
 
 
-def _rules(config: Mapping[str, Any], name: str, drop: tuple[str, ...]) -> Any:
-    """Return the rules of one agent; a declared context leaves the window's filter out."""
+def rules_of(config: Mapping[str, Any], name: str | None, drop: tuple[str, ...] = ()) -> Any:
+    """Return the rules of one agent, or those in which all agree; a declared context leaves the
+    window's filter out.
+    """
     found = read(config, name)
     rules = preset("fuseraft", **{k: v for k, v in found.settings.items() if k not in drop})
-    return replace(rules, auto=rules.auto and _compacts(config))
+    return rules.but(auto=rules.auto and _compacts(config))
 
 
 def _compacts(config: Mapping[str, Any]) -> bool:

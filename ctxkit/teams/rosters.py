@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ctxkit.teams.conditions import Condition
     from ctxkit.teams.failures import Verifier
 
-Isolation = Literal["shared", "fresh", "fork"]
+Isolation = Literal["shared", "fresh", "fork", "sealed"]
+"""`sealed` hears nobody, and is not told the task: a critic of an adversarial selection."""
 Order = Literal["statemachine", "roundrobin", "sequential"]
 
 ARTIFACT_CHARS, HISTORY_CHARS = 4_000, 8_000
@@ -127,6 +128,12 @@ class TeamState:
     agent: str = ""
     terminal: bool = False
     transitions: tuple[Transition, ...] = ()
+    reads: str = ""
+    """The agent whose last words its prompt brings; empty: nobody's."""
+    item: str = ""
+    """Where in the JSON of those words a list is, of which each turn here brings one item."""
+    splits: str = ""
+    """Where in the JSON of a reply the list must be that is worked off next."""
 
     @property
     def ends(self) -> bool:
@@ -163,6 +170,8 @@ class Roster:
     members: tuple[Member, ...]
     order: Order = "roundrobin"
     initial: str = ""
+    branches: tuple[str, ...] = ()
+    """States whose agents have a turn each before the first one."""
     states: dict[str, TeamState] = field(default_factory=dict)
     stops: tuple[Stop, ...] = ()
     manager: Manager | None = None
@@ -173,6 +182,10 @@ class Roster:
     """Tokens billed to all agents together."""
     warn_at: int = 0
     cutover_at: int = 0
+    warn_turn: int = 300_000
+    """Tokens of all prompts of one turn, above which it is told as an event; 0: never."""
+    summary_model: str = ""
+    """Who writes summaries, as the config names it; empty: each agent's own model."""
     brief: str = "brief.json"
     report: str = "test-report.json"
     memory: dict[str, Any] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from ctxkit.teams.rosters import Manager, Member, TeamState, Transition
 from ctxkit.teams.validators import validators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ctxkit.teams.rosters import Contract
 
@@ -37,7 +37,15 @@ class Routing:
     extra: tuple[Member, ...] = ()
     """Agents that the selection itself brings."""
     manager: Manager | None = None
+    members: tuple[Member, ...] = ()
+    """The agents, where the selection changes what some of them hear; empty: as they are."""
+    branches: tuple[str, ...] = ()
+    """States whose agents have a turn each before the first one."""
+    retries: int | None = None
+    """Failures in a row after which the team stops; None: as `FailureHandling` says."""
     max_turns: int | None = None
+    turns_a_round: int = 1
+    """Turns that count as one of `MaxIterations`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +55,7 @@ class SelectionParts:
     config: Mapping[str, Any]
     selection: Fields
     agents: Sequence[Fields]
+    members: Sequence[Member]
     names: Sequence[str]
     contracts: Mapping[str, Contract]
     """By their names in small letters."""
@@ -146,13 +155,17 @@ def by_graph(given: SelectionParts) -> Routing:
         out = tuple(ways) or (Transition(to=END),)
         states[name] = TeamState(name=name, agent=agent, transitions=out)
     initial = one_of(graph.text("EntryNode") or ids[0], ids, "EntryNode")
-    return Routing(states=states, initial=initial)
+    retries = graph.number("MaxRetries") or None
+    return Routing(states=states, initial=initial, retries=retries)
 
 
 def _edge(given: SelectionParts, f: Fields, ids: Sequence[str]) -> Transition:
     where = f"the edge from {plain(f.text('From'), 60)}"
     return Transition(
         to=one_of(f.text("To"), ids, f"To of {where}"), signal=f.text("Keyword").strip(),
+        source_agents=tuple(
+            given.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")
+        ),
         contracts=given.demanded(f, where), recovery=_recovery(given, f, where),
     )  # fmt: skip
 
@@ -170,11 +183,6 @@ def by_manager(given: SelectionParts) -> Routing:
     states = led(manager.name, given.names, END) | {END: TeamState(name=END, terminal=True)}
     return Routing(states=states, initial=manager.name, extra=(manager,),
                    manager=patience_of(f, manager.name), max_turns=rounds_of(f))  # fmt: skip
-
-
-ROUTINGS: dict[str, Callable[[SelectionParts], Routing]] = {
-    "keyword": by_keyword, "structured": by_json, "graph": by_graph, "magentic": by_manager,
-}  # fmt: skip
 
 
 def _default(given: SelectionParts) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ctxkit.teams.corrections import finding, replan
+from ctxkit.teams.brought import MOST_ITEMS, items_in
+from ctxkit.teams.corrections import finding, replan, unsplit
 from ctxkit.teams.decisions import Decided, entered, stopped
 
 if TYPE_CHECKING:
@@ -48,6 +49,21 @@ def branched(plan: Roster, now: Standing, by: str) -> Decided:
         return Decided(replace(now, branches=left), "parallel_branch_end", told=told)
     joined = replace(now, branches=())
     return Decided(entered(plan, joined, by), "parallel_merge", told=told)
+
+
+def split(plan: Roster, now: Standing, turn: TeamReply) -> Decided:
+    """Let one agent have a turn for each item of the list that a reply holds."""
+    state = plan.states[now.state]
+    (way,) = state.transitions
+    items = items_in(turn.reply, state.splits)
+    if items is None:
+        return unclear(plan, now, turn.agent, correction=unsplit(state.splits, MOST_ITEMS),
+                       signals=[f"a list at {state.splits}"])  # fmt: skip
+    on = replace(now, silent=0, state=way.to, branches=way.targets * len(items))
+    told = {"from": now.state, "to": way.to, "items": len(items)}
+    if not items:
+        return Decided(entered(plan, on, turn.agent), "state_advanced", "", way, told)
+    return Decided(on, "parallel_start", "", way, told)
 
 
 def stalled(manager: Manager, now: Standing) -> Decided:

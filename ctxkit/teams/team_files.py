@@ -30,7 +30,7 @@ class TeamFiles:
     Args:
         workspace: of the team.
         team: its id.
-        plan: whose thresholds stand in each snapshot.
+        plan: whose thresholds stand in each snapshot, and which says when a turn is too large.
         clock: seconds since 1970.
 
     Raises:
@@ -41,6 +41,7 @@ class TeamFiles:
         self, workspace: Workspace, team: str, plan: Roster, clock: Callable[[], float]
     ) -> None:
         self._workspace, self._team, self._clock = workspace, team, clock
+        self._most = plan.warn_turn
         self._closing = ExitStack()
         with ExitStack() as undo:
             self._events = EventsLog(workspace.open(workspace.events(team), _ADDED), team, "team")
@@ -70,6 +71,9 @@ class TeamFiles:
         output = sum(u.output_tokens or 0 for u in used)
         self._snapshots.turn(agent, turn, sent, output)
         self.tell("turn_end", turn, {"input_tokens": sent, "output_tokens": output}, agent)
+        if 0 < self._most < sent:
+            told = {"estimated_tokens": sent, "is_actual": True, "budget": self._most}
+            self.tell("context_warning", turn, told, agent)
         self.tell(found.kind, turn, found.told, agent)
         if found.correction:
             self.tell("correction_injected", turn, {"reason": found.kind}, agent)

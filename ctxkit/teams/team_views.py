@@ -14,7 +14,7 @@ from ctxkit.policies.chain import Chain
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.teams.config_fields import Fields
-from ctxkit.teams.filters import AtTurnStart, OwnTurns, own_turns
+from ctxkit.teams.filters import ANEW, AtTurnStart, OwnTurns, own_turns
 from ctxkit.teams.handoffs import sources
 from ctxkit.teams.roles import ISOLATIONS, WINDOW_KEYS
 
@@ -72,6 +72,8 @@ class TeamView:
     window: AtTurnStart
     isolation: str
     context: tuple[ContextSource, ...]
+    anew: bool = False
+    """Whether each turn begins without one's own earlier ones, as some selections have it."""
 
     def rules(self, agent: str) -> Rules:
         """Return the rules by which an agent is shown this view of all that was said."""
@@ -79,12 +81,12 @@ class TeamView:
             hears = Isolated(agent=agent, isolation="fresh", handoffs=False)
             turns, chars = own_turns(self.context)
             pruning = Chain.of(hears, OwnTurns(turns=turns, max_chars=chars))
-        elif self.isolation == "shared":
-            pruning = Chain.of(self.window)
-        else:
-            pruning = Chain.of(Isolated(agent=agent, isolation=self.isolation), self.window)
-        whole = not self.context and self.isolation == "shared" and self.window == AtTurnStart()
-        return Rules(name=self.name, pruning=None if whole else pruning)
+            return Rules(name=self.name, pruning=pruning)
+        hears = Isolated(agent=agent, isolation=self.isolation)
+        parts: list[Any] = [hears] if self.isolation != "shared" else []
+        parts += [OwnTurns(heard=True)] if self.anew else []
+        parts += [self.window] if parts or self.window != AtTurnStart() else []
+        return Rules(name=self.name, pruning=Chain.of(*parts) if parts else None)
 
 
 def views_of(given: object) -> list[TeamView]:
@@ -113,7 +115,7 @@ def view_of(name: str, keys: object) -> TeamView:
     known = [*KEYS, *WINDOW_KEYS]
     section = f.section("ContextWindow")
     for key in (*f, *(section or ())):
-        if key.casefold() not in {k.casefold() for k in known}:
+        if key.casefold() not in {k.casefold() for k in (*known, ANEW)}:
             raise BadArguments(
                 f"View {name!r} has a key {plain(key, 40)!r}; there are {', '.join(known)}."
                 f"{did_you_mean(key, known)}"
@@ -124,7 +126,7 @@ def view_of(name: str, keys: object) -> TeamView:
     if isolation not in ISOLATIONS:
         raise BadArguments(f"Isolation of view {name!r} is Shared, Fresh or Fork.")
     context = sources(f.rows("Context"), f"Context of view {name!r}", own=True)
-    return TeamView(name, _window(inner), isolation, context)
+    return TeamView(name, _window(inner), isolation, context, f.flag(ANEW))
 
 
 def _window(f: Fields) -> AtTurnStart:

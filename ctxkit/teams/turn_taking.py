@@ -10,13 +10,14 @@ from ctxkit.errors import ModelError
 from ctxkit.heard.heard_words import ARTIFACTS, FROM
 from ctxkit.messages import Message, Text
 from ctxkit.redaction import redact
+from ctxkit.teams.brought import brought
 from ctxkit.teams.contracts import Proof
 from ctxkit.teams.corrections import auditing, cut_off, helping, prompt
 from ctxkit.teams.decisions import Decided, TeamReply
 from ctxkit.teams.deeds import changes_of
 from ctxkit.teams.handing import HANDOFF_TOOL
 from ctxkit.teams.handoffs import Shelf, artifacts, empty, handed
-from ctxkit.teams.machine import decided, speaker
+from ctxkit.teams.machine import decided, place, speaker
 from ctxkit.teams.turn_ends import finished, last_words, signals_called
 from ctxkit.texts.contents import texts
 from ctxkit.texts.standings import STANDING
@@ -102,6 +103,8 @@ class TurnTaker:
         if callable(played):
             played(sum(m["agent"] == member.name for m in self._ledger.moves()))
         self._files.tell("agent_start", standing.turns, {"state": standing.state}, member.name)
+        if not standing.helper:
+            words += brought(self._plan.states.get(place(standing)), standing, self._sessions)
         return await live.turn(words, heard, details=self._standing(member, standing))
 
     def _standing(self, member: Member, standing: Standing) -> dict[str, Any]:

@@ -157,7 +157,7 @@ def _settings(
         return (
             rules.name,
             known,
-            lambda turned: replace(preset(rules.name, **{**given, **turned}), **kept),
+            lambda turned: preset(rules.name, **{**given, **turned}).but(**kept),
         )
     if not isinstance(rules, Rules) and callable(rules) and not is_dataclass(rules):
         defaults = {n: p.default for n, p in signature(rules).parameters.items()}

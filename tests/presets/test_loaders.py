@@ -53,6 +53,7 @@ def test_fuserafts_sample_configs_load(name, expected):
     p = rules.parameters
     assert rules.name == "fuseraft"
     assert (p["mode"], p["trigger_turn_count"], p["keep_recent_turns"], rules.auto) == expected
+    assert rules.bare == ck.presets.fuseraft(**p).bare  # a model can still be lent to it
 
 
 def test_every_documented_key_of_fuseraft_is_taken():

@@ -135,3 +135,48 @@ Orchestration:
         Done: {Terminal: true}
 """
 """A survey first, tests that must have run, and sections that are not obeyed here."""
+
+LLM = """
+Orchestration:
+  Selection: {Type: llm, Model: {ModelId: pick}, Prompt: "Of these agents:\\n{{$agents}}\\n{{$history}}\\nwho?"}
+  Agents: [{Name: Writer, Description: Writes.}, {Name: Critic, Description: Judges.}]
+  Termination: {Type: composite, MaxIterations: 6, Strategies: [{Type: regex, Pattern: TO THE END}]}
+"""
+"""A model that picks the next agent, until one says that it is done."""
+
+ADVERSARIAL = """
+Orchestration:
+  Selection:
+    Type: adversarial
+    Adversarial:
+      Rounds: 2
+      Stages:
+        - {Generator: Planner, Critic: PlanReviewer, Label: Planning}
+        - {Generator: Developer, Critic: CodeReviewer, Label: Work}
+  Agents:
+    - {Name: Planner, Instructions: You plan., Context: [{Source: own_history}]}
+    - {Name: PlanReviewer, Instructions: You judge plans.}
+    - {Name: Developer, Instructions: You write., Isolation: Fresh}
+    - {Name: CodeReviewer, Instructions: You judge code., Isolation: Shared}
+"""
+"""Two stages, in each of which one agent makes and another one judges."""
+
+SCATTER = """
+Orchestration:
+  Selection:
+    Type: scattergather
+    ScatterGather: {Participants: [Law, Money, Money], Synthesizer: Lead, MaxConcurrency: 2}
+  Agents: [{Name: Law, Isolation: Fresh}, {Name: Money}, {Name: Lead, Isolation: Fresh}]
+  Termination: {Type: regex, Pattern: Cheap}
+"""
+"""Three answers to one task, and one that is made of them."""
+
+MAPREDUCE = """
+Orchestration:
+  Selection:
+    Type: mapreduce
+    MapReduce: {Splitter: Splitter, Mapper: Mapper, Reducer: Reducer, ItemsJsonPath: work.files,
+                MaxSplitterRetries: 2}
+  Agents: [{Name: Splitter}, {Name: Mapper, Isolation: Fresh}, {Name: Reducer}]
+"""
+"""A list, an agent that works off its items, and one that sums up."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +44,16 @@ def refused(plan, words):
     (config(["A"], {"One": state("A", to("End", "X", HandoffContext=[{"Source": "brief_feild:x"}])), "End": DONE}), "Did you mean"),
     (config(["A"], {"One": state("A", to("End", "X", Parallel=True)), "End": DONE}), "name its Targets"),
     (config(["A"], {"One": state("A", to("End", "X", Parallel=True, Targets=["End"])), "End": DONE}), "Two Targets"),
-    (config(["A"], Selection={"Type": "mapreduce"}), "not run here"),
+    (config(["A"], Selection={"Type": "mapreduce"}), "MapReduce.Splitter is '', and there are A"),
+    (config(["A"], Selection={"Type": "mapreduce", "MapReduce": {
+        "Splitter": "A", "Mapper": "A", "Reducer": "A", "MaxSplitterRetries": 0}}), "1 or more"),
+    (config(["A"], Selection={"Type": "scattergather"}), "needs Participants"),
+    (config(["A"], Selection={"Type": "adversarial"}), "needs Stages"),
+    (config(["A"], Selection={"Type": "adversarial", "Adversarial": {"Rounds": 51}}), "from 1 to 50"),
+    (config(["A"], Selection={"Type": "adversarial", "Adversarial": {
+        "Stages": [{"Generator": "A", "Critic": "A"}]}}), "are both A"),
+    (config(["A", "B"], Selection={"Type": "adversarial", "Adversarial": {"Stages": [
+        {"Generator": "A", "Critic": "B"}, {"Generator": "B", "Critic": "A"}]}}), "and a Critic"),
     (config(["A"], Selection={"Type": "magnetic"}), "Did you mean"),
     (config([{"Name": "A", "Isolation": "Fresh"}], Selection={"Type": "magentic"}), "cannot have Isolation"),
     (config(["A"], Selection={"Type": "keyword"}), "needs Routes"),
@@ -230,3 +241,22 @@ def test_aliases_that_unfold_to_ever_more_are_refused_at_once(tmp_path):
         ck.team(path, folder=tmp_path)
     path.write_text("Agents:\n  - &a {Name: A}\n  - {<<: *a, Name: B}\n")
     assert [m.name for m in plan_of(load(path)[0]).members] == ["A", "B"]
+
+
+def test_states_that_yaml_takes_for_numbers_are_names(tmp_path):
+    path = tmp_path / "orchestration.yaml"
+    path.write_text(
+        "Agents: [{Name: A}]\nSelection:\n  Type: statemachine\n  StateMachine:\n    Initial: 1\n    States:\n"
+        "      1: {Agent: A, Transitions: [{To: 2, Signal: GO}]}\n      2: {Terminal: true}\n",
+    )
+    with made(tmp_path, {"A": [["GO"]]}, path) as team:
+        assert team.run("Work.").why == "2 is reached"
+
+
+def test_a_file_that_is_nested_without_end_is_refused_at_once(tmp_path):
+    path = tmp_path / "orchestration.json"
+    path.write_text('{"Agents": ' + "[" * 400_000 + "]" * 400_000 + "}")
+    begun = time.process_time()
+    with pytest.raises(ck.ReadError, match="nested too deeply"):
+        ck.team(path, folder=tmp_path)
+    assert time.process_time() - begun < 5

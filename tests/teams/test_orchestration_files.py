@@ -249,3 +249,48 @@ def test_a_share_is_a_number_from_0_to_1():
 
     with pytest.raises(BadArguments, match="ContextCapFraction must be a number from 0 to 1"):
         plan_of(safe_load(DEV.replace("ContextCapFraction: 0.4", "ContextCapFraction: 4")))
+
+
+HOMES = """
+Orchestration:
+  Validation: {BriefPath: "~/.fuseraft/sessions/{project_slug}/{session_id}/brief.json"}
+  Contracts:
+    - {Name: Planned, Requires: [
+        {Type: FileExists, Path: "~/.fuseraft/sessions/{project_slug}/{session_id}/brief.json"}]}
+  Agents:
+    - Name: Planner
+      Instructions: Write ~/.fuseraft/sessions/{project_slug}/{session_id}/brief.json, {session_id}.
+      Plugins: [FileSystem, Git]
+      Capabilities: {FileSystem: [read]}
+      Model: {ModelId: fast, Temperature: 0.3}
+  WarnTurnTokens: 10
+  Selection:
+    Type: graph
+    Graph:
+      MaxRetries: 2
+      Nodes: [{Id: plan, Agent: Planner}, {Id: done, Agent: Planner, Terminal: true}]
+      Edges: [{From: plan, To: done, Keyword: PLANNED, Contract: Planned, SourceAgents: [Planner]}]
+"""
+"""Paths as newer programs write them: in a folder of the session, in the user's home."""
+
+
+def test_paths_of_a_session_in_the_home_lie_in_the_teams_folder(tmp_path):
+    """F131: Real files name them so; what no agent may write is said before it is tried."""
+    brief = ".fuseraft/sessions/brief.json"
+    parts = {"Planner": [[write(brief, BRIEF), "PLANNED"], ["Over."]]}
+    with opened(tmp_path, HOMES, parts, allow=(".fuseraft",)) as team:
+        assert team.run("Plan.").why == "the end is reached"
+        assert team.root.read(brief).decode() == BRIEF
+        told = shown(team, "Planner", 0)[0][1]
+        assert told == f"Write {brief}, {{session_id}}."  # a path, and nothing else
+        warned = [e for e in events(team) if e["event_type"] == "context_warning"]
+        assert warned[0]["payload"]["budget"] == 10
+        said = "\n".join(team.notes)
+        assert "Capabilities (Planner) is not obeyed here: " in said
+        assert "Model.Temperature (Planner) is not obeyed here: " in said
+        assert "There is no tool here for the plugins Git (Planner)." in said
+        assert "allow=" not in said
+    parts = {"Planner": [["PLANNED"]] * 3}
+    with opened(tmp_path, HOMES, parts, name="barred") as team:
+        assert f"Its contracts ask for {brief}, which agents may not write" in team.notes[-1]
+        assert team.run("Plan.").why.startswith("plan > done: the contract failed 2 times")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from shutil import copy
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from teams.makes import DONE, config, made, shown, state, to
 
 import ctxkit as ck
+from ctxkit.presets.configs.syntaxes import load
+from ctxkit.teams.agent_files import with_files
 from ctxkit.teams.conditions import Condition, object_in
 from ctxkit.teams.orchestrations import plan_of
 
@@ -272,27 +275,19 @@ def test_a_list_of_steps_is_held_against_what_was_written(tmp_path):
         assert team.moves["message"].dropna().tolist() == ["C: not written: src/a.py, b.md"]
 
 
-ABRIDGED = {
-    "brownfield": "Verifier.AgentName is 'Verifier'", "dev-team-structured": "is 'Testing', and there",
-    "dev-team-template": "no Name", "research-team": "is 'Found', and there are none",
-}  # fmt: skip
-"""Examples of which only the parts of a context are rebuilt: what is missing is named."""
+EXAMPLES = sorted([*CONFIGS.glob("*.yaml"), CONFIGS / "devops-team.json"])
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
 def test_each_example_runs_on_scripted_agents(path, tmp_path):
     """F131: What fuseraft's own examples are built like takes turns, whatever its selection."""
-    from yaml import safe_load
-
-    given = safe_load(path.read_text())
-    if path.stem in ABRIDGED:
-        with pytest.raises(ck.BadArguments, match=ABRIDGED[path.stem]):
-            plan_of(given)
-        return
-    names = [m.name for m in plan_of(given).members]
+    path = Path(copy(path, tmp_path))
+    (tmp_path / "agents").mkdir()
+    for name in ("developer", "reviewer"):
+        (tmp_path / f"agents/{name}.yaml").write_text(f"Agent: {{Name: {name.title()}}}")
+    names = [m.name for m in plan_of(with_files(load(path)[0], path.parent)).members]
     words = says(verdict="x", next_agent=names[0], content="c")
-    parts = {name: [words] * 3 for name in names}
-    with made(tmp_path, parts, given) as team:
+    with made(tmp_path, {name: [words] * 3 for name in names}, path) as team:
         team.ask("Work.")
         for _ in range(3):
             asyncio.run(team.step())

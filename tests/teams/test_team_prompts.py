@@ -95,19 +95,77 @@ def test_an_agent_remembers_what_its_own_folder_holds(tmp_path):
         Memories([folder], tmp_path).add(entry("tests", words, "feedback"))
     plan = config([{"Name": "Red Fox", "EnableMemory": True, "Instructions": "You run."}, "Owl"],
                   Termination={"MaxIterations": 2})  # fmt: skip
-    with made(tmp_path / "one", {"Red Fox": [["Hi."]], "Owl": [["Hi."]]}, plan) as team:
+    parts = {"Red Fox": [["Hi."]], "Owl": [["Hi."]]}
+    with made(tmp_path / "one", parts, plan, memory=("user",)) as team:
         team.run("Work.")
         assert "## MEMORY" in shown(team, "Red Fox", 0)[0][1]
         assert "pytest -q" in shown(team, "Red Fox", 0)[0][1]
         assert not any("owl knows" in t or "pytest" in t for _, t in shown(team, "Owl", 0))
     plan = config(["Red Fox", {"Name": "Owl", "Context": [{"Source": "own_history"}]}],
                   Memory={"Provider": "local"}, Termination={"MaxIterations": 4})  # fmt: skip
-    with made(tmp_path / "two", {"Red Fox": [["Hi."]] * 2, "Owl": [["Hi."]] * 2}, plan) as team:
+    parts = {"Red Fox": [["Hi."]] * 2, "Owl": [["Hi."]] * 2}
+    with made(tmp_path / "two", parts, plan, memory=("user",)) as team:
         team.run("Work.")
         for call in (0, 1):  # a declared context leaves what is remembered in sight
             assert any("The owl knows." in t for _, t in shown(team, "Owl", call))
             assert any("Use pytest -q." in t for _, t in shown(team, "Red Fox", call))
         assert not any("Memory" in n for n in team.notes)
+
+
+def kept_entries():
+    """Each file of memory of this user: which folder it is in, and its text."""
+    found = homes()[0].parent.rglob("memory_*.md")
+    return [(path.parent.name, path.read_text()) for path in found]
+
+
+def test_a_team_remembers_in_a_folder_of_its_own(tmp_path):
+    """F13: Without a word of the user's, no agent reads or writes what its namesakes keep."""
+    mine = homes()[0].parent / "agents/writer"
+    Memories([mine], tmp_path).add(entry("mine", "Nobody's business of a team.", "feedback"))
+    before = kept_entries()
+    plan = config([{"Name": "Writer", "EnableMemory": True}], Termination={"MaxIterations": 1})
+    parts = {"Writer": [["Hi."]] * 3}
+    with made(tmp_path / "one", parts, plan) as team:
+        team.run("Always use tabs for indentation in this project, never spaces.")
+        assert not any("business" in t for _, t in shown(team, "Writer", 0))
+    fresh = [row for row in kept_entries() if row not in before]
+    assert [name for name, _ in fresh] == ["writer"]
+    assert "tabs" in fresh[0][1]
+    assert not any("tabs" in path.read_text() for path in mine.glob("*.md"))
+    with made(tmp_path / "one", parts, plan) as team:  # it has it the next time
+        team.run("Go on.")
+        assert any("tabs" in t for _, t in shown(team, "Writer", 1)[:1])
+    with made(tmp_path / "two", parts, plan) as team:  # another folder's team of that name has not
+        team.run("Go on.")
+        assert not any("tabs" in t for _, t in shown(team, "Writer", 0))
+
+
+def test_a_config_alone_sends_nothing_to_the_address_that_it_names(tmp_path, monkeypatch):
+    """F14: Its webhook is asked once the user says so; who reads `team.notes` knows how."""
+    import asyncio
+
+    async def asked(url, body, headers):
+        await asyncio.sleep(0)
+        sent.append((url, body, headers))
+        return b'{"block": "The hook knows."}'
+
+    sent = []
+    monkeypatch.setattr("ctxkit.memory.webhook._answer", asked)
+    monkeypatch.setenv("SOME_KEY", "k" * 20)
+    hook = {"LoadUrl": "http://127.0.0.1:9/load", "Headers": {"X-Key": "${SOME_KEY}"}}
+    plan = config(["Writer"], Memory={"Provider": "webhook", "Webhook": hook},
+                  Termination={"MaxIterations": 1})  # fmt: skip
+    with made(tmp_path / "one", {"Writer": [["Hi."]]}, plan) as team:
+        team.run("Work.")
+        assert not sent
+        assert any("memory=('webhook',)" in n for n in team.notes)
+    with made(tmp_path / "two", {"Writer": [["Hi."]]}, plan, memory=("webhook",)) as team:
+        team.run("Work.")
+        assert [(b, h["X-Key"]) for _, b, h in sent] == [({"agent": "Writer"}, "k" * 20)]
+        assert any("The hook knows." in t for _, t in shown(team, "Writer", 0))
+        assert not team.notes
+    with pytest.raises(ck.BadArguments, match="There is no memory 'all'"):
+        made(tmp_path / "three", {"Writer": []}, plan, memory=("all",))
 
 
 def test_sections_stand_in_each_agents_system_message(tmp_path):

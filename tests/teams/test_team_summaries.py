@@ -103,3 +103,37 @@ def test_what_a_log_says_of_a_standing_is_bounded_data():
     assert len(text) < 3_000
     assert "\n## " not in text
     assert standings.blocks({"state": None}) == []
+
+
+def summed_by(folder, names, **more):
+    """A team that compacts with a model's words: who was asked for what."""
+    from talkers import Says, said
+
+    cheap = Says(*(said("THE MODEL'S NOTES") for _ in range(9)))
+    others = {n: Says(*(said(f"{n} says {i}. " + "word " * 40) for i in range(12))) for n in "AB"}
+    keys = {"TriggerTurnCount": 3, "KeepRecentTurns": 1, "Mode": "llm", "Model": names}
+    plan = config(["A", "B"], Compaction=keys, Termination={"MaxIterations": 16})
+    with ck.team(plan, models={"cheap": cheap, **others, **more}, folder=folder) as team:
+        team.run("Talk.")
+        return cheap, others, team.sessions["A"].session, team.notes
+
+
+@pytest.mark.parametrize("names", ["cheap", {"ModelId": "cheap", "MaxTokens": 900}])
+def test_the_model_that_the_config_names_writes_the_summaries(tmp_path, names):
+    """F79: `Compaction.Model` is asked for summaries, and for nothing else; the others never are."""
+    cheap, others, session, notes = summed_by(tmp_path, names)
+    assert len(cheap.asked) >= 2
+    asked = ["".join(p.text for m in r.messages for p in m.parts) for r in cheap.asked]
+    assert all(("working notes" in words and "A says 0." in words) or "B says 0." in words
+               or "THE MODEL'S NOTES" in words for words in asked)  # fmt: skip
+    assert not any("working notes" in m.text for model in others.values()
+                   for r in model.asked for m in r.messages)  # fmt: skip
+    assert any("THE MODEL'S NOTES" in text for text in summaries(session))
+    assert all(e.usage is not None and e.usage.output_tokens == 1 for e in session.edits)
+    assert not any("Compaction.Model" in n for n in notes)
+
+
+def test_a_summary_model_that_is_not_known_is_a_sentence(tmp_path):
+    words = "Compaction.Model asks for model 'dear', which is not known"
+    with pytest.raises(ck.BadArguments, match=words):
+        summed_by(tmp_path, "dear")
