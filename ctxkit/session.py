@@ -88,8 +88,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     origin: Session | None = None
     """Of a replay: the recorded session that it was made from."""
 
-    # -- the path that stands
-    # ------------------------------------------------------------------------------------
+    # -- the path that stands ---------------------------------------------------------------------
 
     @cached_property
     def indices(self) -> tuple[int, ...]:
@@ -122,8 +121,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         """The compactions that stand, in order."""
         return tuple(e for e in self.path if isinstance(e, Edit))
 
-    # -- turns and calls
-    # -----------------------------------------------------------------------------------------
+    # -- turns and calls --------------------------------------------------------------------------
 
     @cached_property
     def turns(self) -> tuple[int, ...]:
@@ -172,8 +170,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
             known = f"it has calls 0 to {n - 1}" if n else "it has no calls"
             raise BadArguments(f"Session {self.id!r} has no call {index}: {known}.") from None
 
-    # -- what is shown
-    # -------------------------------------------------------------------------------------------
+    # -- what is shown ----------------------------------------------------------------------------
 
     def view(self, call: int | None = None) -> tuple[Message, ...]:
         """Return the messages shown to the model at a call (negatives from the end); None: those
@@ -244,8 +241,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         )
         return found
 
-    # -- what the log can say
-    # ------------------------------------------------------------------------------------
+    # -- what the log can say ---------------------------------------------------------------------
 
     @cached_property
     def has_text(self) -> bool:
@@ -277,8 +273,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         """True where calls carry times."""
         return any(c.message.time is not None for c in self.calls)
 
-    # -- growing and branching: a new session, the same log
-    # --------------------------------------------------------
+    # -- growing and branching: a new session, the same log ---------------------------------------
 
     def append(self, *entries: Entry) -> Session:
         """Return the session with entries written after its leaf."""

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit import prices
-from ctxkit.carried import FOLDER
+from ctxkit.data import FOLDER
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.messages import Usage
 from ctxkit.prices import price_updates as updates

@@ -76,8 +76,8 @@ def test_the_wheel_carries_its_data_and_asks_for_no_litellm(dist):
         (path,) = (n for n in names if n.endswith("/METADATA"))
         metadata = held.read(path).decode()
     assert {
-        "ctxkit/carried/prices.json",
-        "ctxkit/carried/o200k_base.tiktoken.gz",
+        "ctxkit/data/prices.json",
+        "ctxkit/data/o200k_base.tiktoken.gz",
         "ctxkit/py.typed",
     } <= names
     asked = [row for row in metadata.splitlines() if row.startswith("Requires-Dist:")]

@@ -208,8 +208,7 @@ class Agent:
         """Take a session of the same entries that says something else of itself."""
         self.transcript.session = session
 
-    # -- the turn
-    # ----------------------------------------------------------------------------------------------
+    # -- the turn ---------------------------------------------------------------------------------
 
     def _begin(self, prompt: Message, heard: Sequence[Message]) -> Turn:
         turn = Turn(self.limits, self._fresh(), began=self._clock())
@@ -324,8 +323,7 @@ class Agent:
         """Return the tools that its model is told of."""
         return (*tools, replace(COMPACT, run=self._asked_to_compact))
 
-    # -- inside
-    # ----------------------------------------------------------------------------------------------
+    # -- inside -----------------------------------------------------------------------------------
 
     def _approver(self, turn: Turn) -> Approve | None:
         """Return what allows the calls of a turn; the time that it takes does not count."""

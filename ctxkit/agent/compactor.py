@@ -260,8 +260,7 @@ class Compactor:
         own = own.using(lent) if writer is None else _bare(own).using(writer)
         return own.focused(focus) if focus else own
 
-    # -- what was done
-    # -------------------------------------------------------------------------------------------
+    # -- what was done ----------------------------------------------------------------------------
 
     def _begin(self, trigger: str, tokens: int, messages: int, *, focus: str = "") -> None:
         if not self._begun:
@@ -316,8 +315,7 @@ class Compactor:
         owed += [written] if written is not None else []
         return total(owed) if owed else None
 
-    # -- memory
-    # ----------------------------------------------------------------------------------------------
+    # -- memory -----------------------------------------------------------------------------------
 
     async def _save_dropped(
         self, edits: tuple[Edit, ...], spent: SpentInTurn, limits: Limits
@@ -338,8 +336,7 @@ class Compactor:
         if reply is not None and reply.usage is not None and self._model is not None:
             spent.add_summary(reply.usage, self._model.name, free=bool(self._model.notice))
 
-    # -- off the loop
-    # --------------------------------------------------------------------------------------------
+    # -- off the loop -----------------------------------------------------------------------------
 
     async def _off_loop(
         self,

@@ -385,8 +385,7 @@ class LiveSession:
         with self.alone():
             return await self._promotions.remember(self.agent.writer, self.agent.writer_seconds)
 
-    # -- branch and restore
-    # ----------------------------------------------------------------------------------------
+    # -- branch and restore -----------------------------------------------------------------------
 
     def restore(self, number: int) -> Session:
         """Go back to just before a compaction; what came after stays in the log as a branch.
@@ -431,8 +430,7 @@ class LiveSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- inside
-    # ----------------------------------------------------------------------------------------------
+    # -- inside -----------------------------------------------------------------------------------
 
     def _lead(
         self, model: Model, rules: Rules, limits: Limits | None, offered: tuple[ToolSchema, ...]

@@ -73,9 +73,7 @@ def frame(
     elif per == "compaction":
         data = per_compaction.rows(given, count, unmarked=True)
     else:
-        data = (per_call if per == "call" else per_turn if per == "turn" else per_session).rows(
-            given
-        )
+        data = _FRAMES[per].rows(given)
     return build(COLUMNS[per], data)
 
 

@@ -122,8 +122,7 @@ class Log:
         fixed = self.fixed_at
         return min(fixed[max(call - 1, 0)], fixed[call])
 
-    # -- growing
-    # ----------------------------------------------------------------------------------------------
+    # -- growing ----------------------------------------------------------------------------------
 
     def open(
         self, time: float | None = None, agent: str | None = None, fixed: int | None = None
@@ -288,8 +287,7 @@ class Log:
         self.tokens.owe(tokens)
         self.memo.pop("spending", None)
 
-    # -- reading
-    # ----------------------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
 
     def column(self, name: str, n: int | None = None) -> NDArray[Any]:
         """Return one value a row for the first `n` rows (None: all), as an array that must not be

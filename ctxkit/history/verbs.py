@@ -38,8 +38,7 @@ class History(View, frozen=True, gc=False):
             return history.summarise(start, "So far: ...", "over 80,000")
     """
 
-    # -- where: positions, from running sums and lists of rows; O(log n) over the untouched tail
-    # ----------------------------------------------------------------------------------------------
+    # -- where: positions, from running sums and lists of rows; O(log n) over the untouched tail ---
 
     def back(self, tokens: int, estimated: bool = False) -> int:
         """Return the last position from which at least `tokens` are shown (Pi's walk back); 0 where
@@ -89,8 +88,7 @@ class History(View, frozen=True, gc=False):
         """
         return searches.next_of(self, position, *roles)
 
-    # -- verbs on a range of positions: O(1) where the head is short
-    # ----------------------------------------------------------------------------------------------
+    # -- verbs on a range of positions: O(1) where the head is short ------------------------------
 
     def summarise(
         self,
@@ -142,8 +140,7 @@ class History(View, frozen=True, gc=False):
         """
         return edits.insert(self, position, message, reason, method=method)
 
-    # -- verbs on any messages: O(shown)
-    # ----------------------------------------------------------------------------------------------
+    # -- verbs on any messages: O(shown) ----------------------------------------------------------
 
     def keep(self, mask: Mask, reason: str = "", *, method: str | None = None) -> Self:
         """Keep the messages of a mask and remove the others, with the rest of their groups."""
@@ -216,8 +213,7 @@ class History(View, frozen=True, gc=False):
         """
         return edits.apply(self, edit)
 
-    # -- reading masks and edits
-    # ----------------------------------------------------------------------------------------------
+    # -- reading masks and edits ------------------------------------------------------------------
 
     def mask(self, which: Mask) -> NDArray[Any]:
         """Return booleans, one a message, from booleans or from positions.

@@ -67,8 +67,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
     steps: tuple[Step, ...] = ()
     """What was done at this call."""
 
-    # -- sizes: O(1)
-    # ----------------------------------------------------------------------------------------------
+    # -- sizes: O(1) ------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return self.head.size + self.hi - self.lo
@@ -106,8 +105,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
             total += counts[self.hi] - counts[self.lo] + self.head.count(self.log, code)
         return total
 
-    # -- messages: made only when asked for
-    # ----------------------------------------------------------------------------
+    # -- messages: made only when asked for -------------------------------------------------------
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -155,8 +153,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
                 return p
         raise BadArguments(f"Row {row} is not shown at call {self.call}.")
 
-    # -- columns: one value a shown message, arrays that must not be written to
-    # ----------------------------------------
+    # -- columns: one value a shown message, arrays that must not be written to -------------------
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column: one of `COLUMNS`, or `rows` (-1: stands for others), `keys` (0: as

@@ -206,8 +206,7 @@ class Lives:
                         handle.wait(5)
                     closing.callback(live.close)
 
-    # -- what a session is made of
-    # -------------------------------------------------------------------------------
+    # -- what a session is made of ----------------------------------------------------------------
 
     def settings(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a session: what was asked now, before, or else the kit's."""

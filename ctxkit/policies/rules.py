@@ -119,6 +119,10 @@ class Rules:
                 object.__setattr__(self, "trigger", _EACH_CALL)
             if isinstance(self.summariser, str) or self.summariser is None:
                 object.__setattr__(self, "summariser", summariser(self.summariser or "extractive"))
+            elif not callable(self.summariser):
+                raise BadArguments(
+                    f"The summariser {self.summariser!r:.80} cannot be called with a passage."
+                )
             object.__setattr__(self, "policy", self.policy.using(self.summariser))
 
     @property

@@ -94,6 +94,13 @@ class CheckpointMaker:
     """Find only inner parts of paths, and audit nothing."""
     name = "tyrum"
 
+    def __post_init__(self) -> None:
+        if self.model is not None and not callable(self.model):
+            raise BadArguments(
+                f"The summariser of tyrum is called with a passage and answers in JSON;"
+                f" {self.model!r:.80} cannot be."
+            )
+
     def __call__(self, passage: Passage) -> Message:
         """Return the checkpoint as a message of role `summary`, its fields in `details`."""
         point, previous = None, _previous(passage)

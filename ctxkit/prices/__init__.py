@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ctxkit.carried import FOLDER
+from ctxkit.data import FOLDER
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
 from ctxkit.prices.model_rows import MILLION, candidates

@@ -24,7 +24,7 @@ from ctxkit.readers.fields import (
 )
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_parts
-from ctxkit.readers.usages import to_schemas
+from ctxkit.readers.usages import to_schemas, to_stop
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class _Teller:
                 kind="copied" if copied else "",
                 usage=_usage(metrics),
                 model=word(raw.get("model_name")) or self._model,
-                stop=word(extra.get("finish_reason")),
+                stop=to_stop(extra.get("finish_reason")),
                 latency=None if took is None else took / 1000,
             )
         )

@@ -64,8 +64,7 @@ class Conversation:
             parent = record.get("parentUuid")
             self.headless = type(parent) is str and parent not in self.shared.uuids
 
-    # -- where a line hangs
-    # --------------------------------------------------------------------------------------
+    # -- where a line hangs -----------------------------------------------------------------------
 
     def _place(self, record: dict[str, Any]) -> int:
         """Return the index of the entry that a line follows: its parent's, or the last one where
@@ -119,8 +118,7 @@ class Conversation:
                 self.places.get(parent, self.log.at) if type(parent) is str else self.log.at
             )
 
-    # -- what is said
-    # --------------------------------------------------------------------------------------------
+    # -- what is said -----------------------------------------------------------------------------
 
     def talk(self, record: dict[str, Any], m: dict[str, Any]) -> None:
         """Take a line that was said: a piece of a reply, a request, results, or a compaction's
@@ -217,8 +215,7 @@ class Conversation:
         self.close()
         self._user(record, mapping(record.get("attachment")).get("prompt"))
 
-    # -- what happened to the context
-    # ----------------------------------------------------------------------------
+    # -- what happened to the context -------------------------------------------------------------
 
     def system(self, record: dict[str, Any]) -> None:
         """Take a line of the program itself: compaction boundaries and failed calls matter, the

@@ -94,8 +94,7 @@ class Rollout:
         ):
             self.log.add(Message(role="system", id=self.log.new_id(), parts=(Text(said),)))
 
-    # -- items: what goes to the model and comes from it
-    # ---------------------------------------------------------
+    # -- items: what goes to the model and comes from it ------------------------------------------
 
     def item(self, p: dict[str, Any], when: float | None) -> None:
         """Take one item; a message may do without its type."""
@@ -142,8 +141,7 @@ class Rollout:
                 own, (Image("image/png", data),) if data else (), when, kind="server"
             )
 
-    # -- events
-    # ----------------------------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
     def _event(self, p: dict[str, Any], record: dict[str, Any]) -> None:
         kind = p.get("type")
@@ -171,8 +169,7 @@ class Rollout:
         if begun:
             self.log.stand(self.log.parents[begun[-turns] if turns <= len(begun) else begun[0]])
 
-    # -- compactions
-    # ----------------------------------------------------------------------------------------------
+    # -- compactions ------------------------------------------------------------------------------
 
     def _compacted(self, p: dict[str, Any], when: float | None) -> None:
         """Let the replacement stand for all that was shown; what it repeats keeps its id."""

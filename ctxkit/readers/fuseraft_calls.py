@@ -260,8 +260,7 @@ class Teller:
         if not self._line(agent).calls:
             self._whole_turn(self._line(agent), payload, when, turn, agent)
 
-    # -- compactions and sub-agents
-    # ------------------------------------------------------------------------------------
+    # -- compactions and sub-agents ---------------------------------------------------------------
 
     def _compaction(
         self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str

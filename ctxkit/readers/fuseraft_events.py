@@ -44,9 +44,10 @@ def read(source: Source) -> list[Session]:
     faults = list(source.faults)
     for line, record in source.records:
         id_ = text(record.get("session")) or next(reversed(tellers), source.path.stem)
-        teller = tellers.setdefault(id_, Teller(id_))
+        if id_ not in tellers:
+            tellers[id_] = Teller(id_)
         try:
-            teller.take(record)
+            tellers[id_].take(record)
         except DAMAGE as e:
             faults.append(Fault(line, why(e)))
     out = [t.session(companions(source, t.id)) for t in tellers.values()]

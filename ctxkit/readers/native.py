@@ -4,18 +4,18 @@ it was written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 import msgspec
 
-from ctxkit.messages import Edit, Fault, Message, Part, Thinking, ToolSchema
+from ctxkit.messages import Edit, Fault, Message, Part, Source, Thinking, ToolSchema
 from ctxkit.readers.fields import demand, items, mapping, number
 from ctxkit.readers.pi_entries import Entries
 from ctxkit.readers.pi_messages import to_parts
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from ctxkit.readers.source import Source
+    from ctxkit.readers import source as sources
 
 NAME = "native"
 ALIASES = ("ctxkit",)
@@ -45,9 +45,33 @@ _FIELDS = {
     *_TYPES,
 }
 _DEPTH = 16
+E = TypeVar("E", Message, Edit)
 
 
-def sniff(source: Source) -> bool:
+class _NotRun(TypedDict):
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class _Processor(TypedDict):
+    name: str
+    n: NotRequired[int]
+
+
+_DETAILS: dict[str, Any] = {
+    "calls_not_run": list[_NotRun],
+    "cannot_tell": tuple[str, ...],
+    "history_processor": _Processor,
+    "output_source": Source,
+    "replay": dict[str, Any],
+    "source_tokens": int,
+    "tools_digest": str,
+}
+"""Details on which figures rest; in a file that is not of their kind they are left out."""
+
+
+def sniff(source: sources.Source) -> bool:
     """Say whether one of the first entries is our mark."""
     return any(
         r.get("type") == "custom" and r.get("customType") == "ctxkit.session"
@@ -55,7 +79,7 @@ def sniff(source: Source) -> bool:
     )
 
 
-def read(source: Source) -> list[Session]:
+def read(source: sources.Source) -> list[Session]:
     """Read a session as it was written; what other programs added to the file is read as Pi's
     entries.
     """
@@ -65,7 +89,7 @@ def read(source: Source) -> list[Session]:
 class _Marked(Entries):
     """Entries of which most come after a mark of ours."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: sources.Source) -> None:
         self.facts: dict[str, Any] = {}
         self.stands: dict[str, Any] = {}
         self.children: list[Session] = []
@@ -108,7 +132,7 @@ class _Marked(Entries):
             self.marks[demand(record, "id", str)] = data
 
     def _edit(self, data: dict[str, Any]) -> None:
-        edit = msgspec.convert(data, Edit)
+        edit = _sound(msgspec.convert(data, Edit))
         self.log.take_id(edit.id)
         for m in edit.inserted:
             self.log.take_id(m.id)
@@ -126,7 +150,7 @@ class _Marked(Entries):
         else:
             m = msgspec.convert(data, Message)
         self.log.take_id(m.id)
-        self.log.add(m)
+        self.log.add(_sound(m))
 
     def whole(self) -> Session:
         """Return the session: as written where the file ends as it was written, else with what came
@@ -175,6 +199,26 @@ def _part(part: Part, more: Any) -> Part:
     return part
 
 
+def _sound(entry: E) -> E:
+    """Return an entry without details of another kind."""
+    odd = _odd(entry.details)
+    kept = {k: v for k, v in entry.details.items() if k not in odd}
+    return msgspec.structs.replace(entry, details=kept) if odd else entry
+
+
+def _odd(details: dict[str, Any]) -> list[str]:
+    """Return the names of details that are of another kind than figures take them for."""
+    return [k for k in _DETAILS.keys() & details.keys() if not _is(details[k], _DETAILS[k])]
+
+
+def _is(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 def _facts(data: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     """Return what is told of the session, and what of it is of another kind."""
     out, wrong = dict[str, Any](), list[Fault]()
@@ -183,6 +227,9 @@ def _facts(data: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
             out[name] = msgspec.convert(data[name], _TYPES.get(name, str))
         except msgspec.ValidationError:
             wrong.append(Fault(0, f"its {name} is of another kind"))
+    for name in _odd(out.get("details", {})):
+        del out["details"][name]
+        wrong.append(Fault(0, f"its {name} is of another kind"))
     return out, wrong
 
 
@@ -198,9 +245,9 @@ def _whole(data: dict[str, Any], depth: int) -> Session:
     for raw in items(data.get("log")):
         fields = mapping(raw)
         log.append(
-            msgspec.convert(fields["edit"], Edit)
+            _sound(msgspec.convert(fields["edit"], Edit))
             if "edit" in fields
-            else msgspec.convert(fields["message"], Message)
+            else _sound(msgspec.convert(fields["message"], Message))
         )
     leaf = data.get("leaf")
     facts, wrong = _facts(mapping(data.get("session")))

@@ -74,8 +74,7 @@ def read(source: Source) -> list[Session]:
     return [to_session(mapping(document.get("info")), items(document.get("messages")))]
 
 
-# -- the storage folder
-# ------------------------------------------------------------------------------------------------
+# -- the storage folder ---------------------------------------------------------------------------
 
 
 def sniff_folder(path: Path) -> bool:

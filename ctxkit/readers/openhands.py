@@ -173,8 +173,7 @@ def _load(file: Path, faults: list[Fault]) -> Any:
     return mapping(document)
 
 
-# -- completion logs
-# --------------------------------------------------------------------------------------------------
+# -- completion logs ------------------------------------------------------------------------------
 
 
 def _is_completion(document: Any) -> bool:

@@ -81,8 +81,7 @@ def parse_bulk(data: bytes, lines: int, words: Words) -> Block | None:
     return block if rows(block) == lines else None
 
 
-# -- lines of one form, as cells
-# ---------------------------------------------------------------------------------------
+# -- lines of one form, as cells ------------------------------------------------------------------
 
 
 def _cells(data: bytes, words: Words, depth: int) -> Block:
@@ -257,8 +256,7 @@ def _merge(block: Block, rest: Block, at: np.ndarray[Any, Any]) -> Block:
     return {name: values[order] for name, values in join([block, rest]).items()}
 
 
-# -- any objects, as JSON
-# ----------------------------------------------------------------------------------------------
+# -- any objects, as JSON -------------------------------------------------------------------------
 # Not by Arrow's JSON parser: a line of `null`, or one nested deeply, ends the process (pyarrow 26).
 
 

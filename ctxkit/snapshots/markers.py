@@ -134,8 +134,7 @@ def compactions(log: pd.DataFrame) -> pd.DataFrame:
     return out[[*names, "source", "sizes_source"]]
 
 
-# -- where sums begin anew
-# ---------------------------------------------------------------------------------------------
+# -- where sums begin anew ------------------------------------------------------------------------
 
 
 class _LogRows(NamedTuple):

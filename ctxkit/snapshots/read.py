@@ -96,8 +96,7 @@ def read_snapshots(
     return out
 
 
-# -- what is asked for
-# -------------------------------------------------------------------------------------------------
+# -- what is asked for ----------------------------------------------------------------------------
 
 
 def _read(logs: list[SnapshotLog], words: Words, report: Report) -> Iterator[Block]:

@@ -107,8 +107,7 @@ def fingerprint(path: str, size: int) -> str:
     return seen.hexdigest()
 
 
-# -- finding logs
-# --------------------------------------------------------------------------------------------------
+# -- finding logs ---------------------------------------------------------------------------------
 
 
 def named(paths: str | Path | Iterable[str | Path]) -> list[str]:
@@ -191,8 +190,7 @@ def _is(kind: Any, path: str) -> bool:
     return mode is not None and bool(kind(mode))
 
 
-# -- reading what is new
-# -----------------------------------------------------------------------------------------------
+# -- reading what is new --------------------------------------------------------------------------
 
 
 def groups(logs: list[SnapshotLog], report: Report) -> Iterator[list[LogPart]]:

@@ -81,8 +81,7 @@ def _ranks(index: cache.CacheIndex, logs: list[str]) -> list[int]:
     return [place[log.path] for log in index.logs]
 
 
-# -- what is new
-# --------------------------------------------------------------------------------------------------
+# -- what is new ----------------------------------------------------------------------------------
 
 
 def _update(folder: Path, logs: list[str]) -> cache.CacheIndex:

@@ -13,6 +13,7 @@ from ctxkit.display.sheets import COLUMNS, INK, Box, Heading, Tabular
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.messages import Message
 from ctxkit.metrics.accounts import Accounts, accounts
+from ctxkit.plots.palette import COLOURS
 from ctxkit.readers.given import of_session
 from ctxkit.spending import ledgers
 from ctxkit.spending.fetched import Fetched, Unused, fetched, unused
@@ -50,7 +51,6 @@ _CAUSES = {
     ("unexplained",): ("miss without a cause", "misses without a cause"),
 }
 _BAR = "display:inline-block;height:9px;background:#3a93cc"
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8860b", "#c0659a", "#3a93cc", "#8c6d46", "#7b6fd0")
 
 
 class Spend:
@@ -322,7 +322,7 @@ def _map(parts: list[Portion], whole: float) -> str:
     boxes = _tiled([p.usd for p in cells], 0.0, 0.0, 720.0, 150.0)
     drawn = []
     for i, (p, (x, y, w, h)) in enumerate(zip(cells, boxes, strict=True)):
-        ink = _COLOURS[i % len(_COLOURS)]
+        ink = COLOURS[i % len(COLOURS)]
         told = escape(f"{p.name}: {dollars(p.usd)}, {percent(p.usd / whole)}", 200)
         room = int((w - 8) / 7)
         name = line(p.name, room) if room >= 4 and h >= 16 else ""

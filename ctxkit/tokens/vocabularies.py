@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.caches import cache_folder
-from ctxkit.carried import FOLDER
+from ctxkit.data import FOLDER
 from ctxkit.errors import StoreError
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from builders import session, user
 from opencode_databases import older
 
 import ctxkit as ck
@@ -303,6 +304,13 @@ def test_words_are_found_across_all_tools(home: Path, tmp_path: Path):
     assert all("there is no log.txt" in t for t in frame["text"])
     first = frame.iloc[0]
     assert "there is no" in ck.read(first["path"]).messages[first["message"]].text
+
+
+def test_subagents_of_subagents_are_searched_too(tmp_path: Path):
+    leaf = session(user("a needle"), id="leaf")
+    told = session(user("go"), id="top", children=(session(id="mid", children=(leaf,)),))
+    ck.write(told, tmp_path / "top.jsonl")
+    assert ck.find(tmp_path, "needle")["session"].tolist() == ["leaf"]
 
 
 def test_arguments_of_calls_are_searched_and_rows_are_bounded(home: Path, tmp_path: Path):

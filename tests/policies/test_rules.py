@@ -39,6 +39,7 @@ class Drops(Part):
         (dict(policy=nothing, window=100, reserve=100), "leaves no room"),
         (dict(policy=nothing, cache_life=0), "cache that lives 0"),
         (dict(policy=nothing, counter="char/4"), "No counter is called"),
+        (dict(policy=nothing, summariser=3), "cannot be called with a passage"),
         (dict(policy=nothing, summariser="extractiv"), "Did you mean 'extractive'"),
     ],
 )

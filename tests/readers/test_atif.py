@@ -69,3 +69,9 @@ def test_nesting_is_bounded():
         s, depth = s.children[0], depth + 1
     assert depth == 16
     assert s.faults
+
+
+def test_why_a_reply_ended_is_said_in_our_words():
+    metrics = {"extra": {"finish_reason": "tool_calls"}}
+    step = {"step_id": 1, "source": "agent", "message": "x", "metrics": metrics}
+    assert read(step).calls[0].message.stop == "tool"

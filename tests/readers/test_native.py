@@ -204,3 +204,15 @@ def test_a_fact_of_another_kind_is_left_out_and_told(tmp_path):
     assert [f.why for f in read.faults] == [
         "its agent is of another kind", "its format is of another kind"]  # fmt: skip
     assert read.log == whole.log
+
+
+@pytest.mark.parametrize("name", native._DETAILS)
+def test_details_of_another_kind_are_left_out(name, tmp_path):
+    told = {name: 1.5, "own": 1.5}
+    reply = assistant("b", usage=usage(), details=told)
+    ck.write(session(user("a"), reply, id="s", details=told), tmp_path / "s.jsonl")
+    read = ck.read(tmp_path / "s.jsonl")
+    assert read.details == read.messages[-1].details == {"own": 1.5}
+    assert [f.why for f in read.faults] == [f"its {name} is of another kind"]
+    ck.report(read)
+    ck.frame(read, per="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from builders import call, result
 from conftest import sample
 from worth.talks import BLOCKS, MODEL, talk
 
@@ -11,6 +12,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.library import Library
 from ctxkit.prices import price
 from ctxkit.tokens import default
+from ctxkit.worth.pasted import _pasted
 from ctxkit.worth.section_costs import COLUMNS, TOP
 
 
@@ -131,6 +133,13 @@ def test_what_nobody_reads_is_cheaper_as_an_index(store):
     more = (pasted.store_tokens - demand.store_tokens) * demand.calls_n
     assert pasted.prompt_tokens - demand.prompt_tokens == more
     assert pasted.usd > demand.usd
+
+
+def test_an_id_that_is_used_again_keeps_its_own_result(store):
+    asked = call("shell", "c0", command="ls")
+    more = talk(turns=1).append(asked, result("out", asked))
+    pasted = _pasted(more, more.messages[0], "all of it").session
+    assert [m.text for m in pasted.messages if m.role == "tool"] == ["out"]
 
 
 def test_without_an_index_or_its_store_that_is_said(store, tmp_path):

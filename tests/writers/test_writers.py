@@ -12,7 +12,7 @@ from builders import assistant, result, session, summarised, system, tool_call, 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.messages import Image, Message, Sized, Text, ToolSchema
-from ctxkit.writers import FORMATS
+from ctxkit.writers import FORMATS, as_atif
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,3 +115,9 @@ def test_a_file_that_cannot_be_written_is_left_as_it_was(tmp_path: Path) -> None
 def test_an_unknown_format_asks_what_was_meant(tmp_path: Path) -> None:
     with pytest.raises(BadArguments, match="Did you mean 'native'"):
         ck.write(a_session(), tmp_path / "s", format="nativ")
+
+
+def test_what_subagents_of_subagents_lose_is_counted():
+    leaf = session(assistant("done", usage=usage(write=9)), id="leaf")
+    told = session(user(), children=(session(user(), id="mid", children=(leaf,)),))
+    assert as_atif.convert(told)[1]["cache writes"] == 1

@@ -1,7 +1,7 @@
 # ruff: noqa: INP001  a script beside the pages
 """Make what the wheel carries from an installed LiteLLM: prices with limits, and two vocabularies.
 
-    python docs/make_carried.py
+    python docs/make_data.py
 
 Run it before a release: the date of the table is the day on which it was made.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from ctxkit.prices import price_updates
 from ctxkit.tokens.vocabularies import CARRIED
 
-FOLDER = Path(__file__).parents[1] / "ctxkit" / "carried"
+FOLDER = Path(__file__).parents[1] / "ctxkit" / "data"
 
 
 def main() -> None:
