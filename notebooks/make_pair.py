@@ -3,8 +3,8 @@
 `python notebooks/make_pair.py MODEL [FOLDER]` asks a model twelve questions about numbers in files, whose right answers
 are known: once without context management, once shown only the results of its last three tool calls. Both sessions are
 written to FOLDER (`pair` unless named), and a table says what the replay of the first foretells of the second, and what
-came true. MODEL is a local file (`local/model.gguf`), a server's model (`ollama_chat/qwen3:4b`), or any other that
-LiteLLM knows, whose key costs money. `scripted/ports` needs no model: it shows how the script works, no more.
+came true. MODEL is a local file (`local/model.gguf`), a server's model (`ollama_chat/qwen3:4b`,
+`openai/NAME?api_base=http://127.0.0.1:8080/v1`), or any other that LiteLLM knows, whose key costs money. `scripted/ports` needs no model: it shows how the script works, no more.
 """
 
 from __future__ import annotations

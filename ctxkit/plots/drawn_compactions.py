@@ -30,7 +30,8 @@ class Cuts(NamedTuple):
     @property
     def title(self) -> str:
         """The sessions as a title names them."""
-        return self.names[0] if len(self.names) == 1 else f"{len(self.names)} sessions"
+        n = len(self.names)
+        return f"{n} sessions" if n > 1 else self.names[0] if n else "this log"
 
 
 def cuts_of(of: Any, names: Sequence[str], chart: str) -> Cuts:

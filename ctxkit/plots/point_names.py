@@ -32,7 +32,7 @@ def name_points(
     points = [(i, k) for i in named for k in range(len(traces[i].x))]
     if not 0 < len(points) <= _MOST:
         return
-    places = [(float(traces[i].x[k]), float(traces[i].y[k])) for i, k in points]
+    places = [(float(traces[i].x[k]), float(traces[i].y[k] or 0.0)) for i, k in points]
     low, high = min(x for x, _ in places), max(x for x, _ in places)
     wide, top = (high - low) or 1.0, max(*(y for _, y in places), 0.0) or 1.0
     layout["xaxis"]["range"] = [low - _SIDE * wide, high + _SIDE * wide]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.readers.given import as_session
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ def source(what: Any) -> Source:
     if what is None or (isinstance(what, str) and not Path(what).is_file()):
         return _named(what)
     resting = as_session(what)
-    return resting.title or resting.id, lambda: resting, lambda: None
+    return title_of(resting), lambda: resting, lambda: None
 
 
 def live_of(what: Any) -> LiveSession | None:

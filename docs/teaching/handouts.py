@@ -38,7 +38,8 @@ STYLE = """<style>
 .reveal .slides section { max-height: 100%; overflow-y: auto; }
 .reveal section .jp-Cell, .reveal section .jp-MarkdownCell { max-width: 100%; }
 .reveal pre, .reveal code { font-size: 15px; line-height: 1.35; }
-.reveal pre { white-space: pre-wrap !important; overflow-wrap: anywhere; }
+.reveal pre { white-space: pre-wrap !important; word-break: normal !important;
+  overflow-wrap: anywhere; }
 .reveal table { font-size: 15px; }
 .reveal svg { max-width: 1000px !important; max-height: 400px; }
 .reveal .jp-InputPrompt, .reveal .jp-OutputPrompt { display: none; }
@@ -58,7 +59,8 @@ PRINT = """<style>
   .jp-InputPrompt, .jp-OutputPrompt { display: none !important; }
   table { font-size: 8pt !important; }
   td, th { padding: 1px 4px !important; white-space: normal !important; }
-  pre { white-space: pre-wrap !important; font-size: 8.5pt !important; }
+  pre { white-space: pre-wrap !important; word-break: normal !important; overflow-wrap: anywhere;
+    font-size: 8.5pt !important; }
   h1, h2 { break-after: avoid; } figure, svg, tr { break-inside: avoid; }
   .jp-Cell { overflow: visible !important; }
   .jp-OutputArea div { max-height: none !important; overflow: visible !important; }

@@ -238,6 +238,17 @@ def test_a_live_session_grows_in_all_three(tmp_path):
         assert len(budget.data["agents"][0]["inputs"]) == 3
 
 
+def test_each_is_one_anywidget_that_loads_nothing(sample, busy):
+    """So it lives wherever anywidget does: nothing stands around it, and no address is in its code."""
+    from anywidget import AnyWidget
+    from ipywidgets import Box
+
+    for made in (*(chart(busy) for chart in ALL), ck.explore(sample), ck.watch(sample)):
+        assert isinstance(made, AnyWidget)
+        assert not isinstance(made, Box)
+        assert f"{made._esm}{getattr(made, '_css', '')}".count("http") == f"{made._esm}".count("http://www.w3.org")
+
+
 # -- what a notebook keeps, and pages ------------------------------------------------------------------------------
 
 
