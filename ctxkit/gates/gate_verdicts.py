@@ -119,7 +119,8 @@ def number(value: float | None, kind: str, sign: str = "") -> str:
     if value is None:
         return "-"
     if kind == "share":
-        return f"{value:{sign}.1%}"
+        digits = 1 if not value or abs(value) >= 0.0005 else 3  # a change is not told as none
+        return f"{value:{sign}.{digits}%}"
     return f"{value:{sign},.4f}" if kind == "usd" else f"{value:{sign},.1f}"
 
 

@@ -88,10 +88,10 @@ def failure_of(error: BaseException) -> Failure | None:
         return "unreachable"
     if _BROKEN.search(text):
         return "broken off"
-    if "APIConnectionError" in text[:200]:  # LiteLLM's name for whatever else went wrong here;
-        status = getattr(
-            error.__context__, "status_code", None
-        )  # before 1.96 for Ollama's own, too
+    if (
+        "APIConnectionError" in text[:200]
+    ):  # LiteLLM's name for whatever else went wrong on this side
+        return None
     if _RUNNER.search(text):
         return "server error"
     passing = isinstance(status, int) and (status >= 500 or status in _PASSING)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _ENDING = ".messages.json"
-_AGENTS = {"lead", "subagent", "teammate"}
-_SUMMED = {"compaction", "compaction_summary"}
+_AGENTS = ("lead", "subagent", "teammate")
+_SUMMED = ("compaction", "compaction_summary")
 _MOST = 200
 """Files of subagents that are read with a session, at most."""
 

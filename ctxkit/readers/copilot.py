@@ -109,6 +109,10 @@ class _Reading:
             self._compacted(thread, record, data, when)
         elif kind == "session.truncation":
             self._truncated(thread, record, data, when)
+        elif kind == "session.context_cleared":
+            own = thread.log.new_id(record.get("id"))
+            edit = Edit(kind="dropped", id=own, method="clear", time=when)
+            thread.log.compact(edit, thread.systems)
         else:
             self._about(kind, data)
 
@@ -166,6 +170,12 @@ class _Reading:
             t.asked[called.id] = called.name
             parts.append(called)
         output = number(data.get("outputTokens"))
+        begun = t.log.entries[-1] if number(data.get("chunkIndex")) and t.log.entries else None
+        if isinstance(begun, Message) and begun.role == "assistant":  # the next piece of a reply
+            usage = begun.usage if output is None else Usage(output_tokens=output)
+            t.last = len(t.log.entries) - 1
+            t.log.replace(t.last, replace(begun, parts=(*begun.parts, *parts), usage=usage))
+            return
         reply = Message(
             role="assistant",
             id=t.log.new_id(record.get("id")),

@@ -46,6 +46,13 @@ def reply(size, tokens, *, calls):
     return said(words, usage=usage, stop="tool") if calls else said("fine " * size, usage=usage)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_storage():
+    """pandas before 3 keeps a text in another way than frames do, which come from Arrow."""
+    with pd.option_context("mode.string_storage", "pyarrow"):
+        yield
+
+
 def same(one):
     """Hold the live frame against the log of snapshots and the frame of the record."""
     log = turns(ck.read_snapshots(one.workspace.snapshots(one.id)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from made_today import COPILOT
@@ -52,3 +53,27 @@ def test_a_compactions_own_bill_and_the_totals_are_kept():
     assert session.details["totals"]["modelMetrics"]["m-1"]["usage"]["inputTokens"] == 4660
     assert [c.message.usage.output_tokens for c in session.calls] == [21, 19, 15, 6]
     assert session.calls[0].message.usage.input_tokens is None
+
+
+def test_a_reply_in_pieces_is_one_and_a_cleared_context_is_left():
+    events = [
+        ("system.message", {"content": "be brief"}),
+        ("user.message", {"content": "go"}),
+        ("assistant.message", {"content": "One ", "chunkIndex": 0, "chunkCount": 2}),
+        ("assistant.message", {"content": "two.", "chunkIndex": 1, "chunkCount": 2, "outputTokens": 4}),
+        ("session.context_cleared", {"messagesCleared": 2}),
+        ("user.message", {"content": "on"}),
+        ("assistant.message", {"content": "Three.", "chunkIndex": 0, "chunkCount": 1}),
+    ]  # fmt: skip
+    rows = [
+        {"type": k, "id": f"e{n}", "parentId": None, "data": d} for n, (k, d) in enumerate(events)
+    ]
+    (session,) = read_source(
+        Source("events.jsonl", b"\n".join(json.dumps(r).encode() for r in rows))
+    )
+    assert [[p.text for p in c.message.parts] for c in session.calls] == [
+        ["One ", "two."],
+        ["Three."],
+    ]
+    assert session.calls[0].message.usage.output_tokens == 4
+    assert [m.text for m in session.view()] == ["be brief", "on", "Three."]
