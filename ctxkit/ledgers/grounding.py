@@ -26,6 +26,8 @@ _WROTE = re.compile(
 _DELETED = re.compile(
     rf"(?<!\w)(?:deleted|removed)(?: (?:the|file|old))*[ :]+{_FILE}", re.IGNORECASE
 )
+_MORE = re.compile(rf"[`'\"*]{{0,3}}(?:,? and|,) {_FILE}", re.IGNORECASE)
+"""What goes on with a list of files."""
 _RAN = re.compile(r"(?<!\w)(?:ran|executed) `([^`\n]{2,200})`", re.IGNORECASE)
 _PASSED = re.compile(
     r"(?<!\w)(?:(?:all )?(?:the )?(?:\d+ )?tests? (?:now )?(?:pass|passed|are green|succeed)|"
@@ -84,7 +86,12 @@ def claims(text: str) -> Iterator[Claim]:
         for hit in found.finditer(text):
             if not _NOT.search(text[max(hit.start() - 40, 0) : hit.start()].lower()):
                 target = hit[1].rstrip(".") if hit.re.groups else ""
-                yield Claim(kind, " ".join(hit[0].split())[:200], target)
+                words = " ".join(hit[0].split())[:200]
+                yield Claim(kind, words, target)
+                more = _MORE.match(text, hit.end()) if kind in ("wrote", "deleted") else None
+                while more is not None:
+                    yield Claim(kind, words, more[1].rstrip("."))
+                    more = _MORE.match(text, more.end())
 
 
 def _held(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:

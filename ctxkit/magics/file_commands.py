@@ -14,8 +14,6 @@ from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ctxkit.magics.kit_state import KitState
     from ctxkit.session import Session
 
@@ -50,12 +48,13 @@ class Validate:
     system: str | None = option("whose file it is, where its keys do not say")
 
 
-def validate(_: KitState, asked: Validate) -> pd.DataFrame | Page:
-    """Say what is wrong with a config file; a page where nothing is."""
+def validate(_: KitState, asked: Validate) -> Page:
+    """Say what is wrong with a config file, a line each."""
     from ctxkit.gates.config_faults import validate as of
 
     table = of(Path(asked.path).expanduser(), system=asked.system)
-    return table if len(table) else Page(f"{line(asked.path, 200)}: nothing is wrong with it.")
+    rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]
+    return Page("\n".join(rows) or f"{line(asked.path, 200)}: nothing is wrong with it.")
 
 
 def use(kit: KitState, asked: Use) -> Session:

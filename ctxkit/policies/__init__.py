@@ -10,7 +10,7 @@ _NAMES = {
     **dict.fromkeys(("Rules", "as_rules"), "rules"),
     **dict.fromkeys(("entries", "names", "parse"), "policy_names"),
 }
-_ROOMS = ("guards", "summarisers", "triggers")
+_ROOMS = ("guards", "summarisers", "switches", "triggers")
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 _OLD = {"Outlook": "Forecast"}
 _find, __dir__ = face(__name__, _NAMES, _ROOMS)

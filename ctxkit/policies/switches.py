@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ctxkit.errors import BadArguments
+from ctxkit.faces import listed
 from ctxkit.messages import Message, Text
 from ctxkit.policies.chain import Joined, Part
 from ctxkit.policies.policy import name_of
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules
     from ctxkit.tokens.counters import Room
 
+
+__all__ = ["append_only", "at_boundaries", "leveled", "prepared", "stable_first"]
+__dir__ = listed(__all__)
 
 LEVEL = "level"
 """Where the details of a summary of summaries say how many levels lie below it."""

@@ -8,7 +8,7 @@ from ctxkit.display.markup import plain
 from ctxkit.errors import did_you_mean
 from ctxkit.presets.configs.fuseraft import read
 from ctxkit.teams.config_fields import Fields, listed
-from ctxkit.teams.roles import has_tool
+from ctxkit.teams.roles import has_no_tools, has_tool
 from ctxkit.teams.validators import KNOWN, named_in
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ OBEYED = ("Context", "Isolation", "Contracts", "Termination", "MaxTotalTokens", 
 """What rules alone do not obey, and a team does."""
 WHY = {
     "Saga": "nothing is taken back",
-    "McpServers": "a config starts no program; give the tools of a server with tools=",
+    "McpServers": "a config asks no server; give its tools with tools=",
     "MaxConcurrency": "agents take turns",
     "SubGraphs": "each node is one agent",
     "ChangeLogPath": "the changes lie in .ctxkit/state",
@@ -107,7 +107,7 @@ def remarks(config: Mapping[str, Any], body: Fields) -> list[str]:
 
 
 _WHY = {k.casefold(): why for k, why in WHY.items()}
-QUIET = ("capabilities", "functionchoice", "trustscore")
+QUIET = ("capabilities", "trustscore")
 """Keys of an agent that say nothing of its context."""
 MODEL = ("modelid", "maxcontexttokens")
 _MODEL = "model= and models= name models, with the settings that are theirs"
@@ -122,7 +122,8 @@ def _of_agents(body: Fields) -> list[str]:
     for agent in body.rows("Agents"):
         name = plain(agent.text("Name"), 40)
         model = agent.section("Model") if isinstance(agent.get("Model"), dict) else None
-        for key in (k for k in agent if k.casefold() in QUIET):
+        free = () if has_no_tools(agent) else ("functionchoice",)
+        for key in (k for k in agent if k.casefold() in (*QUIET, *free)):
             keys.setdefault(plain(key, 40), []).append(name)
         for key in (k for k in model or () if k.casefold() not in MODEL):
             keys.setdefault(f"Model.{plain(key, 40)}", []).append(name)

@@ -113,8 +113,8 @@ def team(
         config = with_files(syntaxes.load(config)[0], place)
     if not isinstance(config, Mapping):
         raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
-    config = with_own_paths(msgspec.to_builtins(dict(config)))
-    plan = plan_of(config)
+    body: dict[str, Any] = with_own_paths(msgspec.to_builtins(dict(config)))
+    plan = plan_of(body)
     where = Root(root, allow) if root else _scratch(workspace, name, allow)
     crew = Crew(
         plan, models=given, model=model, tools=tools, root=where, allow=allow, clock=clock,
@@ -122,7 +122,7 @@ def team(
         memory=memory,
     )  # fmt: skip
     how = {
-        "config": SCRIPTED if named == SCRIPTED else config,
+        "config": SCRIPTED if named == SCRIPTED else body,
         "model": _text(model), "models": {k: m for k, m in given.items() if isinstance(m, str)},
         "tools": [t for t in tools if isinstance(t, str)], "root": str(root or ""),
         "allow": list(allow), "sections": sections, "memory": list(memory),

@@ -78,7 +78,7 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
         instructions="\n\n".join(filter(None, (base, instructions))),
         remembers=f.flag("EnableMemory"),
         model=model_of(f),
-        tools=tuple(known) or (() if plugins else Member.tools),
+        tools=() if has_no_tools(f) else tuple(known) or (() if plugins else Member.tools),
         handoff="handoff" in plugins,
         isolation=cast("Isolation", isolation),
         context=context,
@@ -90,6 +90,11 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
         max_calls=f.number("MaxToolCallsPerTurn") or None,
     )
     return replace(made, rules=viewed(made))
+
+
+def has_no_tools(f: Fields) -> bool:
+    """Say whether an agent may call no tool at all."""
+    return f.text("FunctionChoice").casefold() == "none"
 
 
 def has_tool(plugin: str) -> bool:

@@ -37,6 +37,9 @@ _EXACT = (
     re.compile(r"(?<![\w.-])[\w.-]{1,100}\.[A-Za-z]{2,20}:\d{2,5}\b|\blocalhost:\d{2,5}\b"),
     re.compile(r"\b\d{6,}\b"),
 )
+_FILE_OR_TICKET = re.compile(
+    r"(?<![\w./-])(?:[\w.-]{1,100}/){1,30}[\w-][\w.-]{0,99}\.[A-Za-z]\w{0,7}\b|\b[A-Z]{2,10}-\d{1,9}\b"
+)
 _WORD = re.compile(r"[^\W_]{3,}")
 
 
@@ -105,9 +108,11 @@ def lost(names: Iterable[str], summary: str) -> tuple[str, ...]:
 
 
 def invented(summary: str, said: str, limit: int = 12) -> tuple[str, ...]:
-    """Return names in a summary that nobody said: paths, addresses, hashes, long numbers."""
+    """Return names in a summary that nobody said: paths, addresses, hashes, long numbers,
+    tickets.
+    """
     folded = said.casefold()
-    names = exact([summary], limit=200)
+    names = dict.fromkeys((*exact([summary], limit=200), *_FILE_OR_TICKET.findall(summary)))
     return tuple(n for n in names if n.casefold() not in folded)[:limit]
 
 

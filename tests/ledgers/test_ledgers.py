@@ -137,6 +137,13 @@ def test_claims_are_held_against_the_log():
     assert table[table.turn == 1].why.iloc[-1] == "the last test command failed"
 
 
+def test_each_file_of_a_list_is_a_claim():
+    said = (
+        "Updated `a.py`, `b/c.ts` and **d.md**; I created e.py, but not f.py, version 1.2 and more."
+    )
+    assert [c.target for c in claims(said)] == ["a.py", "b/c.ts", "d.md", "e.py"]
+
+
 @pytest.mark.parametrize("text", ["I will create a.py", "I have not changed a.py", "To be added: nothing", "Should tests pass, go on",
                                   "We never ran `pytest`", "the probe.active_low was added"])  # fmt: skip
 def test_what_is_no_claim_is_none(text):

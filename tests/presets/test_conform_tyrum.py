@@ -207,6 +207,14 @@ def test_the_program_looks_only_before_a_turn():
         assert rules.trigger(asked, rules.room(asked.log))
 
 
+def test_names_that_nobody_said_are_paths_files_numbers_and_tickets():
+    from ctxkit.texts.identifiers import invented
+
+    said = "We read src/a.py of PR-7, and/or the rest."
+    told = "See src/a.py, PR-7, and/or src/ghost.py, ABC-12, read/write v1.2, /etc/made/up.conf."
+    assert invented(told, said) == ("/etc/made/up.conf", "src/ghost.py", "ABC-12")
+
+
 def test_a_model_that_makes_up_names_is_asked_again_and_then_replaced():
     """T20, T21: Names of paths, addresses and hashes that nobody said are named to it; what comes
     with them twice is not taken. Names that stood in results or in the checkpoint before are known.

@@ -192,6 +192,13 @@ def test_an_agent_that_hears_nobody_gets_what_its_hand_off_brings(tmp_path):
         )
 
 
+def test_an_agent_that_may_call_no_tool_has_none(tmp_path):
+    text = PIPELINE.replace("Isolation: Shared, Plugins", "FunctionChoice: none, Plugins")
+    with opened(tmp_path, text, {"Extractor": [], "Transformer": []}) as team:
+        assert "read_file" not in team.sessions["Extractor"].agent.tools
+        assert not any("FunctionChoice" in n for n in team.notes)
+
+
 def test_a_line_of_two_ends_by_its_words(tmp_path):
     parts = {"Extractor": [["Two records."]], "Transformer": [["Done.\nPIPELINE_COMPLETE"]]}
     with opened(tmp_path, PIPELINE, parts) as team:
@@ -262,6 +269,7 @@ Orchestration:
       Instructions: Write ~/.fuseraft/sessions/{project_slug}/{session_id}/brief.json, {session_id}.
       Plugins: [FileSystem, Git]
       Capabilities: {FileSystem: [read]}
+      FunctionChoice: required
       Model: {ModelId: fast, Temperature: 0.3}
   WarnTurnTokens: 10
   Selection:
@@ -287,6 +295,7 @@ def test_paths_of_a_session_in_the_home_lie_in_the_teams_folder(tmp_path):
         assert warned[0]["payload"]["budget"] == 10
         said = "\n".join(team.notes)
         assert "Capabilities (Planner) is not obeyed here: " in said
+        assert "FunctionChoice (Planner) is not obeyed here: " in said
         assert "Model.Temperature (Planner) is not obeyed here: " in said
         assert "There is no tool here for the plugins Git (Planner)." in said
         assert "allow=" not in said

@@ -141,7 +141,7 @@ def test_a_team_remembers_in_a_folder_of_its_own(tmp_path):
 
 
 def test_a_config_alone_sends_nothing_to_the_address_that_it_names(tmp_path, monkeypatch):
-    """F14: Its webhook is asked once the user says so; who reads `team.notes` knows how."""
+    """F24: Its webhook is asked once the user says so; who reads `team.notes` knows how."""
     import asyncio
 
     async def asked(url, body, headers):

@@ -120,7 +120,7 @@ def summed_by(folder, names, **more):
 
 @pytest.mark.parametrize("names", ["cheap", {"ModelId": "cheap", "MaxTokens": 900}])
 def test_the_model_that_the_config_names_writes_the_summaries(tmp_path, names):
-    """F79: `Compaction.Model` is asked for summaries, and for nothing else; the others never are."""
+    """F69: `Compaction.Model` is asked for summaries, and for nothing else; the others never are."""
     cheap, others, session, notes = summed_by(tmp_path, names)
     assert len(cheap.asked) >= 2
     asked = ["".join(p.text for m in r.messages for p in m.parts) for r in cheap.asked]
