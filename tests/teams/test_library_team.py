@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import ctxkit as ck
+from ctxkit import prices
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 VIEWS = {"text only": {"TextOnly": True}, "fresh": {"Isolation": "Fresh"},
@@ -18,6 +19,7 @@ VIEWS = {"text only": {"TextOnly": True}, "fresh": {"Isolation": "Fresh"},
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
+    known = dict(prices._registered)
     sys.path.insert(0, str(NOTEBOOKS))
     try:
         from make_team import TASK, team
@@ -28,6 +30,9 @@ def whole(tmp_path_factory):
             found = ck.compare(made, VIEWS)
     finally:
         sys.path.remove(str(NOTEBOOKS))
+        prices._registered.clear()  # its agents are called as those of other teams
+        prices._registered.update(known)
+        prices._find.cache_clear()
     return found[found["agent"] == "all agents"].set_index("view")
 
 
