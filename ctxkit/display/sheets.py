@@ -28,7 +28,10 @@ _NUMBER = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums;wh
 _TEXT = "text-align:left;padding:2px 8px;white-space:nowrap"
 _WORDS = _TEXT.replace("nowrap", "normal")
 """Of the last column: where the page is narrow its words stand below each other."""
-_SPARE = "<style>@media(max-width:800px){.ctxkit-spare{display:none}}</style>"
+_NARROW = (
+    "<style>@media(max-width:800px){.ctxkit-spare{display:none}"
+    ".ctxkit-table :is(td,th){padding:2px 4px!important;max-width:15em!important}}</style>"
+)
 """On a narrow page a table does without the columns that a terminal does without, too."""
 _SOFT = ";max-width:24em;overflow:hidden;text-overflow:ellipsis"
 _HEAD = (
@@ -104,7 +107,6 @@ class Tabular:
         body = "".join(
             f"<tr>{''.join(self._cells(i, row))}</tr>" for i, row in enumerate(self.rows)
         )
-        narrow = _SPARE if any(map(_kind, self.heads)) else ""
         box = f"overflow:auto;max-height:{high}px" if high else "overflow-x:auto"
         legend = (
             f'<div style="{_GREY};font-size:90%">{escape(self.legend, 2000)}</div>'
@@ -112,7 +114,7 @@ class Tabular:
             else ""
         )
         return (
-            f'{narrow}<div class="{NO_MATH}" style="{INK};{box}" tabindex="0"><table'
+            f'{_NARROW}<div class="ctxkit-table {NO_MATH}" style="{INK};{box}" tabindex="0"><table'
             f' style="border-collapse:collapse;margin:4px 0">{told}'
             f"<thead>{self._groups()}<tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{legend}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.display.markup import NO_MATH, escape, line, plain
@@ -23,6 +24,9 @@ _NUMBER = (
 _FIGURE = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]*|–")
 """A cell of figures: `40,471`, `$3.32–$3.40`, `71 %`."""
 _LONG = 24
+_WIDE = 64
+"""Letters of a line of a title: as many as a page of 700 pixels holds beside the bars of a
+notebook."""
 
 
 class Drawing(Protocol):
@@ -65,9 +69,10 @@ class Chart:
     def to_plotly(self) -> dict[str, Any]:
         """Return the plotly figure as plain JSON."""
         drawn = self.drawing.plotly()
+        lines = wrap(line(self.title, 120), _WIDE)
         title = {
-            "text": safe(self.title, 120),
-            "font": {"size": 15},
+            "text": "<br>".join(map(safe, lines)),
+            "font": {"size": 15 if len(lines) < 2 else 12},
             "x": 0,
             "xref": "container",
             "pad": {"l": 12},

@@ -41,6 +41,7 @@ STYLE = """<style>
 .reveal pre { white-space: pre-wrap !important; word-break: normal !important;
   overflow-wrap: anywhere; }
 .reveal table { font-size: 15px; }
+.reveal figure table:has(tbody tr:nth-child(13)) { display: none; } /* on paper it stands */
 .reveal svg { max-width: 1000px !important; max-height: 400px; }
 .reveal .jp-InputPrompt, .reveal .jp-OutputPrompt { display: none; }
 </style>"""

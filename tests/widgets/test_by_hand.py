@@ -246,7 +246,9 @@ def test_each_is_one_anywidget_that_loads_nothing(sample, busy):
     for made in (*(chart(busy) for chart in ALL), ck.explore(sample), ck.watch(sample)):
         assert isinstance(made, AnyWidget)
         assert not isinstance(made, Box)
-        assert f"{made._esm}{getattr(made, '_css', '')}".count("http") == f"{made._esm}".count("http://www.w3.org")
+        assert f"{made._esm}{getattr(made, '_css', '')}".count("http") == f"{made._esm}".count(
+            "http://www.w3.org"
+        )
 
 
 # -- what a notebook keeps, and pages ------------------------------------------------------------------------------
