@@ -12,7 +12,7 @@ from test_sweeps_scores import talk
 
 import ctxkit as ck
 from ctxkit.gates.baselines import load
-from ctxkit.gates.gate_verdicts import compared
+from ctxkit.gates.gate_verdicts import compared, number
 from ctxkit.gates.readings import FIGURES, Entry, Reading, measured
 
 SAMPLE = ck.samples.path("billing")
@@ -217,3 +217,8 @@ def test_a_figure_that_is_gone_is_worse_but_what_was_retained_where_nothing_was_
     }
     found = compared(before, {"r": {"s": Entry(key="k")}}).changes
     assert [(c.figure, c.state) for c in found] == [("cost_usd", "gone")]
+
+
+def test_a_small_change_is_not_told_as_none():
+    shown = [number(n, "share", sign="+") for n in (0.0, 0.0004, -0.25)]
+    assert shown == ["+0.0%", "+0.040%", "-25.0%"]
