@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ctxkit import tokens
 from ctxkit.messages import Sized, Usage
 from ctxkit.sizes import sizes
-from ctxkit.sizes.sharing import _shares
+from ctxkit.sizes.sharing import by_weight
 
 CHARS = tokens.estimate(1)
 """Counts characters, so that sums are easy to see."""
@@ -217,7 +217,7 @@ def test_sizes_travel_to_other_processes() -> None:
 
 @given(st.integers(0, 10**6), st.lists(st.integers(0, 1000), min_size=1, max_size=20))
 def test_shares_sum_up_and_are_fair(total: int, weights: list[int]) -> None:
-    parts = _shares(total, weights)
+    parts = by_weight(total, weights)
     assert sum(parts) == total
     assert min(parts) >= 0
     if sum(weights):

@@ -73,8 +73,8 @@ def calibration(of: Session | Calibration) -> Chart:
     """
     if isinstance(of, list) and len(of) == 1:
         of = of[0]  # a path that was read already
-    name = title_of(of) if isinstance(of, Session) else of.session
-    return _chart(name, calibration_data(of))
+    data = calibration_data(of)
+    return _chart(title_of(of) if isinstance(of, Session) else data.session, data)
 
 
 def _call(value: object) -> int | None:

@@ -153,7 +153,7 @@ def test_advice_shows_no_bar_where_none_is_asked_for(monkeypatch):
     from ctxkit.sweeps import sweep_runs
 
     asked, real = [], sweep_runs._bar
-    monkeypatch.setattr(sweep_runs, "_bar", lambda s, t, p: asked.append(p) or real(s, t, p))
+    monkeypatch.setattr(sweep_runs, "_bar", lambda *a: asked.append(a[-1]) or real(*a))
     ck.advise([talk(20 + i, id=f"s{i}") for i in range(5)], ["none"], progress=False)
     assert asked == [False]
 
