@@ -4,6 +4,8 @@ each.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.display.amounts import (
@@ -21,7 +23,7 @@ from ctxkit.display.amounts import (
 from ctxkit.display.markup import line
 from ctxkit.display.sheets import Box, Heading, Tabular
 from ctxkit.frames import frame
-from ctxkit.messages import Message
+from ctxkit.messages import Edit, Message
 from ctxkit.metrics.accounts import accounts
 from ctxkit.sizes.windows import window_of
 from ctxkit.titles import day_of, project_of, title_of, titles
@@ -39,7 +41,7 @@ _TURNS = (
     Heading("input", "prompts of all its calls together, in tokens", spare=True),
     Heading("output", "tokens of all its replies", spare=True),
     Heading("cost", "dollars of its calls, without summaries"),
-    Heading("compaction", "whether one followed the turn", number=False),
+    Heading("compactions", "compactions in the turn, or after it and before the next"),
 )
 _CUTS = (
     Heading("compaction", "number of the compaction, from 0"),
@@ -165,9 +167,17 @@ def turns_of(session: Session, rows: int | None = None) -> Tabular:
         table = table.loc[table[by].fillna(0).nlargest(rows).sort_index().index]
         what = "dearest" if by == "cost_usd" else "largest"
         caption = f"The {rows} {what} of {whole:,} turns."
-    asked = questions(session)
-    made = tuple(_turn(r, asked) for r in table.itertuples())
+    asked, cuts = questions(session), _cuts(session)
+    made = tuple(_turn(r, asked, cuts[r.turn, r.agent]) for r in table.itertuples())
     return Tabular(_TURNS, made, caption)
+
+
+def _cuts(session: Session) -> Counter[tuple[int, str]]:
+    """Count compactions by the turn and the agent of the call before them."""
+    positions, calls = [c.position for c in session.calls], session.calls
+    at = (i for i, entry in enumerate(session.path) if isinstance(entry, Edit))
+    before = (calls[max(bisect_left(positions, i) - 1, 0)] for i in at) if calls else ()
+    return Counter((call.turn, call.agent) for call in before)
 
 
 def _by_turn(session: Session, table: Any) -> list[float | None]:
@@ -180,8 +190,7 @@ def _by_turn(session: Session, table: Any) -> list[float | None]:
     return [None if None in costs else sum(c for c in costs if c is not None) for costs in each]
 
 
-def _turn(r: Any, asked: dict[int, str]) -> tuple[Box, ...]:
-    compacted = r.compaction_occurred is True
+def _turn(r: Any, asked: dict[int, str], cuts: int) -> tuple[Box, ...]:
     return (
         Box(number(r.turn), float(r.turn)),
         Box(line(asked.get(r.turn, ""), 140), None, asked.get(r.turn, "")),
@@ -190,7 +199,7 @@ def _turn(r: Any, asked: dict[int, str]) -> tuple[Box, ...]:
             for v in (r.calls_n, r.context_tokens, r.turn_input_tokens, r.turn_output_tokens)
         ),
         Box(dollars(r.cost_usd), _value(r.cost_usd), text(r.cost_source)),
-        Box("yes" if compacted else "", float(compacted)),
+        Box(number(cuts) if cuts else "", float(cuts)),
     )
 
 

@@ -45,21 +45,23 @@ OPEN = """async ({path, theme}) => {
   await app.commands.execute('apputils:change-theme', {theme});
   const panel = await app.commands.execute('docmanager:open', {path, factory: 'Notebook'});
   await panel.context.ready; await panel.revealed;
+  app.shell.activateById(panel.id);
+  window.notebook = panel;  // what is in front may change
 }"""
 CLOSE = """async () => {
-  const panel = window.jupyterapp.shell.currentWidget;
-  await panel.sessionContext.shutdown(); panel.dispose();
+  await window.notebook.sessionContext.shutdown();
+  for (const widget of [...window.jupyterapp.shell.widgets('main')]) widget.dispose();
 }"""
 # Running before the session is ready makes the lab ask for a kernel, and nobody answers.
 RUN = """async (limit) => {
-  const panel = window.jupyterapp.shell.currentWidget;
+  const panel = window.notebook;
   await panel.context.ready; await panel.sessionContext.ready; await panel.sessionContext.session?.kernel?.info;
   const late = new Promise(done => setTimeout(() => done('too late'), limit));
   const ran = window.jupyterapp.commands.execute('notebook:run-all-cells');
   return await Promise.race([late, ran.then(ok => ok === false ? 'a cell failed' : 'ran', e => String(e))]);
 }"""
 # From the model, not from the page: outputs out of view count too.
-CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets
+CELLS = """() => window.notebook.content.widgets
   .map((c, i) => ({c, i})).filter(({c}) => c.model.type === 'code').map(({c, i}) => ({
     index: i, ran: c.model.executionCount !== null, source: c.model.sharedModel.source,
     outputs: c.model.outputs.toJSON(), text: c.node.innerText,
@@ -262,7 +264,7 @@ def _look(page: Any, seen: Seen) -> list[str]:
 
 
 def _shoot(page: Any, seen: Seen, shots: Path, stem: str) -> None:
-    page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = 0 }")
+    page.evaluate("() => { window.notebook.content.activeCellIndex = 0 }")
     page.wait_for_timeout(300)
     page.screenshot(path=shots / f"{stem}.png")
     nodes = page.locator(".jp-Notebook .jp-Cell")

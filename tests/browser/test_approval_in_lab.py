@@ -36,7 +36,7 @@ TURN = """\
 %%agent --background --session asks --model scripted/talk --tools note --approve note --out turn
 Keep it"""
 RUN_CODE = """async (code) => {
-  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const kernel = window.notebook.sessionContext.session.kernel;
   const done = await kernel.requestExecute({code: '', user_expressions: {it: code}}).done;
   return done.content.user_expressions.it.data['text/plain'];
 }"""

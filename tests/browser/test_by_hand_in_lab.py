@@ -60,7 +60,7 @@ w""",
 
 
 INDICATOR = ".jp-Notebook-ExecutionIndicator[data-status='{}']"
-RUN_CELL = """([at, code]) => { const nb = window.jupyterapp.shell.currentWidget; nb.content.activeCellIndex = at;
+RUN_CELL = """([at, code]) => { const nb = window.notebook; nb.content.activeCellIndex = at;
   nb.content.activeCell.model.sharedModel.setSource(code); window.jupyterapp.commands.execute('notebook:run-cell'); }"""
 BUSY = """import os
 for _ in range(600):

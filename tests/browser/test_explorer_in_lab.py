@@ -23,7 +23,7 @@ many = long(100_000)""",
     "'here'",
 ]
 OPENED = """async () => {
-  const nb = window.jupyterapp.shell.currentWidget; nb.content.activeCellIndex = 3;
+  const nb = window.notebook; nb.content.activeCellIndex = 3;
   nb.content.activeCell.model.sharedModel.setSource("big = ck.explore(many)\\nbig");
   const cell = nb.content.activeCell.node, t = performance.now();
   window.jupyterapp.commands.execute('notebook:run-cell');
