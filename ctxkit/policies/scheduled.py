@@ -36,8 +36,10 @@ class Scheduled(Setting):
     call alone counts, for the bill too. So does one whose `steps` hold such a part.
     """
 
-    steps = ()
-    """Parts of which its schedule gives each call one, as `stepped` does for one call."""
+    @property
+    def steps(self) -> tuple[Any, ...]:
+        """Parts of which its schedule gives each call one, as `stepped` does for one call."""
+        return ()
 
     def schedule(self, view: ScheduleView, room: Room) -> None:
         """Say what becomes of the messages at the calls that are new to the view."""
