@@ -172,7 +172,7 @@ def turns_of(session: Session, rows: int | None = None) -> Tabular:
     return Tabular(_TURNS, made, caption)
 
 
-def _cuts(session: Session) -> Counter[tuple[int, str]]:
+def _cuts(session: Session) -> Counter[tuple[Any, Any]]:
     """Count compactions by the turn and the agent of the call before them."""
     positions, calls = [c.position for c in session.calls], session.calls
     at = (i for i, entry in enumerate(session.path) if isinstance(entry, Edit))
