@@ -4,9 +4,7 @@ all of a folder.
 
 from __future__ import annotations
 
-import gc
 import os
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
+from ctxkit.garbage import without_collection
 from ctxkit.messages import Edit, Fault, Message
 from ctxkit.readers.log_folders import FoundLog, find
 from ctxkit.readers.members import MEMBERS, Reader, knows, members, named, names, sniff
@@ -24,7 +23,7 @@ from ctxkit.readers.team_members import with_members
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = [
     "MEMBERS",
@@ -103,7 +102,7 @@ def read_all(
     for p in [paths] if isinstance(paths, (str, os.PathLike)) else list(paths):
         found += logs_at(p, reader)
     unique = list({os.path.realpath(f.path): f for f in reversed(found)}.values())[::-1]
-    with _no_collection():
+    with without_collection():
         _collect(unique, reader, out, progress)
     return out
 
@@ -140,20 +139,6 @@ def _plain(message: Any) -> Any:
     if not hasattr(message, "model_dump"):
         raise TypeError(f"found {type(message).__name__} among them")
     return message.model_dump(exclude_none=True)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector from walking over records while they only grow; they hold no
-    circles.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _collect(found: list[FoundLog], reader: Reader | None, out: Sessions, progress: bool) -> None:

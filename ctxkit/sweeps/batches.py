@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine import identified, log_of, run
 from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.garbage import without_collection
 from ctxkit.policies.hinges import written
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.replays import window
@@ -97,10 +98,10 @@ class Bench:
         if isinstance(rules, Refused):
             return row | {"error": rules.error}
         try:
-            done = self.run(rules)
-            return row | run_row(
-                self.base, done, setting.label, loss=options.loss, reuse=options.reuse
-            )
+            with without_collection():
+                done = self.run(rules)
+                loss, reuse = options
+                return row | run_row(self.base, done, setting.label, loss=loss, reuse=reuse)
         except CtxkitError as error:
             return row | {"error": str(error)}
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
