@@ -43,8 +43,8 @@ _PAIR = re.compile(
 )
 _GIVES = re.compile(r"(?:[:=>] ?|\b(?:is|are)(?: now)? )[\"'`]?[\w./:@-]{0,80}\d")
 """What each pair ends with; lines without it are not read for pairs."""
-KEPT = 4096
-"""Texts of which it is remembered what values they give."""
+KEPT = 1 << 16
+"""Lines of texts put in of which it is remembered what values they give."""
 
 
 class Followed(NamedTuple):
@@ -107,16 +107,23 @@ class Acts:
     def stale(self, text: str, call: int) -> list[str]:
         """Return the values that a text gives and that others had replaced before a call."""
         upto = self.memory.upto[call] if call < self.memory.calls else len(self.memory.messages)
-        if text not in self._told:
-            if len(self._told) >= KEPT:
-                self._told.clear()
-            self._told[text] = tuple(dict.fromkeys(pairs(text)))
+        if len(self._told) >= KEPT:
+            self._told.clear()
+        given = dict.fromkeys(
+            pair for line in text[:SEARCHED].split("\n") for pair in self._pairs(line)
+        )
         out = []
-        for name, value in self._told[text]:
+        for name, value in given:
             said = [v for row, v in self._values.get(name, ()) if row < upto]
             if value in said and value != said[-1]:
                 out.append(f"{name} = {value} (now {said[-1]})")
         return out
+
+    def _pairs(self, line: str) -> tuple[tuple[str, str], ...]:
+        told = self._told.get(line)
+        if told is None:
+            told = self._told[line] = tuple(pairs(line))
+        return told
 
     @cached_property
     def _values(self) -> dict[str, list[tuple[int, str]]]:
