@@ -75,16 +75,16 @@ def test_an_interrupt_keeps_what_is_done_and_leaves_no_worker(at_once, monkeypat
         yield
 
     monkeypatch.setattr(sweep_runs, "spread", interrupted)
-    with pytest.warns(UserWarning, match="1 of 12 runs"):
+    with pytest.warns(UserWarning, match="2 of 12 runs"):
         found = ck.sweep(
             [talk(5), talk(7)], ck.grid("pi", context_window=range(20_000, 26_000, 1000))
         )
-    assert len(found) == 1
+    assert len(found) == 2
     assert at_once[0] is not None
     assert ended()
-    with pytest.warns(UserWarning, match="The comparison was interrupted: 1 of 2 runs are done"):
-        found = ck.compare(talk(5), ["pi", "none"])
-    assert list(found.replays) == list(found.index) == ["recorded", "pi"]
+    with pytest.warns(UserWarning, match="The comparison was interrupted: 2 of 3 runs are done"):
+        found = ck.compare(talk(5), ["pi", "none", "codex"])
+    assert list(found.replays) == list(found.index) == ["recorded", "pi", "none"]
     assert ended()
 
 
@@ -107,15 +107,28 @@ def test_one_core_needs_no_pool(monkeypatch):
 
 def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(cores, "perf_counter", lambda: now[0])
-    pace = cores.CorePace(100)
+    monkeypatch.setattr(cores, "process_time", lambda: now[0])
+    pace = cores.CorePace(110)
+    now[0] = 5.0
     pace.took(10)
-    now[0] = cores.LOOKED_AT / 2
-    assert not pace.is_slow  # it is too early to say
-    now[0] = 1.0
+    assert not pace.is_slow  # reading the log tells nothing of the other runs
+    pace.took(10)
+    now[0] = 6.0
     assert pace.is_slow  # nine seconds are left
     pace.took(70)
     assert not pace.is_slow
+
+
+def test_it_is_too_early_to_say(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(cores, "process_time", lambda: now[0])
+    pace = cores.CorePace(100)
+    pace.took(1)
+    pace.took(1)
+    now[0] = cores.LOOKED_AT / 2
+    assert not pace.is_slow
+    now[0] = cores.LOOKED_AT
+    assert pace.is_slow
 
 
 def ended() -> bool:

@@ -8,35 +8,44 @@ import pickle
 import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LOOKED_AT = 1.0
-"""Seconds of a sweep after which it is asked how long the rest will take."""
+"""Seconds of work after which it is asked how long the rest will take."""
 WORTH = 4.0
 """Seconds that the rest must take: a worker needs one or two to begin."""
 
 
 class CorePace:
-    """How long what is left will take, by what is done so far."""
+    """How long what is left will take, by the work of what is done so far.
+
+    The first run reads the log for all others, so only those after it tell; and what other
+    programs do on this machine, or a model that is waited for, makes no work.
+    """
 
     def __init__(self, total: int) -> None:
-        self._start, self._total, self._done = perf_counter(), total, 0
+        self._begin, self._total, self._done = process_time(), total, 0
+        self._start: float | None = None
 
     def took(self, weight: int) -> None:
-        """Say that some of the work is done."""
-        self._done += weight
+        """Say that a run is done."""
+        self._total -= weight
+        if self._start is None:
+            self._start = process_time()
+        else:
+            self._done += weight
 
     @property
     def is_slow(self) -> bool:
         """True where the rest is worth a start of workers."""
-        taken = perf_counter() - self._start
-        if taken < LOOKED_AT or not self._done:
+        now = process_time()
+        if self._start is None or not self._done or now - self._begin < LOOKED_AT:
             return False
-        return taken / self._done * (self._total - self._done) > WORTH
+        return (now - self._start) / self._done * self._total > WORTH
 
 
 def pool(travels: Sequence[Any]) -> ProcessPoolExecutor | None:
