@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import json
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +17,8 @@ _FIELDS = (
 )
 """Where `/v1/models` says it: vLLM and SGLang, LM Studio (two), routers, llama.cpp."""
 _SECONDS = 2.0
+_BYTES = 1_000_000
+"""Of an answer; a longer one is not read to its end."""
 _MOST = 10_000_000
 
 
@@ -55,14 +59,23 @@ def _json(url: str) -> dict[str, Any]:
         import httpx
     except ModuleNotFoundError:  # it comes with ctxkit[live]
         return {}
+    data, end = bytearray(), monotonic() + _SECONDS
+    plain = {"Accept-Encoding": "identity"}  # what is packed may be a bomb
     try:
-        answer = httpx.get(url, timeout=_SECONDS, follow_redirects=False, trust_env=False)
-        data = (
-            answer.json() if answer.status_code == 200 and len(answer.content) < 1_000_000 else {}
-        )
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+        with (
+            httpx.Client(follow_redirects=False, trust_env=False, timeout=_SECONDS) as client,
+            client.stream("GET", url, headers=plain) as answer,
+        ):
+            if answer.status_code != 200:
+                return {}
+            for piece in answer.iter_raw():
+                data += piece
+                if len(data) > _BYTES or monotonic() > end:
+                    return {}
+        found = json.loads(data)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
         return {}
-    return data if isinstance(data, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _number(value: object) -> int | None:

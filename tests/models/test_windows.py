@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -108,3 +109,35 @@ def test_others_are_not_asked_and_a_dead_one_says_nothing():
         gone = url
     assert served_window(gone, "m") is None
     assert is_overflow(SAID["chat"])
+
+
+@pytest.mark.parametrize(
+    ("piece", "wait"), [(b" " * 65_536, 0.0), (b" ", 0.05)], ids=["long", "slow"]
+)
+def test_an_answer_without_an_end_is_left(piece, wait, monkeypatch):
+    monkeypatch.setattr("ctxkit.models.served._SECONDS", 0.3)
+    left = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            end = time.monotonic() + 20
+            try:
+                while time.monotonic() < end:
+                    self.wfile.write(piece)
+                    time.sleep(wait)
+            except OSError:
+                left.set()
+
+        def log_message(self, *_):
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        assert served_window(f"http://127.0.0.1:{http.server_port}/v1", "m") is None
+        assert left.wait(10)
+    finally:
+        http.shutdown()
+        http.server_close()
