@@ -13,10 +13,10 @@ from ctxkit.composition.reports import ContextReport, Contributor, WindowPart
 from ctxkit.composition.sections import Section, sections
 from ctxkit.display.markup import line
 from ctxkit.faces import listed, renamed
-from ctxkit.frames.costs import Costs
 from ctxkit.frames.lengths import measure
 from ctxkit.messages import Message, Source, Text, Thinking, ToolCall
 from ctxkit.readers.given import of_session
+from ctxkit.sizes.windows import window_of
 from ctxkit.subjects import answered, what
 from ctxkit.titles import title_of
 
@@ -196,13 +196,13 @@ def _model(session: Session, at: Call | None) -> str | None:
 
 
 def _limit(session: Session, at: Call | None) -> tuple[int, Source]:
-    costs, model = Costs(), _model(session, at)
-    limit, where = costs.limit(session, at.message if at else Message(role="user"), model)
-    if limit is None:
+    model = _model(session, at)
+    window = window_of(session, model, at.message if at else Message(role="user"))
+    if window.tokens is None:
         prompts = (
             c.message.usage.prompt_tokens or 0
             for c in session.calls
             if c.message.usage and c.message.kind != "turn"
         )
         return max(DEFAULT_LIMIT, *prompts, 0), "estimated"
-    return limit, "recorded" if where == "recorded" else "derived"
+    return window.tokens, "recorded" if window.source == "recorded" else "derived"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.frames.costs import Costs, output_source
+from ctxkit.frames.costs import by_table, cost, output_source
 from ctxkit.frames.frame_columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.messages import ToolCall, Usage
+from ctxkit.sizes.windows import window_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,13 +100,12 @@ _NONE = Usage()
 def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the call frame as lists."""
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS if c.name != "miss"}
-    costs = Costs()
     for session in sessions:
-        _session(session, data, costs)
+        _session(session, data)
     return data
 
 
-def _session(session: Session, data: dict[str, list[Any]], costs: Costs) -> None:
+def _session(session: Session, data: dict[str, list[Any]]) -> None:
     calls = session.calls
     replies = [c.message for c in calls]
     usages = [m.usage or _NONE for m in replies]
@@ -126,15 +126,13 @@ def _session(session: Session, data: dict[str, list[Any]], costs: Costs) -> None
     data["output_tokens"] += [u.output_tokens for u in usages]
     data["output_source"] += [output_source(m) for m in replies]
     data["reasoning_tokens"] += [u.reasoning_tokens for u in usages]
-    limits = [costs.limit(session, m, model) for m, model in zip(replies, models, strict=True)]
-    data["context_limit"] += [limit for limit, _ in limits]
-    data["limit_source"] += [where for _, where in limits]
-    spent = [costs.cost(m, model) for m, model in zip(replies, models, strict=True)]
-    data["cost_usd"] += [cost for cost, _ in spent]
+    windows = [window_of(session, model, m) for m, model in zip(replies, models, strict=True)]
+    data["context_limit"] += [w.tokens for w in windows]
+    data["limit_source"] += [w.source for w in windows]
+    spent = [cost(m, model) for m, model in zip(replies, models, strict=True)]
+    data["cost_usd"] += [usd for usd, _ in spent]
     data["cost_source"] += [where for _, where in spent]
-    data["table_usd"] += [
-        costs.by_table(m, model) for m, model in zip(replies, models, strict=True)
-    ]
+    data["table_usd"] += [by_table(m, model) for m, model in zip(replies, models, strict=True)]
     data["stop"] += [m.stop for m in replies]
     data["is_error"] += [m.is_error for m in replies]
     data["seconds"] += [m.latency for m in replies]

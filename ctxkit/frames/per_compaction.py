@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.frames.costs import Costs
 from ctxkit.frames.counts import counting
 from ctxkit.frames.frame_columns import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.frames.recorded_cuts import cuts
@@ -100,11 +99,10 @@ def rows(
         reuse: a summary that no log prices is billed as if its call had read the cached prompt.
     """
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
-    costs = Costs()
     for session in sessions:
         mine: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
         if session.edits:
-            _session(session, count, mine, costs, reuse=reuse)
+            _session(session, count, mine, reuse=reuse)
         if unmarked:
             _unmarked(session, mine)
         order = sorted(range(len(mine["position"])), key=mine["position"].__getitem__)
@@ -135,9 +133,7 @@ def _unmarked(session: Session, data: dict[str, list[Any]]) -> None:
             values.append(row.get(name))
 
 
-def _session(
-    session: Session, count: Count, data: dict[str, list[Any]], costs: Costs, *, reuse: bool
-) -> None:
+def _session(session: Session, count: Count, data: dict[str, list[Any]], *, reuse: bool) -> None:
     sizes, sources, of = counting(session, count)
     counted = "derived" if sources and "estimated" not in sources else "estimated"
     known = (
@@ -169,9 +165,7 @@ def _session(
         new = [m for m in after if id(m) not in there]
         data["summary_tokens"].append(sum(map(size, new)) if new else None)
         written = sum(size(m) for m in new if m.role == "summary")
-        spent = summary_usd(
-            session, cut, CompactionSizes(before, then, written), costs, reuse=reuse
-        )
+        spent = summary_usd(session, cut, CompactionSizes(before, then, written), reuse=reuse)
         data["cost_usd"].append(spent[0])
         data["cost_source"].append(spent[1])
         _words(session, cut, data)

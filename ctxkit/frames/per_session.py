@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.frames import per_compaction
-from ctxkit.frames.costs import Costs, output_source, weakest
+from ctxkit.frames.costs import by_table, cost, output_source, weakest
 from ctxkit.frames.frame_columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.frames.per_call import asked
 from ctxkit.frames.per_turn import total
@@ -141,9 +141,8 @@ COLUMNS = (
 def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the session frame as lists."""
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
-    costs = Costs()
     for session in sessions:
-        row = _about(session) | _counts(session) | _totals(session, costs)
+        row = _about(session) | _counts(session) | _totals(session)
         for name, values in data.items():
             values.append(row[name])
     return data
@@ -200,15 +199,15 @@ def _counts(session: Session) -> dict[str, Any]:
     }
 
 
-def _totals(session: Session, costs: Costs) -> dict[str, Any]:
+def _totals(session: Session) -> dict[str, Any]:
     billed = [c.message for c in session.calls if c.message.usage is not None]
     if not billed:
         return _own_totals(session)
     usages: list[Usage] = [m.usage for m in billed if m.usage is not None]
     prompts = [u.prompt_tokens for m, u in zip(billed, usages, strict=True) if m.kind != "turn"]
     models = [m.model or session.model for m in billed]
-    spent = [costs.cost(m, model) for m, model in zip(billed, models, strict=True)]
-    table = [costs.by_table(m, model) for m, model in zip(billed, models, strict=True)]
+    spent = [cost(m, model) for m, model in zip(billed, models, strict=True)]
+    table = [by_table(m, model) for m, model in zip(billed, models, strict=True)]
     known = bool(spent) and all(cost is not None for cost, _ in spent)
     total_prompts = total([u.prompt_tokens for u in usages])
     return {

@@ -7,7 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.frames.costs import Costs, weakest
+from ctxkit.frames.costs import cost, weakest
 from ctxkit.frames.frame_columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.messages import Edit
 
@@ -83,12 +83,11 @@ COLUMNS = (
 def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     """Return the columns of the turn frame as lists."""
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
-    costs = Costs()
     for session in sessions:
         turns = _turns(session)
         _tokens(session, turns, data)
         for calls in turns:
-            _rest(session, calls, data, costs)
+            _rest(session, calls, data)
     return data
 
 
@@ -144,7 +143,7 @@ def _tokens(session: Session, turns: list[list[Call]], data: dict[str, list[Any]
         data["compaction_occurred"].append(r in fired)
 
 
-def _rest(session: Session, calls: list[Call], data: dict[str, list[Any]], costs: Costs) -> None:
+def _rest(session: Session, calls: list[Call], data: dict[str, list[Any]]) -> None:
     last = calls[-1].message
     whole = last.kind == "turn"  # usage of a whole turn: says nothing of one prompt
     prompts = [
@@ -153,7 +152,7 @@ def _rest(session: Session, calls: list[Call], data: dict[str, list[Any]], costs
         if c.message.usage is not None and (p := c.message.usage.prompt_tokens) is not None
     ]
     billed = [c.message for c in calls if c.message.usage is not None]
-    each = [costs.cost(m, m.model or session.model) for m in billed]
+    each = [cost(m, m.model or session.model) for m in billed]
     spent = [usd for usd, _ in each]
     times = [c.message.time for c in calls if c.message.time is not None]
     data["ts"].append(times[-1] if times else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.frames.costs import Costs, weakest
+from ctxkit.frames.costs import cost, weakest
 from ctxkit.messages import Message
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ def summary_usd(
     session: Session,
     cut: EditGroup,
     sizes: CompactionSizes,
-    costs: Costs | None = None,
     *,
     reuse: bool = False,
 ) -> tuple[float | None, str | None]:
@@ -40,13 +39,12 @@ def summary_usd(
     (`reuse`: the whole prompt is read from the cache) and the summary is the output, by the prices
     of the last call before. Missing where no model wrote anything, or it has no price.
     """
-    costs = costs or Costs()
     told = [e for e in cut.edits if e.usage is not None]
     if told:
         replies = [
             (Message(role="assistant", usage=e.usage), e.model or session.model) for e in told
         ]
-        spent = [costs.cost(reply, model) for reply, model in replies]
+        spent = [cost(reply, model) for reply, model in replies]
         known = [usd for usd, _ in spent if usd is not None]
         return (
             (sum(known), weakest([s for _, s in spent]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.frames import per_compaction
-from ctxkit.frames.costs import Costs, weakest
+from ctxkit.frames.costs import cost, weakest
 from ctxkit.frames.per_call import written
 from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.frames.summary_costs import is_billed
@@ -105,14 +105,14 @@ def accounts(session: Session) -> Accounts:
     """
     if session.origin is not None and session.format == "replay":
         return _replayed(session)
-    costs, out, unpriced = Costs(), [], 0
+    out, unpriced = [], 0
     for call in session.calls:
         message = call.message
         u = message.usage
         if u is None or u.prompt_tokens is None:
             continue
         model = message.model or session.model
-        usd, source = costs.cost(message, model)
+        usd, source = cost(message, model)
         unpriced += usd is None
         out.append(_charge(call.index, u, price(model), usd, source))
     rows = per_compaction.rows([session])

@@ -18,7 +18,7 @@ import msgspec
 from ctxkit.cache.cached_calls import SMALLEST
 from ctxkit.faces import renamed
 from ctxkit.frames import per_compaction
-from ctxkit.frames.costs import Costs, weakest
+from ctxkit.frames.costs import cost, weakest
 from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.frames.summary_costs import is_billed
 from ctxkit.messages import Usage
@@ -114,8 +114,8 @@ def recorded(session: Session, *, reuse: bool = False) -> Ledger:
 
 
 def _with_own(session: Session, ledger: Ledger, summaries: list[str | None]) -> Ledger:
-    costs, replies = Costs(), [c.message for c in session.calls if c.message.usage is not None]
-    spent = [costs.cost(m, m.model or session.model) for m in replies]
+    replies = [c.message for c in session.calls if c.message.usage is not None]
+    spent = [cost(m, m.model or session.model) for m in replies]
     known = [usd for usd, _ in spent if usd is not None]
     if not spent and isinstance(told := session.details.get("cost_usd"), float):
         return msgspec.structs.replace(ledger, calls_usd=told, own_source="recorded")

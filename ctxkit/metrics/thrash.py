@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from ctxkit.faces import renamed
-from ctxkit.frames.costs import Costs
+from ctxkit.frames.costs import cost
 from ctxkit.frames.recorded_cuts import cuts as placed
 from ctxkit.frames.summary_costs import NO_MODEL
 from ctxkit.messages import Message
@@ -229,7 +229,7 @@ def _written(  # noqa: PLR0917  the fields of `WrittenSummary`
     usd = None
     if edit.usage is not None:
         model = edit.model or session.model
-        usd, _ = Costs().cost(Message(role="assistant", usage=edit.usage), model)
+        usd, _ = cost(Message(role="assistant", usage=edit.usage), model)
     return WrittenSummary(call, source, prompt, size, usd)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.frames.costs import Costs
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import Compared, clock, name_all, noted
@@ -35,8 +34,7 @@ def growth_data(sessions: GivenAll | Mapping[str, Given] | Compared) -> tuple[Gr
     out.
     """
     named = name_all(sessions)
-    costs = Costs()
-    return tuple(x for name, session in named.items() for x in lines(name, session, costs))
+    return tuple(x for name, session in named.items() for x in lines(name, session))
 
 
 @noted
@@ -61,12 +59,10 @@ def growth(
 
 
 def _multiples(named: Mapping[str, Session]) -> Chart:
-    costs = Costs()
     origins = {id(s.origin): s.origin for s in named.values() if s.origin is not None}
-    recorded = {key: tuple(lines("", s, costs)) for key, s in origins.items()}
+    recorded = {key: tuple(lines("", s)) for key, s in origins.items()}
     groups = [
-        PanelGroup(n, tuple(lines(n, s, costs)), recorded.get(id(s.origin), ()))
-        for n, s in named.items()
+        PanelGroup(n, tuple(lines(n, s)), recorded.get(id(s.origin), ())) for n, s in named.items()
     ]
     every = [line for group in groups for line in group.lines]
     more = len(groups) - DRAWN

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.frames import per_compaction
 from ctxkit.frames.occupancy import prompts
+from ctxkit.sizes.windows import window_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.frames.costs import Costs
     from ctxkit.messages import Source
     from ctxkit.session import Session
 
@@ -54,7 +54,7 @@ class GrowthLine(NamedTuple):
     source: Source | None
 
 
-def lines(name: str, session: Session, costs: Costs) -> Iterator[GrowthLine]:
+def lines(name: str, session: Session) -> Iterator[GrowthLine]:
     """Yield a line for each agent of a session; calls whose size the log cannot tell are
     left out.
     """
@@ -64,7 +64,9 @@ def lines(name: str, session: Session, costs: Costs) -> Iterator[GrowthLine]:
     for agent in agents:
         calls = [c for c in session.calls if c.agent == agent and sizes[c.index] is not None]
         models = [c.message.model or session.model for c in calls]
-        limits = [costs.limit(session, c.message, m)[0] for c, m in zip(calls, models, strict=True)]
+        limits = [
+            window_of(session, m, c.message).tokens for c, m in zip(calls, models, strict=True)
+        ]
         mine = [c for c in found if c.agent == agent or (c.agent not in agents and agent == first)]
         yield GrowthLine(
             name if len(agents) == 1 else f"{name} · {agent}" if name != agent else agent,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ctxkit.composition import layers, window
 from ctxkit.display.markup import line, plain
-from ctxkit.frames.costs import Costs
 from ctxkit.frames.occupancy import prompts
 from ctxkit.messages import Edit, Image, Message, Sized, Text, Thinking, ToolCall
 from ctxkit.sizes import sizes
+from ctxkit.sizes.windows import window_of
 from ctxkit.subjects import answered, path_of
 
 if TYPE_CHECKING:
@@ -123,7 +123,6 @@ class Scenes:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.prompts, self.source = prompts(session)
-        self._costs = Costs()
         self._sizes: Sizes | None = None
         self._layers: Layers | None = None
         if len(session.path) <= AT_ONCE:
@@ -150,7 +149,7 @@ class Scenes:
             return Scene(None, 0, model, None, None, self._sent(None), (), limit)
         at = self.session.call(call)
         model = at.message.model or self.session.model
-        limit, _ = self._costs.limit(self.session, at.message, model)
+        limit = window_of(self.session, model, at.message).tokens
         held = self._layers.groups if self._layers is not None else {}
         groups = tuple((name, tokens[at.index]) for name, tokens in held.items())
         return Scene(
