@@ -193,7 +193,7 @@ class Head(msgspec.Struct, gc=False):
         if not self.size:
             return whole[:0]
         values: NDArray[Any] = whole[np.maximum(self.column(log, "stands"), 0)]
-        if name in ("roles", "chars", "groups", "tools", "errors"):
+        if name in ("roles", "chars", "groups", "tools", "errors", "asks"):
             at = np.flatnonzero(self.column(log, "keys"))
             values[at] = self._values(log, name, at, values[at].tolist())
         return values
@@ -220,16 +220,26 @@ class Head(msgspec.Struct, gc=False):
         they stand for.
         """
         makers, rows = self.makers, self.column(log, "rows")[at].tolist()
-        made = [
-            (makers[key], row)
-            for key, row in zip(self.column(log, "keys")[at].tolist(), rows, strict=True)
-        ]
+        keys = self.column(log, "keys")[at].tolist()
+        if name == "asks":
+            return [self._asks(log, row, key) for row, key in zip(rows, keys, strict=True)]
+        made = [(makers[key], row) for key, row in zip(keys, rows, strict=True)]
         if name == "roles":
             return [maker.role(log, row) for maker, row in made]
         if name == "chars":
             return [maker.chars() for maker, _ in made]
         none = {"tools": log.code("tool", ""), "groups": -1, "errors": False}[name]
         return [none if row < 0 else old for row, old in zip(rows, was, strict=True)]
+
+    def _asks(self, log: Log, row: int, key: int) -> bool:
+        """Say whether what stands for a row holds tool calls."""
+        known: dict[tuple[int, int], bool] = log.memo.setdefault("asks", {})
+        found = known.get((row, key))
+        if found is None:
+            if len(known) > _KNOWN:
+                known.clear()
+            found = known[row, key] = bool(self.makers[key].message(log, row).tool_calls)
+        return found
 
     def count(self, log: Log, role: int) -> int:
         """Return how many items have a role."""

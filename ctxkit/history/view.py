@@ -39,6 +39,7 @@ COLUMNS = (
     "tools",
     "times",
     "errors",
+    "asks",
 )
 
 

@@ -16,7 +16,6 @@ from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
-from ctxkit.subjects import answered
 from ctxkit.texts import contents
 
 if TYPE_CHECKING:
@@ -86,23 +85,27 @@ class TwoPhases(Setting):
 
     def collapsed(self, history: History) -> History:
         """Return the history with a line in the place of each old tool use."""
-        shown, stays = history.messages, history.stays
-        calls = {p: shown[p].tool_calls for p in np.flatnonzero(history.role("assistant")).tolist()}
-        replies = [p for p, asked in calls.items() if asked]
+        asks = history.column("asks") & history.role("assistant")
+        replies = np.flatnonzero(asks).tolist()
         old = replies[: max(len(replies) - self.keep_groups, 0)]
-        results = {id(c): p for p, (m, c) in enumerate(answered(shown)) if m.role == "tool"}
+        if not old:
+            return history
+        stays, groups = history.stays, history.groups
+        results: dict[int, list[int]] = {}
+        for p in np.flatnonzero(history.role("tool")).tolist():
+            results.setdefault(int(groups[p]), []).append(p)
         changes: dict[int, Message | str | None] = {}
         for p in old:
-            reply, asked = shown[p], calls[p]
-            mine = {c.id: results[id(c)] for c in asked if id(c) in results}
-            whole = mine and len(mine) == len(asked)
-            if not whole or stays[p] or any(stays[r] for r in mine.values()):
+            reply, said = history[p], [(r, history[r]) for r in results.get(int(groups[p]), ())]
+            names = {c.id: c.name for c in reply.tool_calls}
+            mine = {m.call_id: (r, m) for r, m in said if m.call_id in names}
+            whole = len(mine) == len(reply.tool_calls)
+            if not whole or stays[p] or any(stays[r] for r, _ in mine.values()):
                 continue
-            names = {c.id: c.name for c in asked}
-            lines = [f"{names[i]}: {contents.texts(shown[r])}".strip() for i, r in mine.items()]
+            lines = [f"{name}: {contents.texts(mine[i][1])}".strip() for i, name in names.items()]
             text = Text(line(lines))
             changes[p] = Message(role="assistant", id=reply.id, agent=reply.agent, parts=(text,))
-            changes |= dict.fromkeys(mine.values())
+            changes |= dict.fromkeys(r for r, _ in mine.values())
         if not changes:
             return history
         new = history.replace(
