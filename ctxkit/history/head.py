@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 
 _KNOWN = 1 << 16
-"""Changed messages of which a log remembers the number of what they say."""
+"""Changed messages of which a log remembers what they have in a column."""
+_MADE: dict[str, Callable[[Maker, Log, int], Any]] = {
+    "roles": lambda maker, log, row: maker.role(log, row),
+    "chars": lambda maker, _log, _row: maker.chars(),
+    "asks": lambda maker, log, row: bool(maker.message(log, row).tool_calls),
+    "contents": lambda maker, _log, row: content_at(row, maker.content),
+}
+"""Columns of which a changed or a new message has a value of its own, and how it is made."""
 
 
 class Front(msgspec.Struct, frozen=True, gc=False):
@@ -202,44 +209,32 @@ class Head(msgspec.Struct, gc=False):
         """Return a number an item, equal where the same is said at the same row; below
         0: as said.
         """
-        rows, keys, makers = self.column(log, "rows"), self.column(log, "keys"), self.makers
-        found: NDArray[Any] = -rows - 1
-        known: dict[tuple[int, int], int] = log.memo.setdefault("contents", {})
-        at = np.flatnonzero(keys)
+        found: NDArray[Any] = -self.column(log, "rows") - 1
+        at = np.flatnonzero(self.column(log, "keys"))
+        found[at] = self._once(log, "contents", at)
+        return found
+
+    def _once(self, log: Log, name: str, at: NDArray[Any]) -> list[Any]:
+        """Return what changed and new messages have, worked out once for each row and key."""
+        known: dict[tuple[int, int], Any] = log.memo.setdefault(("made", name), {})
         if len(known) > _KNOWN:
             known.clear()
-        changed = list(zip(rows[at].tolist(), keys[at].tolist(), strict=True))
+        rows, keys = (self.column(log, of)[at].tolist() for of in ("rows", "keys"))
+        changed = list(zip(rows, keys, strict=True))
         for row, key in changed:
             if (row, key) not in known:
-                known[row, key] = content_at(row, makers[key].content)
-        found[at] = [known[each] for each in changed]
-        return found
+                known[row, key] = _MADE[name](self.makers[key], log, row)
+        return [known[each] for each in changed]
 
     def _values(self, log: Log, name: str, at: NDArray[Any], was: list[Any]) -> list[Any]:
         """Return what changed and new messages have in a column; `was` is what the rows had that
         they stand for.
         """
-        makers, rows = self.makers, self.column(log, "rows")[at].tolist()
-        keys = self.column(log, "keys")[at].tolist()
-        if name == "asks":
-            return [self._asks(log, row, key) for row, key in zip(rows, keys, strict=True)]
-        made = [(makers[key], row) for key, row in zip(keys, rows, strict=True)]
-        if name == "roles":
-            return [maker.role(log, row) for maker, row in made]
-        if name == "chars":
-            return [maker.chars() for maker, _ in made]
+        if name in _MADE:
+            return self._once(log, name, at)
+        rows = self.column(log, "rows")[at].tolist()
         none = {"tools": log.code("tool", ""), "groups": -1, "errors": False}[name]
         return [none if row < 0 else old for row, old in zip(rows, was, strict=True)]
-
-    def _asks(self, log: Log, row: int, key: int) -> bool:
-        """Say whether what stands for a row holds tool calls."""
-        known: dict[tuple[int, int], bool] = log.memo.setdefault("asks", {})
-        found = known.get((row, key))
-        if found is None:
-            if len(known) > _KNOWN:
-                known.clear()
-            found = known[row, key] = bool(self.makers[key].message(log, row).tool_calls)
-        return found
 
     def count(self, log: Log, role: int) -> int:
         """Return how many items have a role."""
