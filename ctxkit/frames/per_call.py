@@ -126,9 +126,11 @@ def _session(session: Session, data: dict[str, list[Any]], costs: Costs) -> None
     data["output_tokens"] += [u.output_tokens for u in usages]
     data["output_source"] += [output_source(m) for m in replies]
     data["reasoning_tokens"] += [u.reasoning_tokens for u in usages]
-    limits = [costs.limit(session, m, model) for m, model in zip(replies, models, strict=True)]
-    data["context_limit"] += [limit for limit, _ in limits]
-    data["limit_source"] += [where for _, where in limits]
+    told = [(model, m.context_window) for m, model in zip(replies, models, strict=True)]
+    any_reply = dict(zip(told, replies, strict=True))
+    limits = {of: costs.limit(session, m, of[0]) for of, m in any_reply.items()}
+    data["context_limit"] += [limits[of][0] for of in told]
+    data["limit_source"] += [limits[of][1] for of in told]
     spent = [costs.cost(m, model) for m, model in zip(replies, models, strict=True)]
     data["cost_usd"] += [cost for cost, _ in spent]
     data["cost_source"] += [where for _, where in spent]
