@@ -11,10 +11,12 @@ import sysconfig
 import time
 from pathlib import Path
 
+import tiktoken
+
 from benchmarks.clock import cpu
 from ctxkit import tokens
 from ctxkit.tokens.encoders import Exact
-from ctxkit.tokens.vocabularies import encoding
+from ctxkit.tokens.vocabularies import published
 
 ENCODING = "o200k_base"
 MEGABYTE = 1_000_000
@@ -58,8 +60,7 @@ def row(name: str, ours: float, peer: float, goal: str) -> dict[str, object]:
     }
 
 
-def first_counts(texts: list[str]) -> dict[str, object]:
-    reference = encoding(ENCODING)
+def first_counts(texts: list[str], reference: tiktoken.Encoding) -> dict[str, object]:
 
     def ours() -> int:
         counter = Exact(ENCODING)  # with an empty memo
@@ -77,8 +78,8 @@ def first_counts(texts: list[str]) -> dict[str, object]:
     )
 
 
-def second_counts(texts: list[str]) -> list[dict[str, object]]:
-    reference, counter = encoding(ENCODING), Exact(ENCODING)
+def second_counts(texts: list[str], reference: tiktoken.Encoding) -> list[dict[str, object]]:
+    counter = Exact(ENCODING)
     assert [counter(t) for t in texts] == [len(reference.encode_ordinary(t)) for t in texts]
     raw = [t.encode() for t in texts]
     peer = cpu(lambda: [len(reference.encode_ordinary(t)) for t in texts], 3)
@@ -101,15 +102,14 @@ def second_counts(texts: list[str]) -> list[dict[str, object]]:
     ]
 
 
-def growing(texts: list[str], name: str, size: int = MEGABYTE) -> dict[str, object]:
+def growing(texts: list[str], name: str, reference: tiktoken.Encoding) -> dict[str, object]:
     """Appends of 1,000 characters; the recount is sampled at every 40th append, where both must
     agree.
     """
-    text = "\n".join(texts)[:size]
+    text = "\n".join(texts)[:MEGABYTE]
     if name == "one line":
         text = text.replace("\n", " ")
     parts = [text[i : i + 1000] for i in range(0, len(text), 1000)]
-    reference = encoding(ENCODING)
     got: list[int] = []
 
     def ours() -> None:
@@ -145,8 +145,8 @@ def hard_texts() -> dict[str, str]:
     }
 
 
-def hard() -> list[dict[str, object]]:
-    counter, reference, rows = tokens.exact(ENCODING), encoding(ENCODING), []
+def hard(reference: tiktoken.Encoding) -> list[dict[str, object]]:
+    counter, rows = tokens.exact(ENCODING), []
     for name, text in hard_texts().items():
         if "spaces" not in name:  # there tiktoken panics
             assert counter.fresh(text) == len(reference.encode_ordinary(text))
@@ -157,10 +157,10 @@ def hard() -> list[dict[str, object]]:
 
 
 def run() -> list[dict[str, object]]:
-    texts = corpus()
+    texts, peer = corpus(), tiktoken.Encoding(**published(ENCODING))
     tokens.exact(ENCODING)("warm")
-    growths = [growing(texts, name) for name in ("all kinds", "one line")]
-    return [first_counts(texts), *second_counts(texts), *growths, *hard()]
+    growths = [growing(texts, name, peer) for name in ("all kinds", "one line")]
+    return [first_counts(texts, peer), *second_counts(texts, peer), *growths, *hard(peer)]
 
 
 if __name__ == "__main__":

@@ -114,17 +114,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         """The size of the whole prompt: input + cache read + cache writes; None where the log has
         none of them.
         """
-        known = [
-            n
-            for n in (
-                self.input_tokens,
-                self.cache_read_tokens,
-                self.cache_write_tokens,
-                self.cache_write_1h_tokens,
-            )
-            if n is not None
-        ]
-        return sum(known) if known else None
+        fresh, read = self.input_tokens, self.cache_read_tokens
+        write, long = self.cache_write_tokens, self.cache_write_1h_tokens
+        if fresh is None and read is None and write is None and long is None:
+            return None
+        return (fresh or 0) + (read or 0) + (write or 0) + (long or 0)
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

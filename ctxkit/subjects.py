@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Message
 
-_PATHS = (
-    *("path", "file_path", "filePath", "filepath", "absolute_path", "notebook_path"),
-    *("target_file", "filename", "file_name", "file"),
+_PATHS = dict.fromkeys(
+    (
+        *("path", "file_path", "filePath", "filepath", "absolute_path", "notebook_path"),
+        *("target_file", "filename", "file_name", "file"),
+    )
 )
-_COMMANDS = ("command", "cmd", "keystrokes", "script")
+_COMMANDS = dict.fromkeys(("command", "cmd", "keystrokes", "script"))
 _OTHERS = ("url", "query", "pattern", "expression", "description", "prompt", "name")
 _SHELLS = frozenset({"bash", "sh", "zsh"})
 _PATCHED = ("*** Update File: ", "*** Add File: ", "*** Delete File: ")
@@ -27,24 +29,27 @@ _LONGEST = 4_000
 
 def path_of(call: ToolCall) -> str | None:
     """Return the file that a call is about, as the log writes it; None where it names none."""
-    for key in _PATHS:
-        value = call.arguments.get(key)
+    for key in _among(call.arguments, _PATHS):
+        value = call.arguments[key]
         if isinstance(value, str) and 0 < len(value) <= _LONGEST:
             return value
     found = _patched(call)
     return found[0] if len(found) == 1 else None
 
 
-def command_of(call: ToolCall) -> str | None:
-    """Return the command line that a call runs; None where it runs none.
+def about(call: ToolCall) -> tuple[str | None, str | None]:
+    """Return the file that a call is about and the command line that it runs; None: it has none.
 
     A list of words is joined; of `bash -lc LINE` it is the line. Where a tool takes a path, too,
     its `command` is a verb (`view`), not a command.
     """
-    if path_of(call) is not None:
-        return None
-    for key in _COMMANDS:
-        value = call.arguments.get(key)
+    path = path_of(call)
+    return path, _command(call) if path is None else None
+
+
+def _command(call: ToolCall) -> str | None:
+    for key in _among(call.arguments, _COMMANDS):
+        value = call.arguments[key]
         if isinstance(value, str) and value.strip():
             return value[:_LONGEST]
         if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
@@ -61,12 +66,11 @@ def subject(call: ToolCall, folder: str | None = None, limit: int = 80) -> str:
         folder: where the agent worked; paths below it are written from there.
         limit: characters at most.
     """
-    tool, path = line(call.name, 40), path_of(call)
+    tool, (path, command) = line(call.name, 40), about(call)
     if path is not None:
         verb = call.arguments.get("command")
         named = [tool, *([verb] if isinstance(verb, str) and verb.isidentifier() else [])]
         return line(" ".join([*named, _below(path, folder), *_lines(call.arguments)]), limit)
-    command = command_of(call)
     if command is not None:
         command = _without_cd(command)
         return line(command if command.split()[:1] == [tool] else f"{tool} {command}", limit)
@@ -123,6 +127,12 @@ def only_call(message: Message) -> ToolCall | None:
     """Return the tool call of a reply that has exactly one."""
     calls = [p for p in message.parts if type(p) is ToolCall]
     return calls[0] if len(calls) == 1 else None
+
+
+def _among(arguments: dict[str, Any], names: dict[str, None]) -> Iterable[str]:
+    """Return which of some names a call gives, the first of them first."""
+    given = arguments.keys() & names.keys()
+    return given if len(given) < 2 else [name for name in names if name in given]
 
 
 def _patched(call: ToolCall) -> list[str]:

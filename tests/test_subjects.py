@@ -7,7 +7,7 @@ from builders import assistant, call, result, session, tool_call, user
 
 import ctxkit as ck
 from ctxkit.messages import ToolCall
-from ctxkit.subjects import answered, command_of, path_of, results, subject, what
+from ctxkit.subjects import about, answered, path_of, results, subject, what
 from ctxkit.texts.plans import groups
 from ctxkit.texts.records import actions
 
@@ -47,7 +47,13 @@ def test_a_call_is_named_by_what_it_does(asked, named):
 
 def test_a_verb_beside_a_path_is_no_command():
     asked = tool_call("edit", command="view", path="a.py")
-    assert (path_of(asked), command_of(asked)) == ("a.py", None)
+    assert about(asked) == ("a.py", None)
+    assert about(tool_call("bash", command="view")) == (None, "view")
+
+
+def test_of_several_paths_the_plainest_name_counts():
+    asked = tool_call("edit", file="c", path="", filename=3, file_path="b", target_file="a")
+    assert path_of(asked) == "b"
 
 
 def test_strange_arguments_are_no_name():

@@ -126,9 +126,11 @@ def _session(session: Session, data: dict[str, list[Any]]) -> None:
     data["output_tokens"] += [u.output_tokens for u in usages]
     data["output_source"] += [output_source(m) for m in replies]
     data["reasoning_tokens"] += [u.reasoning_tokens for u in usages]
-    windows = [window_of(session, model, m) for m, model in zip(replies, models, strict=True)]
-    data["context_limit"] += [w.tokens for w in windows]
-    data["limit_source"] += [w.source for w in windows]
+    told = [(model, m.context_window) for m, model in zip(replies, models, strict=True)]
+    any_reply = dict(zip(told, replies, strict=True))
+    windows = {of: window_of(session, of[0], m) for of, m in any_reply.items()}
+    data["context_limit"] += [windows[of].tokens for of in told]
+    data["limit_source"] += [windows[of].source for of in told]
     spent = [cost(m, model) for m, model in zip(replies, models, strict=True)]
     data["cost_usd"] += [usd for usd, _ in spent]
     data["cost_source"] += [where for _, where in spent]

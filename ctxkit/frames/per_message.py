@@ -8,7 +8,7 @@ from ctxkit.frames.counts import counting
 from ctxkit.frames.fates import Fate, fates
 from ctxkit.frames.frame_columns import BOOL, INT, TEXT, TIME, FrameColumn
 from ctxkit.messages import Edit, Message, ToolCall
-from ctxkit.subjects import answered, command_of, only_call, path_of
+from ctxkit.subjects import about, answered, only_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,6 +96,7 @@ COLUMNS = (
     FrameColumn("pinned", BOOL, "", "True where no policy may remove it"),
     FrameColumn("source", TEXT, "", "where `tokens` comes from: recorded, derived or estimated"),
 )
+_NOTHING = None, None
 _HIDDEN, _SHOWN = Fate("hidden", None), Fate("shown", None)
 
 
@@ -124,10 +125,14 @@ def _session(session: Session, data: dict[str, list[Any]], count: Count) -> None
     data["tool"] += [
         m.tool or (_called(m) if m.role == "assistant" and m.parts else None) for m in messages
     ]
-    for message, answers in answered(messages):
-        call = answers or (only_call(message) if message.role == "assistant" else None)
-        data["path"].append(None if call is None else path_of(call))
-        data["command"].append(None if call is None else command_of(call))
+    asked = [
+        call or (only_call(m) if m.role == "assistant" else None) for m, call in answered(messages)
+    ]
+    calls = {id(call): call for call in asked if call is not None}  # a reply's is its result's
+    known = {i: about(call) for i, call in calls.items()}
+    told = [known.get(id(call), _NOTHING) for call in asked]
+    data["path"] += [path for path, _ in told]
+    data["command"] += [command for _, command in told]
     data["is_error"] += [m.is_error for m in messages]
     data["pinned"] += [m.pinned for m in messages]
     sizes, sources, of = counting(session, count, data["chars"])

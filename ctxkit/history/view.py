@@ -242,11 +242,9 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def role(self, *roles: str) -> NDArray[Any]:
         """Return a mask of the messages of these roles."""
         codes = self.column("roles")
-        mask: NDArray[Any] = (
-            codes == role_code(roles[0])
-            if len(roles) == 1
-            else np.isin(codes, [*map(role_code, roles)])
-        )
+        mask = np.zeros(len(codes), np.bool_)
+        for role in roles:
+            mask |= codes == role_code(role)
         return mask
 
     def agent(self, *patterns: str) -> NDArray[Any]:

@@ -45,9 +45,9 @@ def mended(session: Session, blind: Sequence[str] = ()) -> Session:
 
 
 def _without_zeros(session: Session) -> Session:
-    log = tuple(_told(e) for e in session.log)
-    if all(a is b for a, b in zip(log, session.log, strict=True)):
+    if not any(_has_zero(e.usage) for e in session.log if e.usage is not None):
         return session
+    log = tuple(_told(e) for e in session.log)
     unpriced = sum(_is_free(a.usage) for a in session.log)
     details = {**session.details, "free_calls": unpriced} if unpriced else session.details
     return msgspec.structs.replace(session, log=log, details=details)
@@ -55,9 +55,13 @@ def _without_zeros(session: Session) -> Session:
 
 def _told(entry: Message | Edit) -> Message | Edit:
     usage = entry.usage
-    if usage is None or (usage.prompt_tokens != 0 and usage.cost_usd != 0):
+    if usage is None or not _has_zero(usage):
         return entry
     return msgspec.structs.replace(entry, usage=_honest(usage))
+
+
+def _has_zero(usage: Usage) -> bool:
+    return usage.prompt_tokens == 0 or usage.cost_usd == 0
 
 
 def _honest(usage: Usage) -> Usage | None:

@@ -206,9 +206,7 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
     sessions = _made(reader, source.path, partial(reader.read, source))
     if not sessions or not (known or any(s.log or s.children for s in sessions)):
         raise ReadError(f"expected {_a(reader.NAME)} session, found {source.looks}.", source.path)
-    if reader.NAME != "native":
-        return [_placed(s, source.path) for s in sessions]
-    if not sniffed or not source.on_disk:
+    if reader.NAME != "native" or not sniffed or not source.on_disk:
         return sessions
     own = partial(read_source, reader=reader)
     return [with_members(s, source.path, own) for s in sessions]
@@ -262,17 +260,19 @@ def _folder_reader(place: Path, folders: tuple[Any, ...]) -> Callable[[Path], li
 
 
 def _whole(reader: Any, path: Path) -> list[Session]:
-    sessions = _made(reader, path, lambda: reader.read_folder(path))
-    return [_placed(s, path) for s in sessions]
+    return _made(reader, path, lambda: reader.read_folder(path))
 
 
 def _made(reader: Any, path: Path, do: Callable[[], list[Session]]) -> list[Session]:
-    """Return what a reader makes, mended; our own format holds sessions that were mended before."""
+    """Return what a reader makes, with its place, mended; our own format holds sessions that were
+    mended before.
+    """
     sessions: list[Session] = _guarded(reader.NAME, path, do)
     if reader.NAME == "native":
         return sessions
     blind = getattr(reader, "BLIND", ())
-    return [_guarded(reader.NAME, path, partial(mended, s, blind)) for s in sessions]
+    placed = (_placed(s, path) for s in sessions)
+    return [_guarded(reader.NAME, path, partial(mended, s, blind)) for s in placed]
 
 
 def _guarded(name: str, path: Path, do: Callable[[], Any]) -> Any:

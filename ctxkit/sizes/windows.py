@@ -51,9 +51,10 @@ def window_of(session: Session, model: str | None, message: Message | None = Non
     recorded = (message.context_window if message is not None else None) or session.context_window
     if recorded:
         return KnownWindow(recorded, "recorded")
-    table, proof = context_limit(model), _proofs(session).get(model, _Proof())
+    table = context_limit(model)
     if table is None:
         return KnownWindow(None, None)
+    proof = _proofs(session).get(model, _Proof())
     if proof.reached > table:
         tokens = _sold(model, proof.reached)
         bound = f"at least {proof.reached:,} tokens by its own prompts"
