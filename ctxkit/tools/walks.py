@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.tools.held_folders import Folder
+    from ctxkit.held_folders import Folder
     from ctxkit.tools.root import Root
 
 PASSED_OVER = (".git", ".ctxkit")
