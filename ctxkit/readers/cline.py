@@ -16,7 +16,7 @@ from ctxkit.readers.cline_sessions import is_session, is_session_folder, message
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
 from ctxkit.readers.logs import ReaderLog
-from ctxkit.readers.source import Source
+from ctxkit.readers.source import Source, beside
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -93,10 +93,8 @@ def read_folder(path: Path) -> list[Session]:
 
 
 def _window(folder: Path) -> list[Any]:
-    for name in _WINDOW:
-        if (folder / name).is_file() and not (folder / name).is_symlink():
-            return items(Source(folder / name).document)
-    return []
+    found = (beside(folder / name) for name in _WINDOW)
+    return next((items(value) for value in found if value is not None), [])
 
 
 class _Task:

@@ -13,6 +13,7 @@ from ctxkit.readers.damaged import each_line
 from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
+from ctxkit.readers.usages import uncached
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -308,10 +309,8 @@ def _usage(data: dict[str, Any]) -> Usage | None:
     output = number(data.get("outputTokens", data.get("output")))
     if whole is None and output is None:
         return None
-    cached = (read or 0) + (write or 0)
-    fresh = whole if whole is None or cached > whole else whole - cached
     return Usage(
-        input_tokens=fresh,
+        input_tokens=uncached(whole, read, write),
         cache_read_tokens=read,
         cache_write_tokens=write,
         output_tokens=output,
