@@ -78,9 +78,9 @@ def day_of(session: Session) -> str | None:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
 
 
-def titles(sessions: Iterable[Session], limit: int = 60) -> list[str]:
+def titles(sessions: Iterable[Session]) -> list[str]:
     """Return what several sessions are called, each by a name of its own."""
-    return told_apart(title_of(session, limit) for session in sessions)
+    return told_apart(title_of(session, 60) for session in sessions)
 
 
 def told_apart(names: Iterable[str]) -> list[str]:

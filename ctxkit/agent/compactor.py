@@ -265,21 +265,11 @@ class Compactor:
     def _begin(self, trigger: str, tokens: int, messages: int, *, focus: str = "") -> None:
         if not self._begun:
             self._begun = True
-            told = {
-                "auto": trigger not in _BY_HAND,
-                "trigger": trigger,
-                "before": messages,
-                "tokens_before": tokens,
-            }
+            told = _before(trigger, tokens, messages)
             self._tell("compaction_start", {**told, "focus": focus or None})
 
     def _end(self, how: dict[str, Any], trigger: str | None, tokens: int, messages: int) -> None:
-        told = {
-            "auto": trigger not in _BY_HAND,
-            "trigger": trigger,
-            "before": messages,
-            "tokens_before": tokens,
-        }
+        told = _before(trigger, tokens, messages)
         after = {"after": self.context.messages, "tokens_after": self.context.tokens}
         self._tell("compaction_end", {**how, **told, **after})
 
@@ -387,3 +377,11 @@ def _bare(policy: Part) -> Part:
     if isinstance(policy, Summary) and isinstance(policy.summariser, Extractive):
         return but(policy, summariser=None)
     return policy
+
+
+def _before(trigger: str | None, tokens: int, messages: int) -> dict[str, Any]:
+    """Return what is told of a compaction at its beginning and again at its end."""
+    by_hand = trigger in _BY_HAND
+    return {
+        "auto": not by_hand, "trigger": trigger, "before": messages, "tokens_before": tokens,
+    }  # fmt: skip

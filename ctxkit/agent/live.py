@@ -232,7 +232,7 @@ class LiveSession:
         """Return what went out at a call, as `session.sent` does; None: what would go out next."""
         return self.session.sent(call)
 
-    def inject(self, words: str, own: str = "", memory: Callable[[], str] | None = None) -> None:
+    def inject(self, words: str, own: str = "") -> None:
         """Set what is put into prompts from the next turn on: sections as `injected.chosen` names
         them.
 
@@ -241,14 +241,12 @@ class LiveSession:
         Args:
             words: `on`, `off`, names, or names with signs.
             own: the agent's own instructions; empty: none, or those that it began with.
-            memory: what a memory gives for the next prompt, asked before each turn; None: the
-                session's own.
 
         Raises:
             BadArguments: there is no such section, or the session began with other instructions.
         """
         names = chosen(words)
-        memory = memory or (self.memory.text if self.memory is not None else None)
+        memory = self.memory.text if self.memory is not None else None
         around = Surroundings(folder=self.root.folder, root=self.root if self._named else None,
                               own=own, store=self.store, memory=memory)  # fmt: skip
         sections = Sections(names, around)

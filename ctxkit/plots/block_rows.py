@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.display.markup import escape
 from ctxkit.plots.chart import safe
-from ctxkit.plots.palette import TEXT
+from ctxkit.plots.palette import LAYOUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +54,7 @@ class BlockRows:
         axis = {"title": {"text": "tokens from the beginning of the prompt"}, "zeroline": False}
         layout = {
             "barmode": "overlay",
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": TEXT, "size": 12},
+            **LAYOUT,
             "height": 170 + 70 * len(self.rows),
             "margin": {"l": 90 if len(self.rows) > 1 else 12, "r": 12, "t": 44, "b": 84},
             "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
@@ -67,7 +65,6 @@ class BlockRows:
                 "showticklabels": len(self.rows) > 1,
                 "fixedrange": True,
             },
-            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
         }
         return {"data": data, "layout": layout}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ctxkit.display.markup import escape
 from ctxkit.plots.chart import safe
-from ctxkit.plots.palette import TEXT
+from ctxkit.plots.palette import LAYOUT, TEXT
 
 _SCALE = ("#d7e8f3", "#9cc6e0", "#5fa2cc", "#2b7db3", "#0b5a8c")
 """From small to large: one hue, so that the colour-blind read it, and no red or green
@@ -48,12 +48,9 @@ class Cells:
             "ygap": 1,
         }
         layout = {
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": TEXT, "size": 12},
+            **LAYOUT,
             "height": 112 + max(34 * max(len(self.upward), 3), _LETTER * len(self.y)),
             "margin": {"l": 90, "r": 16, "t": 44, "b": 60},
-            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
             "xaxis": {"title": {"text": safe(self.x), "standoff": 8}, "type": "category"},
             "yaxis": {
                 "title": {"text": safe(self.y), "standoff": 12},

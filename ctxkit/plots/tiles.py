@@ -7,7 +7,7 @@ from typing import Any
 
 from ctxkit.display.markup import escape
 from ctxkit.plots.chart import safe
-from ctxkit.plots.palette import TEXT
+from ctxkit.plots.palette import LAYOUT, TEXT
 
 _WIDTH, _ROW, _LEFT = 720, 20, 170
 _SHOWN = 24
@@ -61,11 +61,9 @@ class Tiles:
             "maxdepth": 3,
         }
         layout = {
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": TEXT, "size": 12},
+            **LAYOUT,
             "height": self.height,
             "margin": {"l": 8, "r": 8, "t": 44, "b": 8},
-            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
         }
         return {"data": [trace], "layout": layout}
 
