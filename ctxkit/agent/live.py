@@ -35,11 +35,8 @@ from ctxkit.store.checkpoints import checkpoint
 from ctxkit.store.events_log import EventsLog
 from ctxkit.store.session_log import SessionLog
 from ctxkit.store.workspace import Workspace, checked
-from ctxkit.tools.documents import document_tool
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.kernel import python_tool, shell_tool
+from ctxkit.tools.named_tools import FILES, tools_of
 from ctxkit.tools.root import Root
-from ctxkit.tools.tool import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,11 +55,9 @@ if TYPE_CHECKING:
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
+    from ctxkit.tools.tool import Tool
 
 _ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-FILES = "files"
-"""The five file tools together; `shell` and `python` must be named."""
-TOOLS = (FILES, "document", "work", "shell", "python")
 
 
 class LiveSession:
@@ -499,39 +494,3 @@ class LiveSession:
             f"The kit failed in this turn ({type(error).__name__}); session {self.name!r} is whole,"
             f" send the prompt again to go on. {more}"
         )
-
-
-def tools_of(
-    named: Sequence[str | Tool],
-    root: Root,
-    namespace: dict[str, Any],
-    store: Library | None = None,
-    work: Sequence[Tool] = (),
-) -> list[Tool]:
-    """Return the tools that are named, in a root folder and with the user's variables for `python`.
-
-    Those that read files reach the context store, too.
-
-    Raises:
-        BadArguments: there is no such tool.
-    """
-    out: list[Tool] = []
-    for each in named:
-        if isinstance(each, Tool):
-            out.append(each)
-        elif each == FILES:
-            out.extend(file_tools(root, store))
-        elif each == "document":
-            out.append(document_tool(root, store))
-        elif each == "work":
-            out.extend(work)
-        elif each == "shell":
-            out.append(shell_tool(root))
-        elif each == "python":
-            out.append(python_tool(namespace))
-        else:
-            raise BadArguments(
-                f"There is no tool {each!r}; name some of {', '.join(TOOLS)}, or give tools of your"
-                " own."
-            )
-    return out

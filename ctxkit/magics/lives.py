@@ -355,7 +355,7 @@ class Lives:
         """Return what the names of tools stand for: words for the kit's own, else functions of the
         user's.
         """
-        from ctxkit.agent.live import TOOLS
+        from ctxkit.tools.named_tools import TOOLS
 
         names, held = [w.strip() for w in words.split(",") if w.strip()], self._kit.shell.user_ns
         for name in names:
