@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ctxkit.display.markup import line
+from ctxkit.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,6 +49,15 @@ def first_words(session: Session, limit: int = 60) -> str:
         if words := _words(text, limit):
             return words
     return next(filter(None, (_words(m.text[:_CHARS], limit) for m in asked)), "")
+
+
+def questions(session: Session) -> dict[int, str]:
+    """Return the first words of the user in each turn, in one line; not escaped."""
+    out: dict[int, str] = {}
+    for entry, turn in zip(session.path, session.turns, strict=True):
+        if isinstance(entry, Message) and entry.role == "user" and turn not in out:
+            out[turn] = line(entry.text, 400)
+    return out
 
 
 def _words(text: str, limit: int) -> str:
