@@ -211,7 +211,7 @@ class LiveSession:
             BadArguments: a turn runs.
         """
         if self._busy:
-            raise BadArguments(f"Session {self.name!r} is busy: wait for its turn to end.")
+            raise busy(self.name)
         offered = tuple(tool.schema for tool in self.agent.tools.values())
         self.settings["rules"] = words
         self._lead(self.agent.model, rules, self.agent.limits, offered)
@@ -345,10 +345,7 @@ class LiveSession:
             BadArguments: another is under way.
         """
         if self._busy:
-            raise BadArguments(
-                f"Session {self.name!r} is busy: wait for its turn, or stop it, before the next"
-                " one. A tool cannot ask the session that runs it: give it another one."
-            )
+            raise busy(self.name)
         self._busy = True
         try:
             yield
@@ -494,3 +491,11 @@ class LiveSession:
             f"The kit failed in this turn ({type(error).__name__}); session {self.name!r} is whole,"
             f" send the prompt again to go on. {more}"
         )
+
+
+def busy(name: str) -> BadArguments:
+    """Return what is said to whoever asks a session that is at work."""
+    return BadArguments(
+        f"Session {name!r} is busy: wait for its turn, or stop it, before the next one. "
+        "A tool cannot ask the session that runs it: give it another one."
+    )

@@ -179,10 +179,9 @@ class Lives:
         running, live = self._running.get(name), self._known.get(name)
         beside = running is not None and running.state in ("running", "stopping")
         if beside or (live is not None and live.busy):
-            raise BadArguments(
-                f"Session {name!r} is busy: wait for its turn, or stop it, before the next one. "
-                "A tool cannot ask the session that runs it: give it another one."
-            )
+            from ctxkit.agent.live import busy
+
+            raise busy(name)
 
     def runs(self, name: str, handle: Background[Any]) -> None:
         """Note that a turn runs in the background."""
