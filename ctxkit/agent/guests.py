@@ -46,10 +46,19 @@ class Guest(Agent):
     Args:
         acp: the agent.
         folder: where it works.
+        servers: MCP servers that it is told of, as the protocol has them.
     """
 
-    def __init__(self, session: Any, *, acp: AcpAgent, folder: str, **more: Any) -> None:
-        self.acp, self._folder = acp, folder
+    def __init__(
+        self,
+        session: Any,
+        *,
+        acp: AcpAgent,
+        folder: str,
+        servers: Sequence[dict[str, Any]] = (),
+        **more: Any,
+    ) -> None:
+        self.acp, self._folder, self._servers = acp, folder, servers
         self.used, self.size, self._dollars = 0, 0, 0.0
         self._fresh_start = False
         super().__init__(session, **more)
@@ -134,7 +143,7 @@ class Guest(Agent):
         running, before = self.acp.session, bool(self.transcript.session.calls)
         if self._fresh_start:
             self.acp.session, running, known = None, None, None
-        goes_on = await self.acp.open(self._folder, again=known or running)
+        goes_on = await self.acp.open(self._folder, again=known or running, servers=self._servers)
         self._fresh_start = False
         if before and not goes_on:
             why = "it begins anew here, and knows nothing of what was said before"

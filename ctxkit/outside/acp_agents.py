@@ -64,7 +64,9 @@ class AcpAgent(Looped):
 
     # -- what a turn does, from its own loop -----------------------------------------------------
 
-    async def open(self, folder: str, *, again: str | None = None) -> bool:
+    async def open(
+        self, folder: str, *, again: str | None = None, servers: Sequence[Mapping[str, Any]] = ()
+    ) -> bool:
         """Have a conversation in a folder; return whether it goes on with the one of the id
         `again`.
 
@@ -75,7 +77,7 @@ class AcpAgent(Looped):
         loop = self._on_loop()
         if self.session is not None and not self._child.over:
             return self.session == again
-        return await loop.hear(self._opened(folder, again))
+        return await loop.hear(self._opened(folder, again, list(servers)))
 
     async def prompt(self, parts: list[dict[str, Any]]) -> asyncio.Queue[dict[str, Any] | None]:
         """Send a prompt; what follows is in the queue: requests, updates, at last the answer.
@@ -131,12 +133,14 @@ class AcpAgent(Looped):
             raise ModelError(f"{self._said} is closed.")
         return self._loop
 
-    async def _opened(self, folder: str, again: str | None) -> bool:
+    async def _opened(
+        self, folder: str, again: str | None, servers: list[Mapping[str, Any]]
+    ) -> bool:
         await self._stop()
         try:
             async with asyncio.timeout(self._seconds):
                 await self._begun()
-                place = {"cwd": folder, "mcpServers": []}
+                place = {"cwd": folder, "mcpServers": servers}
                 loads = _dict(self.told.get("agentCapabilities")).get("loadSession") is True
                 if again and loads:
                     with suppress(ModelError):  # it may have forgotten it
