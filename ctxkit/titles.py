@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ctxkit.display.markup import line
+from ctxkit.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,6 +51,15 @@ def first_words(session: Session, limit: int = 60) -> str:
     return next(filter(None, (_words(m.text[:_CHARS], limit) for m in asked)), "")
 
 
+def questions(session: Session) -> dict[int, str]:
+    """Return the first words of the user in each turn, in one line; not escaped."""
+    out: dict[int, str] = {}
+    for entry, turn in zip(session.path, session.turns, strict=True):
+        if isinstance(entry, Message) and entry.role == "user" and turn not in out:
+            out[turn] = line(entry.text, 400)
+    return out
+
+
 def _words(text: str, limit: int) -> str:
     words = line(_TAG.sub(" ", text).lstrip("#*`- \n"), limit)
     return words if any(c.isalnum() for c in words) else ""
@@ -78,9 +88,9 @@ def day_of(session: Session) -> str | None:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
 
 
-def titles(sessions: Iterable[Session], limit: int = 60) -> list[str]:
+def titles(sessions: Iterable[Session]) -> list[str]:
     """Return what several sessions are called, each by a name of its own."""
-    return told_apart(title_of(session, limit) for session in sessions)
+    return told_apart(title_of(session, 60) for session in sessions)
 
 
 def told_apart(names: Iterable[str]) -> list[str]:

@@ -158,7 +158,7 @@ class Compactor:
             self._end(
                 {"outcome": "failed", "error": "; ".join(prepared.failed)}, run.due, before, size
             )
-        self._bill(spent)
+        self._bill(spent, self._taken())
         self.budget.shown(len(prepared.messages), limits)
         return prepared
 
@@ -180,7 +180,7 @@ class Compactor:
                     said[result.id] = text
             if said:
                 await self.compact(spent, limits, ArchivedResults(said=said), trigger=TRIGGER)
-        self._bill(spent)
+        self._bill(spent, self._taken())
 
     async def compact(
         self,
@@ -222,7 +222,7 @@ class Compactor:
                 limits,
             )
         except ModelError as e:
-            self._bill(spent)
+            self._bill(spent, self._taken())
             self._end({"outcome": "failed", "error": str(e)}, trigger, before, size)
             raise
         if edits:
@@ -230,7 +230,7 @@ class Compactor:
             await self._save_dropped(edits, spent, limits)
         else:
             self._end({"outcome": "skipped"}, trigger, before, size)
-        self._bill(spent)
+        self._bill(spent, self._taken())
         return edits
 
     async def force(self, spent: SpentInTurn, limits: Limits, trigger: str) -> bool:
@@ -265,21 +265,11 @@ class Compactor:
     def _begin(self, trigger: str, tokens: int, messages: int, *, focus: str = "") -> None:
         if not self._begun:
             self._begun = True
-            told = {
-                "auto": trigger not in _BY_HAND,
-                "trigger": trigger,
-                "before": messages,
-                "tokens_before": tokens,
-            }
+            told = _before(trigger, tokens, messages)
             self._tell("compaction_start", {**told, "focus": focus or None})
 
     def _end(self, how: dict[str, Any], trigger: str | None, tokens: int, messages: int) -> None:
-        told = {
-            "auto": trigger not in _BY_HAND,
-            "trigger": trigger,
-            "before": messages,
-            "tokens_before": tokens,
-        }
+        told = _before(trigger, tokens, messages)
         after = {"after": self.context.messages, "tokens_after": self.context.tokens}
         self._tell("compaction_end", {**how, **told, **after})
 
@@ -292,7 +282,7 @@ class Compactor:
             details = {**edits[0].details, "summary_calls": ways} if ways else edits[0].details
             first = replace(edits[0], usage=usage, model=redact(self._model.name), details=details)
             edits = (first, *edits[1:])
-            spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
+        self._bill(spent, usage)
         self.transcript.edit(edits)
         self.made += 1
         self.budget.compacted()
@@ -302,9 +292,8 @@ class Compactor:
         self._end(how, edits[0].trigger, before, size)
         return edits
 
-    def _bill(self, spent: SpentInTurn) -> None:
-        """Bill summaries that came to nothing: they were written, and cost what they cost."""
-        usage = self._taken()
+    def _bill(self, spent: SpentInTurn, usage: Usage | None) -> None:
+        """Bill what the writer's calls cost, also where they came to nothing."""
         if usage is not None and self._model is not None:
             spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
 
@@ -333,8 +322,8 @@ class Compactor:
         if self._model is not None and _passed(spent, limits, self._model, self.context.tokens):
             return
         reply = await self._memory.save(messages, tools=tools, seconds=limits.seconds)
-        if reply is not None and reply.usage is not None and self._model is not None:
-            spent.add_summary(reply.usage, self._model.name, free=bool(self._model.notice))
+        if reply is not None:
+            self._bill(spent, reply.usage)
 
     # -- off the loop -----------------------------------------------------------------------------
 
@@ -387,3 +376,11 @@ def _bare(policy: Part) -> Part:
     if isinstance(policy, Summary) and isinstance(policy.summariser, Extractive):
         return but(policy, summariser=None)
     return policy
+
+
+def _before(trigger: str | None, tokens: int, messages: int) -> dict[str, Any]:
+    """Return what is told of a compaction at its beginning and again at its end."""
+    by_hand = trigger in _BY_HAND
+    return {
+        "auto": not by_hand, "trigger": trigger, "before": messages, "tokens_before": tokens,
+    }  # fmt: skip

@@ -35,11 +35,8 @@ from ctxkit.store.checkpoints import checkpoint
 from ctxkit.store.events_log import EventsLog
 from ctxkit.store.session_log import SessionLog
 from ctxkit.store.workspace import Workspace, checked
-from ctxkit.tools.documents import document_tool
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.kernel import python_tool, shell_tool
+from ctxkit.tools.named_tools import FILES, tools_of
 from ctxkit.tools.root import Root
-from ctxkit.tools.tool import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,11 +55,9 @@ if TYPE_CHECKING:
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
+    from ctxkit.tools.tool import Tool
 
 _ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-FILES = "files"
-"""The five file tools together; `shell` and `python` must be named."""
-TOOLS = (FILES, "document", "work", "shell", "python")
 
 
 class LiveSession:
@@ -216,7 +211,7 @@ class LiveSession:
             BadArguments: a turn runs.
         """
         if self._busy:
-            raise BadArguments(f"Session {self.name!r} is busy: wait for its turn to end.")
+            raise busy(self.name)
         offered = tuple(tool.schema for tool in self.agent.tools.values())
         self.settings["rules"] = words
         self._lead(self.agent.model, rules, self.agent.limits, offered)
@@ -232,7 +227,7 @@ class LiveSession:
         """Return what went out at a call, as `session.sent` does; None: what would go out next."""
         return self.session.sent(call)
 
-    def inject(self, words: str, own: str = "", memory: Callable[[], str] | None = None) -> None:
+    def inject(self, words: str, own: str = "") -> None:
         """Set what is put into prompts from the next turn on: sections as `injected.chosen` names
         them.
 
@@ -241,14 +236,12 @@ class LiveSession:
         Args:
             words: `on`, `off`, names, or names with signs.
             own: the agent's own instructions; empty: none, or those that it began with.
-            memory: what a memory gives for the next prompt, asked before each turn; None: the
-                session's own.
 
         Raises:
             BadArguments: there is no such section, or the session began with other instructions.
         """
         names = chosen(words)
-        memory = memory or (self.memory.text if self.memory is not None else None)
+        memory = self.memory.text if self.memory is not None else None
         around = Surroundings(folder=self.root.folder, root=self.root if self._named else None,
                               own=own, store=self.store, memory=memory)  # fmt: skip
         sections = Sections(names, around)
@@ -352,10 +345,7 @@ class LiveSession:
             BadArguments: another is under way.
         """
         if self._busy:
-            raise BadArguments(
-                f"Session {self.name!r} is busy: wait for its turn, or stop it, before the next"
-                " one. A tool cannot ask the session that runs it: give it another one."
-            )
+            raise busy(self.name)
         self._busy = True
         try:
             yield
@@ -503,37 +493,9 @@ class LiveSession:
         )
 
 
-def tools_of(
-    named: Sequence[str | Tool],
-    root: Root,
-    namespace: dict[str, Any],
-    store: Library | None = None,
-    work: Sequence[Tool] = (),
-) -> list[Tool]:
-    """Return the tools that are named, in a root folder and with the user's variables for `python`.
-
-    Those that read files reach the context store, too.
-
-    Raises:
-        BadArguments: there is no such tool.
-    """
-    out: list[Tool] = []
-    for each in named:
-        if isinstance(each, Tool):
-            out.append(each)
-        elif each == FILES:
-            out.extend(file_tools(root, store))
-        elif each == "document":
-            out.append(document_tool(root, store))
-        elif each == "work":
-            out.extend(work)
-        elif each == "shell":
-            out.append(shell_tool(root))
-        elif each == "python":
-            out.append(python_tool(namespace))
-        else:
-            raise BadArguments(
-                f"There is no tool {each!r}; name some of {', '.join(TOOLS)}, or give tools of your"
-                " own."
-            )
-    return out
+def busy(name: str) -> BadArguments:
+    """Return what is said to whoever asks a session that is at work."""
+    return BadArguments(
+        f"Session {name!r} is busy: wait for its turn, or stop it, before the next one. "
+        "A tool cannot ask the session that runs it: give it another one."
+    )

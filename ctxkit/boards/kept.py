@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from ctxkit.held_folders import Folder
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -89,13 +91,9 @@ class FileNotes(Generic[S]):
         """Write the notes for the next sitting, whole or not at all, where something is new."""
         if not self._new:
             return
-        from ctxkit.tools.held_folders import Folder
-
         told: list[Any] = [self._head, *self.all()[-_MOST:]]
-        with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with Folder(self.path.parent.resolve()) as folder:
-                folder.write(self.path.name, map(_line, told))
+        with suppress(OSError), Folder.own(self.path.parent) as folder:
+            folder.write(self.path.name, map(_line, told))
         self._new = False
 
 

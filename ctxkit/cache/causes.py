@@ -7,7 +7,7 @@ before the read is known, so neither is a cause here, and such misses count as u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,6 @@ Cause = Literal[
     "retry",
     "unexplained",
 ]
-CAUSES: tuple[Cause, ...] = get_args(Cause)
 PAUSES: tuple[Cause, ...] = ("ttl_expiry", "ttl_expiry_prefix")
 """Causes that are a pause longer than the cache lives."""
 _FALL = 1000

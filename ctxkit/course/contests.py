@@ -14,6 +14,7 @@ from ctxkit.display import amounts
 from ctxkit.display.markup import line
 from ctxkit.display.sheets import Box, Heading, Tabular
 from ctxkit.errors import BadArguments
+from ctxkit.held_folders import Folder
 
 if TYPE_CHECKING:
     from ctxkit.presets.naming import AnyRules
@@ -110,10 +111,8 @@ class Contest:
         kept = [e for e in self.entries if e.name != entry.name]
         data = msgspec.json.format(msgspec.json.encode([*kept, entry]), indent=1)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self.path.with_name(f"{self.path.name}.new")
-            fresh.write_bytes(data)
-            fresh.replace(self.path)
+            with Folder.own(self.path.parent) as folder:
+                folder.write(self.path.name, (data,))
         except OSError as error:
             said = f"The table cannot be kept in {str(self.path)!r} ({error.strerror})."
             raise BadArguments(said) from None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ctxkit.presets.naming import AnyRules
 
 Dict = dict[str, Any]
+_LISTS_MOST = 16
+"""Lists that are known at a time."""
 _EACH = 3
 """After so many compactions at calls that follow one another it is said."""
 
@@ -70,9 +72,9 @@ def fit(messages: Sequence[Dict], rules: AnyRules, *, limit: int | None = None) 
 class _Lists:
     """Knows the lists that were compacted last, without keeping anything of them alive."""
 
-    def __init__(self, most: int = 16) -> None:
+    def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[int, ...]] = OrderedDict()
-        self._most, self._lock = most, Lock()
+        self._lock = Lock()
 
     def again(self, messages: Sequence[Dict]) -> bool:
         """Note a list that is compacted; return True where it was before, and has only
@@ -82,7 +84,7 @@ class _Lists:
             ids = self._known.pop(id(messages), None)
             now = tuple(map(id, messages))
             self._known[id(messages)] = now
-            while len(self._known) > self._most:
+            while len(self._known) > _LISTS_MOST:
                 self._known.popitem(last=False)
         return ids is not None and len(now) > len(ids) and now[: len(ids)] == ids
 

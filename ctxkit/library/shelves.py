@@ -29,7 +29,7 @@ from ctxkit.tools.text_search import search
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ctxkit.tools.held_folders import Folder
+    from ctxkit.held_folders import Folder
 
 HOMES = (".ctxkit", ".fuseraft")
 """Folders whose `context/` is a context store: our own, and fuseraft's."""

@@ -176,19 +176,19 @@ def dry(kit: KitState, name: str, asked: Ask, prompt: str, pictures: Sequence[Im
     kept.
     """
     settings = kit.lives.settings(name, _named(asked))
-    parts = kit.lives.parts(settings)
+    parts = kit.lives.named.parts(settings)
     if parts.via:
         raise BadArguments(
             f"What {parts.via[0]} sends to its model is its own affair: it cannot be shown before."
         )
     kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
-    model = kit.lives.model(parts.model, parts.rules)
+    model = kit.lives.named.model(parts.model, parts.rules)
     check(kept, model, name)
-    tools, system = kit.lives.tools(settings["tools"]), kit.lives.system(settings)
+    tools, system = kit.lives.named.tools(settings["tools"]), kit.lives.named.system(settings)
     tools += kit.lives.servers.tools(name, parts.mcp)  # started: only they know what they offer
     root = Root(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
-    held = kit.lives.memory(settings["memory"], model)
+    held = kit.lives.named.memory(settings["memory"], model)
     around = Surroundings(folder=folder, root=root, own=system, store=Library(),
                           memory=held.text if held is not None else None)  # fmt: skip
     sections = Sections(chosen(settings["sections"]), around)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.agent.live import TOOLS, tools_of
 from ctxkit.agent.running import in_thread
 from ctxkit.display.markup import line, plain
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.redaction import redact, redacted
+from ctxkit.tools.named_tools import TOOLS, tools_of
 from ctxkit.tools.work import described
 
 if TYPE_CHECKING:

@@ -133,7 +133,7 @@ def _policy(kit: KitState, asked: Compact) -> Any:
         return Summary(keep_turns=asked.keep) if asked.keep else Summary(keep_messages=1)
     if not asked.rules:
         return None
-    rules = kit.lives.rules(asked.rules, once=True)
+    rules = kit.lives.named.rules(asked.rules, once=True)
     if rules.policy is None:
         raise BadArguments(
             f"Rules {rules.label} compact nothing: name others, or none at all for the session's"

@@ -63,7 +63,7 @@ def sections(kit: KitState, asked: Switch) -> pd.DataFrame | Page:
         return Page(f"Sections of new sessions: {', '.join(names) or 'none'}.")
     live = kit.lives.get(wanted)
     kit.lives.free(live.name)
-    own = "" if live.session.log else kit.lives.system(live.settings)
+    own = "" if live.session.log else kit.lives.named.system(live.settings)
     live.inject(asked.words.strip(), own)
     live.settings["sections"] = asked.words.strip()
     live.limit(live.agent.limits)  # it is kept with the session

@@ -104,7 +104,7 @@ def _tools(named: Sequence[str | Any]) -> list[Any]:
     """
     from tempfile import TemporaryDirectory
 
-    from ctxkit.agent.live import tools_of
+    from ctxkit.tools.named_tools import tools_of
     from ctxkit.tools.root import Root
     from ctxkit.tools.work import described
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.display.markup import line
 from ctxkit.errors import StoreError
+from ctxkit.held_folders import Folder
 from ctxkit.memory.entry import MOST_BYTES, MemoryEntry, decoded, encoded
 from ctxkit.redaction import redacted
-from ctxkit.tools.held_folders import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -73,19 +73,15 @@ def score(kept: MemoryEntry, words: frozenset[str]) -> int:
 
 
 def memory_block(
-    entries: Iterable[MemoryEntry],
-    query: str = "",
-    *,
-    order: Order = "newest",
-    most: int = MOST_CHARS,
+    entries: Iterable[MemoryEntry], query: str = "", *, order: Order = "newest"
 ) -> str:
     """Return the block of a prompt; empty where nothing is remembered.
 
-    An entry goes in full if it fits into what is left of `most` characters, else its first line
+    An entry goes in full if it fits into what is left of `MOST_CHARS`, else its first line
     alone; where that does not fit, the block ends.
     """
     ranked = oldest(entries) if order == "oldest" else newest(entries, query)
-    left, said = most, []
+    left, said = MOST_CHARS, []
     for kept in ranked:
         body = [f"  {row}" for row in kept.body.split("\n")] if kept.body else []
         whole = "\n".join([kept.head, *body])

@@ -42,9 +42,7 @@ class Child:
         self._noise = 0
         self._told: deque[bytes] = deque(maxlen=32)
 
-    async def begin(
-        self, command: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None
-    ) -> None:
+    async def begin(self, command: Sequence[str], *, env: Mapping[str, str]) -> None:
         """Start it.
 
         Raises:
@@ -53,7 +51,7 @@ class Child:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE, env=dict(env), cwd=cwd, limit=LINE,
+                stderr=asyncio.subprocess.PIPE, env=dict(env), limit=LINE,
                 start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as e:

@@ -18,7 +18,7 @@ from ctxkit.outside.children import Child
 from ctxkit.outside.mcp_words import as_rpc, next_page, part_text, shown_part, tool_name
 from ctxkit.outside.own_loop import Looped
 from ctxkit.redaction import redact
-from ctxkit.tools.kernel import without_keys
+from ctxkit.redaction.environment import without_keys
 from ctxkit.tools.tool import Tool
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ctxkit.plots.chart import safe, safe_lines
 from ctxkit.plots.decimation import POINTS, decimate
-from ctxkit.plots.palette import GRID, TEXT, colour, dash, symbol
+from ctxkit.plots.palette import GRID, LAYOUT, TEXT, colour, dash, symbol
 from ctxkit.plots.point_names import name_points
 from ctxkit.plots.svg import draw
 from ctxkit.plots.traces import Plane
@@ -84,16 +84,13 @@ class Axes(Plane):
             "tickformat": ".0%" if self.y_share else "~f" if self.y_small else "~s",
         }
         return {
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": TEXT, "size": 12},
+            **LAYOUT,
             "height": self.height,
             "margin": {"l": 64, "r": 16, "t": 44, "b": 48},
             "hovermode": "x unified"
             if self.stacked and not any(t.hover for t in self.traces)
             else "closest",
             "hoverlabel": {"align": "left", "namelength": -1},
-            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
             "legend": {
                 "orientation": "h",
                 "y": -0.2,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.display.markup import escape
 from ctxkit.plots.chart import safe
-from ctxkit.plots.palette import TEXT
+from ctxkit.plots.palette import LAYOUT
+from ctxkit.plots.strokes import picture, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 _WIDTH, _HIGH, _ROW = 720, 30, 62
 _WORDS = 92
 """Pixels that a name below its blocks needs at least."""
-_INK = "fill:var(--jp-content-font-color2,#777777);font:11px system-ui,sans-serif"
 
 
 class Span(NamedTuple):
@@ -54,9 +54,7 @@ class BlockRows:
         axis = {"title": {"text": "tokens from the beginning of the prompt"}, "zeroline": False}
         layout = {
             "barmode": "overlay",
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": TEXT, "size": 12},
+            **LAYOUT,
             "height": 170 + 70 * len(self.rows),
             "margin": {"l": 90 if len(self.rows) > 1 else 12, "r": 12, "t": 44, "b": 84},
             "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
@@ -67,7 +65,6 @@ class BlockRows:
                 "showticklabels": len(self.rows) > 1,
                 "fixedrange": True,
             },
-            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
         }
         return {"data": data, "layout": layout}
 
@@ -76,10 +73,7 @@ class BlockRows:
         end = max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1
         parts = [_drawn(i, row, self.kinds, _WIDTH / end) for i, row in enumerate(self.rows)]
         high = _ROW * max(len(self.rows), 1)
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {high}" '
-            f'style="width:100%;max-width:{_WIDTH}px;height:auto">{"".join(parts)}</svg>'
-        )
+        return picture(parts, _WIDTH, high, hidden=False)
 
 
 def _trace(name: str, ink: str, found: Sequence[tuple[str, Span]]) -> dict[str, Any]:
@@ -98,7 +92,7 @@ def _trace(name: str, ink: str, found: Sequence[tuple[str, Span]]) -> dict[str, 
 
 def _drawn(i: int, row: Row, kinds: Sequence[tuple[str, str]], scale: float) -> str:
     top = i * _ROW + 14
-    out = [f'<text x="0" y="{top - 3}" style="{_INK}">{escape(row.name, 80)}</text>']
+    out = [words(0, top - 3, row.name, limit=80)]
     for s in row.spans:
         wide = max(s.tokens * scale - 0.6, 0.4)
         told = escape(f"{s.told}: {s.tokens:,} tokens {kinds[s.kind][0]}", 200)
@@ -113,6 +107,5 @@ def _drawn(i: int, row: Row, kinds: Sequence[tuple[str, str]], scale: float) -> 
         if total:
             x = max(min(mine[0].start * scale, _WIDTH - _WORDS - 40), free)
             free = x + _WORDS + 40
-            label = escape(f"{name} {total:,}", 60)
-            out.append(f'<text x="{x:.1f}" y="{top + _HIGH + 13}" style="{_INK}">{label}</text>')
+            out.append(words(x, top + _HIGH + 13, f"{name} {total:,}", limit=60))
     return "".join(out)

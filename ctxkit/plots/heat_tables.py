@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ctxkit.display.markup import escape
 from ctxkit.plots.chart import safe
-from ctxkit.plots.palette import TEXT
+from ctxkit.plots.palette import LAYOUT, TEXT
+from ctxkit.plots.strokes import picture, words
 
 _SCALE = ("#d7e8f3", "#9cc6e0", "#5fa2cc", "#2b7db3", "#0b5a8c")
 """From small to large: one hue, so that the colour-blind read it, and no red or green
@@ -48,12 +48,9 @@ class Cells:
             "ygap": 1,
         }
         layout = {
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": TEXT, "size": 12},
+            **LAYOUT,
             "height": 112 + max(34 * max(len(self.upward), 3), _LETTER * len(self.y)),
             "margin": {"l": 90, "r": 16, "t": 44, "b": 60},
-            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
             "xaxis": {"title": {"text": safe(self.x), "standoff": 8}, "type": "category"},
             "yaxis": {
                 "title": {"text": safe(self.y), "standoff": 12},
@@ -69,11 +66,12 @@ class Cells:
         low, high = min(known, default=0.0), max(known, default=1.0)
         wide = (_WIDTH - _LEFT) / max(len(self.across), 1)
         parts = [
-            _text(_LEFT + (i + 0.5) * wide, 16, a, "middle") for i, a in enumerate(self.across)
+            words(_LEFT + (i + 0.5) * wide, 16, a, "middle", limit=24)
+            for i, a in enumerate(self.across)
         ]
         for k, j in enumerate(reversed(range(len(self.upward)))):
             y = _TOP + k * _ROW
-            parts.append(_text(_LEFT - 8, y + 17, self.upward[j], "end"))
+            parts.append(words(_LEFT - 8, y + 17, self.upward[j], "end", limit=24))
             for i, value in enumerate(self.values[j]):
                 if value is None:
                     continue
@@ -85,20 +83,8 @@ class Cells:
                     f' fill="{_SCALE[level]}"/>'
                 )
                 ink = "#ffffff" if level > 2 else "#1a1a1a"
-                parts.append(_text(x + wide / 2, y + 17, self.texts[j][i], "middle", ink))
+                parts.append(
+                    words(x + wide / 2, y + 17, self.texts[j][i], "middle", ink=ink, limit=24)
+                )
         height = _TOP + _ROW * max(len(self.upward), 1)
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}"'
-            f' style="width:100%;max-width:{_WIDTH}px;height:auto"'
-            f' aria-hidden="true">{"".join(parts)}</svg>'
-        )
-
-
-def _text(
-    x: float, y: float, text: str, anchor: str, ink: str = "var(--jp-content-font-color2,#777777)"
-) -> str:
-    style = f"fill:{ink};font:11px system-ui,sans-serif"
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-        f' style="{style}">{escape(text, 24)}</text>'
-    )
+        return picture(parts, _WIDTH, height)

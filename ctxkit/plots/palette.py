@@ -28,6 +28,13 @@ SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
 TEXT = "#777777"
 """The one grey with a contrast above 4.2:1 on both themes."""
 GRID = "rgba(128,128,128,0.25)"
+LAYOUT = {
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"color": TEXT, "size": 12},
+    "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
+}
+"""What plotly is told of every chart: the page shows through."""
 WARN, STOP = "#b8860b", "#d55e00"
 SVG_DASHES = {
     "solid": "",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.plots.chart import safe, safe_lines
 from ctxkit.plots.mosaics import CROWD, Mosaic, points
-from ctxkit.plots.palette import GRID, TEXT, faint
+from ctxkit.plots.palette import GRID, LAYOUT, TEXT, faint
 from ctxkit.plots.small import draw
 
 if TYPE_CHECKING:
@@ -58,14 +58,12 @@ class Panels(Mosaic):
             "font": {"size": 12, "color": TEXT},
         }
         return {
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
+            **LAYOUT,
             "font": {"color": TEXT, "size": 11},
             "height": self.rows * _ROW + _ABOVE + _BELOW,
             "margin": {"l": 64, "r": 12, "t": _ABOVE, "b": _BELOW},
             "hovermode": "closest",
             "hoverlabel": {"align": "left", "namelength": -1},
-            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
             "legend": {
                 "orientation": "h",
                 "yref": "container",

@@ -9,6 +9,7 @@ import numpy as np
 from ctxkit.display.markup import escape
 from ctxkit.plots.mosaics import CROWD, points
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, faint
+from ctxkit.plots.strokes import picture, stroke, words
 from ctxkit.plots.svg import nice, short
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _WIDTH, _LEFT, _BOTTOM = 900, 44, 22
 _ROW, _HEAD, _GAP = 100, 18, 10
-_INK = "var(--jp-content-font-color2,#777777)"
 
 
 class _Place(NamedTuple):
@@ -56,33 +56,29 @@ def draw(drawn: Mosaic) -> str:
         )
         parts.append(_grid(place, left=column == 0, last=i + drawn.columns >= len(drawn.panels)))
         parts.append(_panel(place, panel, drawn.letters(panel)))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}"'
-        f' style="width:100%;max-width:{_WIDTH}px;height:auto"'
-        f' aria-hidden="true">{"".join(parts)}</svg>{_legend(drawn)}'
-    )
+    return f"{picture(parts, _WIDTH, height)}{_legend(drawn)}"
 
 
 def _grid(place: _Place, *, left: bool, last: bool) -> str:
     right, out = place.left + place.wide, []
     for tick in nice(0, place.y1, 2):
         y = place.y(tick)
-        out.append(_line((place.left, y), (right, y), GRID))
-        out.append(_text(place.left - 5, y + 4, short(tick), "end") if left else "")
+        out.append(stroke((place.left, y), (right, y), GRID))
+        out.append(words(place.left - 5, y + 4, short(tick), "end") if left else "")
     if last:
         below = place.top + place.high + 14
         ticks = [t for t in nice(place.x0, place.x1, 3) if float(t).is_integer()]
-        out += [_text(place.x(t), below, short(t), "middle") for t in ticks]
+        out += [words(place.x(t), below, short(t), "middle") for t in ticks]
     return "".join(out)
 
 
 def _panel(place: _Place, panel: Panel, letters: int) -> str:
     right, above = place.left + place.wide, place.top - 5
-    out = [_text(place.left, above, panel.title, "start", letters)]
-    out += [_text(right, above, panel.corner, "end", 8)] if panel.corner else []
+    out = [words(place.left, above, panel.title, "start", limit=letters)]
+    out += [words(right, above, panel.corner, "end", limit=8)] if panel.corner else []
     if panel.limit:
         y = place.y(panel.limit)
-        out.append(_line((place.left, y), (right, y), TEXT, SVG_DASHES["longdash"]))
+        out.append(stroke((place.left, y), (right, y), TEXT, "longdash"))
     return "".join([*out, *(_trace(place, t) for t in panel.traces)])
 
 
@@ -111,20 +107,6 @@ def _trace(place: _Place, trace: Trace) -> str:
     ground = place.y(0)
     under = f"{way}L{spots[-1][0]:.1f} {ground:.1f}L{spots[0][0]:.1f} {ground:.1f}z"
     return f'<path d="{under}" fill="{faint(ink)}"/>{path}'
-
-
-def _line(start: tuple[float, float], end: tuple[float, float], ink: str, dashes: str = "") -> str:
-    (x0, y0), (x1, y1) = start, end
-    stroke = f'stroke="{ink}" stroke-width="1" stroke-dasharray="{dashes}"'
-    return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {stroke}/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str, limit: int = 12) -> str:
-    style = f"fill:{_INK};font:11px system-ui,sans-serif"
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-        f' style="{style}">{escape(text, limit)}</text>'
-    )
 
 
 def _sign(trace: Trace) -> str:

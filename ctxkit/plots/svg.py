@@ -11,12 +11,12 @@ from ctxkit.display.markup import escape
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.labels import along, labels
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, colour, dash
+from ctxkit.plots.strokes import picture, stroke, words
 
 if TYPE_CHECKING:
     from ctxkit.plots.traces import Plane, Trace
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 240, 56, 12, 14, 34
-_INK = "var(--jp-content-font-color2,#777777)"
 _HALO = (
     ";paint-order:stroke;stroke:var(--jp-layout-color0,var(--vscode-editor-background,Canvas))"
     ";stroke-width:3px"
@@ -48,12 +48,12 @@ def draw(axes: Plane) -> str:
     scale = _scale(axes, shapes, tops)
     parts = [_grid(axes, scale)]
     parts += [
-        _line((scale.x(m.x), _TOP), (scale.x(m.x), _HEIGHT - _BOTTOM), TEXT, "dot")
+        stroke((scale.x(m.x), _TOP), (scale.x(m.x), _HEIGHT - _BOTTOM), TEXT, "dot")
         for m in axes.marks
     ]
     for limit in (limit for limit in axes.limits if limit.shown):
         y = scale.y(limit.y)
-        parts.append(_line((_LEFT, y), (_WIDTH - _RIGHT, y), limit.colour, "longdash"))
+        parts.append(stroke((_LEFT, y), (_WIDTH - _RIGHT, y), limit.colour, "longdash"))
     below = np.zeros(0)
     for trace, x, y in shapes:
         ink = trace.colour or colour(trace.look)
@@ -72,13 +72,9 @@ def draw(axes: Plane) -> str:
     for limit in (limit for limit in axes.limits if limit.shown):
         left = axes.free_end(limit) == "left"
         place = (_LEFT + 4, "start") if left else (_WIDTH - _RIGHT, "end")
-        parts.append(_text(place[0], scale.y(limit.y) - 3, limit.label, place[1], _HALO))
+        parts.append(words(place[0], scale.y(limit.y) - 3, limit.label, place[1], _HALO))
     parts += _names(scale, shapes)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-        f' style="width:100%;max-width:{_WIDTH}px;height:auto"'
-        f' aria-hidden="true">{"".join(parts)}</svg>{_legend(axes)}'
-    )
+    return f"{picture(parts, _WIDTH, _HEIGHT)}{_legend(axes)}"
 
 
 def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
@@ -105,9 +101,9 @@ def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
     out = []
     for label in filter(None, found):
         if not label.side:
-            out.append(_line(label.point, label.end, TEXT, "solid"))
+            out.append(stroke(label.point, label.end, TEXT))
         gap = {"start": 2, "middle": 0, "end": -2}[label.anchor] * (not label.side)
-        out.append(_text(label.x + gap, label.y, label.text, label.anchor))
+        out.append(words(label.x + gap, label.y, label.text, label.anchor))
     return out
 
 
@@ -140,8 +136,8 @@ def _grid(axes: Plane, scale: _Scale) -> str:
     out = []
     for tick in nice(scale.y0, scale.y1):
         y = scale.y(tick)
-        out.append(_line((_LEFT, y), (_WIDTH - _RIGHT, y), GRID, "solid"))
-        out.append(_text(_LEFT - 6, y + 4, f"{tick:.0%}" if axes.y_share else short(tick), "end"))
+        out.append(stroke((_LEFT, y), (_WIDTH - _RIGHT, y), GRID))
+        out.append(words(_LEFT - 6, y + 4, f"{tick:.0%}" if axes.y_share else short(tick), "end"))
     if axes.ticks:
         every = -(-len(axes.ticks) // 12)
         below = [(float(i), axes.ticks[i][:10]) for i in range(0, len(axes.ticks), every)]
@@ -154,8 +150,8 @@ def _grid(axes: Plane, scale: _Scale) -> str:
         below = [
             (tick, sign + short(tick)) for tick in (ticks if axes.x_dollars else whole or ticks)
         ]
-    out += [_text(scale.x(x), _HEIGHT - _BOTTOM + 17, text, "middle") for x, text in below]
-    out.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle"))
+    out += [words(scale.x(x), _HEIGHT - _BOTTOM + 17, text, "middle") for x, text in below]
+    out.append(words((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle"))
     return "".join(out)
 
 
@@ -211,20 +207,6 @@ def _band(scale: _Scale, x: Any, low: Any, high: Any, ink: str, *, bars: bool) -
         f"{scale.x(a):.1f},{scale.y(b):.1f}" for a, b in zip(x.tolist(), low.tolist(), strict=True)
     ]
     return f'<polygon points="{" ".join(there + back[::-1])}" fill="{ink}"/>'
-
-
-def _line(start: tuple[float, float], end: tuple[float, float], ink: str, dashes: str) -> str:
-    (x0, y0), (x1, y1) = start, end
-    style = f'stroke="{ink}" stroke-width="1" stroke-dasharray="{SVG_DASHES[dashes]}"'
-    return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {style}/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    style = f"fill:{_INK};font:11px system-ui,sans-serif{more}"
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-        f' style="{style}">{escape(text, 40)}</text>'
-    )
 
 
 def _dot(trace: Trace, ink: str, x: float, y: float) -> str:

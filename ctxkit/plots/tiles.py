@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ctxkit.display.markup import escape
 from ctxkit.plots.chart import safe
-from ctxkit.plots.palette import TEXT
+from ctxkit.plots.palette import LAYOUT, TEXT
+from ctxkit.plots.strokes import picture, words
 
 _WIDTH, _ROW, _LEFT = 720, 20, 170
 _SHOWN = 24
@@ -61,11 +61,9 @@ class Tiles:
             "maxdepth": 3,
         }
         layout = {
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": TEXT, "size": 12},
+            **LAYOUT,
             "height": self.height,
             "margin": {"l": 8, "r": 8, "t": 44, "b": 8},
-            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
         }
         return {"data": [trace], "layout": layout}
 
@@ -75,21 +73,15 @@ class Tiles:
             (t for t in self.tiles if t.parent is None and t.tokens), key=lambda t: -t.tokens
         )[:_SHOWN]
         largest = max((t.tokens for t in outer), default=1)
-        bars = "".join(_bar(i, tile, largest) for i, tile in enumerate(outer))
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH}'
-            f' {_ROW * max(len(outer), 1)}" style="width:100%;max-width:{_WIDTH}px;height:auto"'
-            f' aria-hidden="true">{bars}</svg>'
-        )
+        bars = (_bar(i, tile, largest) for i, tile in enumerate(outer))
+        return picture(bars, _WIDTH, _ROW * max(len(outer), 1))
 
 
 def _bar(i: int, tile: Tile, largest: int) -> str:
     wide = (_WIDTH - _LEFT - 80) * tile.tokens / largest
-    style = "fill:var(--jp-content-font-color2,#777777);font:11px system-ui,sans-serif"
     y = i * _ROW
     return (
-        f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end"'
-        f' style="{style}">{escape(tile.name, 28)}</text><rect x="{_LEFT}" y="{y + 3}"'
-        f' width="{wide:.1f}" height="{_ROW - 6}" fill="{tile.colour}"/><text'
-        f' x="{_LEFT + wide + 6:.1f}" y="{y + 14}" style="{style}">{tile.tokens:,}</text>'
+        f"{words(_LEFT - 8, y + 14, tile.name, 'end', limit=28)}"
+        f'<rect x="{_LEFT}" y="{y + 3}" width="{wide:.1f}" height="{_ROW - 6}"'
+        f' fill="{tile.colour}"/>{words(_LEFT + wide + 6, y + 14, f"{tile.tokens:,}")}'
     )

@@ -18,7 +18,7 @@ from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.anchored_summaries import end, fresh, message_of
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
-from ctxkit.presets.differences import LAST_CALL, Difference
+from ctxkit.presets.differences import LARGER, LAST_CALL, Difference
 from ctxkit.texts import contents
 from ctxkit.texts.summary_passages import focused
 
@@ -42,13 +42,7 @@ DIFFERENCES = (
         "as the default",
     ),
     LAST_CALL,
-    Difference(
-        "a summary larger than what it replaces",
-        "not said",
-        "is taken",
-        "is refused",
-        "as the default",
-    ),
+    LARGER,
     Difference(
         "the summariser's own overflow",
         "not said",

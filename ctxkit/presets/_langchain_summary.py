@@ -12,7 +12,7 @@ from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.presets import clauses
 from ctxkit.presets.checks import typed
-from ctxkit.presets.differences import Difference
+from ctxkit.presets.differences import LARGER, Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -48,13 +48,7 @@ DIFFERENCES = (
         "an estimate, or what the last reply reported",
         "the prompt's tokens",
     ),
-    Difference(
-        "a summary larger than what it replaces",
-        "not said",
-        "is taken",
-        "is refused",
-        "as the default",
-    ),
+    LARGER,
 )
 
 

@@ -12,7 +12,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
 from ctxkit.presets.anchored_summaries import Anchored
 from ctxkit.presets.checks import typed
-from ctxkit.presets.differences import Difference
+from ctxkit.presets.differences import LARGER, Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -33,13 +33,7 @@ DIFFERENCES = (
         "as the program; after an overflow too",
         "as the default",
     ),
-    Difference(
-        "a summary larger than what it replaces",
-        "not said",
-        "is taken",
-        "is refused",
-        "as the default",
-    ),
+    LARGER,
 )
 
 

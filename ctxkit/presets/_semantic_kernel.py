@@ -14,7 +14,7 @@ from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Count
 from ctxkit.presets.checks import typed
-from ctxkit.presets.differences import Difference
+from ctxkit.presets.differences import LARGER, Difference
 from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
@@ -42,13 +42,7 @@ DIFFERENCES = (
         "the summariser sees them",
         "as the default",
     ),
-    Difference(
-        "a summary larger than what it replaces",
-        "not said",
-        "is taken",
-        "is refused",
-        "as the default",
-    ),
+    LARGER,
 )
 
 

@@ -25,6 +25,14 @@ LAST_CALL = Difference(
     "as the default",
 )
 """Of systems that go by the usage that the last reply brought."""
+LARGER = Difference(
+    "a summary larger than what it replaces",
+    "not said",
+    "is taken",
+    "is refused",
+    "as the default",
+)
+"""Of systems that do not look at the size of what was written."""
 MEMORY_TOOL = Difference(
     "memory tool",
     "the model is warned to save what matters before",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
-from contextlib import suppress
 from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +11,7 @@ import msgspec
 
 from ctxkit.caches import cache_folder
 from ctxkit.errors import StoreError
+from ctxkit.held_folders import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,15 +72,9 @@ def keep(data: bytes) -> None:
     Raises:
         StoreError: it cannot be written.
     """
-    path, scratch = kept(), None
+    path = kept()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            scratch = file.name
-            file.write(data)
-        os.replace(scratch, path)  # noqa: PTH105  a name, not a path
+        with Folder.own(path.parent) as folder:
+            folder.write(path.name, (data,))
     except OSError as e:
-        if scratch is not None:
-            with suppress(OSError):
-                Path(scratch).unlink()
         raise StoreError(f"The prices could not be kept in {path.parent} ({e.strerror}).") from None

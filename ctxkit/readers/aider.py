@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ctxkit.messages import Message, Text, Usage
 from ctxkit.readers.fields import time
 from ctxkit.readers.logs import ReaderLog
+from ctxkit.readers.usages import uncached
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -202,11 +203,9 @@ def to_usage(line: str) -> Usage | None:
     if sent is None:
         return None
     found = {k: _count(m.group(1)) for k, p in _PIECES.items() if (m := p.search(line))}
-    whole = _count(sent.group(1))
-    cached = (found.get("read") or 0) + (found.get("write") or 0)
     cost = _COST.search(line)
     return Usage(
-        input_tokens=whole if whole is None or cached > whole else whole - cached,
+        input_tokens=uncached(_count(sent.group(1)), found.get("read"), found.get("write")),
         cache_read_tokens=found.get("read"),
         cache_write_tokens=found.get("write"),
         output_tokens=found.get("output"),

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Fault
 from ctxkit.readers.content_blocks import Blocks, to_usage
-from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
+from ctxkit.readers.damaged import noting
+from ctxkit.readers.fields import items, mapping, text, time, word
 from ctxkit.readers.talks import Talk, block_types, is_message, is_talk
 
 if TYPE_CHECKING:
@@ -98,11 +98,9 @@ def read(source: Source) -> list[Session]:
             records = [(records[0][0], {"messages": [r for _, r in records]})]
     own: str | None = None
     for line, record in records:
-        try:
+        with noting(talk.faults, line):
             own = own or word(mapping(record).get("session_id"))
             _call(talk, mapping(record))
-        except DAMAGE as e:
-            talk.faults.append(Fault(line, why(e)))
     if not talk.log.entries:
         raise ReadError(
             "expected messages with a role and content, or a response; found none.", source.path

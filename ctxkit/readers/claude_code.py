@@ -15,7 +15,8 @@ import msgspec
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault, ToolSchema
 from ctxkit.readers.claude_chains import FORMAT, Conversation, Shared
-from ctxkit.readers.fields import DAMAGE, demand, items, mapping, real, text, why, word
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.fields import demand, items, mapping, real, text, word
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
@@ -129,11 +130,7 @@ class _Transcript:
         self.shared = Shared(ambiguous=_ambiguous(records))
         self.shared.uuids = {u for _, r in records if type(u := r.get("uuid")) is str}
         self.main = Conversation(self.shared, "")
-        for line, record in records:
-            try:
-                self._line(record)
-            except DAMAGE as e:
-                self.faults.append(Fault(line, why(e)))
+        each_line(records, self._line, self.faults)
         for chain in (self.main, *self.chains.values()):
             chain.close()
 

@@ -13,10 +13,11 @@ from ctxkit.messages import Edit, Fault, Message
 from ctxkit.readers.cline_requests import TaskRequest, requests, usages
 from ctxkit.readers.cline_results import unwrapped
 from ctxkit.readers.cline_sessions import is_session, is_session_folder, messages_of, read_session
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
+from ctxkit.readers.fields import items, mapping, text, time, word
 from ctxkit.readers.logs import ReaderLog
-from ctxkit.readers.source import Source
+from ctxkit.readers.source import Source, beside
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -93,10 +94,8 @@ def read_folder(path: Path) -> list[Session]:
 
 
 def _window(folder: Path) -> list[Any]:
-    for name in _WINDOW:
-        if (folder / name).is_file() and not (folder / name).is_symlink():
-            return items(Source(folder / name).document)
-    return []
+    found = (beside(folder / name) for name in _WINDOW)
+    return next((items(value) for value in found if value is not None), [])
 
 
 class _Task:
@@ -119,10 +118,8 @@ class _Task:
         """Return the task as a session."""
         for n, raw in enumerate(self._talk):
             self._of.append([])
-            try:
+            with noting(self.faults, 0, f"message {n}: "):
                 self._take(n, mapping(raw))
-            except DAMAGE as e:
-                self.faults.append(Fault(0, f"message {n}: {why(e)}"))
         entries = self.log.entries
         model = next((e.model for e in entries if e.model), None)
         return Session(

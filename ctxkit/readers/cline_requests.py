@@ -11,6 +11,7 @@ import msgspec
 
 from ctxkit.messages import Usage
 from ctxkit.readers.fields import items, mapping, number, real, text, time, word
+from ctxkit.readers.usages import uncached
 
 _decode = msgspec.json.Decoder().decode
 
@@ -68,11 +69,8 @@ def _usage(told: dict[str, Any], *, roo: bool) -> Usage | None:
     cost = real(told.get("cost"))
     if given is None and output is None and cost is None:
         return None
-    cached = (read or 0) + (write or 0)
-    if roo and given is not None and given >= cached:
-        given -= cached
     return Usage(
-        input_tokens=given,
+        input_tokens=uncached(given, read, write) if roo else given,
         cache_read_tokens=read,
         cache_write_tokens=write,
         output_tokens=output,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message, Text, Usage
 from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import named, to_messages
@@ -16,7 +15,8 @@ from ctxkit.readers.fields import as_text, items, mapping, number, real, text, t
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import is_content
 from ctxkit.readers.retold import retold
-from ctxkit.readers.source import Source
+from ctxkit.readers.source import Source, beside
+from ctxkit.readers.usages import uncached
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -58,9 +58,8 @@ def read_session(source: Source) -> Session:
     folder, stem = source.path.parent, source.path.name.removesuffix(_ENDING)
     if not source.on_disk or stem == source.path.name:
         return _session(about, {}, {}, source.path.stem)
-    made = _session(
-        about, _beside(folder / f"{stem}.json"), _beside(folder / f"{stem}.compaction.json"), stem
-    )
+    manifest, compaction = (beside(folder / f"{stem}{e}.json") for e in ("", ".compaction"))
+    made = _session(about, mapping(manifest), mapping(compaction), stem)
     made = replace(made, path_=str(source.path))
     if about.get("agent") != "lead" or folder.name != stem:
         return made
@@ -70,20 +69,10 @@ def read_session(source: Source) -> Session:
 
 def _children(paths: Iterable[Path], parent: Session) -> Iterable[Session]:
     for path in paths:
-        if path.is_symlink() or not is_session(found := _beside(path)):
+        if not is_session(found := beside(path)):
             continue
         below = _session(found, {}, {}, path.name.removesuffix(_ENDING))
         yield replace(below, parent=parent.id, path_=str(path))
-
-
-def _beside(path: Path) -> dict[str, Any]:
-    """Return the object in a file beside; an empty one where there is none, or a link."""
-    if path.is_symlink() or not path.is_file():
-        return {}
-    try:
-        return mapping(Source(path).document)
-    except ReadError:
-        return {}
 
 
 def _session(
@@ -203,9 +192,8 @@ def _usage(raw: dict[str, Any]) -> Usage | None:
     read, write = number(raw.get("cacheReadTokens")), number(raw.get("cacheWriteTokens"))
     if not (whole or output or read or write):
         return None
-    cached = (read or 0) + (write or 0)
     return Usage(
-        input_tokens=whole if whole is None or cached > whole else whole - cached,
+        input_tokens=uncached(whole, read, write),
         cache_read_tokens=read,
         cache_write_tokens=write,
         output_tokens=output,

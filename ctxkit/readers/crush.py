@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Image, Message, Text, Thinking, ToolCall
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.databases import Tables, cell, opened
 from ctxkit.readers.fields import (
-    DAMAGE,
     arguments,
     items,
     mapping,
@@ -17,7 +17,6 @@ from ctxkit.readers.fields import (
     real,
     text,
     time,
-    why,
     word,
 )
 from ctxkit.readers.logs import ReaderLog
@@ -61,10 +60,8 @@ def read(source: Source) -> list[Session]:
 def _session(database: Tables, about: dict[str, Any]) -> Session:
     teller, faults = _Teller(word(about.get("summary_message_id"))), list[Fault]()
     for row in database.rows("messages", _ROW, "created_at", session_id=about["id"]):
-        try:
+        with noting(faults, 0, f"message {str(row.get('id'))[:80]}: "):
             teller.take(row)
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {str(row.get('id'))[:80]}: {why(e)}"))
     given, output = number(about.get("prompt_tokens")), number(about.get("completion_tokens"))
     totals = {
         "prompt_tokens": given,

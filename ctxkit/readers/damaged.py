@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Fault
 from ctxkit.readers.fields import DAMAGE, mapping, why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
+
+
+@contextmanager
+def noting(faults: list[Fault], line: int, what: str = "") -> Iterator[None]:
+    """Take one record; where it is damaged, its line is noted, with what it is."""
+    try:
+        yield
+    except DAMAGE as e:
+        faults.append(Fault(line, what + why(e)))
 
 
 def each_line(
@@ -37,7 +47,5 @@ def each_of(
         faults: gets the damaged ones.
     """
     for n, raw in enumerate(raws):
-        try:
+        with noting(faults, 0, f"{what} {n}: "):
             take(mapping(raw))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"{what} {n}: {why(e)}"))

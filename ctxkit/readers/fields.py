@@ -1,6 +1,6 @@
 """Fields of untrusted records, read tolerantly: each function takes anything and gives one type.
 
-A reader takes each record under ``try: ... except DAMAGE`` (`damaged.each_line`, `each_of`),
+A reader takes each record under `damaged.noting` (or gives all to `each_line` or `each_of`),
 demands what a record cannot do without, and takes the rest with the soft functions, so that a
 wrong type costs a field, a broken record costs a line, and the rest is kept.
 """

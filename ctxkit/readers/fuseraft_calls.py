@@ -13,6 +13,7 @@ from ctxkit.readers.fields import as_text, mapping, number, real, text, time, wo
 from ctxkit.readers.fuseraft_compactions import CompactedTurns
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
+from ctxkit.readers.usages import uncached
 from ctxkit.session import Session
 
 _OPEN = 200
@@ -224,7 +225,7 @@ class Teller:
         if given is None and output is None:
             return
         cached = number(payload.get("cached_input_tokens"))
-        fresh = given if given is None or (cached or 0) > given else given - (cached or 0)
+        fresh = uncached(given, cached)
         usage = Usage(input_tokens=fresh, cache_read_tokens=cached, output_tokens=output)
         took = real(payload.get("elapsed_ms"))
         entry = None if line.reply is None else line.log.entries[line.reply]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Fault
-from ctxkit.readers.fields import DAMAGE, text, why
+from ctxkit.readers.damaged import noting
+from ctxkit.readers.fields import text
 from ctxkit.readers.fuseraft_calls import Teller
 from ctxkit.readers.fuseraft_files import companions
 from ctxkit.readers.source import Source
@@ -46,10 +46,8 @@ def read(source: Source) -> list[Session]:
         id_ = text(record.get("session")) or next(reversed(tellers), source.path.stem)
         if id_ not in tellers:
             tellers[id_] = Teller(id_)
-        try:
+        with noting(faults, line):
             tellers[id_].take(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
     out = [t.session(companions(source, t.id)) for t in tellers.values()]
     if out:
         out[0] = replace(out[0], faults=tuple(faults))

@@ -6,17 +6,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Message, Part, Role, Sized, Text, ToolCall, Usage
 from ctxkit.readers.fields import items, mapping, number, text, time, word
-from ctxkit.readers.source import Source
+from ctxkit.readers.source import beside
 
 if TYPE_CHECKING:
     from ctxkit.readers.logs import ReaderLog
+    from ctxkit.readers.source import Source
 
 _MOST = 2_000
 """Entries of one companion file that are kept."""
-_BYTES = 64 << 20
 _FIELDS = {
     "intents": ("Agent", "TurnIndex", "Status", "ErrorMessage", "Timestamp"),
     "changes": ("Agent", "TurnIndex", "FilesWritten", "FilesDeleted", "Timestamp"),
@@ -120,13 +119,7 @@ def companions(source: Source, session: str) -> dict[str, Any]:
 
 def companion(source: Source, name: str) -> dict[str, Any]:
     """Return the object in a file beside a log; empty where there is none that can be read."""
-    file = source.path.parent / name
-    try:
-        if not source.on_disk or not file.is_file() or file.stat().st_size > _BYTES:
-            return {}
-        return mapping(Source(file).document)
-    except (OSError, ValueError, ReadError):
-        return {}
+    return mapping(beside(source.path.parent / name)) if source.on_disk else {}
 
 
 def _short(entry: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Edit, Fault, Message, Usage
-from ctxkit.readers.fields import DAMAGE, number, text, time, why, word
+from ctxkit.messages import Edit, Message, Usage
+from ctxkit.readers.damaged import noting
+from ctxkit.readers.fields import number, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.session import Session
 
@@ -42,14 +43,12 @@ def read(source: Source) -> list[Session]:
     logs: dict[str, _Rows] = {}
     faults = list(source.faults)
     for line, record in source.records:
-        try:
+        with noting(faults, line):
             own = text(record.get("session")) or source.path.stem.removeprefix("ctx_snapshots_")
             rows = logs.get(own.lower())
             if rows is None:
                 rows = logs[own.lower()] = _Rows(own)
             rows.row(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
     sessions = [rows.session() for rows in logs.values() if rows.log.entries]
     if not sessions:
         raise ReadError(

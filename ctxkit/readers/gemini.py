@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, Usage
-from ctxkit.readers.damaged import each_line
+from ctxkit.readers.damaged import each_line, noting
 from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.fields import (
     DAMAGE,
@@ -78,11 +78,9 @@ def read(source: Source) -> list[Session]:
     log, skipped = ReaderLog(), lines.skipped
     last: dict[int, int] = {-1: -1}
     for i, (raw, parent) in enumerate(lines.nodes):
-        try:
+        with noting(faults, 0, f"message {i}: "):
             log.stand(last.get(parent, -1))
             _write(raw, log, skipped)
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {i}: {why(e)}"))
         last[i] = log.at
     log.stand(last.get(lines.at, -1))
     return [_session(source, lines.fields, log, skipped, faults)]

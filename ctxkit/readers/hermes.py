@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.messages import Fault
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
+from ctxkit.readers.fields import items, mapping, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.usages import to_schemas, to_stop
 from ctxkit.session import Session
@@ -46,7 +47,7 @@ def read(source: Source) -> list[Session]:
         talk = [{"role": "system", "content": said}, *talk]
     for n, raw in enumerate(talk):
         told = mapping(raw)
-        try:
+        with noting(faults, 0, f"message {n}: "):
             plain = {k: told[k] for k in _FIELDS if told.get(k) is not None}
             more = (
                 {"stop": to_stop(told.get("finish_reason"))}
@@ -56,8 +57,6 @@ def read(source: Source) -> list[Session]:
             plain |= {"name": told["tool_name"]} if told.get("tool_name") else {}
             for m in named(to_messages(plain, log, skipped, **more), asked):
                 log.add(m)
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {n}: {why(e)}"))
     return [
         Session(
             id=text(about.get("session_id")) or source.path.stem,

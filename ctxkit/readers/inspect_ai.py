@@ -28,7 +28,7 @@ from ctxkit.readers.fields import (
 from ctxkit.readers.growing_logs import Said, Threads, said
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.readers.usages import to_schemas, to_stop
+from ctxkit.readers.usages import to_schemas, to_stop, uncached
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -353,12 +353,9 @@ def to_inspect_usage(raw: Any) -> Usage | None:
         number(raw.get("input_tokens_cache_write")),
     )
     total = number(raw.get("total_tokens"))
-    cached = (read or 0) + (write or 0)
-    inside = (
-        given is not None and cached <= given and (total is None or given + (output or 0) >= total)
-    )
+    inside = total is None or (given or 0) + (output or 0) >= total
     return Usage(
-        input_tokens=given - cached if given is not None and inside else given,
+        input_tokens=uncached(given, read, write) if inside else given,
         cache_read_tokens=read,
         cache_write_tokens=write,
         output_tokens=output,

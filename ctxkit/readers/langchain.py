@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Edit, Fault, Message
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, mapping, text, why, word
+from ctxkit.readers.fields import mapping, text, word
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.usages import to_stop, to_usage
 from ctxkit.session import Session
@@ -88,10 +89,8 @@ def read(source: Source) -> list[Session]:
     if source.document is None:
         raws, faults = source.records, list(source.faults)
     for n, raw in raws:
-        try:
+        with noting(faults, n if source.document is None else 0, f"message {n}: "):
             _write(raw, log, skipped, asked)
-        except DAMAGE as e:
-            faults.append(Fault(n if source.document is None else 0, f"message {n}: {why(e)}"))
     state = mapping(source.document)
     thread = mapping(mapping(state.get("config")).get("configurable")).get("thread_id")
     return [

@@ -13,7 +13,7 @@ from ctxkit.readers.growing_logs import Said, Threads, said
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.trace_spans import content, parsed, raws
-from ctxkit.readers.usages import to_schemas
+from ctxkit.readers.usages import to_schemas, uncached
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -221,13 +221,10 @@ def _usage(o: dict[str, Any]) -> Usage | None:
         total is not None
         and (whole or 0) + (output or 0) + (read or 0) + (write or 0) + (reasoning or 0) == total
     )
-    cached = (read or 0) + (write or 0)
-    if not apart and whole is not None and cached <= whole:
-        whole -= cached
     if apart and output is not None:
         output += reasoning or 0
     return Usage(
-        input_tokens=whole,
+        input_tokens=whole if apart else uncached(whole, read, write),
         cache_read_tokens=read,
         cache_write_tokens=write,
         output_tokens=output,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
-from ctxkit.readers.fields import DAMAGE, items, mapping, real, time, why, word
+from ctxkit.readers.damaged import noting
+from ctxkit.readers.fields import items, mapping, real, time, word
 from ctxkit.readers.talks import Talk, is_message, is_talk
 from ctxkit.readers.usages import to_stop, to_usage
 
@@ -108,7 +109,7 @@ def _talks(
     talks: list[Talk] = []
     first: list[Any] = []
     for line, record in records:
-        try:
+        with noting(faults, line):
             fields = mapping(record)
             request, response = _halves(fields)
             raws = items(request.get("messages"))
@@ -127,8 +128,6 @@ def _talks(
             if raws:
                 talks[-1].request(raws)
             _reply(talks[-1], fields, response)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
     if talks:
         talks[0].faults += faults
     return talks

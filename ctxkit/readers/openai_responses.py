@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Edit, Fault, Message, Part, Sized, Text
-from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, text, time, why, word
+from ctxkit.messages import Edit, Message, Part, Sized, Text
+from ctxkit.readers.damaged import noting
+from ctxkit.readers.fields import as_text, items, mapping, text, time, word
 from ctxkit.readers.talks import Talk, is_message, merged
 from ctxkit.readers.usages import to_usage
 
@@ -92,11 +93,9 @@ def read(source: Source) -> list[Session]:
         if records and _is_bare(records[0][1]):
             records = [(records[0][0], {"data": [r for _, r in records]})]
         for line, record in records:
-            try:
+            with noting(talk.faults, line):
                 own = own or word(record.get("id") if record.get("object") == "response" else None)
                 _record(talk, record)
-            except DAMAGE as e:
-                talk.faults.append(Fault(line, why(e)))
     if not talk.log.entries:
         raise ReadError(
             "expected items of type message, reasoning or function_call; found none.", source.path

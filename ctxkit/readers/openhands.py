@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault, Message
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
+from ctxkit.readers.fields import items, mapping, number, real, text, time, word
 from ctxkit.readers.growing_logs import Threads, said
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.openhands_events import is_event, read_events
@@ -186,15 +187,13 @@ def _is_completion(document: Any) -> bool:
 def _completions(logs: list[tuple[str, dict[str, Any]]], name: str, faults: list[Fault]) -> Session:
     threads, skipped, asked = Threads(), dict[str, int](), dict[str, str]()
     for file, log in logs:
-        try:
+        with noting(faults, 0, f"{file[:80]}: "):
             heard = [
                 m
                 for raw in log["messages"]
                 for m in named(to_messages(raw, ReaderLog(), skipped), asked)
             ]
             threads.call([said(m) for m in heard], named([_reply(log, skipped)], asked)[0])
-        except DAMAGE as e:
-            faults.append(Fault(0, f"{file[:80]}: {why(e)}"))
     last = logs[-1][1]
     found = sorted(threads.all, key=lambda t: -t.size)
     kwargs = mapping(last.get("kwargs"))

@@ -37,13 +37,12 @@ def is_packed(start: bytes) -> bool:
     return start.startswith((_GZIP, _ZSTD, ZIP))
 
 
-def unpacked(data: bytes, path: Path, most: int | None = None) -> bytes:
+def unpacked(data: bytes, path: Path) -> bytes:
     """Return what packed bytes hold, as far as they are whole; other bytes as they are.
 
     Args:
         data: the bytes of a file.
         path: its name, for errors.
-        most: bytes at which to stop without a word (for a look at the start); None: all of it.
 
     Raises:
         ReadError: it is damaged from the start, or grows beyond all measure.
@@ -56,8 +55,6 @@ def unpacked(data: bytes, path: Path, most: int | None = None) -> bytes:
     out, limit = bytearray(), min(MAX_BYTES, RATIO * len(data) + FREE)
     for chunk in chunks(io.BytesIO(data), path):
         out += chunk
-        if most is not None and len(out) >= most:
-            return bytes(out[:most])
         if len(out) > limit:
             kind = kind_of(data)
             raise ReadError(

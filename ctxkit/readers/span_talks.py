@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, ToolSchema
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.exported_spans import ExportedSpan
 from ctxkit.readers.fields import DAMAGE, items, mapping, why, word
@@ -89,7 +90,7 @@ def _session(
         if not s.is_call:
             count(skipped, "span: " + (s.kind or "of another kind"))
             continue
-        try:
+        with noting(faults, 0, f"span {s.id[:40]}: "):
             prompt, reply = content(s.attributes, s.events)
             heard = [
                 said(m)
@@ -98,8 +99,6 @@ def _session(
             ]
             _call(threads, heard, _reply(s, reply, skipped, asked), s, s.agent(all_))
             tools = tools or to_schemas(parsed(s.attributes.get("gen_ai.tool.definitions")))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"span {s.id[:40]}: {why(e)}"))
     id_ = name or stem
     made = [
         Session(

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Talk:
     """One conversation, request by request; each request may hold the whole of it."""
 
-    def __init__(self, format_: str, product: str | None = None) -> None:
-        self.format, self.product = format_, product
+    def __init__(self, format_: str) -> None:
+        self.format = format_
         self.log = ReaderLog()
         self.skipped: Counter[str] = Counter()
         self.faults: list[Fault] = []
@@ -139,7 +139,6 @@ class Talk:
             log=tuple(self.log.entries),
             parents=parents,
             leaf=leaf,
-            product=self.product,
             model=self.model,
             tools=self.tools,
             skipped=dict(self.skipped),

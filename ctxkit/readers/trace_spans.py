@@ -13,6 +13,7 @@ import msgspec
 
 from ctxkit.messages import Usage
 from ctxkit.readers.fields import items, mapping, number, real, text, word
+from ctxkit.readers.usages import uncached
 
 _decode = msgspec.json.Decoder().decode
 _MOST = 20_000
@@ -200,9 +201,8 @@ def to_span_usage(attributes: dict[str, Any]) -> Usage | None:
     )
     if whole is None and output is None:
         return None if cost is None else Usage(cost_usd=cost)
-    cached = (read or 0) + (write or 0)
     return Usage(
-        input_tokens=whole if whole is None or cached > whole else whole - cached,
+        input_tokens=uncached(whole, read, write),
         cache_read_tokens=read,
         cache_write_tokens=write,
         output_tokens=output,

@@ -8,6 +8,12 @@ from ctxkit.messages import ToolSchema, Usage
 from ctxkit.readers.fields import as_text, items, mapping, number, text, word
 
 
+def uncached(whole: int | None, *cached: int | None) -> int | None:
+    """Return an input without the cached tokens in it; where they are more, it never held them."""
+    held = sum(n or 0 for n in cached)
+    return whole if whole is None or held > whole else whole - held
+
+
 def to_usage(raw: Any, cost_usd: float | None = None) -> Usage | None:
     """Return a usage object of an OpenAI-like API in disjoint classes; None where it says nothing.
 
@@ -35,16 +41,14 @@ def to_usage(raw: Any, cost_usd: float | None = None) -> Usage | None:
         )
     if write is None:
         write = _first(raw, "cache_creation_input_tokens", "cache_write_tokens")
-    cached = (read or 0) + (write or 0)
     apart = "prompt_tokens" not in raw and "cache_read_input_tokens" in raw and not detail
-    fresh = whole if whole is None or apart or cached > whole else whole - cached
     spoken = mapping(
         raw.get("completion_tokens_details")
         or raw.get("output_tokens_details")
         or raw.get("output_token_details")
     )
     return Usage(
-        input_tokens=fresh,
+        input_tokens=whole if apart else uncached(whole, read, write),
         cache_read_tokens=read,
         cache_write_tokens=write,
         output_tokens=_first(raw, "completion_tokens", "completionTokens", "output_tokens"),

@@ -26,6 +26,9 @@ _NEVER = re.compile(
     r"(?i)^(?:OLD)?PWD$|^GPG_KEY$|(?:PUBLIC|PRIMARY|SORT|PARTITION|CACHE|FOREIGN)_KEY$|^.*KEYBOARD"
 )
 
+_HINT = re.compile("(?i)KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|AUTH")
+"""Words that say so in part of a name; with `_NAME` those that say so at its end alone."""
+
 
 def secrets() -> list[str]:
     """Return the secrets of the environment in every form they may take, the longest first.
@@ -41,9 +44,19 @@ def secrets() -> list[str]:
     return sorted(out, key=len, reverse=True)
 
 
-def is_secret(name: str, value: str) -> bool:
-    """Say whether a variable holds a secret: by its name whatever it holds, or by its value."""
-    return _is_named(name) or (not name.upper().endswith("PATH") and bool(_within(value)))
+def without_keys() -> dict[str, str]:
+    """Return the environment for a program that is started: without what may be a secret.
+
+    A variable goes by its name, whatever it holds, or by its value. What a program lacks it says,
+    so a name counts here wherever in it the word stands, while text loses only what is secret.
+    """
+    return {name: value for name, value in os.environ.items() if not _may_be(name, value)}
+
+
+def _may_be(name: str, value: str) -> bool:
+    if _HINT.search(name) or _is_named(name):
+        return True
+    return not name.upper().endswith("PATH") and bool(_within(value))
 
 
 def _is_named(name: str) -> bool:

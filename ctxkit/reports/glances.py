@@ -23,10 +23,10 @@ from ctxkit.display.amounts import (
 from ctxkit.display.markup import line
 from ctxkit.display.sheets import Box, Heading, Tabular
 from ctxkit.frames import frame
-from ctxkit.messages import Edit, Message
+from ctxkit.messages import Edit
 from ctxkit.metrics.accounts import accounts
 from ctxkit.sizes.windows import window_of
-from ctxkit.titles import day_of, project_of, title_of, titles
+from ctxkit.titles import day_of, project_of, questions, title_of, titles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,15 +201,6 @@ def _turn(r: Any, asked: dict[int, str], cuts: int) -> tuple[Box, ...]:
         Box(dollars(r.cost_usd), _value(r.cost_usd), text(r.cost_source)),
         Box(number(cuts) if cuts else "", float(cuts)),
     )
-
-
-def questions(session: Session) -> dict[int, str]:
-    """Return what the user asked first in each turn."""
-    out: dict[int, str] = {}
-    for entry, turn in zip(session.path, session.turns, strict=True):
-        if isinstance(entry, Message) and entry.role == "user" and turn not in out:
-            out[turn] = line(entry.text, 400)
-    return out
 
 
 def cuts_of(session: Session, rows: int | None = None) -> Tabular:

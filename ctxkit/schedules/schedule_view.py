@@ -127,12 +127,14 @@ class ScheduleView:
         """Return what a message says at a call as the parts before left it."""
         return self.before.state(p, call)
 
-    def after(self, p: int, what: What, call: int, *, smaller: bool = True, low: int = 0) -> State:
+    def after(self, p: int, what: What, call: int) -> State:
         """Return what a message would say at a call if `change` were told so; nothing is said."""
         was = self.before.state(p, call)
         if self.stays(p, call):
             return was
-        return self._changes.applied(p, was, ChangeRule(call, NEVER, what, smaller, low), call)
+        return self._changes.applied(
+            p, was, ChangeRule(call, NEVER, what, smaller=True, low=0), call
+        )
 
     def message(self, p: int, call: int) -> Message | None:
         """Return that message; None where a part before hides it."""

@@ -25,6 +25,7 @@ import msgspec
 import numpy as np
 
 from ctxkit.caches import cache_folder
+from ctxkit.held_folders import Folder
 from ctxkit.snapshots.faults import SnapshotFault
 from ctxkit.snapshots.snapshot_columns import ARRAYS, TEXTS, Block, Words, rows, width
 from ctxkit.snapshots.snapshot_files import SnapshotLog
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     _Files = dict[str, tuple[str, np.dtype[Any]]]
 
 _VERSION = 2
+_INDEX = "index.jsonl"
 _DAMAGE = (
     ValueError,
     RecursionError,
@@ -116,17 +118,15 @@ def _mark(line: bytes) -> bytes:
 
 
 def _index(folder: Path) -> str:
-    return f"{folder}{os.sep}index.jsonl"
+    return f"{folder}{os.sep}{_INDEX}"
 
 
 def save(folder: Path, index: CacheIndex) -> None:
     """Replace the index, and drop the arrays of older generations."""
-    new = folder / f"index.{os.getpid()}.new"
-    with _private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as f:
-        head = msgspec.json.encode(index.head)
-        f.write(_mark(head) + b" " + head + b"\n")
-        f.write(msgspec.json.encode((index.logs, index.runs, index.faults)))
-    new.replace(_index(folder))
+    head = msgspec.json.encode(index.head)
+    body = msgspec.json.encode((index.logs, index.runs, index.faults))
+    with Folder.own(folder) as here:
+        here.write(_INDEX, (_mark(head), b" ", head, b"\n", body))
     for old in folder.iterdir():
         if old.is_dir() and old.name != index.head.generation:
             shutil.rmtree(old, ignore_errors=True)
@@ -149,9 +149,9 @@ def append(
     old, new = _files(folder, head), _files(folder, head, words)
     for name, (file, dtype) in new.items():
         if old[name][0] != file and head.rows:  # more texts than its codes could hold
-            with _private(file, os.O_RDWR | os.O_CREAT) as f:
+            with _private(file) as f:
                 f.write(np.fromfile(*old[name], count=head.rows).astype(dtype).data)
-        with _private(file, os.O_RDWR | os.O_CREAT) as f:
+        with _private(file) as f:
             f.seek(head.rows * dtype.itemsize)
             f.write(np.ascontiguousarray(block[name], dtype).data)
     head.words = {name: list(texts) for name, texts in words.items()}
@@ -253,14 +253,12 @@ def _gathered(
     return out
 
 
-def _private(path: str | Path, flags: int) -> Any:
+def _private(path: str) -> Any:
     """Open a file that only its owner may read: a log may be private, and its columns are no less
     so.
     """
-    return os.fdopen(
-        os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600),
-        "r+b" if flags & os.O_RDWR else "wb",
-    )
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, flags, 0o600), "r+b")
 
 
 def is_whole(folder: Path, head: CacheHead) -> bool:

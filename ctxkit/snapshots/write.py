@@ -15,6 +15,7 @@ import pandas as pd
 
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.snapshots.snapshot_columns import ALWAYS, FLAG, NAMES, TEXTS
+from ctxkit.writers import save
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -283,9 +284,4 @@ def write_snapshots(log: pd.DataFrame, path: str | Path) -> None:
     names = [name for name in NAMES if name in log.columns]
     rows = zip(*(log[name].astype(object) for name in names), strict=True)
     content = "".join(line(dict(zip(names, row, strict=True))) + "\n" for row in rows)
-    new = Path(f"{path}.{os.getpid()}.new")
-    try:
-        new.write_bytes(content.encode())
-        new.replace(path)
-    except OSError as e:
-        raise StoreError(f"{path} cannot be written ({type(e).__name__}).") from None
+    save(Path(path), (content.encode(),), 0o666)

@@ -11,7 +11,6 @@ from ctxkit.display.amounts import MISSING, counted, dollars, percent
 from ctxkit.display.markup import NO_MATH, escape, line
 from ctxkit.display.sheets import COLUMNS, INK, Box, Heading, Tabular
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.messages import Message
 from ctxkit.metrics.accounts import Accounts, accounts
 from ctxkit.plots.palette import COLOURS
 from ctxkit.readers.given import of_session
@@ -19,7 +18,7 @@ from ctxkit.spending import ledgers
 from ctxkit.spending.fetched import Fetched, Unused, fetched, unused
 from ctxkit.spending.portions import Portions, portions
 from ctxkit.spending.whatifs import WhatIf, smaller, what_ifs
-from ctxkit.titles import title_of
+from ctxkit.titles import questions, title_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +125,7 @@ class Spend:
     def _own(self, way: str) -> list[Portion]:
         s, found = self.session, self.accounts
         if way == "turn":
-            return ledgers.by_turn(s, found, _asked(s))
+            return ledgers.by_turn(s, found, questions(s))
         if way in ("tool", "server"):
             rows = ledgers.by_tool(s, found, self.portions)
             return rows if way == "tool" else ledgers.by_server(rows)
@@ -290,14 +289,6 @@ def spend(session: Session) -> Spend:
         BadArguments: it is no session.
     """
     return Spend(session)
-
-
-def _asked(session: Session) -> dict[int, str]:
-    out: dict[int, str] = {}
-    for entry, turn in zip(session.path, session.turns, strict=True):
-        if isinstance(entry, Message) and entry.role == "user" and turn not in out:
-            out[turn] = line(entry.text, 300)
-    return out
 
 
 def _row(p: Portion, whole: float | None) -> tuple[Box, ...]:

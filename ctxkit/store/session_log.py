@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Self
 from filelock import lock_descriptor
 
 from ctxkit.errors import ReadError, StoreError
+from ctxkit.held_folders import Folder
 from ctxkit.readers.reader_names import read
 from ctxkit.store.ends import last_line, whole
 from ctxkit.store.workspace import checked
-from ctxkit.tools.held_folders import Folder
 from ctxkit.writers.as_native import begin, entry_lines, lines, stand
 from ctxkit.writers.entries import Tree, header, to_line
 

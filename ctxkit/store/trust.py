@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ctxkit.errors import StoreError
-from ctxkit.tools.held_folders import Folder
+from ctxkit.held_folders import Folder
 
 _SIZE = 32
 
@@ -54,8 +54,7 @@ def place() -> Path:
 def _key() -> bytes:
     folder = place()
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with Folder(folder.resolve()) as here:
+        with Folder.own(folder) as here:
             with suppress(FileExistsError):
                 made = here.open("key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
                 os.write(made, secrets.token_bytes(_SIZE))

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, StoreError
+from ctxkit.held_folders import Folder
 from ctxkit.store.trust import mark
-from ctxkit.tools.held_folders import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

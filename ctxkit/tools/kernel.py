@@ -13,7 +13,7 @@ import signal
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.redaction.environment import is_secret
+from ctxkit.redaction.environment import without_keys
 from ctxkit.tools.captures import Bounded, captured
 from ctxkit.tools.pictures import as_picture
 from ctxkit.tools.tool import Tool, tool
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ctxkit.messages import Image
     from ctxkit.tools.root import Root
 
-_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
 _CHUNK = 1 << 16
 
 
@@ -67,15 +66,6 @@ def _execute(tree: ast.Module, space: dict[str, Any]) -> Image | None:
             print(repr(value))  # noqa: T201  into the captured output
         return drawn
     return None
-
-
-def without_keys() -> dict[str, str]:
-    """Return the environment without what looks like a key."""
-    return {
-        k: v
-        for k, v in os.environ.items()
-        if not (any(s in k.upper() for s in _SECRET) or is_secret(k, v))
-    }
 
 
 def shell_tool(root: Root, seconds: float = 120.0) -> Tool:

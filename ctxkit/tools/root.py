@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ctxkit.errors import StoreError
+from ctxkit.held_folders import RELATIVE, Folder
 from ctxkit.tools import protected
-from ctxkit.tools.held_folders import RELATIVE, Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

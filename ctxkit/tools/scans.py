@@ -7,16 +7,48 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.tools import scanner
 from ctxkit.tools.walks import some
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
     from ctxkit.tools.walks import FoundFile, Walk
 
 _PIECE = 1 << 20
 """Bytes of a file that are handed over at once."""
+
+
+def searching(
+    pattern: str, hits: int, texts: Iterable[Mapping[str, Any]]
+) -> subprocess.Popen[bytes]:
+    """Return the process of a search, to which a thread hands texts until it wants no more.
+
+    Args:
+        pattern: the regular expression.
+        hits: how many are asked for.
+        texts: each with its `name`, the number of its `first` line, and its `text`.
+    """
+    process = subprocess.Popen(  # noqa: S603  our own script, which gets its data as data
+        [sys.executable, "-I", "-S", str(scanner.__file__)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    pipe, process.stdin = process.stdin, None  # it is the thread's from now on
+    asked = {"pattern": pattern, "hits": hits}
+    threading.Thread(target=_feed, args=(pipe, chain([asked], texts)), daemon=True).start()
+    return process
+
+
+def _feed(pipe: Any, lines: Iterable[Mapping[str, Any]]) -> None:
+    with suppress(BrokenPipeError, ValueError), pipe:  # it has its hits, or was ended
+        for line in lines:
+            pipe.write(json.dumps(line).encode("ascii") + b"\n")
 
 
 class Scan:
@@ -32,16 +64,7 @@ class Scan:
         self.at, self.failed = "the first file", ""
         """The file that is searched now; why the walk ended too early."""
         self._unread: list[str] = []
-        self.process = subprocess.Popen(  # noqa: S603  our own script, which gets its data as data
-            [sys.executable, "-I", "-S", str(scanner.__file__)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        asked = {"pattern": pattern, "hits": hits}
-        pipe, self.process.stdin = self.process.stdin, None  # it is the thread's from now on
-        feeding = threading.Thread(target=self._feed, args=(pipe, walk, asked), daemon=True)
-        feeding.start()
+        self.process = searching(pattern, hits, self._texts(walk))
 
     def results(self) -> tuple[list[str], str]:
         """Return the lines of hits, and what the process had to complain of, when it has ended."""
@@ -59,20 +82,15 @@ class Scan:
         """Return a line that says which files were not read; empty where all were."""
         return f"[not read: {some(self._unread)}]" if self._unread else ""
 
-    def _feed(self, pipe: Any, walk: Walk, asked: dict[str, Any]) -> None:
-        """Write the pattern and the files to the process, until it wants no more."""
+    def _texts(self, walk: Walk) -> Iterator[dict[str, Any]]:
         try:
-            with pipe:
-                pipe.write(_line(asked))
-                for found in walk:
-                    self._hand_over(pipe, found)
-        except (BrokenPipeError, ValueError):
-            return  # it has its hits, or was ended
+            for found in walk:
+                yield from self._text(found)
         except Exception as e:  # noqa: BLE001  a thread has nobody to tell but this
             self.failed = type(e).__name__
 
-    def _hand_over(self, pipe: Any, found: FoundFile) -> None:
-        """Write a text file to the process in whole lines; of a long one its beginning."""
+    def _text(self, found: FoundFile) -> Iterator[dict[str, Any]]:
+        """Yield a text file in whole lines; of a long one its beginning."""
         first, carried = 1, b""
         try:
             file = os.fdopen(found.folder.open(found.name, os.O_RDONLY), "rb")
@@ -86,15 +104,11 @@ class Scan:
                 whole, newline, rest = (carried + piece).rpartition(b"\n")
                 carried = rest if newline else rest[: scanner.LINE]
                 if newline:
-                    pipe.write(_line({"name": found.path, "first": first, "text": _text(whole)}))
+                    yield {"name": found.path, "first": first, "text": _decoded(whole)}
                     first += whole.count(b"\n") + 1
             if carried:
-                pipe.write(_line({"name": found.path, "first": first, "text": _text(carried)}))
+                yield {"name": found.path, "first": first, "text": _decoded(carried)}
 
 
-def _text(data: bytes) -> str:
+def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def _line(value: dict[str, Any]) -> bytes:
-    return json.dumps(value).encode("ascii") + b"\n"

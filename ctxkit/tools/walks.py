@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.tools.held_folders import Folder
+    from ctxkit.held_folders import Folder
     from ctxkit.tools.root import Root
 
 PASSED_OVER = (".git", ".ctxkit")
@@ -87,7 +87,7 @@ class Walk:
         return f"[not looked into: {some(self.missed)}]" if self.missed else ""
 
 
-def some(names: Sequence[str], shown: int = 3) -> str:
+def some(names: Sequence[str]) -> str:
     """Return a few names, and how many more there are."""
-    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
-    return ", ".join(name[:200] for name in names[:shown]) + more
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(name[:200] for name in names[:3]) + more

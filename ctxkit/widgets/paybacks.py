@@ -19,6 +19,7 @@ from ctxkit.plots.palette import COLOURS
 from ctxkit.plots.traces import Mark, Trace
 from ctxkit.prices import Price, price
 from ctxkit.widgets.explorer_panels import SOFT, TEXT
+from ctxkit.widgets.twins import Twins
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
@@ -97,7 +98,7 @@ def _of(block: PromptBlock, span: Span) -> bool:
     return block.start <= span.start < block.start + block.tokens
 
 
-class BreakEven(w.VBox):  # type: ignore[misc]
+class BreakEven(Twins, w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.break_even` returns; `cut` is what its controls say.
 
     Front ends without widgets get text and HTML.
@@ -193,10 +194,3 @@ class BreakEven(w.VBox):  # type: ignore[misc]
         )
         mark = (Mark(x=float(self.calls.value)),)
         return Axes(x="calls to come", y="dollars gained", traces=traces, marks=mark)
-
-    def __repr__(self) -> str:
-        return self.to_text()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle = super()._repr_mimebundle_(**kwargs) or {}
-        return {**bundle, "text/plain": self.to_text(), "text/html": self.to_html()}

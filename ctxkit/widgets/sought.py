@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import threading
 import time
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
 from ctxkit.tools import scanner
+from ctxkit.tools.scans import searching
 from ctxkit.tools.text_search import timed
 
 if TYPE_CHECKING:
@@ -54,16 +52,11 @@ def _holding(texts: Iterable[str], words: str, seconds: float) -> Sought:
 
 
 def _matching(texts: Iterable[str], pattern: str, seconds: float) -> Sought:
-    process = subprocess.Popen(  # noqa: S603  our own script, which gets its data as data
-        [sys.executable, "-I", "-S", str(scanner.__file__)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    pipe, process.stdin = process.stdin, None  # it is the thread's from now on
     batches = _Batches()
-    feeding = threading.Thread(target=_feed, args=(pipe, batches.of(texts), pattern), daemon=True)
-    feeding.start()
+    given = enumerate(batches.of(texts))
+    process = searching(
+        pattern, _HITS, ({"name": str(i), "first": 1, "text": text} for i, text in given)
+    )
     with timed(process, seconds) as late:
         hits, batch = list[tuple[int, int]](), 0
         out: Any = process.stdout
@@ -117,17 +110,3 @@ def _grouped(texts: Iterable[str]) -> Iterator[list[str]]:
             group, size = [], 0
     if group:
         yield group
-
-
-def _feed(pipe: Any, batches: Iterable[str], pattern: str) -> None:
-    try:
-        with pipe:
-            pipe.write(_line({"pattern": pattern, "hits": _HITS}))
-            for i, text in enumerate(batches):
-                pipe.write(_line({"name": str(i), "first": 1, "text": text}))
-    except (BrokenPipeError, ValueError):
-        return  # it was ended
-
-
-def _line(value: dict[str, Any]) -> bytes:
-    return json.dumps(value).encode("ascii") + b"\n"

@@ -21,6 +21,7 @@ from ctxkit.widgets.from_here import FromHere
 from ctxkit.widgets.setting_controls import arranged, slider, toggle
 from ctxkit.widgets.settings import written
 from ctxkit.widgets.trials import Trials, average_summary
+from ctxkit.widgets.twins import Twins
 
 if TYPE_CHECKING:
     from ctxkit.agent.events import LiveEvent
@@ -36,7 +37,7 @@ comes to rest.
 """
 
 
-class Tuner(w.VBox):  # type: ignore[misc]
+class Tuner(Twins, w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.tune` returns; `settings` are the values of its sliders, and can be
     set.
 
@@ -272,13 +273,6 @@ class Tuner(w.VBox):  # type: ignore[misc]
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
         return f"{self.growth.value}{self.figures.value}{self.steps.value}{self.when.value}"
-
-    def __repr__(self) -> str:
-        return self.to_text()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle = super()._repr_mimebundle_(**kwargs) or {}
-        return {**bundle, "text/plain": self.to_text(), "text/html": self.to_html()}
 
 
 def _said(value: Any) -> str:

@@ -5,7 +5,7 @@ runs, here or in another program.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anywidget
 import traitlets as t
@@ -13,6 +13,7 @@ import traitlets as t
 from ctxkit.widgets import gauges
 from ctxkit.widgets.ahead import last_call, next_compaction
 from ctxkit.widgets.gauges import Gauge
+from ctxkit.widgets.twins import Twins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ export default { render({ model, el }) {
 """
 
 
-class Watcher(anywidget.AnyWidget):  # type: ignore[misc]
+class Watcher(Twins, anywidget.AnyWidget):  # type: ignore[misc]
     """The widget that `ctxkit.watch` returns. Front ends without widgets get the same as text and
     as HTML.
 
@@ -142,14 +143,6 @@ class Watcher(anywidget.AnyWidget):  # type: ignore[misc]
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
         return f"{self.gauge}{self.ahead}{self.growth}{self.calls}"
-
-    def __repr__(self) -> str:
-        return self.to_text()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        found = super()._repr_mimebundle_(**kwargs)  # with metadata, which Colab needs
-        data, meta = found if isinstance(found, tuple) else (found or {}, {})
-        return {**data, "text/plain": self.to_text(), "text/html": self.to_html()}, meta
 
 
 def _window(session: Session) -> int | None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
+from ctxkit.held_folders import Folder
 from ctxkit.readers.given import of_session
-from ctxkit.tools.held_folders import Folder
 
 if TYPE_CHECKING:
     import os

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Image, Message, Text, Thinking
+from ctxkit.models.chat import to_tools
 from ctxkit.texts.contents import texts
 from ctxkit.writers.entries import iso
 from ctxkit.writers.losses import losses, visible
@@ -60,17 +61,7 @@ def _document(session: Session) -> dict[str, Any]:
     if session.model:
         agent["model_name"] = session.model
     if session.tools:
-        agent["tool_definitions"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": t.name,
-                    "description": t.description,
-                    "parameters": t.parameters,
-                },
-            }
-            for t in session.tools
-        ]
+        agent["tool_definitions"] = to_tools(session.tools)
     steps = _steps(session)
     out = {
         "schema_version": "ATIF-v1.7",

@@ -76,7 +76,8 @@ def entry_lines(tree: Tree, i: int, entry: Message | Edit) -> Iterator[bytes]:
     """Yield the mark of an entry, which holds what Pi cannot, and the entry as Pi holds it where it
     can.
     """
-    when, parent = iso(entry.time), tree.parent(i, _ROOT)
+    when, before = iso(entry.time), tree.before(i)
+    parent = _ROOT if before < 0 else tree.id(before)
     if isinstance(entry, Edit):
         told = compaction(entry, tree.first_kept(i, entry))
         mark: dict[str, Any] = {"edit": msgspec.to_builtins(entry)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Image, Message, Text
+from ctxkit.models.chat import to_tools
 from ctxkit.texts.contents import texts
 from ctxkit.writers.losses import losses, visible
 
@@ -34,17 +35,7 @@ def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
     if session.model:
         document["model"] = session.model
     if session.tools:
-        document["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": t.name,
-                    "description": t.description,
-                    "parameters": t.parameters,
-                },
-            }
-            for t in session.tools
-        ]
+        document["tools"] = to_tools(session.tools)
     return [msgspec.json.format(msgspec.json.encode(document), indent=1), b"\n"], lost
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Edit, Image, Sized, Text, Thinking, ToolCall
+from ctxkit.models.chat import to_tools
 from ctxkit.texts.contents import texts
 from ctxkit.writers.losses import losses, visible
 
@@ -222,17 +223,7 @@ def _part(p: Part) -> dict[str, Any]:
 
 
 def _tools(session: Session) -> str:
-    return _json(
-        [
-            {
-                "type": "function",
-                "name": t.name,
-                "description": t.description,
-                "parameters": t.parameters,
-            }
-            for t in session.tools
-        ]
-    )
+    return _json([{"type": "function", **tool["function"]} for tool in to_tools(session.tools)])
 
 
 # -- OTLP

@@ -42,8 +42,7 @@ def _lines(session: Session) -> Iterator[bytes]:
     tree = Tree(session)
     told: dict[int, str | None] = {-1: None}
     for i, entry in enumerate(session.log):
-        parent = tree.parents[i] if i < len(tree.parents) else i - 1
-        before = told[parent if -1 <= parent < i else i - 1]
+        before = told[tree.before(i)]
         if isinstance(entry, Edit):
             line = compaction(entry, tree.first_kept(i, entry))
         else:

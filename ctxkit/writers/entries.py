@@ -151,8 +151,8 @@ class Tree:
     """Ids of the entries (8 hex digits, as Pi's), and which of them an edit keeps first."""
 
     def __init__(self, session: Session) -> None:
-        self.parents = session.parents or tuple(range(-1, len(session.log) - 1))
         self.log = session.log
+        self._parents = session.parents
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -171,11 +171,10 @@ class Tree:
         """Return the id of the `custom` entry that goes before an entry of the log."""
         return f"{2 * i + 2:08x}"
 
-    def parent(self, i: int, root: str | None) -> str | None:
-        """Return the id of the entry that one follows."""
-        p = self.parents[i] if i < len(self.parents) else i - 1
-        p = p if -1 <= p < i else i - 1  # what comes before it cannot come after it
-        return root if p < 0 else self.id(p)
+    def before(self, i: int) -> int:
+        """Return the place of the entry that one follows; -1: it is the first."""
+        p = self._parents[i] if i < len(self._parents) else i - 1
+        return p if -1 <= p < i else i - 1  # what comes before it cannot come after it
 
     def first_kept(self, i: int, edit: Edit) -> str:
         """Return the id of the first entry after the last that an edit takes; its own where nothing

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments, StoreError
+from ctxkit.held_folders import Folder
 from ctxkit.library import Library, index_block, taken
 from ctxkit.library.block import HEAD, MOST_CHARS
 from ctxkit.library.index import decoded, parts_of
 from ctxkit.memory import Memories
 from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.held_folders import Folder
 from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from redaction.corpus import ALNUM, HEX, block, drawn
 
 from ctxkit.redaction import redact, secrets
-from ctxkit.tools.kernel import without_keys
+from ctxkit.redaction.environment import without_keys
 
 KEY = drawn(11, ALNUM, 24)
 SECRET = [

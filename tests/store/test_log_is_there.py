@@ -143,7 +143,7 @@ def test_what_cannot_be_rescued_is_said(tmp_path, monkeypatch):
     log = open_log(tmp_path)
     log.path.unlink()
     monkeypatch.setattr(
-        "ctxkit.tools.held_folders.Folder.write",
+        "ctxkit.held_folders.Folder.write",
         lambda *_: (_ for _ in ()).throw(OSError(28, "No space")),
     )
     with pytest.raises(

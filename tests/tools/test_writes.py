@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from conftest import ALL, SEED
 
+from ctxkit import held_folders
 from ctxkit.errors import BadArguments, StoreError
+from ctxkit.held_folders import Folder
 from ctxkit.redaction import MARK
-from ctxkit.tools import held_folders
 from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.held_folders import Folder
 from ctxkit.tools.root import Root
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable
+from ctxkit.presets.configs.key_tables import Config, Key, KeyTable
 from ctxkit.presets.configs.values import FLAG, WHOLE, choice
 
 if TYPE_CHECKING:
@@ -44,19 +44,12 @@ def weigh(config: Mapping[str, Any]) -> int:
     return 4 * ("compactor" in names) + 2 * ("tooloutput" in names)
 
 
-def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
-    """Gather what the file says."""
-    found = FoundKeys()
-    TABLE.read(config, found)
-    return found
-
-
 CONFIG = Config(
     system="ai",
     file="config.json",
     syntax="json",
     weigh=weigh,
-    read=read,
+    read=TABLE.found,
     tree=TABLE.tree,
-    keys={k.parameter: k.path for k in TABLE.keys},
+    keys=TABLE.paths,
 )

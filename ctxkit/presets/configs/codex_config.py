@@ -55,8 +55,7 @@ def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     """Gather what the file says at its top, and over it what the profile says that it names with
     `profile`.
     """
-    found = FoundKeys()
-    TABLE.read(config, found)
+    found = TABLE.found(config)
     name = config.get("profile")
     profile = (
         section(config, f"profiles.{name}") if isinstance(name, str) and "." not in name else None
@@ -80,5 +79,5 @@ CONFIG = Config(
     weigh=weigh,
     read=read,
     tree=tree,
-    keys={k.parameter: k.path for k in TABLE.keys},
+    keys=TABLE.paths,
 )

@@ -36,8 +36,7 @@ def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     """Gather what the file says; a file without `agents.defaults` runs the plain mode, as the
     program does.
     """
-    found = FoundKeys()
-    TABLE.read(config, found)
+    found = TABLE.found(config)
     if section(config, claw_configs.AT) is None:
         found.settings["mode"] = "default"
         found.notes.append(
@@ -74,5 +73,5 @@ CONFIG = Config(
     weigh=lambda config: claw_configs.weigh(config, openclaw=False),
     read=read,
     tree=tree,
-    keys={**{k.parameter: k.path for k in TABLE.keys}, "quality_retries": RETRIES.path},
+    keys={**TABLE.paths, "quality_retries": RETRIES.path},
 )

@@ -91,8 +91,7 @@ def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     That the pipeline takes its two budgets from `historyWindow`, and not from its profile alone, is
     not confirmed.
     """
-    found = FoundKeys()
-    TABLE.read(config, found)
+    found = TABLE.found(config)
     for path in OLDER:
         if section(config, path) is not None:
             found.settings.setdefault(
@@ -118,5 +117,5 @@ CONFIG = Config(
     weigh=weigh,
     read=read,
     tree=tree,
-    keys={**{k.parameter: k.path for k in TABLE.keys}, "variant": "experimental.contextManagement"},
+    keys={**TABLE.paths, "variant": "experimental.contextManagement"},
 )

@@ -73,6 +73,21 @@ class KeyTable:
         """
         self._walk(section, "", found, prefix)
 
+    def found(self, config: Mapping[str, Any], _agent: str | None = None) -> FoundKeys:
+        """Return what a file says.
+
+        Raises:
+            BadArguments: as `read`.
+        """
+        out = FoundKeys()
+        self.read(config, out)
+        return out
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The key of each parameter."""
+        return {key.parameter: key.path for key in self.keys}
+
     def _walk(self, section: Mapping[Any, Any], at: str, found: FoundKeys, prefix: str) -> None:
         fold = str.casefold if self.any_case else str
         below = [p for p in self._paths() if (p.startswith(at + ".") if at else True)]

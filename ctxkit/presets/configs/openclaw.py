@@ -50,8 +50,7 @@ RETIRED = (
 
 def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     """Gather what the file says."""
-    found = FoundKeys()
-    TABLE.read(config, found)
+    found = TABLE.found(config)
     if found.settings.get("pruning") == "off":
         found.settings["pruning"] = None
     old = [k.path for k in TABLE.keys if k.parameter in RETIRED and k.parameter in found.settings]
@@ -77,5 +76,5 @@ CONFIG = Config(
     weigh=lambda config: claw_configs.weigh(config, openclaw=True),
     read=read,
     tree=tree,
-    keys={k.parameter: k.path for k in TABLE.keys},
+    keys=TABLE.paths,
 )

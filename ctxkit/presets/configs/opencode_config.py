@@ -49,8 +49,7 @@ def weigh(config: Mapping[str, Any]) -> int:
 
 def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     """Gather what the file says; limits are those of its `model`, where `provider` lists it."""
-    found = FoundKeys()
-    TABLE.read(config, found)
+    found = TABLE.found(config)
     model = config.get("model")
     provider, _, name = model.partition("/") if isinstance(model, str) else ("", "", "")
     limit: Any = config
@@ -83,7 +82,7 @@ CONFIG = Config(
     read=read,
     tree=tree,
     keys={
-        **{k.parameter: k.path for k in TABLE.keys},
+        **TABLE.paths,
         **{k.parameter: f"limit.{k.path}" for k in LIMIT.keys},
     },
 )

@@ -36,10 +36,8 @@ def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     is refused.
     """
     known = {k.path for k in TABLE.keys} | TABLE.elsewhere
-    found = FoundKeys()
     mine = {k: _number(v) for k, v in config.items() if k in known and v not in ("", None)}
-    TABLE.read(mine, found)
-    return found
+    return TABLE.found(mine)
 
 
 def _number(value: Any) -> Any:
@@ -55,5 +53,5 @@ CONFIG = Config(
     weigh=weigh,
     read=read,
     tree=TABLE.tree,
-    keys={k.parameter: k.path for k in TABLE.keys},
+    keys=TABLE.paths,
 )

@@ -17,6 +17,7 @@ import traitlets as t
 
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
+from ctxkit.widgets.twins import Twins
 
 if TYPE_CHECKING:
     from ctxkit.plots.chart import Chart
@@ -54,7 +55,7 @@ def plotly_packed() -> bytes:
     return gzip.compress(library.read_bytes(), 6, mtime=0)
 
 
-class Charted(anywidget.AnyWidget):  # type: ignore[misc]
+class Charted(Twins, anywidget.AnyWidget):  # type: ignore[misc]
     """A chart turned by hand; what is shown can be read and set from Python.
 
     Args:
@@ -187,14 +188,6 @@ class Charted(anywidget.AnyWidget):  # type: ignore[misc]
             BadArguments: the page cannot be written there.
         """
         return write_page(path, f"{_HEAD}{self.page().html}</body></html>\n")
-
-    def __repr__(self) -> str:
-        return self.to_text()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        found = super()._repr_mimebundle_(**kwargs)  # with metadata, which Colab needs
-        data, meta = found if isinstance(found, tuple) else (found or {}, {})
-        return {**data, "text/plain": self.to_text(), "text/html": self.to_html()}, meta
 
 
 class LivePage:

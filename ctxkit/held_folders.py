@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from filelock import lock_descriptor
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -52,6 +50,12 @@ class Folder:
         self._handle = (
             (os.open(self.path, _FOLDER) if RELATIVE else -1) if handle is None else handle
         )
+
+    @classmethod
+    def own(cls, path: Path) -> Self:
+        """Return a folder of the kit's own, made where it is missing; links lead to it."""
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return cls(path.resolve())
 
     def at(self, name: str) -> tuple[Any, dict[str, int]]:
         """Return how functions of `os` are told of a name in this folder: path and keywords."""
@@ -123,6 +127,8 @@ class Folder:
         Raises:
             OSError: another one holds it all the while, or the place cannot be locked.
         """
+        from filelock import lock_descriptor
+
         handle = self.open(LOCK, os.O_RDWR | os.O_CREAT)
         with os.fdopen(handle, "rb"):
             until = time.monotonic() + seconds
