@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from ctxkit.display.sheets import INK
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+_CODE = re.compile(r"`([^`]+)`")
 _SCALES = (
     (100.0, "You are off by a factor of 100: share or per cent?"),
     (1_000.0, "You are off by a factor of 1,000."),
@@ -37,10 +39,11 @@ class AnswerMark:
     def _repr_html_(self) -> str:
         head, _, rest = str(self).partition(": ")
         ink = {True: "#009e73", False: "#d55e00", None: "#3a93cc"}[self.right]
+        told = _CODE.sub(r"<code>\1</code>", escape(rest, 2000))
         return (
             f'<div class="{NO_MATH}" style="{INK};border-left:4px solid {ink};'
             "padding:2px 10px;margin:4px 0;"
-            f'max-width:52em"><strong>{escape(head)}</strong>: {escape(rest, 2000)}</div>'
+            f'max-width:52em"><strong>{escape(head)}</strong>: {told}</div>'
         )
 
 
