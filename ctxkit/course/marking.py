@@ -93,16 +93,21 @@ def several(given: Any, right: Collection[Any]) -> str:
     """Say how many of several answers are wrong and how many are missing."""
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         return "Give a list."
-    said, wanted = set(given), set(right)
+    said, wanted = set(map(_bare, given)), set(map(_bare, right))
     wrong, missing = len(said - wanted), len(wanted - said)
     parts = [f"{wrong} of yours do not belong there"] if wrong else []
     parts += [f"{missing} are missing"] if missing else []
     return f"{' and '.join(parts).capitalize()}." if parts else ""
 
 
+def _bare(word: Any) -> str:
+    return str(word).strip().rstrip(".").lower()
+
+
 def span(given: Any, right: tuple[int, int]) -> str:
     """Say which end of a span (first, last) is wrong."""
-    if not isinstance(given, (tuple, list)) or len(given) != 2:
+    pair = isinstance(given, (tuple, list)) and len(given) == 2
+    if not pair or not all(isinstance(end, (int, float)) for end in given):
         return "Give two numbers: (first, last)."
     ends = (("first", given[0], right[0]), ("last", given[1], right[1]))
     off = [

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.course.exercises import exercise, guess
 from ctxkit.course.marking import guessed, number
 from ctxkit.course.matter import above, figures, replayed, sample
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.triggers import Always
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
 
-_CALL, _AT = 150, 101
+_CALL, _AT = 150, 102
 
 
 @guess(
@@ -87,4 +89,5 @@ def _safe(given: Any) -> str:
     "Each of them changes the beginning of the prompt. What that costs is notebook 05.",
 )
 def _untriggered(given: Any) -> str:
-    return number(given, len(replayed("window:keep_tokens=20000").edits), within=0)
+    due = Rules(policy="window:keep_tokens=20000", trigger=Always())
+    return number(given, len(replayed(due).edits), within=0)
