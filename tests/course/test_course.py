@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import ctxkit as ck
@@ -43,9 +44,12 @@ def test_words_lists_and_spans_are_marked():
     assert marks.several(["a", "b"], "ab") == ""
     assert marks.several(["a", "x"], "ab") == "1 of yours do not belong there and 1 are missing."
     assert marks.several("ab", "ab") == "Give a list."
+    assert marks.several([" It is. "], ["it is"]) == ""
+    assert marks.several([["a"]], "a") == "1 of yours do not belong there and 1 are missing."
     assert marks.span((3, 9), (3, 9)) == ""
     assert marks.span([2, 10], (3, 9)) == "The first is too early and the last is too late."
-    assert "two numbers" in marks.span(3, (3, 9))
+    for nothing in (3, ("3", "9"), (None, 9), (1, 2, 3)):
+        assert "two numbers" in marks.span(nothing, (3, 9))
 
 
 def test_a_guess_is_told_what_is_so():
@@ -78,8 +82,24 @@ def test_rules_are_marked_by_what_they_do():
     assert "no preset" in ck.check("03-b", "nonsense").said
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_is_no_answer_is_refused_in_a_sentence():
+    odd = ("x", ("3", "9"), [["a"]], {"a": 1}, float("inf"), 1e99, object(), b"x", (None, None))
+    for key in ("01-a", "02-b", "03-b", "06-a", "07-c", "10-a", "a3-a"):
+        assert [each for each in odd if ck.check(key, each).right] == []
+
+
+def test_a_row_that_is_a_question_is_no_section():
+    costs = pd.DataFrame({"section": ["project", "time, at the top"], "usd": [0.015, 0.15]})
+    assert ck.check("10-a", "project", costs).right
+    assert "a question" in ck.check("10-a", "time, at the top", costs).said
+    assert "15 cents" in ck.check("10-guess", 1, costs).said
+
+
 def test_own_frames_and_sessions_are_asked_for():
     assert "turns" in ck.check("08-a", "x").said
+    assert "the log" in ck.check("08-guess", 5).said
+    assert "the table" in ck.check("10-guess", 5).said
     assert "session" in ck.check("04-a", ["x"]).said
 
 
