@@ -101,6 +101,7 @@ def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
         others,
         width=_WIDTH,
         height=_HEIGHT - _BOTTOM + 6,
+        left=_LEFT,
     )
     out = []
     for label in filter(None, found):
