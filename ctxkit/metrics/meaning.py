@@ -101,7 +101,8 @@ def meaning(
 
     Args:
         session: a session or a replay with text; others have no rows.
-        facts: sentences to be asked for after every compaction; None: the user's constraints, the
+        facts: sentences to be asked for after every compaction, but for those of which no value
+            had been said by then; None: the user's constraints, the
             agent's decisions and what was left open, in what the compactions have removed so far.
         measure: see `kept`.
 
@@ -120,7 +121,7 @@ def _rows(
 ) -> Iterator[tuple[Any, ...]]:
     gone: dict[str, str] = {}
     shown: list[Message] = []
-    at = 0
+    at, heard = 0, ""
     calls = [c.position for c in session.calls]
     for cut in cuts(session):
         shown += [
@@ -130,14 +131,20 @@ def _rows(
         for edit in cut.edits:
             shown = apply_edit(shown, edit)
         there = {id(m) for m in shown}
+        heard += " ".join(" ".join(m.text for m in before).split()).casefold()
         gone |= {f.text: f.family for f in _said(m for m in before if id(m) not in there)}
-        asked = dict.fromkeys(facts, "given") if facts is not None else gone
+        asked = gone if facts is None else {f: "given" for f in facts if _begun(f, heard)}
         text = "\n".join(m.text for m in shown if m.role != "tool")
         call = sum(position < cut.position for position in calls)
         for k in kept(list(asked), text, likeness):
             exact = None if not k.told else not k.missing
             told = (k.nearest, k.meaning, len(k.told), exact, ", ".join(k.missing), likeness.name)
             yield (session.id, cut.number, call, asked[k.fact], k.fact, *told)
+
+
+def _begun(fact: str, heard: str) -> bool:
+    told = values(fact)
+    return not told or len(missing(told, heard)) < len(told)
 
 
 def _said(messages: Iterable[Message]) -> Iterator[Any]:
