@@ -95,7 +95,7 @@ def published():
 
 @cache
 def lived(*, blind=False):
-    masks = [ck.presets.swe_agent_mask(n=n) for n in (2, 20)]
+    masks = [ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (2, 20)]
     return studies.loop(["none", *masks], blind=blind)
 
 
@@ -157,6 +157,11 @@ CLAIMS = {
         ),
         "*Until cold* is the cheapest": lambda: cost(guarded(guards.UntilCold(hard_limit=40_000))) < min(
             cost(guarded(g)) for g in (guards.Hysteresis(tokens=4_000), guards.Grace(turns=1))
+        ),
+    },
+    "04": {
+        "`mask 20` is dear even as foretold": lambda: (
+            (usd := lived()["usd_foretold"].tolist())[1] < usd[0] < usd[2]
         ),
     },
     "05": {
