@@ -96,6 +96,15 @@ def test_a_row_that_is_a_question_is_no_section():
     assert "15 cents" in ck.check("10-guess", 1, costs).said
 
 
+def test_rules_that_take_more_than_results_are_told_so():
+    def dropped(history, room):
+        start = history.nth_last("user", 5)
+        return history.drop(history.safe(start), "older than five turns") if start > 0 else history
+
+    rules = Rules(policy=dropped, trigger=triggers.Above(0), name="dropped")
+    assert "more is gone than results" in ck.check("02-a", rules).said
+
+
 def test_own_frames_and_sessions_are_asked_for():
     assert "turns" in ck.check("08-a", "x").said
     assert "the log" in ck.check("08-guess", 5).said

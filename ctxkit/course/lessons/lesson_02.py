@@ -50,9 +50,24 @@ def _results() -> frozenset[str]:
     return frozenset(m.text for m in sample().messages if m.role == "tool")
 
 
+@cache
+def _words(index: int) -> int:
+    """Return how many messages of a call, never compacted, are no results."""
+    return sum(item.message.role != "tool" for item in _whole().sent(index))
+
+
+@cache
+def _whole() -> Session:
+    return replayed("none")
+
+
 def _wrong(replay: Session, index: int) -> str:
-    """Say what is wrong at one call: a new result that is gone, an old one that stands."""
+    """Say what is wrong at one call: words that are gone, a new result that is gone, an old one
+    that stands.
+    """
     items = replay.sent(index)
+    if sum(item.message.role != "tool" for item in items) < _words(index):
+        return f"At call {index} more is gone than results: what was said, or calls of tools."
     users = [i for i, item in enumerate(items) if item.message.role == "user"]
     start = users[-5] if len(users) >= 5 else 0
     for i, item in enumerate(items):
