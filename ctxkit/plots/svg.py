@@ -155,8 +155,10 @@ def _grid(axes: Plane, scale: _Scale) -> str:
         below = [
             (tick, sign + short(tick)) for tick in (ticks if axes.x_dollars else whole or ticks)
         ]
-    out += [_text(scale.x(x), _HEIGHT - _BOTTOM + 17, text, "middle") for x, text in below]
-    out.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle"))
+    places = [min(scale.x(x), _WIDTH - 3.5 * len(text)) for x, text in below]
+    down = _HEIGHT - _BOTTOM + 17
+    out += [_text(at, down, text, "middle") for at, (_, text) in zip(places, below, strict=True)]
+    out.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle", limit=80))
     return "".join(out)
 
 
@@ -220,11 +222,11 @@ def _line(start: tuple[float, float], end: tuple[float, float], ink: str, dashes
     return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {style}/>'
 
 
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+def _text(x: float, y: float, text: str, anchor: str, more: str = "", *, limit: int = 40) -> str:
     style = f"fill:{_INK};font:11px system-ui,sans-serif{more}"
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-        f' style="{style}">{escape(text, 40)}</text>'
+        f' style="{style}">{escape(text, limit)}</text>'
     )
 
 
