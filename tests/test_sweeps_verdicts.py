@@ -47,8 +47,8 @@ def test_what_does_not_fit_is_on_no_front_and_grey(found):
 def test_equal_rows_fold_and_the_record_stands_alone(found):
     assert [len(g) for g in folded(found)] == [1, 2, 1, 1, 1]
     text = found.to_text()
-    assert "none and 1" in text
-    assert "none and 1 more" in found._repr_html_()
+    assert "none, adk " in text
+    assert "none, adk<" in found._repr_html_()
     assert max(map(width, text.split("\n"))) <= 80
 
 
@@ -74,3 +74,9 @@ def test_names_of_the_frontier_do_not_cover_each_other(found):
     for i, a in enumerate(boxes):
         for b in boxes[i + 1 :]:
             assert not (a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]), (a, b)
+
+
+def test_a_row_of_many_settings_tells_their_number():
+    names = ["none", "adk", "boise", "langchain_summary"]
+    made = ck.compare(SAMPLE, names, loss=False, progress=False)
+    assert "none and 3 more" in made._repr_html_()

@@ -120,7 +120,8 @@ def _few(rates: Rates, calls: int) -> str | None:
         told.append(f"It has {calls} calls with a cache split, so one miss decides.")
     if rates.few:
         n = len(rates.own)
-        told.append(f"Only {n} other session{'s' * (n != 1)} of its tool and provider taught it.")
+        others_ = f"Only {n} other session{'s' * (n != 1)}" if n else "No other session"
+        told.append(f"{others_} of its tool and provider taught it.")
     return " ".join(told) or None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from ctxkit.display.sheets import INK
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+_CODE = re.compile(r"`([^`]+)`")
 _SCALES = (
     (100.0, "You are off by a factor of 100: share or per cent?"),
     (1_000.0, "You are off by a factor of 1,000."),
@@ -37,10 +39,11 @@ class AnswerMark:
     def _repr_html_(self) -> str:
         head, _, rest = str(self).partition(": ")
         ink = {True: "#009e73", False: "#d55e00", None: "#3a93cc"}[self.right]
+        told = _CODE.sub(r"<code>\1</code>", escape(rest, 2000))
         return (
             f'<div class="{NO_MATH}" style="{INK};border-left:4px solid {ink};'
             "padding:2px 10px;margin:4px 0;"
-            f'max-width:52em"><strong>{escape(head)}</strong>: {escape(rest, 2000)}</div>'
+            f'max-width:52em"><strong>{escape(head)}</strong>: {told}</div>'
         )
 
 
@@ -90,16 +93,21 @@ def several(given: Any, right: Collection[Any]) -> str:
     """Say how many of several answers are wrong and how many are missing."""
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         return "Give a list."
-    said, wanted = set(given), set(right)
+    said, wanted = set(map(_bare, given)), set(map(_bare, right))
     wrong, missing = len(said - wanted), len(wanted - said)
     parts = [f"{wrong} of yours do not belong there"] if wrong else []
     parts += [f"{missing} are missing"] if missing else []
     return f"{' and '.join(parts).capitalize()}." if parts else ""
 
 
+def _bare(word: Any) -> str:
+    return str(word).strip().rstrip(".").lower()
+
+
 def span(given: Any, right: tuple[int, int]) -> str:
     """Say which end of a span (first, last) is wrong."""
-    if not isinstance(given, (tuple, list)) or len(given) != 2:
+    pair = isinstance(given, (tuple, list)) and len(given) == 2
+    if not pair or not all(isinstance(end, (int, float)) for end in given):
         return "Give two numbers: (first, last)."
     ends = (("first", given[0], right[0]), ("last", given[1], right[1]))
     off = [

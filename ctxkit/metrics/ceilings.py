@@ -1,4 +1,4 @@
-"""What a request costs on average where the context is compacted at some size, at a
+"""What a call costs on average where the context is compacted at some size, at a
 log's prices.
 """
 
@@ -19,11 +19,11 @@ STEPS = 200
 
 
 class Ceiling(NamedTuple):
-    """What a request costs on average if the context is compacted at this size."""
+    """What a call costs on average if the context is compacted at this size."""
 
     name: str
     tokens: int
-    requests: float
+    calls: float
     """From one compaction to the next."""
     usd: float
     loss: float | None = None
@@ -61,7 +61,7 @@ class Ceilings:
         return min(max(round(size), self.floor + 1), window)
 
     def pays_after(self, size: int) -> float:
-        """Return the requests after which a compaction at a size has paid for itself."""
+        """Return the calls after which a compaction at a size has paid for itself."""
         return requests_until_reset_pays(
             size,
             self.floor,
@@ -77,7 +77,7 @@ class Ceilings:
         return min(cost, (size - self.floor) / self.growth, (window - size) / self.growth)
 
     def kept_usd(self, size: int) -> float:
-        """Return what 1,000 more tokens in the floor cost, a request."""
+        """Return what 1,000 more tokens in the floor cost, a call."""
         grown = self.growth / max(size - self.floor, 1)
         return 1_000 * (self.carry + (self.write - self.read) * grown)
 
@@ -90,7 +90,7 @@ class Ceilings:
         return min(fits), max(fits)
 
     def at(self, name: str, size: int) -> Ceiling:
-        """Return what a request costs on average with compactions at a size."""
+        """Return what a call costs on average with compactions at a size."""
         cycle = max((size - self.floor) / self.growth, 1.0)
         grown = (self.write - self.read) * self.growth
         usd = self.carry * (self.floor + size) / 2 + grown + self.reset(size) / cycle

@@ -101,8 +101,9 @@ def meaning(
 
     Args:
         session: a session or a replay with text; others have no rows.
-        facts: sentences to be asked for after every compaction; None: the user's constraints, the
-            agent's decisions and what was left open, in what the compactions have removed so far.
+        facts: sentences to be asked for after every compaction, once any of their values was said;
+            None: the user's constraints, the agent's decisions and what was left open, in what the
+            compactions have removed so far.
         measure: see `kept`.
 
     Raises:
@@ -120,24 +121,33 @@ def _rows(
 ) -> Iterator[tuple[Any, ...]]:
     gone: dict[str, str] = {}
     shown: list[Message] = []
-    at = 0
+    at, begun = 0, set[str]()
     calls = [c.position for c in session.calls]
     for cut in cuts(session):
-        shown += [
-            e for e in session.path[at : cut.position] if isinstance(e, Message) and e.visible
-        ]
+        new = [e for e in session.path[at : cut.position] if isinstance(e, Message) and e.visible]
+        shown += new
         before, at = shown, cut.position + len(cut.edits)
         for edit in cut.edits:
             shown = apply_edit(shown, edit)
         there = {id(m) for m in shown}
         gone |= {f.text: f.family for f in _said(m for m in before if id(m) not in there)}
-        asked = dict.fromkeys(facts, "given") if facts is not None else gone
+        asked = gone
+        if facts is not None:
+            heard = " ".join(" ".join(m.text for m in new).split()).casefold()
+            begun |= {f for f in facts if f not in begun and _is_said(f, heard)}
+            asked = {f: "given" for f in facts if f in begun}
         text = "\n".join(m.text for m in shown if m.role != "tool")
         call = sum(position < cut.position for position in calls)
         for k in kept(list(asked), text, likeness):
             exact = None if not k.told else not k.missing
             told = (k.nearest, k.meaning, len(k.told), exact, ", ".join(k.missing), likeness.name)
             yield (session.id, cut.number, call, asked[k.fact], k.fact, *told)
+
+
+def _is_said(fact: str, heard: str) -> bool:
+    """Say whether a text holds a value of a fact, where it has any."""
+    told = values(fact)
+    return not told or len(missing(told, heard)) < len(told)
 
 
 def _said(messages: Iterable[Message]) -> Iterator[Any]:

@@ -29,7 +29,7 @@ __all__ = ["Ceiling", "When", "when"]
 
 MORE_LOSS = 0.05
 """Share of what is used again that a ceiling may put at stake above what the window itself does."""
-_HEADS = ("tokens", "requests between", "a request", "at stake")
+_HEADS = ("tokens", "calls between", "a call", "at stake")
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
     window: int
     window_source: str
     growth: float
-    """Mean growth of the prompt a request, compactions left out."""
+    """Mean growth of the prompt a call, compactions left out."""
     floor: int
     """What a compaction leaves."""
     floor_source: str
@@ -51,7 +51,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
     read_price: float
     write_price: float
     carry_price: float
-    """What a token costs that is carried for one more request: mostly read, but written again after
+    """What a token costs that is carried for one more call: mostly read, but written again after
     a pause.
     """
     missed: float | None
@@ -67,7 +67,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
     window does, at most the window.
     """
     low: int
-    """The smallest such size at which a request costs at most `NEAR` times as much as at
+    """The smallest such size at which a call costs at most `NEAR` times as much as at
     the best.
     """
     high: int
@@ -79,9 +79,9 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
     most_loss: float | None
     """The share of what is used again that may be at stake; None: that cannot be said."""
     pays_after: float
-    """Requests after which a compaction there has paid for itself."""
+    """Calls after which a compaction there has paid for itself."""
     kept_usd: float
-    """What 1,000 more tokens in the floor cost, a request."""
+    """What 1,000 more tokens in the floor cost, a call."""
     ceilings: tuple[Ceiling, ...]
     """The best one beside others, by size."""
     notes: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         """Return the answer in plain words."""
         return (
             (
-                f"A request adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,}"
+                f"A call adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,}"
                 f" ({self.floor_source})."
             ),
             self._ceiling(),
@@ -105,7 +105,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
                 f" {_calls(self.pays_after)}."
             ),
             f"Floor: {self.stays.total:,} must stay ({self.stays}).",
-            f"1,000 tokens more kept cost {_usd(self.kept_usd)} a request.",
+            f"1,000 tokens more kept cost {_usd(self.kept_usd)} a call.",
             self._waiting(),
         )
 
@@ -158,10 +158,10 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         rows = [
-            f"{c.name:<14}{c.tokens:>10,}{c.requests:>10,.0f}{_usd(c.usd):>12}{_share(c.loss):>10}"
+            f"{c.name:<14}{c.tokens:>10,}{c.calls:>10,.0f}{_usd(c.usd):>12}{_share(c.loss):>10}"
             for c in self.ceilings
         ]
-        head = f"{'ceiling':<14}{'tokens':>10}{'requests':>10}{'a request':>12}{'at stake':>10}"
+        head = f"{'ceiling':<14}{'tokens':>10}{'calls':>10}{'a call':>12}{'at stake':>10}"
         return "\n".join([*self.sentences(), head, *rows, self.assumptions()])
 
     def _repr_html_(self) -> str:
@@ -169,7 +169,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         left = 'style="text-align:left;padding:2px 10px 2px 0"'
         rows = "".join(
             f'<tr><th scope="row" {left}>{escape(c.name)}</th><td {right}>{c.tokens:,}</td>'
-            f"<td {right}>{c.requests:,.0f}</td><td {right}>{_usd(c.usd)}</td>"
+            f"<td {right}>{c.calls:,.0f}</td><td {right}>{_usd(c.usd)}</td>"
             f"<td {right}>{_share(c.loss)}</td></tr>"
             for c in self.ceilings
         )
@@ -188,14 +188,15 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
 def when(
     session: Session,
     *,
+    context_window: int | None = None,
     floor: int | None = None,
     summary_tokens: int | None = None,
     memory: ItemArrays | None = None,
 ) -> When:
     """Return at which size to compact, to which, and whether to wait for a pause.
 
-    In dollars, the cost of a request that is compacted at `h` and comes down to `s` is
-    ``c (s + h) / 2 + A g / (h - s)``: `g` is the growth a request, `A` the dollars of a compaction
+    In dollars, the cost of a call that is compacted at `h` and comes down to `s` is
+    ``c (s + h) / 2 + A g / (h - s)``: `g` is the growth a call, `A` the dollars of a compaction
     whatever it is made from, `c` the price of a carried token. The cheapest `h` is
     context-compaction-lab's (`breakeven.best_trigger`) with `c` in place of the read price: after a
     pause what is carried is written again.
@@ -211,6 +212,7 @@ def when(
 
     Args:
         session: a recorded session with usage, of a model that has a price.
+        context_window: tokens of the window asked about; None: the one that the session ran in.
         floor: tokens that a compaction leaves; None: what the log's own left (median), else its
             smallest prompt and a summary; but at least what must stay.
         summary_tokens: tokens of a summary; None: those of the log's own (median), else 1,000.
@@ -228,7 +230,7 @@ def when(
         memory = ItemArrays(session, Index(pace.anchored))
     must = stays(session, pace.anchored, memory)
     kept, source = _floor(pace, must, summary) if floor is None else (floor, "given")
-    window, window_source = pace.window
+    window, window_source = pace.window if context_window is None else (context_window, "given")
     if not 0 <= kept < window:
         raise BadArguments(
             f"A floor of {kept:,} tokens does not lie in a window of {window:,}: give a lower one."

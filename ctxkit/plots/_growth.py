@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.display.amounts import counted
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import Compared, clock, name_all, noted
@@ -55,7 +56,7 @@ def growth(
     named = name_all(sessions)
     if small or (small is None and len(named) > len(COLOURS)):
         return _multiples(named)
-    return _chart(growth_data(named))
+    return _chart(_title(named), growth_data(named))
 
 
 def _multiples(named: Mapping[str, Session]) -> Chart:
@@ -68,7 +69,7 @@ def _multiples(named: Mapping[str, Session]) -> Chart:
     more = len(groups) - DRAWN
     left = f" {more} more are not drawn." if more > 0 else ""
     return Chart(
-        title=_title(named, list(origins.values())),
+        title=_title(named),
         caption=_caption(every, _BEHIND if recorded else _SMALL) + left,
         drawing=panels(groups),
         head=_HEAD,
@@ -77,16 +78,17 @@ def _multiples(named: Mapping[str, Session]) -> Chart:
     )
 
 
-def _title(named: Mapping[str, Session], origins: Sequence[Session]) -> str:
+def _title(named: Mapping[str, Session]) -> str:
     if len(named) == 1:
         return f"Context of {next(iter(named))}"
-    replays = sum(s.origin is not None for s in named.values())
-    if len(origins) == 1 and all(s is origins[0] or s.origin is not None for s in named.values()):
-        return f"Context of {title_of(origins[0])} under {replays} settings"
+    replays = [s for s in named.values() if s.origin is not None]
+    origin = replays[0].origin if replays else None
+    if origin is not None and all((s.origin or s) is origin for s in named.values()):
+        return f"Context of {title_of(origin)} under {counted(len(replays), 'setting')}"
     return f"Context of {len(named)} sessions"
 
 
-def _chart(lines: Sequence[GrowthLine]) -> Chart:
+def _chart(title: str, lines: Sequence[GrowthLine]) -> Chart:
     alone = len(lines) == 1
     cuts = sum(len(line.cuts) for line in lines)
     traces = [_trace(line, i) for i, line in enumerate(lines)]
@@ -110,9 +112,6 @@ def _chart(lines: Sequence[GrowthLine]) -> Chart:
         traces=tuple(traces),
         limits=tuple(shown),
         marks=tuple(marks),
-    )
-    title = (
-        f"Context of {lines[0].name}" if alone else f"Context of {len(lines)} agents and sessions"
     )
     return Chart(
         title=title, caption=_caption(lines), drawing=axes, head=_HEAD, rows=tuple(map(_row, lines))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_LETTER, _LINE, _GAP, _DOT = 6.5, 13.0, 7.0, 3.0
+_LETTER, _LINE, _GAP, _DOT = 6.0, 13.0, 7.0, 3.0
 """Pixels of a letter, of a line, between a point and its name, and of a point to each side."""
 
 
@@ -19,10 +19,11 @@ one side.
 """
 _SIDES = ("middle right", "top center", "bottom center", "middle left", "top right", "top left")
 """The same as plotly says them."""
+_WAYS = ((-0.6, 0.8), (0.6, 0.8), (-1, 0.3), (1, 0.3), (-0.25, 1), (0.25, 1), (0, 1))
 _FAR = tuple(
     (side * across * far, 4 + up * far, "start" if side > 0 else "end")
-    for far in (20, 34, 48, 64, 82, 104, 130)
-    for up, across in ((-0.6, 0.8), (0.6, 0.8), (-1, 0.3), (1, 0.3), (-0.25, 1), (0.25, 1))
+    for far in (20, 34, 48, 64, 82, 104, 130, 160, 200)
+    for up, across in _WAYS
     for side in (1, -1)
 )
 """Places of a name that a thin line joins to its point."""
@@ -65,6 +66,7 @@ def labels(
     *,
     width: float,
     height: float,
+    left: float = 0.0,
 ) -> list[Label | None]:
     """Return each point's name where it finds room: beside the point, else farther off; None where
     there is no room at all.
@@ -75,20 +77,23 @@ def labels(
         others: points without names that are not to be covered.
         width: of the picture.
         height: of the picture.
+        left: where the picture's axis stands; what is left of it is not to be covered.
     """
-    taken = [_LabelBox(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in (*points, *others)]
+    dots = [_dot(x, y) for x, y in points]
+    taken = [*dots, *(_dot(x, y) for x, y in others)]
     written: list[_LabelBox] = []
     out: list[Label | None] = []
-    for point, name in zip(points, names, strict=True):
+    for i, (point, name) in enumerate(zip(points, names, strict=True)):
         found = None
+        strangers = [d for d in dots if not d.meets(dots[i])]
         for k, (across, down, anchor) in enumerate((*_NEAR, *_FAR)):
             side = _SIDES[k] if k < len(_NEAR) else ""
             label = Label(point[0] + across, point[1] + down, name, anchor, point, side)
             box = _box(label)
-            inside = box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height
+            inside = box.x0 >= left and box.x1 <= width and box.y0 >= 0 and box.y1 <= height
             lead = [] if side else [_LabelBox(x, y, x, y) for x, y in along([point, label.end])]
             if inside and not any(box.meets(b) for b in taken + written) and not any(
-                one.meets(b) for one in lead for b in written
+                one.meets(b) for one in lead for b in written + strangers
             ):  # fmt: skip
                 found = label
                 written.append(box)
@@ -96,6 +101,10 @@ def labels(
                 break
         out.append(found)
     return out
+
+
+def _dot(x: float, y: float) -> _LabelBox:
+    return _LabelBox(x - _DOT, y - _DOT, x + _DOT, y + _DOT)
 
 
 def _box(label: Label) -> _LabelBox:

@@ -97,6 +97,7 @@ def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
         others,
         width=_WIDTH,
         height=_HEIGHT - _BOTTOM + 6,
+        left=_LEFT,
     )
     out = []
     for label in filter(None, found):
@@ -150,8 +151,10 @@ def _grid(axes: Plane, scale: _Scale) -> str:
         below = [
             (tick, sign + short(tick)) for tick in (ticks if axes.x_dollars else whole or ticks)
         ]
-    out += [words(scale.x(x), _HEIGHT - _BOTTOM + 17, text, "middle") for x, text in below]
-    out.append(words((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle"))
+    places = [min(scale.x(x), _WIDTH - 3.5 * len(text)) for x, text in below]
+    down = _HEIGHT - _BOTTOM + 17
+    out += [words(at, down, text, "middle") for at, (_, text) in zip(places, below, strict=True)]
+    out.append(words((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle", limit=80))
     return "".join(out)
 
 

@@ -48,7 +48,7 @@ SHOWN = {
     "summary_tokens": "summaries",
     "thrash": "thrash",
     "unpaid_cuts_n": "unpaid",
-    "suppressed_n": "suppressed",
+    "suppressed_n": "held back",
     "hidden_messages_n": "hidden messages",
     "hidden_results_n": "results",
 }

@@ -159,11 +159,11 @@ looked (`resume_calls`), and values in what was put in that others had replaced 
 
 ## When to compact, and what to take
 
-`metrics.when.when(session)` weighs dollars and bounds them. The floor is at least what must stay: system prompt and
-tools, the last turn (the median one, at most 20,000 tokens, as Pi and Codex keep), and the items needed later. The
-ceiling puts at most 5 points more of what is used again at stake than compacting at the window does, by replays that
-compact at that size to that floor with summaries that keep nothing. `low` and `high` are the sizes that cost at most
-5 % more. One session carries it.
+`metrics.when.when(session)` weighs dollars and bounds them; `context_window=` asks about another window than the one
+that the session ran in. The floor is at least what must stay: system prompt and tools, the last turn (the median one,
+at most 20,000 tokens, as Pi and Codex keep), and the items needed later. The ceiling puts at most 5 points more of
+what is used again at stake than compacting at the window does, by replays that compact at that size to that floor with
+summaries that keep nothing. `low` and `high` are the sizes that cost at most 5 % more. One session carries it.
 
 `ck.advise(sessions)` tells of each setting on the front what it saves with its 90 % interval, how many sessions carry
 that (`carried_by_n`) and what share the largest makes (`largest_share`). It is `advised` only where the interval lies

@@ -40,6 +40,8 @@ LEGEND = (
     " each other before they have paid. Not told apart: from the record, as real runs differ by"
     " more. In a notebook a click on a head sorts; .detail has every figure."
 )
+_NAMES = 20
+"""Letters of a row's names; of longer ones the first is told, and how many more there are."""
 _SAME = (
     "prompt_tokens",
     "peak_tokens",
@@ -140,8 +142,10 @@ def _row(
 ) -> tuple[Box, ...]:
     tone = "grey" if said.tone == "grey" or known(row["error"]) else ""
     cost, peak, window = (row[c] for c in ("cost_usd", "peak_tokens", "window_tokens"))
-    shortest = min(names, key=lambda n: (n != "none", len(n)))
-    name = shortest if len(names) == 1 else f"{shortest} and {len(names) - 1} more"
+    first, *others = sorted(names, key=lambda n: (n != "none", len(n)))
+    name = ", ".join([first, *others])
+    if others and len(name) > _NAMES:
+        name = f"{first} and {len(others)} more"
     against = cost / record - 1 if known(cost) and known(record) and record else None
     if row["rules"] == RECORDED:
         against = None

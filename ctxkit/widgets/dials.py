@@ -30,11 +30,11 @@ _FIGURES = {
     "needed_later_loss": "needed, lost",
     "cuts_n": "cuts",
     "suppressed_n": "held back",
-    "token_savings": "saved by a cut",
-    "anti_thrash": "cuts that paid",
-    "refill": "full again",
+    "token_savings": "saved: tokens",
+    "anti_thrash": "anti-thrash",
+    "refill": "refill",
     "hidden_messages_n": "hidden messages",
-    "lost": "lost",
+    "lost": "items lost",
 }
 _SHARES = ("token_savings", "anti_thrash", "refill", "lost", "needed_later_loss")
 

@@ -28,7 +28,8 @@ from traitlets.config import Config
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 LIVE = ("application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json")
-"""Forms of an output that need scripts; each has a static twin beside it."""
+"""Forms of an output that need scripts; a chart has a static twin beside it, as has a widget of the
+kit."""
 MOST = 8
 """Columns of a table on paper."""
 STYLE = """<style>
@@ -62,7 +63,10 @@ PRINT = """<style>
   td, th { padding: 1px 4px !important; white-space: normal !important; }
   pre { white-space: pre-wrap !important; word-break: normal !important; overflow-wrap: anywhere;
     font-size: 8.5pt !important; }
-  h1, h2 { break-after: avoid; } figure, svg, tr { break-inside: avoid; }
+  h1, h2, figcaption, .jp-InputArea { break-after: avoid; }
+  figcaption, svg, tr, pre { break-inside: avoid; }
+  .jp-Cell, .jp-OutputArea-child, .jp-OutputArea-output { break-inside: auto !important; }
+  body .ctxkit-table :is(td, th) { max-width: 34em !important; }
   .jp-Cell { overflow: visible !important; }
   .jp-OutputArea div { max-height: none !important; overflow: visible !important; }
 }
@@ -91,6 +95,8 @@ def executed(path: Path) -> nbformat.NotebookNode:
                 for mime in LIVE:
                     out["data"].pop(mime, None)
                 out["data"]["text/html"] = narrow(out["data"]["text/html"])
+            elif LIVE[1] in out.get("data", {}):
+                out["data"] = {"text/plain": "(To be turned by hand: in the notebook.)"}
         cell["outputs"] = [o for o in cell.get("outputs", []) if not _bar(o)]
         if cell.cell_type != "code":
             del cell["outputs"]

@@ -8,12 +8,17 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from numpy import median
 
 import ctxkit as ck
+from ctxkit import studies
 from ctxkit.course.lessons.lesson_03 import growth
 from ctxkit.course.matter import above, figures, replayed, sample
+from ctxkit.metrics.drift import drift
 from ctxkit.metrics.loss import losses
+from ctxkit.metrics.misses import misses
 from ctxkit.metrics.thrash import cuts
+from ctxkit.metrics.when import when
 from ctxkit.policies import Rules, guards, triggers
 from ctxkit.prices import price
 
@@ -77,6 +82,27 @@ def written_share():
     ) / ledger.total_usd > 0.25
 
 
+@cache
+def windows():
+    return [when(sample(), context_window=n) for n in (30_000, 48_000, 200_000)]
+
+
+@cache
+def published():
+    found = studies.table("ratios")
+    return found[(found["before"] == "raw") & (found["tasks"] > 50)]
+
+
+@cache
+def lived(*, blind=False):
+    masks = [ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (2, 20)]
+    return studies.loop(["none", *masks], blind=blind)
+
+
+def explained():
+    return {m.kind for m in misses(sample()) if m is not None}
+
+
 def sources(*groups):
     return {p.source for p in ck.report(sample()).parts if p.group in groups}
 
@@ -133,10 +159,25 @@ CLAIMS = {
             cost(guarded(g)) for g in (guards.Hysteresis(tokens=4_000), guards.Grace(turns=1))
         ),
     },
+    "04": {
+        "`mask 20` is dear even as foretold": lambda: (
+            (usd := lived()["usd_foretold"].tolist())[1] < usd[0] < usd[2]
+        ),
+    },
     "05": {
         "The lowest trigger costs more than no management at all": lambda: shared_by_trigger()[1] > shared_by_trigger()[2],
         "out of the cache before a pause, at ten times that price after one": lambda: PRICE.input / PRICE.cache_read == pytest.approx(10),
         "more than a quarter of the money went for the few that were not": written_share,
+        "Dollars alone say the same in any window": lambda: len({w.cheapest for w in windows()}) == 1,
+        "each row puts little more at stake than compacting at the window would": lambda: all(
+            found.loss <= w.most_loss for w in windows() for found in w.ceilings if found.name == "best"
+        ),
+        "In 30,000 tokens most goes whatever one does, and dollars decide": lambda: (
+            windows()[0].most_loss > 0.75 and windows()[0].best == windows()[0].cheapest
+        ),
+        "this session never grows to 80,785": lambda: (
+            figures(replayed("none"), loss=False)["peak_tokens"] < windows()[2].best == 80_785
+        ),
         "it costs a few cents more. But it loses far less": lambda: (
             0 < cost(waits()[0]) - cost(waits()[1]) < 0.10 and lost(waits()[0]) < lost(waits()[1]) / 5
         ),
@@ -159,6 +200,40 @@ CLAIMS = {
             ck.report(sample("inbox")).groups()["not in the log"] == 60_000
         ),
         "try to beat $2.42": lambda: round(cost(waits()[0]), 2) == 2.42,
+        "waiting for the cold loses less (05)": lambda: lost(waits()[0]) < lost(waits()[1]),
+    },
+    "09": {
+        "trusted to a few per cent, where the steps are known": lambda: (
+            median(abs(studies.masks.errors(studies.table("masks"), 5, "o200k"))) < 0.05
+        ),
+        "The mask that suits SWE-agent doubles the turns of OpenHands": lambda: (
+            (of := published()[published()["setting"] == "M=10"].groupby("scaffold")["turns"].max())["openhands"] > 2
+            and of["sweagent"] < 1.2
+        ),
+        "In dollars, management pays nearly everywhere": lambda: (published()["usd"] < 0.95).mean() > 0.9,
+        "most published runs above took no more than a fifth more turns": lambda: (published()["turns"] <= 1.2).mean() > 0.8,
+        "over 50 it is a fifth of the dollars": lambda: (
+            studies.table("floors").set_index(["tasks", "figure"]).loc[(50, "usd"), "floor"] == pytest.approx(0.2, abs=0.01)
+        ),
+        "Foretold and real are equal, token by token and to the last cent": lambda: (
+            lived(blind=True)["tokens_foretold"].tolist() == lived(blind=True)["tokens_real"].tolist()
+            and lived(blind=True)["missed_usd"].abs().max() < 1e-9
+        ),
+        "The dollars of a replay mislead here; what it says of *loss* does not": lambda: (
+            lived()["usd_foretold"].idxmin() != lived()["usd_real"].idxmin()
+            and lived()["out_of_sight"].rank().tolist() == lived()["again"].rank().tolist()
+        ),
+    },
+    "a1": {
+        "pauses and compactions explain every miss": lambda: explained() == {"cold_start", "ttl_expiry", "compaction"},
+    },
+    "a2": {
+        "What survives one need not survive the next": lambda: (
+            (of := drift(sample()).query("cohort == 0").set_index("cuts_n")["retained"])[2] < of[1]
+        ),
+        "`window_loss` flatters a setting that cuts every few calls, as `pi` does in this small window": lambda: (
+            figures(replayed("pi"))["window_loss"] < 0.1 < 1 - sum(ck.course.facts_kept(replayed("pi")).values()) / 15
+        ),
     },
 }  # fmt: skip
 

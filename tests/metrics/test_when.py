@@ -40,6 +40,19 @@ def test_the_shipped_sample_has_an_answer():
     assert "Ceiling: compact at" in repr(told)
 
 
+def test_another_window_gets_another_answer():
+    """In its own window the sample must compact; in a large one it is left alone: it never gets so large."""
+    sample = read(samples.path("billing"))
+    small, own, large = (when(sample, context_window=n) for n in (30_000, 48_000, 200_000))
+    assert own == replace(when(sample), window_source="given")
+    assert small.best == small.cheapest == own.cheapest < own.best
+    assert max(c.message.usage.prompt_tokens for c in sample.calls) < 77_542 < large.best
+    assert "window 200,000 (given)" in repr(large)
+    for wrong in (0, -1, own.floor):
+        with pytest.raises(BadArguments, match="does not lie in a window"):
+            when(sample, context_window=wrong)
+
+
 @given(by=st.integers(50, 5_000), floor=st.integers(2_000, 60_000), summary=st.integers(100, 5_000))
 def test_no_other_ceiling_is_cheaper(by, floor, summary):
     told = when(grown(8, by), floor=floor, summary_tokens=summary)

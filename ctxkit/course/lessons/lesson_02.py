@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.course.exercises import exercise, guess
 from ctxkit.course.marking import guessed, number
 from ctxkit.course.matter import above, figures, replayed, sample
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.triggers import Always
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
 
-_CALL, _AT = 150, 101
+_CALL, _AT = 150, 102
 
 
 @guess(
@@ -48,9 +50,24 @@ def _results() -> frozenset[str]:
     return frozenset(m.text for m in sample().messages if m.role == "tool")
 
 
+@cache
+def _words(index: int) -> int:
+    """Return how many messages of a call, never compacted, are no results."""
+    return sum(item.message.role != "tool" for item in _whole().sent(index))
+
+
+@cache
+def _whole() -> Session:
+    return replayed("none")
+
+
 def _wrong(replay: Session, index: int) -> str:
-    """Say what is wrong at one call: a new result that is gone, an old one that stands."""
+    """Say what is wrong at one call: words that are gone, a new result that is gone, an old one
+    that stands.
+    """
     items = replay.sent(index)
+    if sum(item.message.role != "tool" for item in items) < _words(index):
+        return f"At call {index} more is gone than results: what was said, or calls of tools."
     users = [i for i, item in enumerate(items) if item.message.role == "user"]
     start = users[-5] if len(users) >= 5 else 0
     for i, item in enumerate(items):
@@ -87,4 +104,5 @@ def _safe(given: Any) -> str:
     "Each of them changes the beginning of the prompt. What that costs is notebook 05.",
 )
 def _untriggered(given: Any) -> str:
-    return number(given, len(replayed("window:keep_tokens=20000").edits), within=0)
+    due = Rules(policy="window:keep_tokens=20000", trigger=Always())
+    return number(given, len(replayed(due).edits), within=0)

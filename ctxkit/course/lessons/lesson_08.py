@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.course.exercises import exercise
-from ctxkit.course.marking import choice, number
+from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.marking import choice, guessed, number
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -19,6 +19,24 @@ def _given(turns: Any) -> pd.DataFrame:
         raise BadArguments("Give the frame, too: ck.check('08-a', answer, turns).")
     frame: pd.DataFrame = turns
     return frame
+
+
+@guess(
+    "08",
+    "An agent may spend 100,000 tokens; one that is above that when its turn is over causes a "
+    "compaction. By how many per cent has it gone over, on the mean? Give the log, too.",
+    "The turn that crosses the line is already paid for.",
+)
+def _above(given: Any, log: Any = None) -> str:
+    if "cutover_at" not in getattr(log, "columns", ()):
+        raise BadArguments("Give the log, too: ck.check('08-guess', GUESS, log).")
+    from ctxkit.snapshots import segments
+
+    parts = segments(log)
+    over = parts[parts["reached"] == "cutover"]
+    return guessed(
+        given, 100 * float((over["cumulative_input_tokens"] / over["cutover_at"] - 1).mean()), "%"
+    )
 
 
 @exercise(

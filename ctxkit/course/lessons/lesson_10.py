@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from ctxkit.course.exercises import exercise
+from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.marking import guessed
 from ctxkit.errors import BadArguments
 
 _LEAST = 0.01
+_MOVED = "time, at the top"
+
+
+def _dollars(costs: Any, key: str) -> dict[str, float]:
+    """Return what each section costs, from the table of a session."""
+    if "usd" not in getattr(costs, "columns", ()) or "section" not in costs.columns:
+        raise BadArguments(f"Give the table, too: ck.check('{key}', ..., ck.sections(priced)).")
+    return dict(zip(costs["section"], costs["usd"], strict=True))
+
+
+@guess(
+    "10",
+    "The time is a dozen tokens. Said anew at the top of the prompt in each of eight turns, how "
+    "many cents would it cost over some fifty calls? Give what ck.sections says, too.",
+    "What stands behind a word that changes is billed as new.",
+)
+def _on_top(given: Any, costs: Any = None) -> str:
+    return guessed(given, 100 * _dollars(costs, "10-guess")[_MOVED], "cents")
 
 
 @exercise(
@@ -17,10 +36,10 @@ _LEAST = 0.01
     "It is sent again with every call; a cache reads it at a tenth of the price.",
 )
 def _left_out(given: Any, costs: Any = None) -> str:
-    if costs is None or "usd" not in getattr(costs, "columns", ()):
-        raise BadArguments("Give the table, too: ck.check('10-a', ..., ck.sections(priced)).")
-    dollars = dict(zip(costs["section"], costs["usd"], strict=True))
-    if given not in dollars:
+    dollars = _dollars(costs, "10-a")
+    if given == _MOVED:
+        return "That row is a question: no prompt of this session has it."
+    if not isinstance(given, str) or given not in dollars:
         return f"No section is called {given!r}: {', '.join(dollars)}."
     if given == "tool schemas":
         return "That saves enough, but the agent would have no tools."

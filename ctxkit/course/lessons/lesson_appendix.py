@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.course.exercises import exercise
-from ctxkit.course.marking import choice, number
-from ctxkit.course.matter import sample
+from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.marking import choice, guessed, number
+from ctxkit.course.matter import facts_kept, replayed, sample
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _YES_NO = ("yes", "no")
+_CENT = 0.01
 
 
 def _table(given: Any, column: str, name: str) -> pd.DataFrame:
@@ -20,6 +22,52 @@ def _table(given: Any, column: str, name: str) -> pd.DataFrame:
         raise BadArguments(f"Give the table `{name}`, too, behind your answer.")
     table: pd.DataFrame = given
     return table
+
+
+@guess(
+    "a1",
+    "What the provider said of its reads is taken off the sample; sizes, times and events stay. By "
+    "how many per cent is the bill of its prompts off, that a cache model foretells?",
+    "That is one log, and a kind one: docs/trust.md has many.",
+)
+def _foretold(given: Any) -> str:
+    from ctxkit.cache.predictions import prediction
+
+    return guessed(given, 100 * abs(prediction(sample()).error or 0.0), "%")
+
+
+@guess(
+    "a2",
+    "Never compacted, all fifteen facts are there; under `codex` twelve are. In how many of 100 "
+    "cases would chance alone make a difference like that?",
+    "Three facts that went one way are three tosses of a coin.",
+)
+def _by_chance(given: Any) -> str:
+    from ctxkit.metrics.planted import mcnemar
+
+    kept = (list(facts_kept(replayed(name)).values()) for name in ("none", "codex"))
+    return guessed(given, 100 * mcnemar(*kept).p, "cases")
+
+
+@guess(
+    "a3",
+    "Under `fuseraft` a session costs a dollar less than without management, on the mean of six. "
+    "In how many of the six does it save more than a cent?",
+    "A mean does not say who carries it.",
+)
+def _carried(given: Any) -> str:
+    costs = _fuseraft().pivot_table(index="session", columns="rules", values="cost_usd")
+    return guessed(given, int((costs["none"] - costs["fuseraft"] > _CENT).sum()), "sessions")
+
+
+@cache
+def _fuseraft() -> pd.DataFrame:
+    """Return the six samples without management and under `fuseraft`."""
+    from ctxkit import samples
+    from ctxkit.sweeps import sweep
+
+    runs: pd.DataFrame = sweep(samples.paths(), ["none", "fuseraft"], loss=False, progress=False)
+    return runs
 
 
 @exercise(
@@ -40,9 +88,9 @@ def _order(given: Any, costs: Any = None) -> str:
 
 @exercise(
     "a1-b",
-    "From which number of reads in the table on does headroom's rule gain, on a warm prompt? Give "
+    "From which number of calls in the table on does headroom's rule gain, on a warm prompt? Give "
     "the table `gain`, too.",
-    "It lies behind the number of reads that the rule asks for.",
+    "It lies behind the number of calls that the rule asks for.",
 )
 def _gains(given: Any, gain: Any = None) -> str:
     warm = _table(gain, "headroom, warm", "gain")["headroom, warm"]
@@ -100,9 +148,7 @@ def _cheapest(given: Any, runs: Any = None) -> str:
     "That speaks of dollars. What it loses is another column.",
 )
 def _below(given: Any) -> str:
-    from ctxkit import samples
-    from ctxkit.sweeps import pairs, sweep
+    from ctxkit.sweeps import pairs
 
-    runs = sweep(samples.paths(), ["none", "fuseraft"], loss=False, progress=False)
-    right = "yes" if pairs(runs, "fuseraft", "none")["high"] < 0 else "no"
+    right = "yes" if pairs(_fuseraft(), "fuseraft", "none")["high"] < 0 else "no"
     return choice(given, right, _YES_NO, dict.fromkeys(_YES_NO, "Look at `low` and `high`."))
