@@ -31,6 +31,7 @@ NOT_YET = {
     "PI9": "sizes are anchored on recorded usage; an aborted reply, which is never sent, has an estimate alone",
     "PI16": "Pi rewrites its first format when it opens a file; reading one is tested with the readers",
     "PI, golden values of large-session.jsonl": "that file is not at hand; its twin is held to all values of the cut",
+    "FA18": "never where the size is not fresh: a live session counts each prompt before it is sent, so it always is",
     "FA, /compact and /status replies": "words of a chat front end; the same figures are columns of the frames",
     "FA, checkpoints": "a session here keeps its whole log; branch and restore are pointers into it",
     "FA, live tool-result cap": "a rule of one later OpenClaw commit, not of Fased",

@@ -97,30 +97,6 @@ def flush_at(window: float, floor: float = FLOOR, soft: float = SOFT_THRESHOLD) 
     return window - floor - (SOFT_THRESHOLD if isnan(soft) or soft < 0 else soft)
 
 
-def flush_due(
-    tokens: int | None,
-    window: int,
-    floor: float = FLOOR,
-    soft: float = SOFT_THRESHOLD,
-    *,
-    compactions: int = 0,
-    flushed_at: int | None = None,
-) -> bool:
-    """Say whether memory is flushed now: from the threshold on, once in each cycle between
-    compactions.
-
-    Args:
-        tokens: the recorded size of the context; None where it is not fresh.
-        window: tokens that the model takes.
-        floor: the floor under the reserve.
-        soft: tokens before it.
-        compactions: compactions of the session so far.
-        flushed_at: how many there had been at the last flush.
-    """
-    at = flush_at(window, floor, soft)
-    return tokens is not None and at > 0 and tokens >= at and compactions != flushed_at
-
-
 @typed
 def fased(
     *,
