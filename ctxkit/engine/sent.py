@@ -163,7 +163,7 @@ class SentCalls:
                 same = item.row >= 0 and item.changed_by is None
                 key = content_key(item.message)  # one text in two places counts as what each was
                 content = -item.row - 1 if same else content_at(item.row, key)
-                came.append(State(call, item.message, item.tokens, 0, content))
+                came.append(State(call, item.message, item.tokens, content))
         return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
 
 
@@ -181,7 +181,7 @@ def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
         if before is not None:
             gone.append(before)
         added = top.added(call)
-        before = None if added is None else State(call, added.message, *added[1:])
+        before = None if added is None else State(call, added.message, added.tokens, added.content)
         if before is not None:
             came.append(before)
         yield Turnover(call, call == rows.begin, came, gone, rows.log.fixed_in(call))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.engine.prefixes import Prefixes, alike
-from ctxkit.schedules.layers import Said
 from ctxkit.schedules.sums import TOKENS
 
 if TYPE_CHECKING:
@@ -47,33 +46,27 @@ class Track:
 
     def step(self, call: int) -> list[tuple[int, int]]:
         """Go on to the next call; return positions and contents that are there no more."""
-        was, events = self.n, self._events
+        was, events, i = self.n, self._events, self._next
         self.n = self._rows.shown(call)
         gone = []
-        while self._next < len(events) and events[self._next].call == call:
-            _, p, old, new = events[self._next]
-            self._next += 1
+        while i < len(events) and events[i].call == call:
+            _, p, old, new = events[i]
+            i += 1
             if p < was:
                 gone.append((p, old.content))
             self._contents[p], self._sizes[p] = new.content, new.tokens
             self.hides = self.hides or new.content == 0
+        self._next = i
         return gone
 
     def _grow(self, was: int, n: int) -> None:
         """Take in positions as they were said."""
         rows = self._rows
         if n > len(self._contents):
-            more = max(n, 2 * len(self._contents)) - len(self._contents)
-            self._contents = np.concatenate((self._contents, np.zeros(more, np.int64)))
-            self._sizes = np.concatenate((self._sizes, np.zeros(more, np.int64)))
-        for p in range(was, min(n, rows.head)):
-            said = rows.said(p)
-            self._contents[p], self._sizes[p] = said.content, said.tokens
-        a = max(was, rows.head)
-        if n > a:
-            row, end = rows.row(a), rows.row(n - 1) + 1
-            self._contents[a:n] = np.arange(-row - 1, -end - 1, -1)
-            self._sizes[a:n] = rows.log.tokens.sizes[row:end]
+            more = np.zeros(max(n, 2 * len(self._contents)) - len(self._contents), np.int64)
+            self._contents = np.concatenate((self._contents, more))
+            self._sizes = np.concatenate((self._sizes, more))
+        self._contents[was:n], self._sizes[was:n] = rows.contents(was, n), rows.sizes(was, n)
         self._known = n
 
     @property
@@ -141,16 +134,12 @@ class Tracks:
 
     def sequence(self, call: int) -> NDArray[Any]:
         """Return the contents of what a call was sent, in order."""
-        self._adds = self._schedule.top.adds
-        n, found = (
-            self._schedule.rows.shown(call),
-            Track(Said(self._schedule.rows), self._schedule.rows),
-        )
-        found.begin(call + 1)
-        found.step(call)
-        contents = found.contents[:n].copy()
-        for p, state in self._schedule.changed(call):
-            contents[p] = state.content
+        top, n = self._schedule.top, self._schedule.rows.shown(call)
+        self._adds = top.adds
+        contents = self._schedule.rows.contents(0, n)
+        for p in top.touched():
+            if p < n:
+                contents[p] = top.state(p, call).content
         return self._with_added(call, contents[contents != 0])
 
     def _first(self, call: int, size: int) -> int:

@@ -24,14 +24,11 @@ class PartLayer:
 
     def __init__(self, part: Any, before: Layer, room: Room) -> None:
         self.part, self.before, self.room, self.rows = part, before, room, before.rows
-        self._changes = Changes(type(part).__name__, before)
+        self._changes = Changes(part, before)
         self._stages: Stages | None = None
+        self._inner: Changes | Stages = self._changes
         self._memory: dict[Any, Any] = {}
         self._asked = False
-
-    @property
-    def _inner(self) -> Changes | Stages:
-        return self._stages or self._changes
 
     @property
     def start(self) -> int:
@@ -70,7 +67,7 @@ class PartLayer:
             layers = [
                 self.before if p is None else PartLayer(p, self.before, self.room) for p in parts
             ]
-            self._stages = Stages(layers, self.rows)
+            self._inner = self._stages = Stages(layers, self.rows)
         self._stages.extend(self.start, stop, choose)
 
     def state(self, p: int, call: int) -> State:
@@ -101,7 +98,7 @@ class PartLayer:
     def origin(self, p: int, call: int) -> Any:
         """Return the part that made a position say what it says; None: it is as said."""
         if self._stages is None:
-            return self._changes.origin(p, call, self.part)
+            return self._changes.origin(p, call)
         made = self._stages.origin(p, call)
         return made if made is self.before.origin(p, call) else self.part
 
