@@ -123,19 +123,20 @@ class Tracks:
         for track in self._tracks:
             track.begin(top.stop)
         prompts, shared = list[int](), list[int]()
+        was = log.fixed_at[max(self._call - 1, 0)]
         for call in range(self._call, top.stop):
-            size = top.total(call, TOKENS) + log.fixed_at[call]
+            fixed = log.fixed_at[call]
+            size = top.total(call, TOKENS) + fixed
             prompts.append(size)
             new = self._new(call) if call > rows.begin else self._first(call, size)
-            grown = log.fixed_at[call] - log.fixed_before(call)
-            shared.append(max(size - new - grown, 0))
+            shared.append(max(size - new - max(fixed - was, 0), 0))
+            was = fixed
         self._call = top.stop
         return prompts, shared
 
     def sequence(self, call: int) -> NDArray[Any]:
         """Return the contents of what a call was sent, in order."""
         top, n = self._schedule.top, self._schedule.rows.shown(call)
-        self._adds = top.adds
         contents = self._schedule.rows.contents(0, n)
         for p in top.touched():
             if p < n:
@@ -159,11 +160,10 @@ class Tracks:
         n, gone = old.n, new.step(call)
         changed = gone[0][0] if gone else n
         place = changed if old is new else alike(old.contents, new.contents)
-        if place == n and not (self._adds and top.added(call - 1)):
-            done = new.behind(n) + self._added_tokens(call)
-        else:
-            last = old.past(place, n, gone if old is new else ())
-            done = self._parted(call, place, self._with_added(call - 1, last))
+        last = old.past(place, n, gone if old is new else ())
+        if self._adds:
+            last = self._with_added(call - 1, last)
+        done = self._parted(call, place, last) if len(last) else self._behind(call, new, 0, place)
         for track in self._tracks:
             if track is not new:
                 track.step(call)
@@ -179,7 +179,10 @@ class Tracks:
         """
         new = self._last
         here = new.contents[place:]
-        here = self._with_added(call, here[here != 0] if new.hides else here)
+        if new.hides:
+            here = here[here != 0]
+        if self._adds:
+            here = self._with_added(call, here)
         same = alike(last, here)
         if same < len(last):
             before = same + (new.count(place) if new.hides else place)
@@ -191,18 +194,14 @@ class Tracks:
 
     def _behind(self, call: int, track: Track, same: int, place: int = 0) -> int:
         """Return the tokens of a prompt behind so many messages from a position on."""
-        if not track.hides:
-            there = track.n - place
-            return track.behind(place + same) + (self._added_tokens(call) if same <= there else 0)
-        at = np.flatnonzero(track.contents[place:])
-        behind = track.behind(place + int(at[same])) if same < len(at) else 0
-        return behind + (self._added_tokens(call) if same <= len(at) else 0)
-
-    def _added_tokens(self, call: int) -> int:
-        added = self._schedule.top.added(call) if self._adds else None
-        return 0 if added is None else added.tokens
+        there = track.n - place
+        if track.hides:
+            at = np.flatnonzero(track.contents[place:])
+            there, place = len(at), place + (int(at[same]) - same if same < len(at) else track.n)
+        added = self._schedule.top.added(call) if self._adds and same <= there else None
+        return track.behind(place + same) + (0 if added is None else added.tokens)
 
     def _with_added(self, call: int, found: NDArray[Any]) -> NDArray[Any]:
         """Return contents with what stands at the end of a call alone."""
-        added = self._schedule.top.added(call) if self._adds else None
+        added = self._schedule.top.added(call)
         return found if added is None else np.append(found, added.content)

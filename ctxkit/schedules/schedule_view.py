@@ -37,6 +37,12 @@ class News(NamedTuple):
     """They were there, and no pruning may touch them from this call on."""
 
 
+class _Found(dict[int, News]):
+    def __missing__(self, call: int) -> News:
+        self[call] = new = News(call, [], [], [])
+        return new
+
+
 class ScheduleView:
     """The calls `start` to `stop`, which are asked about for the first time.
 
@@ -203,25 +209,21 @@ class ScheduleView:
 
     def news(self, *roles: str) -> Iterator[News]:
         """Yield what became of the messages of some roles (none: of any), call by call."""
-        rows, found = self.rows, dict[int, News]()
+        rows, found = self.rows, _Found()
         codes = frozenset(role_code(r) for r in roles) or None
-
-        def at(call: int) -> News:
-            return found.get(call) or found.setdefault(call, News(call, [], [], []))
-
         for p in rows.of_roles(self.first, rows.shown(self.stop - 1), codes):
-            at(rows.arrival(p)).came.append(p)
+            found[rows.arrival(p)].came.append(p)
         for call, p, was, now in self.before.events:
             if codes is not None and rows.role(p) not in codes:
                 continue
             known = rows.arrival(p) < call
             if now.message is None:
-                (at(call).went.append if known else at(call).came.remove)(p)
+                (found[call].went.append if known else found[call].came.remove)(p)
             elif was.message is None and known:
-                insort(at(call).came, p)
+                insort(found[call].came, p)
         for call, p in rows.came_to_stay(self.start, self.stop):
             if rows.arrival(p) < call and (codes is None or rows.role(p) in codes):
-                at(call).settled.append(p)
+                found[call].settled.append(p)
         yield from (new for _, new in sorted(found.items()) if any(new[1:]))
 
     def events(self, *roles: str) -> dict[int, list[int]]:
