@@ -228,7 +228,14 @@ class Worded(Named):
     words: str = field(compare=False)
 
 
-@pytest.mark.parametrize("made", [Named, lambda words: Worded(words=words, keep_last=1)])
+def handed(words):
+    """One of the kit's own, with a method that this one alone has."""
+    part = Clear(keep_last=1)
+    object.__setattr__(part, "schedule", Named(words).schedule)
+    return part
+
+
+@pytest.mark.parametrize("made", [Named, lambda words: Worded(words=words, keep_last=1), handed])
 @pytest.mark.parametrize("join", [lambda p: p, lambda p: Ladder((p,))])
 def test_what_a_log_remembers_is_of_that_part_alone(made, join):
     log = log_of(by_chance(7, 40), Rules(counter=Fours()))
