@@ -136,7 +136,7 @@ class TurnAge(Scheduled):
             i = 0
             if len(replies.found) >= self.turns:
                 i = self._first(view, shown, shown.index(replies.found[-self.turns]), call)
-            _hide_before(view, shown.found[i] if i else 0, call)
+            _hide_but(view, shown.found[i] if i else 0, (), (), call)
 
     def _first(self, view: ScheduleView, shown: ShownPositions, i: int, call: int) -> int:
         """Return the index of the first message that is kept where the oldest reply has one."""
@@ -222,16 +222,6 @@ def _parted(view: ScheduleView, shown: ShownPositions, first: int, call: int) ->
         and first > rows.members(rows.group(p), call)[0]
         and not view.stays(p, call)
     ]
-
-
-def _hide_before(view: ScheduleView, first: int, call: int) -> None:
-    """Hide all positions before one, and only these, from a call on."""
-    gone = view.memory.get("gone", 0)
-    view.memory["gone"] = first
-    for p in range(gone, first):
-        view.change(p, None, since=call)
-    for p in range(first, gone):
-        view.whole(p, since=call)
 
 
 def _hide_but(

@@ -16,7 +16,7 @@ from ctxkit.history.columns import ASSISTANT, TOOL
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.shown_positions import ShownPositions
-from ctxkit.schedules import OldFirst
+from ctxkit.schedules import AS_IT_CAME, OldFirst
 from ctxkit.texts import contents
 from ctxkit.tools.tool_names import among
 
@@ -221,7 +221,7 @@ class Cap(Scheduled):
             for p in sorted(was.union(came) - left):
                 view.change(p, None, since=call)
             for p in sorted(left - was):
-                view.whole(p, since=call)
+                view.change(p, AS_IT_CAME, since=call)
 
     def _left(
         self, view: ScheduleView, shown: ShownPositions, stays: OldFirst, call: int

@@ -8,7 +8,7 @@ from bisect import insort
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history.view import role_code
-from ctxkit.schedules.changes import AS_IT_CAME, ChangeRule
+from ctxkit.schedules.changes import ChangeRule
 from ctxkit.schedules.rows import NEVER
 from ctxkit.schedules.sliding import OldFirst
 from ctxkit.schedules.sums import CHARS, RESULT_CHARS, TOKENS
@@ -93,10 +93,6 @@ class ScheduleView:
                 end overlap; the new message is larger.
         """
         self._changes.change(p, ChangeRule(since, until, what, smaller, low))
-
-    def whole(self, p: int, since: int) -> None:
-        """Let a message be sent again as the parts before left it."""
-        self._changes.change(p, ChangeRule(since, NEVER, AS_IT_CAME, smaller=True, low=0))
 
     def append(self, make: Message | Callable[[], Message | None], call: int) -> None:
         """Put a message, or what a function gives when it is needed, at the end of one call."""
