@@ -18,14 +18,19 @@ from talks_by_chance import Fours, by_chance
 from ctxkit.engine import Run, advance, log_of, run
 from ctxkit.errors import BadArguments
 from ctxkit.history import Log
+from ctxkit.messages import Message, Text
 from ctxkit.policies import triggers
 from ctxkit.policies.adaptive import AdaptiveTrim, Stage, Untooled
 from ctxkit.policies.chain import Chain, Ladder, Part, applied
 from ctxkit.policies.clear import Clear
+from ctxkit.policies.digest import Digest
 from ctxkit.policies.dues import Due
+from ctxkit.policies.keep import Roles, Tail
 from ctxkit.policies.policy import call_alone
+from ctxkit.policies.prune import Cap, Prune
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.tombstones import Tombstones
 
 POLICIES = {
     "none": None,
@@ -165,6 +170,48 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
     assert done.prompts.tolist() == own.prompts.tolist() != parent.prompts.tolist()
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
     assert done.called == (log.calls if isinstance(part, Loud) else 0)
+
+
+APPENDING = {"digest": Digest(keep_last=1), "manifest": Tombstones(max_tokens=50, keep_last=1)}
+COUNTING = {
+    "cap": Cap(max_messages=5),
+    "digest": Digest(keep_last=2, line_chars=4),
+    "prune": Prune(tool_calls="before-last-3-messages"),
+    "roles": Roles(roles=("assistant", "tool")),
+    "tail": Tail(messages=6),
+}
+
+
+@pytest.mark.parametrize("behind", COUNTING)
+@pytest.mark.parametrize("before", APPENDING)
+def test_what_is_put_at_the_end_of_a_call_counts_for_the_parts_behind(before, behind):
+    parts, log = (APPENDING[before], COUNTING[behind]), Log.of(late_talk(5, 24), Fours())
+    rules = Rules(pruning=Chain(parts), counter=Fours())
+    done, own = run(log, rules), run(log, rules.but(pruning=by_calls(parts)))
+    assert done.prompts.tolist() == own.prompts.tolist()
+    assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
+    live = Run(log, rules)
+    for call in range(1, log.calls + 1):
+        advance(live, rules, call)
+        assert live.shown().tokens == done.prompts[call - 1]
+
+
+class Noted(Clear):
+    """Puts a message at the end of each call, and does not say that it does."""
+
+    def schedule(self, view, room):
+        for call in view.calls():
+            view.append(Message(role="user", parts=(Text("go on"),)), call)
+
+
+def test_a_part_that_appends_unsaid_is_refused_before_one_that_counts():
+    log = Log.of(late_talk(5, 24), Fours())
+    with pytest.raises(BadArguments, match="let the class of that part say that it `appends`"):
+        run(log, Rules(pruning=Noted() | Tail(messages=6), counter=Fours()))
+    said = type("Said", (Noted,), {"appends": True})()
+    done = run(log, Rules(pruning=said | Tail(messages=6), counter=Fours()))
+    own = run(log, Rules(pruning=by_calls((said, Tail(messages=6))), counter=Fours()))
+    assert done.prompts.tolist() == own.prompts.tolist()
 
 
 class Brief(Stage):

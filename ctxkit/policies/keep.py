@@ -72,6 +72,7 @@ class Roles(Scheduled):
 
     roles: tuple[str, ...] = ("user", "assistant", "summary")
     """Roles that stay; what the history must keep (system, pinned, pending) stays anyway."""
+    counts = True
 
     def __post_init__(self) -> None:
         for role in self.roles:
@@ -153,6 +154,7 @@ class Tail(Scheduled):
     """How many messages to keep; 0: all."""
     pin_corrections: bool = True
     """Keep the user messages by which fuseraft corrects an agent, wherever they stand."""
+    counts = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "messages")

@@ -50,6 +50,12 @@ class PartLayer:
         if stop <= self.stop:
             return
         self.before.extend(stop)
+        if self.before.adds and getattr(self.part, "counts", False):
+            raise BadArguments(
+                f"{type(self.part).__name__} counts the messages that a part before it puts at the"
+                " end of calls: let the class of that part say that it `appends`, so that both are"
+                " asked call by call."
+            )
         self._changes.begin(stop)
         view = ScheduleView(self._changes, self._memory)
         self.part.schedule(view, self.room)

@@ -95,7 +95,10 @@ class ScheduleView:
         self._changes.change(p, ChangeRule(since, until, what, smaller, low))
 
     def append(self, make: Message | Callable[[], Message | None], call: int) -> None:
-        """Put a message, or what a function gives when it is needed, at the end of one call."""
+        """Put a message, or what a function gives when it is needed, at the end of one call.
+
+        A part that does says so: its `appends` is True.
+        """
         self._changes.append(call, make if callable(make) else lambda: make)
 
     def stages(self, parts: Sequence[Any], choose: Choose) -> None:
