@@ -196,6 +196,25 @@ def test_what_is_put_at_the_end_of_a_call_counts_for_the_parts_behind(before, be
         assert live.shown().tokens == done.prompts[call - 1]
 
 
+class Marked(Clear):
+    """Says changes of its own before what it inherits says stages."""
+
+    def schedule(self, view, room):
+        for p in view.new("user"):
+            view.change(p, "[user]", since=view.arrival(p))
+        super().schedule(view, room)
+
+
+def test_changes_beside_stages_are_refused():
+    log = Log.of(late_talk(5, 24), Fours())
+    part = Marked(keep_last=1, at_least=10)
+    for pruning in (part, by_calls((part,))):
+        with pytest.raises(BadArguments, match="Marked says changes beside its stages"):
+            run(log, Rules(pruning=pruning, counter=Fours()))
+    done = run(log, Rules(pruning=Marked(keep_last=1), counter=Fours()))
+    assert done.total < run(log, Rules(pruning=Clear(keep_last=1), counter=Fours())).total
+
+
 class Noted(Clear):
     """Puts a message at the end of each call, and does not say that it does."""
 

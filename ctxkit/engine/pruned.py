@@ -185,7 +185,8 @@ def _identity(part: Part) -> Any:
     Any other may hold more than its equality tells (a field that is not compared, a method of its
     own), so it equals itself alone; it is kept with what was made of it.
     """
-    kind, settings = type(part), vars(part)
+    kind: Any = type(part)
+    settings = vars(part)
     own = kind.__module__.startswith("ctxkit.") and is_dataclass(kind)
     if own and settings.keys() == {f.name for f in fields(kind)} and _plain(*settings.values()):
         return kind, tuple(settings.items())

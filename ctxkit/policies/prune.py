@@ -220,10 +220,11 @@ class Cap(Scheduled):
                 continue
             was = set(shown.found) if was is None else was.difference(went)
             left = view.memory["left"] = set(self._left(view, shown, stays, call))
-            for p in sorted(was.union(came) - left):
-                view.change(p, None, since=call)
-            for p in sorted(left - was):
-                view.change(p, AS_IT_CAME, since=call)
+            gone: set[int] = view.memory.setdefault("gone", set())
+            out, back = was.union(came) - left - gone, left & gone
+            for p in sorted(out | back):
+                view.change(p, None if p in out else AS_IT_CAME, since=call)
+            gone ^= out | back
 
     def _left(
         self, view: ScheduleView, shown: ShownPositions, stays: OldFirst, call: int

@@ -99,6 +99,11 @@ class Changes:
         """Take down what stands at the end of a call alone; it is made when it is asked for."""
         self._makers[call] = make
 
+    @property
+    def told(self) -> bool:
+        """True where the schedule said anything since `begin`, or let anything be appended."""
+        return bool(self._new or self._makers)
+
     # -- what follows ------------------------------------------------------------------------------
 
     def begin(self, stop: int) -> None:

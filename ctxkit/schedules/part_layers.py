@@ -68,6 +68,11 @@ class PartLayer:
         if view.staged is None:
             self._changes.finish()
             return
+        if self._changes.told:
+            raise BadArguments(
+                f"The schedule of {type(self.part).__name__} says changes beside its stages, which"
+                " no call would be sent: make them in a part of their own, as in `a | b`."
+            )
         parts, choose = view.staged
         if self._stages is None:
             layers = [
