@@ -48,7 +48,9 @@ class Track:
         """Go on to the next call; return positions and contents that are there no more."""
         was, events, i = self.n, self._events, self._next
         self.n = self._rows.shown(call)
-        gone = []
+        gone: list[tuple[int, int]] = []
+        if i == len(events) or events[i].call != call:
+            return gone
         while i < len(events) and events[i].call == call:
             _, p, old, new = events[i]
             i += 1

@@ -54,6 +54,7 @@ class Rows:
 
     __slots__ = (
         "_ahead",
+        "_chars",
         "_head_chars",
         "_items",
         "_places",
@@ -71,6 +72,7 @@ class Rows:
         self._items = history.head.items
         self._places = {item.row: p for p, item in enumerate(self._items) if item.row >= 0}
         self._head_chars: list[int] | None = None
+        self._chars = _sums_of(self.log)[0]
 
     # -- one message -------------------------------------------------------------------------------
 
@@ -107,7 +109,9 @@ class Rows:
         """Return its characters."""
         if p < self.head:
             return chars(self.message(p))
-        row, sums = p + self._ahead, _chars_of(self.log)[0]
+        row, sums = p + self._ahead, self._chars
+        if row + 1 >= len(sums):
+            _chars_of(self.log)
         return sums[row + 1] - sums[row]
 
     def said(self, p: int) -> State:
@@ -263,8 +267,7 @@ class Rows:
 
 def _chars_of(log: Log) -> tuple[list[int], list[int]]:
     """Return running sums of the characters of a log's rows, and of its results; kept with it."""
-    found: tuple[list[int], list[int]] = log.memo.setdefault("chars so far", ([0], [0]))
-    every, results = found
+    every, results = found = _sums_of(log)
     known = len(every) - 1
     if known < len(log.messages):
         new = log.column("chars")[known:].tolist()
@@ -272,4 +275,10 @@ def _chars_of(log: Log) -> tuple[list[int], list[int]]:
         every.extend(list(accumulate(new, initial=every[-1]))[1:])
         own = [n if role == TOOL else 0 for n, role in zip(new, roles, strict=True)]
         results.extend(list(accumulate(own, initial=results[-1]))[1:])
+    return found
+
+
+def _sums_of(log: Log) -> tuple[list[int], list[int]]:
+    """Return these sums as far as they are worked out; the lists stay the same."""
+    found: tuple[list[int], list[int]] = log.memo.setdefault("chars so far", ([0], [0]))
     return found
