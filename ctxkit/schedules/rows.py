@@ -117,12 +117,8 @@ class Rows:
     def said(self, p: int) -> State:
         """Return what it says before any pruning, from its first call on."""
         if p < self.head:
-            item = self._items[p]
-            content = -item.row - 1
-            if item.maker is not None:
-                content = content_at(item.row, item.maker.content)
-            size = item.tokens
-            return State(self.begin, item.message(self.log), size, content)
+            content = int(self.history.head.column(self.log, "contents")[p])
+            return State(self.begin, self.message(p), self._items[p].tokens, content)
         row, log = p + self._ahead, self.log
         return State(self.arrival(p), log.messages[row], log.tokens.sizes[row], -row - 1)
 
