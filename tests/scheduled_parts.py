@@ -143,7 +143,7 @@ PARTS = {
         AdaptiveTrim(stages=(900, 100)),
         CacheTtl(ttl_seconds=0, keep_last_assistants=2, **EAGER | SHORT),
         Results(max_chars=300, consumed_chars=60),
-        Tombstones(max_tokens=200, keep_last=3),
+        Tombstones(max_tokens=200, keep_last=3, manifest=False),
         Digest(keep_last=2),
         Budget(max_chars=4000),
     ),

@@ -18,14 +18,19 @@ from talks_by_chance import Fours, by_chance
 from ctxkit.engine import Run, advance, log_of, run
 from ctxkit.errors import BadArguments
 from ctxkit.history import Log
+from ctxkit.messages import Message, Text
 from ctxkit.policies import triggers
 from ctxkit.policies.adaptive import AdaptiveTrim, Stage, Untooled
 from ctxkit.policies.chain import Chain, Ladder, Part, applied
 from ctxkit.policies.clear import Clear
+from ctxkit.policies.digest import Digest
 from ctxkit.policies.dues import Due
+from ctxkit.policies.keep import Roles, Tail
 from ctxkit.policies.policy import call_alone
+from ctxkit.policies.prune import Cap, Prune
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.tombstones import Tombstones
 
 POLICIES = {
     "none": None,
@@ -167,6 +172,67 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
     assert done.called == (log.calls if isinstance(part, Loud) else 0)
 
 
+APPENDING = {"digest": Digest(keep_last=1), "manifest": Tombstones(max_tokens=50, keep_last=1)}
+COUNTING = {
+    "cap": Cap(max_messages=5),
+    "digest": Digest(keep_last=2, line_chars=4),
+    "prune": Prune(tool_calls="before-last-3-messages"),
+    "roles": Roles(roles=("assistant", "tool")),
+    "tail": Tail(messages=6),
+}
+
+
+@pytest.mark.parametrize("behind", COUNTING)
+@pytest.mark.parametrize("before", APPENDING)
+def test_what_is_put_at_the_end_of_a_call_counts_for_the_parts_behind(before, behind):
+    parts, log = (APPENDING[before], COUNTING[behind]), Log.of(late_talk(5, 24), Fours())
+    rules = Rules(pruning=Chain(parts), counter=Fours())
+    done, own = run(log, rules), run(log, rules.but(pruning=by_calls(parts)))
+    assert done.prompts.tolist() == own.prompts.tolist()
+    assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
+    live = Run(log, rules)
+    for call in range(1, log.calls + 1):
+        advance(live, rules, call)
+        assert live.shown().tokens == done.prompts[call - 1]
+
+
+class Marked(Clear):
+    """Says changes of its own before what it inherits says stages."""
+
+    def schedule(self, view, room):
+        for p in view.new("user"):
+            view.change(p, "[user]", since=view.arrival(p))
+        super().schedule(view, room)
+
+
+def test_changes_beside_stages_are_refused():
+    log = Log.of(late_talk(5, 24), Fours())
+    part = Marked(keep_last=1, at_least=10)
+    for pruning in (part, by_calls((part,))):
+        with pytest.raises(BadArguments, match="Marked says changes beside its stages"):
+            run(log, Rules(pruning=pruning, counter=Fours()))
+    done = run(log, Rules(pruning=Marked(keep_last=1), counter=Fours()))
+    assert done.total < run(log, Rules(pruning=Clear(keep_last=1), counter=Fours())).total
+
+
+class Noted(Clear):
+    """Puts a message at the end of each call, and does not say that it does."""
+
+    def schedule(self, view, room):
+        for call in view.calls():
+            view.append(Message(role="user", parts=(Text("go on"),)), call)
+
+
+def test_a_part_that_appends_unsaid_is_refused_before_one_that_counts():
+    log = Log.of(late_talk(5, 24), Fours())
+    with pytest.raises(BadArguments, match="let the class of that part say that it `appends`"):
+        run(log, Rules(pruning=Noted() | Tail(messages=6), counter=Fours()))
+    said = type("Said", (Noted,), {"appends": True})()
+    done = run(log, Rules(pruning=said | Tail(messages=6), counter=Fours()))
+    own = run(log, Rules(pruning=by_calls((said, Tail(messages=6))), counter=Fours()))
+    assert done.prompts.tolist() == own.prompts.tolist()
+
+
 class Brief(Stage):
     """A stage below an inherited schedule: of a chain of stages, too, its call alone counts."""
 
@@ -228,7 +294,14 @@ class Worded(Named):
     words: str = field(compare=False)
 
 
-@pytest.mark.parametrize("made", [Named, lambda words: Worded(words=words, keep_last=1)])
+def handed(words):
+    """One of the kit's own, with a method that this one alone has."""
+    part = Clear(keep_last=1)
+    object.__setattr__(part, "schedule", Named(words).schedule)
+    return part
+
+
+@pytest.mark.parametrize("made", [Named, lambda words: Worded(words=words, keep_last=1), handed])
 @pytest.mark.parametrize("join", [lambda p: p, lambda p: Ladder((p,))])
 def test_what_a_log_remembers_is_of_that_part_alone(made, join):
     log = log_of(by_chance(7, 40), Rules(counter=Fours()))

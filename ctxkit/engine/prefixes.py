@@ -6,6 +6,7 @@ bill, whether a compaction, a mask or a function of a user's made them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -49,8 +50,9 @@ class Prefixes:
         self._back = any(p.back for p in self.parted)
 
     def upto(self, call: int) -> Prefixes:
-        """Return what is known of the prompts before a call."""
-        return Prefixes(self._clock, (p for p in self.parted if p.call < call - 1))
+        """Return what is known of the prompts before a call, as far as it is looked at again."""
+        stop = bisect_left(self.parted, call - 1, key=lambda p: p.call)
+        return Prefixes(self._clock, self.parted[max(stop - REMEMBERED, 0) : stop])
 
     def part(self, call: int, same: int, rest: Numbers, says: int) -> bool:
         """Take down that a call's prompt has only so many first messages of the one before.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ctxkit.engine.prefixes import PastPrompts, Prefixes, contents
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
-from ctxkit.policies.chain import Called, Joined, applied, in_a_row
+from ctxkit.policies.chain import applied, in_a_row
 from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.hinges import written
 from ctxkit.policies.scheduled import split
@@ -32,6 +33,8 @@ those that are.
 """
 _KEPT = 16
 """Prunings of which a log remembers what they made of it."""
+_PLAIN = (str, int, float, bool, type(None))
+"""Types of settings that hold no more than their equality tells, as do tuples of them."""
 
 
 class Pruned(Straight):
@@ -177,19 +180,21 @@ def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
 
 def _identity(part: Part) -> Any:
     """Return what is equal for parts that do the same: the kit's own are told apart by their
-    settings.
+    settings, where these are plain values and all that an instance holds.
 
-    Any other may hold more than its equality tells (a field that is not compared, for one), so it
-    equals itself alone, and so does what is joined of parts; it is kept with what was made of it.
+    Any other may hold more than its equality tells (a field that is not compared, a method of its
+    own), so it equals itself alone; it is kept with what was made of it.
     """
-    kind = type(part)
-    own = kind.__module__.startswith("ctxkit.") and "__eq__" in vars(kind)
-    if own and not isinstance(part, (Called, Joined)):
-        try:
-            return kind, hash(part), part
-        except TypeError:  # settings that cannot be hashed
-            return id(part)
+    kind: Any = type(part)
+    settings = vars(part)
+    own = kind.__module__.startswith("ctxkit.") and is_dataclass(kind)
+    if own and settings.keys() == {f.name for f in fields(kind)} and _plain(*settings.values()):
+        return kind, tuple(settings.items())
     return id(written(part))
+
+
+def _plain(*values: object) -> bool:
+    return all(type(v) in _PLAIN or (type(v) is tuple and _plain(*v)) for v in values)
 
 
 class _Scheduled:

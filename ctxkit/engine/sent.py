@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from ctxkit.engine.marks import Kept
     from ctxkit.history import Log
+    from ctxkit.policies.chain import Part
     from ctxkit.policies.rules import Rules
+    from ctxkit.policies.scheduled import Scheduled
     from ctxkit.tokens.counters import Room
 
 FIXED = "fixed"
@@ -126,7 +128,7 @@ class SentCalls:
             return History.start(self._run.log)
         return self._run.cuts[cut].new.at(self._run.cuts[cut].call)
 
-    def _schedule(self, call: int, parts: Sequence[Any]) -> Schedule:
+    def _schedule(self, call: int, parts: Sequence[Scheduled]) -> Schedule:
         """Return the schedule over the history in force at a call."""
         history, begin = self._history(call), self._run.begin if call >= self._run.begin else 0
         start = max(history.call, begin)
@@ -163,7 +165,7 @@ class SentCalls:
                 same = item.row >= 0 and item.changed_by is None
                 key = content_key(item.message)  # one text in two places counts as what each was
                 content = -item.row - 1 if same else content_at(item.row, key)
-                came.append(State(call, item.message, item.tokens, 0, content))
+                came.append(State(call, item.message, item.tokens, content))
         return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
 
 
@@ -181,7 +183,7 @@ def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
         if before is not None:
             gone.append(before)
         added = top.added(call)
-        before = None if added is None else State(call, added.message, *added[1:])
+        before = None if added is None else State(call, added.message, added.tokens, added.content)
         if before is not None:
             came.append(before)
         yield Turnover(call, call == rows.begin, came, gone, rows.log.fixed_in(call))
@@ -215,7 +217,7 @@ def _scheduled(
 
 
 def _called(
-    view: History, parts: Sequence[Any], items: list[SentItem], run: SentRun, out: dict[int, str]
+    view: History, parts: Sequence[Part], items: list[SentItem], run: SentRun, out: dict[int, str]
 ) -> list[SentItem]:
     """Return what parts leave that are asked call by call."""
     for part in parts:

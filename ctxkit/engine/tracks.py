@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.engine.prefixes import Prefixes, alike
-from ctxkit.schedules.layers import Said
 from ctxkit.schedules.sums import TOKENS
 
 if TYPE_CHECKING:
@@ -47,33 +46,29 @@ class Track:
 
     def step(self, call: int) -> list[tuple[int, int]]:
         """Go on to the next call; return positions and contents that are there no more."""
-        was, events = self.n, self._events
+        was, events, i = self.n, self._events, self._next
         self.n = self._rows.shown(call)
-        gone = []
-        while self._next < len(events) and events[self._next].call == call:
-            _, p, old, new = events[self._next]
-            self._next += 1
+        gone: list[tuple[int, int]] = []
+        if i == len(events) or events[i].call != call:
+            return gone
+        while i < len(events) and events[i].call == call:
+            _, p, old, new = events[i]
+            i += 1
             if p < was:
                 gone.append((p, old.content))
             self._contents[p], self._sizes[p] = new.content, new.tokens
             self.hides = self.hides or new.content == 0
+        self._next = i
         return gone
 
     def _grow(self, was: int, n: int) -> None:
         """Take in positions as they were said."""
         rows = self._rows
         if n > len(self._contents):
-            more = max(n, 2 * len(self._contents)) - len(self._contents)
-            self._contents = np.concatenate((self._contents, np.zeros(more, np.int64)))
-            self._sizes = np.concatenate((self._sizes, np.zeros(more, np.int64)))
-        for p in range(was, min(n, rows.head)):
-            said = rows.said(p)
-            self._contents[p], self._sizes[p] = said.content, said.tokens
-        a = max(was, rows.head)
-        if n > a:
-            row, end = rows.row(a), rows.row(n - 1) + 1
-            self._contents[a:n] = np.arange(-row - 1, -end - 1, -1)
-            self._sizes[a:n] = rows.log.tokens.sizes[row:end]
+            more = np.zeros(max(n, 2 * len(self._contents)) - len(self._contents), np.int64)
+            self._contents = np.concatenate((self._contents, more))
+            self._sizes = np.concatenate((self._sizes, more))
+        self._contents[was:n], self._sizes[was:n] = rows.contents(was, n), rows.sizes(was, n)
         self._known = n
 
     @property
@@ -130,27 +125,24 @@ class Tracks:
         for track in self._tracks:
             track.begin(top.stop)
         prompts, shared = list[int](), list[int]()
+        was = log.fixed_at[max(self._call - 1, 0)]
         for call in range(self._call, top.stop):
-            size = top.total(call, TOKENS) + log.fixed_at[call]
+            fixed = log.fixed_at[call]
+            size = top.total(call, TOKENS) + fixed
             prompts.append(size)
             new = self._new(call) if call > rows.begin else self._first(call, size)
-            grown = log.fixed_at[call] - log.fixed_before(call)
-            shared.append(max(size - new - grown, 0))
+            shared.append(max(size - new - max(fixed - was, 0), 0))
+            was = fixed
         self._call = top.stop
         return prompts, shared
 
     def sequence(self, call: int) -> NDArray[Any]:
         """Return the contents of what a call was sent, in order."""
-        self._adds = self._schedule.top.adds
-        n, found = (
-            self._schedule.rows.shown(call),
-            Track(Said(self._schedule.rows), self._schedule.rows),
-        )
-        found.begin(call + 1)
-        found.step(call)
-        contents = found.contents[:n].copy()
-        for p, state in self._schedule.changed(call):
-            contents[p] = state.content
+        top, n = self._schedule.top, self._schedule.rows.shown(call)
+        contents = self._schedule.rows.contents(0, n)
+        for p in top.touched():
+            if p < n:
+                contents[p] = top.state(p, call).content
         return self._with_added(call, contents[contents != 0])
 
     def _first(self, call: int, size: int) -> int:
@@ -170,11 +162,10 @@ class Tracks:
         n, gone = old.n, new.step(call)
         changed = gone[0][0] if gone else n
         place = changed if old is new else alike(old.contents, new.contents)
-        if place == n and not (self._adds and top.added(call - 1)):
-            done = new.behind(n) + self._added_tokens(call)
-        else:
-            last = old.past(place, n, gone if old is new else ())
-            done = self._parted(call, place, self._with_added(call - 1, last))
+        last = old.past(place, n, gone if old is new else ())
+        if self._adds:
+            last = self._with_added(call - 1, last)
+        done = self._parted(call, place, last) if len(last) else self._behind(call, new, 0, place)
         for track in self._tracks:
             if track is not new:
                 track.step(call)
@@ -190,7 +181,10 @@ class Tracks:
         """
         new = self._last
         here = new.contents[place:]
-        here = self._with_added(call, here[here != 0] if new.hides else here)
+        if new.hides:
+            here = here[here != 0]
+        if self._adds:
+            here = self._with_added(call, here)
         same = alike(last, here)
         if same < len(last):
             before = same + (new.count(place) if new.hides else place)
@@ -202,18 +196,14 @@ class Tracks:
 
     def _behind(self, call: int, track: Track, same: int, place: int = 0) -> int:
         """Return the tokens of a prompt behind so many messages from a position on."""
-        if not track.hides:
-            there = track.n - place
-            return track.behind(place + same) + (self._added_tokens(call) if same <= there else 0)
-        at = np.flatnonzero(track.contents[place:])
-        behind = track.behind(place + int(at[same])) if same < len(at) else 0
-        return behind + (self._added_tokens(call) if same <= len(at) else 0)
-
-    def _added_tokens(self, call: int) -> int:
-        added = self._schedule.top.added(call) if self._adds else None
-        return 0 if added is None else added.tokens
+        there = track.n - place
+        if track.hides:
+            at = np.flatnonzero(track.contents[place:])
+            there, place = len(at), place + (int(at[same]) - same if same < len(at) else track.n)
+        added = self._schedule.top.added(call) if self._adds and same <= there else None
+        return track.behind(place + same) + (0 if added is None else added.tokens)
 
     def _with_added(self, call: int, found: NDArray[Any]) -> NDArray[Any]:
         """Return contents with what stands at the end of a call alone."""
-        added = self._schedule.top.added(call) if self._adds else None
+        added = self._schedule.top.added(call)
         return found if added is None else np.append(found, added.content)

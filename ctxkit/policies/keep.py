@@ -72,6 +72,7 @@ class Roles(Scheduled):
 
     roles: tuple[str, ...] = ("user", "assistant", "summary")
     """Roles that stay; what the history must keep (system, pinned, pending) stays anyway."""
+    counts = True
 
     def __post_init__(self) -> None:
         for role in self.roles:
@@ -136,7 +137,7 @@ class TurnAge(Scheduled):
             i = 0
             if len(replies.found) >= self.turns:
                 i = self._first(view, shown, shown.index(replies.found[-self.turns]), call)
-            _hide_before(view, shown.found[i] if i else 0, call)
+            _hide_but(view, shown.found[i] if i else 0, (), (), call)
 
     def _first(self, view: ScheduleView, shown: ShownPositions, i: int, call: int) -> int:
         """Return the index of the first message that is kept where the oldest reply has one."""
@@ -153,6 +154,7 @@ class Tail(Scheduled):
     """How many messages to keep; 0: all."""
     pin_corrections: bool = True
     """Keep the user messages by which fuseraft corrects an agent, wherever they stand."""
+    counts = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "messages")
@@ -222,16 +224,6 @@ def _parted(view: ScheduleView, shown: ShownPositions, first: int, call: int) ->
         and first > rows.members(rows.group(p), call)[0]
         and not view.stays(p, call)
     ]
-
-
-def _hide_before(view: ScheduleView, first: int, call: int) -> None:
-    """Hide all positions before one, and only these, from a call on."""
-    gone = view.memory.get("gone", 0)
-    view.memory["gone"] = first
-    for p in range(gone, first):
-        view.change(p, None, since=call)
-    for p in range(first, gone):
-        view.whole(p, since=call)
 
 
 def _hide_but(

@@ -16,7 +16,7 @@ from ctxkit.history.columns import ASSISTANT, TOOL
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.shown_positions import ShownPositions
-from ctxkit.schedules import OldFirst
+from ctxkit.schedules import AS_IT_CAME, OldFirst
 from ctxkit.texts import contents
 from ctxkit.tools.tool_names import among
 
@@ -48,6 +48,7 @@ class Prune(Scheduled):
     """Whose reasoning is dropped."""
     empty_messages: Literal["remove", "keep"] = "remove"
     """What becomes of messages that hold nothing afterwards."""
+    counts = True
 
     def __post_init__(self) -> None:
         if not _MODE.fullmatch(self.tool_calls):
@@ -197,6 +198,7 @@ class Cap(Scheduled):
 
     max_messages: int = 0
     """How many messages there may be; 0: any number."""
+    counts = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_messages")
@@ -218,10 +220,11 @@ class Cap(Scheduled):
                 continue
             was = set(shown.found) if was is None else was.difference(went)
             left = view.memory["left"] = set(self._left(view, shown, stays, call))
-            for p in sorted(was.union(came) - left):
-                view.change(p, None, since=call)
-            for p in sorted(left - was):
-                view.whole(p, since=call)
+            gone: set[int] = view.memory.setdefault("gone", set())
+            out, back = was.union(came) - left - gone, left & gone
+            for p in sorted(out | back):
+                view.change(p, None if p in out else AS_IT_CAME, since=call)
+            gone ^= out | back
 
     def _left(
         self, view: ScheduleView, shown: ShownPositions, stays: OldFirst, call: int

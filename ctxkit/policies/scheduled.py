@@ -5,7 +5,7 @@ bill.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ctxkit.policies.chain import Part, in_a_row
 from ctxkit.policies.policy import name_of
@@ -35,6 +35,16 @@ class Scheduled(Setting):
     A class that overrides `__call__` below an inherited `schedule` is asked call by call: then the
     call alone counts, for the bill too. So does one whose `steps` hold such a part.
     """
+
+    counts: ClassVar[bool] = False
+    """It goes by all messages, also by those that a part before puts at the end of calls, which no
+    schedule says: behind a part that `appends` it is asked call by call.
+    """
+
+    @property
+    def appends(self) -> bool:
+        """True where it may put a message at the end of a call."""
+        return False
 
     @property
     def steps(self) -> tuple[Part, ...]:
@@ -70,10 +80,15 @@ def says_when(part: Any) -> bool:
     return own and all(map(says_when, part.steps))
 
 
-def split(pruning: Part | None) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+def split(pruning: Part | None) -> tuple[tuple[Scheduled, ...], tuple[Part, ...]]:
     """Return the parts of a pruning that say a schedule, and those from the first on
-    that does not.
+    that does not, or that counts what one before it appends.
     """
     parts = () if pruning is None else in_a_row(pruning)
-    known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
-    return parts[:known], parts[known:]
+    known, appended = list[Scheduled](), False
+    for part in parts:
+        if not (isinstance(part, Scheduled) and says_when(part)) or (part.counts and appended):
+            break
+        known.append(part)
+        appended = appended or part.appends
+    return tuple(known), parts[len(known) :]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.repeats import RepeatKind, Repeats
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
+from ctxkit.schedules import AS_IT_CAME
 from ctxkit.texts import contents, records
 from ctxkit.tools.tool_names import among
 
@@ -136,14 +137,14 @@ class _Emptied:
             if enough and kind >= 0:
                 view.change(p, partial(contents.with_text, text=GONE[kind]), since=call)
             else:
-                view.whole(p, since=call)
+                view.change(p, AS_IT_CAME, since=call)
         for p in sorted(replies):
             found = {c.id: self._results.get(c.id) for c in view.said_calls(p)} if enough else {}
             asked = {i: NOTES[of[1]] for i, of in found.items() if of is not None}
             if asked:
                 view.change(p, partial(_noted, asked=asked), since=call)
             else:
-                view.whole(p, since=call)
+                view.change(p, AS_IT_CAME, since=call)
 
     def _kind(self, view: ScheduleView, p: int) -> int:
         """Return how a result is worthless; -1: it is not."""
@@ -176,7 +177,7 @@ class RepeatedCommands(Scheduled):
                 if now >= 0:
                     said[i] = now
                 if was >= 0 and was != now:
-                    view.whole(was, since=call)
+                    view.change(was, AS_IT_CAME, since=call)
                 if now >= 0 and was != now:
                     view.change(now, _outcome, since=call)
 

@@ -36,6 +36,12 @@ class Tombstones(Scheduled):
     """Results at the end that stay whole."""
     manifest: bool = True
     """Add a message that lists what is there and what was evicted."""
+    counts = True
+
+    @property
+    def appends(self) -> bool:
+        """True where it lists what was evicted."""
+        return self.manifest
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_tokens", "keep_last")

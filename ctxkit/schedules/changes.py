@@ -43,8 +43,9 @@ class ChangeRule(msgspec.Struct, frozen=True, gc=False):
 class Changes:
     """The rules of one part, and the states of the messages that follow from them."""
 
-    def __init__(self, name: str, before: Layer) -> None:
-        self.name, self.before, self.rows = name, before, before.rows
+    def __init__(self, part: Any, before: Layer) -> None:
+        self.part, self.name = part, type(part).__name__
+        self.before, self.rows = before, before.rows
         self.start = self.stop = before.rows.begin
         self.events: Sequence[Changed] = ()
         self._rules: dict[int, list[ChangeRule]] = {}
@@ -53,7 +54,7 @@ class Changes:
         self._new: set[int] = set()
         self._makers: dict[int, Callable[[], Message | None]] = {}
         self._added: dict[int, Added | None] = {}
-        self._sums = Sums(self.rows)
+        self._sums = Sums(self)
 
     # -- what the schedule says --------------------------------------------------------------------
 
@@ -98,6 +99,11 @@ class Changes:
         """Take down what stands at the end of a call alone; it is made when it is asked for."""
         self._makers[call] = make
 
+    @property
+    def told(self) -> bool:
+        """True where the schedule said anything since `begin`, or let anything be appended."""
+        return bool(self._new or self._makers)
+
     # -- what follows ------------------------------------------------------------------------------
 
     def begin(self, stop: int) -> None:
@@ -121,7 +127,7 @@ class Changes:
             out += self._remade(p)
         out.sort()  # a position changes once a call, so by these two
         self.events = out
-        self._sums.follow(self.start, self.stop, out)
+        self._sums.follow()
 
     def _remade(self, p: int) -> list[Changed]:
         """Return the events of a position at the new calls, and keep its states."""
@@ -175,7 +181,7 @@ class Changes:
 
     def applied(self, p: int, was: State, rule: ChangeRule, call: int) -> State:
         """Return what a rule makes, from a call on, of what a position says."""
-        if isinstance(rule.what, AsItCame) or was.chars < rule.low:
+        if isinstance(rule.what, AsItCame) or (rule.low and was.chars < rule.low):
             return was
         for what in rule.what if isinstance(rule.what, tuple) else (rule.what,):
             if was.message is not None:
@@ -192,13 +198,13 @@ class Changes:
         call: int,
     ) -> State:
         if what is None:
-            return State(call, None, 0, 0, 0)
+            return State(call, None, 0, 0)
         if isinstance(what, str):
             made = self.rows.replaced(p, call, message, what)
         else:
             new = what(message)
             if new is None:
-                return State(call, None, 0, 0, 0)
+                return State(call, None, 0, 0)
             made = self.rows.changed(p, call, message, new)
         if made is None or (smaller and made.tokens >= was.tokens):
             return was
@@ -252,12 +258,12 @@ class Changes:
         more = self.added(call) if self.adds and kind != RESULT_CHARS else None
         return total if more is None else total + (more.tokens if kind == TOKENS else more.chars)
 
-    def origin(self, p: int, call: int, part: Any) -> Any:
-        """Return the part that made a position say what it says, where this is that of `part`."""
+    def origin(self, p: int, call: int) -> Any:
+        """Return the part that made a position say what it says, as `Left.origin` does."""
         own = self._states.get(p)
         if own is None or in_force(own, call).content == self.before.state(p, call).content:
             return self.before.origin(p, call)
-        return part
+        return self.part
 
 
 def in_force(states: Sequence[State], call: int) -> State:

@@ -36,8 +36,8 @@ class Added(NamedTuple):
         return self.make()
 
 
-class Layer(Protocol):
-    """What a part leaves of the messages, call by call; brought on by `extend`."""
+class Left(Protocol):
+    """What a part, or one of its forms, leaves of the messages, call by call."""
 
     rows: Rows
 
@@ -52,9 +52,6 @@ class Layer(Protocol):
     @property
     def events(self) -> Sequence[Changed]:
         """What the last extension changed, in order; messages arrive as they were said, unheard."""
-
-    def extend(self, stop: int) -> None:
-        """Say what becomes of all messages up to a call."""
 
     def state(self, p: int, call: int) -> State:
         """Return what a position says at a call that is known."""
@@ -81,6 +78,13 @@ class Layer(Protocol):
     def origin(self, p: int, call: int) -> Any:
         """Return the part that made a position say what it says at a call; None: it is as said."""
 
+
+class Layer(Left, Protocol):
+    """What a part leaves of the messages; brought on by `extend`."""
+
+    def extend(self, stop: int) -> None:
+        """Say what becomes of all messages up to a call."""
+
     def branches(self) -> Sequence[Layer]:
         """Return the layers of which each call is given one: itself, where there are no stages."""
 
@@ -101,7 +105,6 @@ class Said:
     def extend(self, stop: int) -> None:
         """Take in the rows of the new calls."""
         self.start, self.stop = self.stop, max(stop, self.stop)
-        self.rows.sync()
 
     def state(self, p: int, call: int) -> State:  # noqa: ARG002  as every layer is asked
         """Return what a position says."""

@@ -16,22 +16,20 @@ if TYPE_CHECKING:
 
     from ctxkit.schedules.layers import Added, Changed, Layer
     from ctxkit.schedules.rows import State
+    from ctxkit.schedules.schedule_view import SaysWhen
     from ctxkit.tokens.counters import Room
 
 
 class PartLayer:
     """What one part leaves."""
 
-    def __init__(self, part: Any, before: Layer, room: Room) -> None:
+    def __init__(self, part: SaysWhen, before: Layer, room: Room) -> None:
         self.part, self.before, self.room, self.rows = part, before, room, before.rows
-        self._changes = Changes(type(part).__name__, before)
+        self._changes = Changes(part, before)
         self._stages: Stages | None = None
+        self._inner: Changes | Stages = self._changes
         self._memory: dict[Any, Any] = {}
         self._asked = False
-
-    @property
-    def _inner(self) -> Changes | Stages:
-        return self._stages or self._changes
 
     @property
     def start(self) -> int:
@@ -65,12 +63,17 @@ class PartLayer:
         if view.staged is None:
             self._changes.finish()
             return
+        if self._changes.told:
+            raise BadArguments(
+                f"The schedule of {type(self.part).__name__} says changes beside its stages, which"
+                " no call would be sent: make them in a part of their own, as in `a | b`."
+            )
         parts, choose = view.staged
         if self._stages is None:
             layers = [
                 self.before if p is None else PartLayer(p, self.before, self.room) for p in parts
             ]
-            self._stages = Stages(layers, self.rows)
+            self._inner = self._stages = Stages(layers, self.rows)
         self._stages.extend(self.start, stop, choose)
 
     def state(self, p: int, call: int) -> State:
@@ -101,7 +104,7 @@ class PartLayer:
     def origin(self, p: int, call: int) -> Any:
         """Return the part that made a position say what it says; None: it is as said."""
         if self._stages is None:
-            return self._changes.origin(p, call, self.part)
+            return self._changes.origin(p, call)
         made = self._stages.origin(p, call)
         return made if made is self.before.origin(p, call) else self.part
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from ctxkit.history.columns import TOOL, chars
 from ctxkit.history.head_items import content_at, content_key, with_text
 from ctxkit.messages import Message
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ctxkit.history import History, Log
     from ctxkit.messages import ToolCall
 
@@ -28,17 +31,17 @@ class State(msgspec.Struct, frozen=True, gc=False):
     message: Message | None
     """None: it is not shown."""
     tokens: int
-    chars: int
     content: int
     """Equal where the same is sent; 0: nothing is."""
 
+    @property
+    def chars(self) -> int:
+        """Its characters; counted when asked for, as few parts go by them."""
+        return 0 if self.message is None else chars(self.message)
+
     def since(self, call: int) -> State:
         """Return the same from another call on."""
-        return State(call, self.message, self.tokens, self.chars, self.content)
-
-    def same(self, other: State) -> bool:
-        """Return True where both say the same."""
-        return self.content == other.content
+        return State(call, self.message, self.tokens, self.content)
 
 
 class Rows:
@@ -51,9 +54,8 @@ class Rows:
 
     __slots__ = (
         "_ahead",
-        "_columns",
+        "_chars",
         "_head_chars",
-        "_head_sums",
         "_items",
         "_places",
         "begin",
@@ -69,18 +71,8 @@ class Rows:
         self._ahead = self.lo - self.head
         self._items = history.head.items
         self._places = {item.row: p for p, item in enumerate(self._items) if item.row >= 0}
-        said = [item.message(self.log) for item in self._items]
-        self._head_chars = [chars(m) for m in said]
-        self._head_sums = (
-            sum(item.tokens for item in self._items),
-            sum(self._head_chars),
-            sum(chars(m) for m in said if m.role == "tool"),
-        )
-        self._columns = (self.log.tokens.P, *_chars_of(self.log))
-
-    def sync(self) -> None:
-        """Take in what the log has by now."""
-        _chars_of(self.log)
+        self._head_chars: list[int] | None = None
+        self._chars = _sums_of(self.log)[0]
 
     # -- one message -------------------------------------------------------------------------------
 
@@ -116,27 +108,19 @@ class Rows:
     def chars(self, p: int) -> int:
         """Return its characters."""
         if p < self.head:
-            return self._head_chars[p]
-        row, sums = p + self._ahead, self._columns[1]
+            return chars(self.message(p))
+        row, sums = p + self._ahead, self._chars
+        if row + 1 >= len(sums):
+            _chars_of(self.log)
         return sums[row + 1] - sums[row]
 
     def said(self, p: int) -> State:
         """Return what it says before any pruning, from its first call on."""
         if p < self.head:
-            item = self._items[p]
-            content = -item.row - 1
-            if item.maker is not None:
-                content = content_at(item.row, item.maker.content)
-            size = item.tokens
-            return State(self.begin, item.message(self.log), size, self._head_chars[p], content)
-        log = self.log
-        return State(
-            self.arrival(p),
-            log.messages[row := p + self._ahead],
-            log.tokens.sizes[row],
-            self.chars(p),
-            -row - 1,
-        )
+            content = int(self.history.head.column(self.log, "contents")[p])
+            return State(self.begin, self.message(p), self._items[p].tokens, content)
+        row, log = p + self._ahead, self.log
+        return State(self.arrival(p), log.messages[row], log.tokens.sizes[row], -row - 1)
 
     def changed(self, p: int, call: int, message: Message, new: Message) -> State | None:
         """Return what a position says from a call on, once a message became a new one; None: that
@@ -146,7 +130,7 @@ class Rows:
             return None
         row = self.row(p)
         size, content = self.log.measure(new, row), content_at(row, content_key(new))
-        return State(call, new, size, chars(new), content)
+        return State(call, new, size, content)
 
     def replaced(self, p: int, call: int, message: Message, text: str) -> State | None:
         """Return what `changed` does for a text in the place of a message's.
@@ -240,6 +224,20 @@ class Rows:
                 found.append((call, p))
         return sorted(found)
 
+    # -- columns -----------------------------------------------------------------------------------
+
+    def contents(self, start: int, stop: int) -> NDArray[Any]:
+        """Return what the positions start..stop say before any pruning, as `State.content`."""
+        behind = -np.arange(max(start, self.head), stop) - self._ahead - 1
+        head = self.history.head.column(self.log, "contents")[start:stop]
+        return np.concatenate((head, behind))
+
+    def sizes(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the tokens of the positions start..stop before any pruning."""
+        behind = self.log.tokens.sizes[max(start, self.head) + self._ahead : stop + self._ahead]
+        head = self.history.head.column(self.log, "tokens")[start:stop]
+        return np.concatenate((head, np.array(behind, np.int64)))
+
     # -- sums --------------------------------------------------------------------------------------
 
     def totals(self, start: int, stop: int, kind: int) -> list[int]:
@@ -248,16 +246,24 @@ class Rows:
 
         They are sums over each call's messages as they were said.
         """
-        upto, every, lo, sums = self.log.upto, len(self.log.messages), self.lo, self._columns[kind]
-        more = self._head_sums[kind] - sums[lo]
+        upto, every, lo = self.log.upto, len(self.log.messages), self.lo
+        sums = _chars_of(self.log)[kind - 1] if kind else self.log.tokens.P
+        more = self._in_head(kind) - sums[lo]
         rows = upto[start:stop] if stop <= len(upto) else [*upto[start:], every]
         return [more + sums[max(lo, row)] for row in rows]
+
+    def _in_head(self, kind: int) -> int:
+        """Return a sum over the messages of the head, as `totals` has it."""
+        if not kind:
+            return self.history.head.tokens
+        if self._head_chars is None:
+            self._head_chars = [self.chars(p) for p in range(self.head)]
+        return sum(n for p, n in enumerate(self._head_chars) if kind == 1 or self.role(p) == TOOL)
 
 
 def _chars_of(log: Log) -> tuple[list[int], list[int]]:
     """Return running sums of the characters of a log's rows, and of its results; kept with it."""
-    found: tuple[list[int], list[int]] = log.memo.setdefault("chars so far", ([0], [0]))
-    every, results = found
+    every, results = found = _sums_of(log)
     known = len(every) - 1
     if known < len(log.messages):
         new = log.column("chars")[known:].tolist()
@@ -265,4 +271,10 @@ def _chars_of(log: Log) -> tuple[list[int], list[int]]:
         every.extend(list(accumulate(new, initial=every[-1]))[1:])
         own = [n if role == TOOL else 0 for n, role in zip(new, roles, strict=True)]
         results.extend(list(accumulate(own, initial=results[-1]))[1:])
+    return found
+
+
+def _sums_of(log: Log) -> tuple[list[int], list[int]]:
+    """Return these sums as far as they are worked out; the lists stay the same."""
+    found: tuple[list[int], list[int]] = log.memo.setdefault("chars so far", ([0], [0]))
     return found

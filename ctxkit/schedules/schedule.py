@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from ctxkit.errors import BadArguments
 from ctxkit.schedules.layers import Said
 from ctxkit.schedules.part_layers import PartLayer
 from ctxkit.schedules.rows import Rows
+from ctxkit.schedules.schedule_view import SaysWhen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,6 +17,16 @@ if TYPE_CHECKING:
     from ctxkit.schedules.layers import Layer
     from ctxkit.schedules.rows import State
     from ctxkit.tokens.counters import Room
+
+
+class WholePart(SaysWhen, Protocol):
+    """A part in a row of parts."""
+
+    @property
+    def counts(self) -> bool:
+        """True where it goes by all messages, also by those at the end of calls, which no schedule
+        says.
+        """
 
 
 class Schedule:
@@ -26,15 +38,29 @@ class Schedule:
         room: the limit, the reserve and the counter.
     """
 
-    def __init__(self, history: History, parts: Sequence[Any], room: Room) -> None:
+    def __init__(self, history: History, parts: Sequence[WholePart], room: Room) -> None:
         self.history, self.rows = history, Rows(history)
         self.top: Layer = Said(self.rows)
+        self._counting: list[PartLayer] = []
         for part in parts:
-            self.top = PartLayer(part, self.top, room)
+            self.top = layer = PartLayer(part, self.top, room)
+            if part.counts:
+                self._counting.append(layer)
 
     def extend(self, stop: int) -> Schedule:
-        """Ask the parts about all calls up to `stop`, as far as they were not asked."""
+        """Ask the parts about all calls up to `stop`, as far as they were not asked.
+
+        Raises:
+            BadArguments: a part counts what one before it appends without saying so.
+        """
         self.top.extend(stop)
+        for layer in self._counting:
+            if layer.before.adds:
+                raise BadArguments(
+                    f"{type(layer.part).__name__} counts the messages that a part before it puts at"
+                    " the end of calls: let the class of that part say that it `appends`, so that"
+                    " both are asked call by call."
+                )
         return self
 
     def changed(self, call: int) -> Iterator[tuple[int, State]]:

@@ -5,10 +5,10 @@ and a pen.
 from __future__ import annotations
 
 from bisect import insort
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ctxkit.history.view import role_code
-from ctxkit.schedules.changes import AS_IT_CAME, ChangeRule
+from ctxkit.schedules.changes import ChangeRule
 from ctxkit.schedules.rows import NEVER
 from ctxkit.schedules.sliding import OldFirst
 from ctxkit.schedules.sums import CHARS, RESULT_CHARS, TOKENS
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.schedules.changes import AsItCame, Changes, What
     from ctxkit.schedules.layers import Layer
     from ctxkit.schedules.rows import Rows, State
+    from ctxkit.tokens.counters import Room
 
     Choose = Callable[[int, Callable[[int], int]], int]
 
@@ -35,6 +36,19 @@ class News(NamedTuple):
     """A part before hides them from this call on."""
     settled: list[int]
     """They were there, and no pruning may touch them from this call on."""
+
+
+class _Found(dict[int, News]):
+    def __missing__(self, call: int) -> News:
+        self[call] = new = News(call, [], [], [])
+        return new
+
+
+class SaysWhen(Protocol):
+    """A part of a pruning that says what changes when."""
+
+    def schedule(self, view: ScheduleView, room: Room, /) -> None:
+        """Say what becomes of the messages at the calls that are new to the view."""
 
 
 class ScheduleView:
@@ -88,15 +102,14 @@ class ScheduleView:
         """
         self._changes.change(p, ChangeRule(since, until, what, smaller, low))
 
-    def whole(self, p: int, since: int) -> None:
-        """Let a message be sent again as the parts before left it."""
-        self._changes.change(p, ChangeRule(since, NEVER, AS_IT_CAME, smaller=True, low=0))
-
     def append(self, make: Message | Callable[[], Message | None], call: int) -> None:
-        """Put a message, or what a function gives when it is needed, at the end of one call."""
+        """Put a message, or what a function gives when it is needed, at the end of one call.
+
+        A part that does says so: its `appends` is True.
+        """
         self._changes.append(call, make if callable(make) else lambda: make)
 
-    def stages(self, parts: Sequence[Any], choose: Choose) -> None:
+    def stages(self, parts: Sequence[SaysWhen | None], choose: Choose) -> None:
         """Give each call what one of several parts leaves.
 
         Args:
@@ -205,25 +218,21 @@ class ScheduleView:
 
     def news(self, *roles: str) -> Iterator[News]:
         """Yield what became of the messages of some roles (none: of any), call by call."""
-        rows, found = self.rows, dict[int, News]()
+        rows, found = self.rows, _Found()
         codes = frozenset(role_code(r) for r in roles) or None
-
-        def at(call: int) -> News:
-            return found.get(call) or found.setdefault(call, News(call, [], [], []))
-
         for p in rows.of_roles(self.first, rows.shown(self.stop - 1), codes):
-            at(rows.arrival(p)).came.append(p)
+            found[rows.arrival(p)].came.append(p)
         for call, p, was, now in self.before.events:
             if codes is not None and rows.role(p) not in codes:
                 continue
             known = rows.arrival(p) < call
             if now.message is None:
-                (at(call).went.append if known else at(call).came.remove)(p)
+                (found[call].went.append if known else found[call].came.remove)(p)
             elif was.message is None and known:
-                insort(at(call).came, p)
+                insort(found[call].came, p)
         for call, p in rows.came_to_stay(self.start, self.stop):
             if rows.arrival(p) < call and (codes is None or rows.role(p) in codes):
-                at(call).settled.append(p)
+                found[call].settled.append(p)
         yield from (new for _, new in sorted(found.items()) if any(new[1:]))
 
     def events(self, *roles: str) -> dict[int, list[int]]:

@@ -24,6 +24,8 @@ class Stages:
         self.layers, self.rows = layers, rows
         self.start = self.stop = rows.begin
         self._taken: list[int] = []
+        self._switches: list[int] = []
+        """Calls that are given another stage than the one before."""
         self._events: list[Changed] | None = None
 
     def extend(self, start: int, stop: int, choose: Choose) -> None:
@@ -32,7 +34,10 @@ class Stages:
         for layer in self.layers:
             layer.extend(stop)
         for call in range(start, stop):
-            self._taken.append(int(choose(call, partial(self._size, call))))
+            stage = int(choose(call, partial(self._size, call)))
+            if stage != self.taken(call - 1):
+                self._switches.append(call)
+            self._taken.append(stage)
 
     def _size(self, call: int, stage: int) -> int:
         return self.layers[stage].total(call, TOKENS) + self.rows.log.fixed_in(call)
@@ -56,12 +61,11 @@ class Stages:
 
     def _changed(self) -> Iterator[Changed]:
         begin = self.start
-        for call in range(self.start, self.stop):
+        for call in self._switches[bisect_left(self._switches, begin) :]:
             before, now = self.taken(call - 1), self.taken(call)
-            if now != before:
-                yield from self._events_of(before, begin, call)
-                yield from self._switched(before, now, call)
-                begin = call + 1
+            yield from self._events_of(before, begin, call)
+            yield from self._switched(before, now, call)
+            begin = call + 1
         yield from self._events_of(self.taken(self.stop - 1), begin, self.stop)
 
     def _events_of(self, stage: int, start: int, stop: int) -> Sequence[Changed]:
@@ -89,9 +93,13 @@ class Stages:
         return self._layer(call).state(p, call)
 
     def states(self, p: int) -> Sequence[State]:
-        """Return all that it says: asked of few positions, so call by call."""
+        """Return all that it says: it may change where a stage does, or the stage."""
         out: list[State] = []
-        for call in range(self.rows.arrival(p), self.stop):
+        first = self.rows.arrival(p)
+        calls = {s.call for layer in self.layers for s in layer.states(p)}
+        for call in sorted({first, *self._switches, *calls}):
+            if not first <= call < self.stop:
+                continue
             state = self.state(p, call)
             if not out or state.content != out[-1].content:
                 out.append(state.since(call))

@@ -20,6 +20,7 @@ from ctxkit.policies.chain import Chain, in_a_row
 from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents, is_correction
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.shorten import TRUNCATED, Replies, Results
+from ctxkit.schedules import AS_IT_CAME
 from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _say(view: ScheduleView, q: int, call: int, now: Message | None) -> None:
     if now is None or before is None:
         view.change(q, None, since=call)
     elif now.parts == before.parts:
-        view.whole(q, since=call)
+        view.change(q, AS_IT_CAME, since=call)
     else:  # its calls go in any case, its words where that makes it smaller
         stripped = before if now.tool_calls else contents.text_only(before)
         view.change(q, (_Parts(stripped.parts), _Parts(now.parts)), since=call)

@@ -81,13 +81,14 @@ def _with_parts(message: Message, keep: Callable[[Part], bool]) -> Message:
 
 def texts(message: Message) -> str:
     """Return the plain text parts, joined by newlines."""
-    return "\n".join(p.text for p in message.parts if isinstance(p, Text))
+    return "\n".join([p.text for p in message.parts if isinstance(p, Text)])
 
 
 def lines_in(text: str) -> int:
     """Return how many lines a text has, as `str.splitlines` parts it."""
-    if any(sign in text for sign in _OTHER_ENDS):
-        return len(text.splitlines())
+    for sign in _OTHER_ENDS:
+        if sign in text:
+            return len(text.splitlines())
     return text.count("\n") + (text[-1:] not in ("", "\n"))
 
 

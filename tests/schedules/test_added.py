@@ -12,6 +12,8 @@ TEXTS = ["a list\n- one", "a list\n- one\n- two 22", "a list\n- one\n- two 2222 
 
 
 class Listing:
+    counts = False
+
     """Appends another text at each call."""
 
     def schedule(self, view, _room):
