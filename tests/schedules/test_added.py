@@ -12,9 +12,9 @@ TEXTS = ["a list\n- one", "a list\n- one\n- two 22", "a list\n- one\n- two 2222 
 
 
 class Listing:
-    counts = False
-
     """Appends another text at each call."""
+
+    counts = False
 
     def schedule(self, view, _room):
         for call in view.calls():
