@@ -176,7 +176,7 @@ def texts(message: Message) -> Iterator[str]:
 def of_text(text: str) -> Iterator[FoundItem]:
     """Yield paths, URLs, ids, names, numbers and errors of a text, some of them several times."""
     yield from of_words(text)
-    yield from of_phrases(text)
+    yield from _phrases(text)
 
 
 def of_words(text: str) -> Iterator[FoundItem]:
@@ -190,12 +190,12 @@ def of_words(text: str) -> Iterator[FoundItem]:
 
 def of_line(role: str, text: str, said: Iterable[str]) -> Iterator[FoundItem]:
     """Yield numbers, errors and what the sentences of a line say; none goes over a line's end."""
-    yield from of_phrases(text)
+    yield from _phrases(text)
     yield from _spoken(role, said)
 
 
-def of_phrases(text: str) -> Iterator[FoundItem]:
-    """Yield numbers and errors; they may have white space in them, but no line's end."""
+def _phrases(text: str) -> Iterator[FoundItem]:
+    """Yield numbers and errors."""
     bare = _bare(text)
     if _DIGIT.search(bare):
         for hit in _NUMBER.findall(bare):
