@@ -157,7 +157,7 @@ def _items(message: Message) -> Iterator[FoundItem]:
         if isinstance(part, ToolCall):
             yield from _commands(part)
         elif isinstance(part, Text):
-            yield from _spoken(message.role, sentences(part.text[:SEARCHED]))
+            yield from _spoken(message.role, part.text[:SEARCHED])
 
 
 def texts(message: Message) -> Iterator[str]:
@@ -175,29 +175,13 @@ def texts(message: Message) -> Iterator[str]:
 
 def of_text(text: str) -> Iterator[FoundItem]:
     """Yield paths, URLs, ids, names, numbers and errors of a text, some of them several times."""
-    yield from of_words(text)
-    yield from _phrases(text)
-
-
-def of_words(text: str) -> Iterator[FoundItem]:
-    """Yield paths, URLs, ids and names: none has white space in it, so words add up."""
+    bare = text
     if "://" in text:
         for hit in _URL.findall(text):
             yield FoundItem("url", hit.rstrip(".,;:!?"))
-    if words := [w for w in set(_bare(text).split()) if not w.isalpha()]:
+        bare = _URL.sub(" ", text)
+    if words := [w for w in set(bare.split()) if not w.isalpha()]:
         yield from _of_words(words)
-
-
-def of_line(role: str, text: str, said: Iterable[str]) -> Iterator[FoundItem]:
-    """Yield numbers, errors and what the sentences of a line say; none goes over a line's end."""
-    yield from _phrases(text)
-    yield from _spoken(role, said)
-
-
-def _phrases(text: str) -> Iterator[FoundItem]:
-    """Yield numbers and errors."""
-    bare = _bare(text)
-    if _DIGIT.search(bare):
         for hit in _NUMBER.findall(bare):
             yield FoundItem("number", hit.replace(" ", ""))
     if any(fault in bare for fault in _FAULTS):
@@ -205,8 +189,10 @@ def _phrases(text: str) -> Iterator[FoundItem]:
             yield FoundItem("error", normal(hit))
 
 
-def _bare(text: str) -> str:
-    return _URL.sub(" ", text) if "://" in text else text
+def of_line(role: str, text: str) -> Iterator[FoundItem]:
+    """Yield the items of what someone says; no item goes over a line's end, so lines add up."""
+    yield from of_text(text)
+    yield from _spoken(role, text)
 
 
 def _of_words(words: list[str]) -> Iterator[FoundItem]:
@@ -276,11 +262,11 @@ def _commands(call: ToolCall) -> Iterator[FoundItem]:
             yield FoundItem("command", normal(value))
 
 
-def _spoken(role: str, said: Iterable[str]) -> Iterator[FoundItem]:
+def _spoken(role: str, text: str) -> Iterator[FoundItem]:
     """Yield what the user asked for, what the agent decided, and what either left open."""
     if role not in SPEAKERS:
         return
-    for hit in said:
+    for hit in sentences(text):
         if role == "user" and _MUST.stand_in(hit):
             yield FoundItem("constraint", normal(hit))
         if role == "assistant" and _DECIDED.stand_in(hit):

@@ -22,8 +22,7 @@ class StandingTexts:
 
     What stands in a text does not begin or end inside of a word, so each of its words is one of the
     text's, and each two in a row, with what is between them, stand there in a row. A text with
-    white space may go over a line's end, so it is known by a single word; one without stands in a
-    word between white space.
+    white space may go over a line's end, so it is known by a single word.
     """
 
     def __init__(self, texts: Mapping[int, str]) -> None:
@@ -35,22 +34,20 @@ class StandingTexts:
             self._by_sign.setdefault(min(of, key=often.__getitem__, default=""), []).append(at)
         self._spaced = {at for at, text in texts.items() if text.split() != [text]}
 
-    def near(self, part: str) -> set[int]:
-        """Return the numbers of the texts that may stand in a text of which this is a part, from
-        one white space to another.
-        """
-        words = _WORDS.split(part)
+    def near(self, line: str) -> set[int]:
+        """Return the numbers of the texts that may stand in a text of which this is a line."""
+        words = _WORDS.split(line)
         told = {"", *words[1::2], *_pairs(words)}
         return {at for sign in self._by_sign.keys() & told for at in self._by_sign[sign]}
 
-    def in_word(self, word: str) -> tuple[set[int], set[int]]:
-        """Return the numbers of the texts that stand in a word without white space, and of those
-        with white space that may stand in a text of which it is a word.
+    def in_line(self, line: str) -> tuple[set[int], set[int]]:
+        """Return the numbers of the texts that stand in a line, and of those with white space
+        that may stand in a text of which it is a line.
         """
-        near = self.near(word)
+        near = self.near(line)
         spaced = near & self._spaced
         near -= spaced
-        return {at for at in near if stands(self._texts[at], word)}, spaced
+        return {at for at in near if stands(self._texts[at], line)}, spaced
 
     def in_text(self, near: AbstractSet[int], text: str) -> set[int]:
         """Return those of some texts that stand in a text with single spaces alone."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxkit.history.head_items import content_key
 from ctxkit.messages import Text
-from ctxkit.metrics.items import SEARCHED, SPEAKERS, items, names, of_line, of_words, sentences
+from ctxkit.metrics.items import SEARCHED, SPEAKERS, items, names, of_line
 from ctxkit.metrics.standing_texts import StandingTexts
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _KEPT = 4096
 """Texts of which it is remembered what they hold."""
 _LINES = 1 << 16
-"""Lines of such texts, and words of such lines, of which it is remembered what they name."""
+"""Lines of such texts of which it is remembered what they name."""
 
 
 class LineItems(NamedTuple):
@@ -35,17 +35,13 @@ class LineItems(NamedTuple):
     held: frozenset[int]
     """It names them, or they stand in it."""
     near: frozenset[int]
-    """They have white space and may stand in the text, over this line's end or the one before."""
+    """They may stand in the text, over this line's end or the one before."""
     rules: frozenset[int]
     """Rules that one of its sentences is near to."""
 
 
-_NOTHING = frozenset[int]()
-
-
 class TextItems:
-    """The items of a session, to be found in texts that are no rows; a line is read once, and so is
-    a word.
+    """The items of a session, to be found in texts that are no rows; a line is read once.
 
     Rules say most lines of their texts again and again, in one run and in all runs of a session.
     """
@@ -54,7 +50,6 @@ class TextItems:
         self._numbers, self._wordings = numbers, wordings
         self._texts: dict[Any, Ints] = {}
         self._lines: dict[tuple[str, str], LineItems] = {}
-        self._words: dict[str, tuple[frozenset[int], frozenset[int]]] = {}
 
     @cached_property
     def _standing(self) -> StandingTexts:
@@ -97,22 +92,9 @@ class TextItems:
         return found
 
     def _read(self, role: str, line: str) -> LineItems:
-        said = list(sentences(line))
-        words = [self._word(word) for word in set(line.split())]
-        held, near = map(_NOTHING.union, *words) if words else (_NOTHING, _NOTHING)
-        held |= self._known(of_line(role, line, said))
-        return LineItems(held, near, frozenset(self._wordings.near(said)))
-
-    def _word(self, word: str) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the items that a word holds, and those that may stand in a text with it."""
-        found = self._words.get(word)
-        if found is None:
-            if len(self._words) >= _LINES:
-                self._words.clear()
-            stand, near = self._standing.in_word(word)
-            held = frozenset(stand | self._known(of_words(word)))
-            found = self._words[word] = held, frozenset(near)
-        return found
+        stand, near = self._standing.in_line(line)
+        held = frozenset(stand | self._known(of_line(role, line)))
+        return LineItems(held, frozenset(near), frozenset(self._wordings.near(line)))
 
     def _known(self, found: Iterable[FoundItem]) -> set[int]:
         return {at for f in names(found) if (at := self._numbers.get(f)) is not None}

@@ -77,13 +77,13 @@ class Wordings:
 
     def in_text(self, text: str) -> set[int]:
         """Return the numbers of the rules that a text gives."""
-        return self.given(self.near(sentences(text)), text)
+        return self.given(self.near(text), text)
 
-    def near(self, said: Iterable[str]) -> set[int]:
-        """Return the rules whose words one of some sentences has."""
+    def near(self, text: str) -> set[int]:
+        """Return the rules whose words a sentence of a text has; none goes over a line's end."""
         if not self._by_stem:
             return set()
-        return {number for sentence in said for number in self._look(sentence)}
+        return {number for sentence in sentences(text) for number in self._look(sentence)}
 
     def given(self, near: Iterable[int], text: str) -> set[int]:
         """Return those of some rules all of whose values a text holds."""
