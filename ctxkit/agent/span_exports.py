@@ -145,7 +145,7 @@ class SpanExport:
 
     def _flush(self) -> bool:
         """Send what is new of the newest session; False where a request failed."""
-        session, ends = self._newest, self._ends
+        ends, session = self._ends, self._newest  # in this order: the end comes after the newest
         if session is None:
             return True
         try:
@@ -163,7 +163,7 @@ class SpanExport:
                 waiting[call.message.id] = call_span(session, call, shown, trace, content=content)
             if len(waiting) >= _SPANS:
                 self._post(session, waiting)
-        if ends:
+        if ends and "" not in self._done:
             waiting[""] = agent_span(session, trace)
         self._post(session, waiting)
 

@@ -86,6 +86,19 @@ def test_what_arrives_is_the_session(tmp_path):
     assert len(sent.edits) == len(done.edits) > 0
 
 
+def test_a_session_that_rests_before_it_ends_is_told_once(tmp_path):
+    with collector() as (url, came):
+        session, spans = talk(tmp_path, SpanAddress(url=url))
+        end = time.monotonic() + 10
+        while spans.sent < len(session.session.calls) and time.monotonic() < end:
+            time.sleep(0.02)
+        time.sleep(0.1)  # its thread waits by now
+        session.close()
+    names = [s["name"] for s in spans_of(came)]
+    assert names.count("invoke_agent main") == 1
+    assert len(names) == len(session.session.calls) + 1
+
+
 def test_without_content_nothing_said_arrives(tmp_path):
     with collector() as (url, came):
         session, _ = talk(tmp_path, SpanAddress(url=url), ["Say the word marzipan."])

@@ -13,6 +13,7 @@ from numpy import median
 import ctxkit as ck
 from ctxkit import studies
 from ctxkit.course.lessons.lesson_03 import growth
+from ctxkit.course.lessons.lesson_appendix import _fuseraft
 from ctxkit.course.matter import above, figures, replayed, sample
 from ctxkit.metrics.drift import drift
 from ctxkit.metrics.loss import losses
@@ -21,6 +22,7 @@ from ctxkit.metrics.thrash import cuts
 from ctxkit.metrics.when import when
 from ctxkit.policies import Rules, guards, triggers
 from ctxkit.prices import price
+from ctxkit.sweeps import pairs
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 PRICE = price("claude-sonnet-4-5")
@@ -42,6 +44,11 @@ def guarded(guard):
 
 def reads(call, path):
     return any(c.arguments.get("path") == path for c in sample().call(call).message.tool_calls)
+
+
+def few(n):
+    runs = _fuseraft()
+    return runs[runs["session"].isin(runs["session"].unique()[:n])]
 
 
 @cache
@@ -233,6 +240,17 @@ CLAIMS = {
         ),
         "`window_loss` flatters a setting that cuts every few calls, as `pi` does in this small window": lambda: (
             figures(replayed("pi"))["window_loss"] < 0.1 < 1 - sum(ck.course.facts_kept(replayed("pi")).values()) / 15
+        ),
+    },
+    "a3": {
+        "Over the six samples the preset `fuseraft` costs a dollar a session less than no management, on the mean": lambda: (
+            pairs(_fuseraft(), "fuseraft", "none")["mean"] == pytest.approx(-1, abs=0.05)
+        ),
+        "Sessions differ far more than settings do": lambda: (
+            (of := _fuseraft().pivot(index="session", columns="rules", values="cost_usd"))["none"].std() > 2 * (of["none"] - of["fuseraft"]).std()
+        ),
+        "Two sessions would be far too few, and the kit marks fewer than five": lambda: (
+            pairs(few(4), "fuseraft", "none")["few"] and not pairs(few(5), "fuseraft", "none")["few"]
         ),
     },
 }  # fmt: skip
