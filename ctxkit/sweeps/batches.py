@@ -98,10 +98,10 @@ class Bench:
         if isinstance(rules, Refused):
             return row | {"error": rules.error}
         try:
-            with without_collection():
-                done = self.run(rules)
-                loss, reuse = options
-                return row | run_row(self.base, done, setting.label, loss=loss, reuse=reuse)
+            done = self.run(rules)
+            return row | run_row(
+                self.base, done, setting.label, loss=options.loss, reuse=options.reuse
+            )
         except CtxkitError as error:
             return row | {"error": str(error)}
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
@@ -128,7 +128,9 @@ def rows_of(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one session under some rules, run by run."""
     for setting in settings:
-        yield bench.row(setting, options) | {"of": bench.name}
+        with without_collection():  # until the run is let go, so that its circles are found early
+            row = bench.row(setting, options)
+        yield row | {"of": bench.name}
 
 
 def key_of(session: Session) -> str:
