@@ -30,16 +30,17 @@ def drawn(known: Sequence[ForeseenCall], rates: Rates) -> NDArray[Any]:
     """
     rng = np.random.default_rng(_SEED)
     kinds = [kind(a) for a in known]
+    names = sorted(set(kinds))
+    at = np.array([names.index(k) for k in kinds])
     hit = np.array([warm(a) for a in known], np.int64)
     low, often, kept = (np.zeros((DRAWS, len(known))) for _ in range(3))
     teachers = [None] if rates.first or not rates.drawn else rates.drawn
     taken = rng.integers(len(teachers), size=DRAWS)
     for which, teacher in enumerate(teachers):
-        by_kind = {k: rates.rate(k, teacher) for k in set(kinds)}
-        rows = taken == which
-        often[rows] = [by_kind[k].often for k in kinds]
-        kept[rows] = [by_kind[k].kept for k in kinds]
-    whose = {k: rng.random(DRAWS) for k in sorted(set(kinds))}
+        found, rows = [rates.rate(k, teacher) for k in names], taken == which
+        often[rows] = np.array([rate.often for rate in found])[at]
+        kept[rows] = np.array([rate.kept for rate in found])[at]
+    whose = {k: rng.random(DRAWS) for k in names}
     which_read = rng.random((len(known), DRAWS))
     for i, (a, k) in enumerate(zip(known, kinds, strict=True)):
         if k not in UNNAMED:

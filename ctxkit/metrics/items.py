@@ -46,10 +46,11 @@ _PATH = re.compile(
 )
 _EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
 _URL = re.compile(r"(?<![A-Za-z])https?://[^\s\"'<>)\]}`\\]{3,500}")
-_ID = re.compile(
-    r"(?<![\w-])(?:[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"  # UUID
-    r"|[0-9a-fA-F]{7,64}"  # hashes; one of digits alone needs six
-    r"|\d{6,20}|#\d{1,7}|[A-Z]{2,10}-\d{1,7})(?![\w-])"
+_ID = re.compile(  # begins as a search skips ahead best, then looks back at what it begins with
+    r"[\dA-Za-f#](?<![\w-].)"
+    r"(?:(?<=[0-9a-fA-F])[0-9a-fA-F]{7}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"  # UUID
+    r"|(?<=[0-9a-fA-F])[0-9a-fA-F]{6,63}"  # hashes; one of digits alone needs six
+    r"|(?<=\d)\d{5,19}|(?<=#)\d{1,7}|(?<=[A-Z])[A-Z]{1,9}-\d{1,7})(?![\w-])"
 )
 _DIGIT = re.compile(r"\d")
 _HYPHENS = 4
@@ -58,7 +59,7 @@ _CODE = re.compile(  # fin-import-7, INV-2026-118842: words and numbers joined b
     r"(?<![\w./-])[A-Za-z][A-Za-z0-9]{0,40}(?:-[A-Za-z0-9]{1,40}){1,9}(?!-?\w|/|\.\w)"
 )
 _NAME = re.compile(  # X-Bill-Trace, MAX_RETRIES
-    r"(?<![\w./-])[A-Z](?:[A-Za-z0-9]{0,40}(?:-[A-Z][A-Za-z0-9]{0,40}){1,9}"
+    r"[A-Z](?<![\w./-].)(?:[A-Za-z0-9]{0,40}(?:-[A-Z][A-Za-z0-9]{0,40}){1,9}"
     r"|[A-Z0-9]{0,40}(?:_[A-Z0-9]{1,40}){1,9})(?!-?\w|/|\.\w)"
 )
 _EVERYWHERE = frozenset(
@@ -184,9 +185,21 @@ def of_text(text: str) -> Iterator[FoundItem]:
         yield from _of_words(words)
         for hit in _NUMBER.findall(bare):
             yield FoundItem("number", hit.replace(" ", ""))
-    if any(fault in bare for fault in _FAULTS):
-        for hit in _ERROR.findall(bare):
+    for start, end in _lines_with(_FAULTS, bare).items():
+        for hit in _ERROR.findall(bare, start, end):
             yield FoundItem("error", normal(hit))
+
+
+def _lines_with(words: Iterable[str], text: str) -> dict[int, int]:
+    """Return where the lines begin and end in which one of some words stands."""
+    out: dict[int, int] = {}
+    for word in words:
+        at = text.find(word)
+        while at >= 0:
+            start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+            out[start] = end if end >= 0 else len(text)
+            at = text.find(word, out[start])
+    return out
 
 
 def of_line(role: str, text: str) -> Iterator[FoundItem]:

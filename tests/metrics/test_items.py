@@ -18,16 +18,25 @@ _BITS = st.sampled_from(
      "https://a.b/c", "MAX_X", "fin-import-7", "0a1b2c3d", "port: 80", "X-Bill-Trace", "1.5 s"]
 )  # fmt: skip
 _TEXTS = st.lists(st.one_of(_SIGNS, _BITS), max_size=30).map("".join)
+_ID = re.compile(
+    r"(?<![\w-])(?:[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
+    r"|[0-9a-fA-F]{7,64}|\d{6,20}|#\d{1,7}|[A-Z]{2,10}-\d{1,7})(?![\w-])"
+)
+_NAME = re.compile(
+    r"(?<![\w./-])[A-Z](?:[A-Za-z0-9]{0,40}(?:-[A-Z][A-Za-z0-9]{0,40}){1,9}"
+    r"|[A-Z0-9]{0,40}(?:_[A-Z0-9]{1,40}){1,9})(?!-?\w|/|\.\w)"
+)
+_UUID = "0A1b2c3d-e5f6-7890-abcd-0123456789ab"
 
 
 def plainly(text: str) -> set[FoundItem]:
-    """What each pattern finds in all of a text."""
+    """What each pattern, as it is plainly said, finds in all of a text."""
     out, bare = set[FoundItem](), text
     for hit in items._URL.findall(text):
         out.add(FoundItem("url", hit.rstrip(".,;:!?")))
         bare = items._URL.sub(" ", text)
     out |= {FoundItem("path", h) for h in items._PATH.findall(bare) if items._EXTENSION.search(h)}
-    for hit in items._ID.findall(bare):
+    for hit in _ID.findall(bare):
         if not hit.isalpha() and (
             hit.isdigit() or hit[0] == "#" or "-" in hit or items._mixed(hit)
         ):
@@ -35,7 +44,7 @@ def plainly(text: str) -> set[FoundItem]:
     for hit in items._CODE.findall(bare):
         if re.search(r"\d", hit) and hit.casefold() not in items._EVERYWHERE:
             out.add(FoundItem("id", hit.casefold()))
-    for hit in items._NAME.findall(bare):
+    for hit in _NAME.findall(bare):
         if "_" in hit or not re.search(r"\d", hit):
             out.add(FoundItem("name", hit))
     number = items._NUMBER.pattern.replace(r"\d(?<![\w.,-].)\d{0,14}", r"(?<![\w.,-])\d{1,15}")
@@ -47,6 +56,11 @@ def plainly(text: str) -> set[FoundItem]:
 @given(_TEXTS)
 @example("a" * 5_000 + "-1/b.py")
 @example("日本語-7 src/日本/a.py エラー Error: だめ")
+@example(
+    f"{_UUID} x{_UUID} {_UUID}-1 #12 #12a a#7 1234567 x1234567 ٣1234567 AB-12 XAB-12 éAB-1 1234567"
+)
+@example("a123456 f1234567 A123456 F123456a Z123456 #a1234567")
+@example("a TypeError: x FAILED\nfatal: no\n\nTraceback ab Traceback " + "c" * 300 + "Error: d")
 def test_words_hold_what_the_text_holds(text: str) -> None:
     assert set(of_text(text)) == plainly(text)
 
