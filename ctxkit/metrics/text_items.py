@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from ctxkit.metrics.items import SEARCHED, SPEAKERS, items, names, of_line
 from ctxkit.metrics.standing_texts import StandingTexts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -97,7 +97,12 @@ class TextItems:
         return LineItems(held, frozenset(near), frozenset(self._wordings.near(line)))
 
     def _known(self, found: Iterable[FoundItem]) -> set[int]:
-        return {at for f in names(found) if (at := self._numbers.get(f)) is not None}
+        return {at for f in found for at in self._named(f)}
+
+    @cached_property
+    def _named(self) -> Callable[[FoundItem], list[int]]:
+        numbers = self._numbers
+        return lru_cache(_LINES)(lambda f: [numbers[n] for n in names((f,)) if n in numbers])
 
 
 def key_of(message: Message) -> str | int:

@@ -70,6 +70,7 @@ class Wordings:
 
     def __init__(self, given: Iterable[tuple[int, FoundItem]]) -> None:
         self._rules = {number: rule(found.text) for number, found in given}
+        self._least = min((min(LEAST, len(told.stems)) for told in self._rules.values()), default=0)
         self._by_stem: dict[str, list[int]] = {}
         for number, told in self._rules.items():
             for stem in told.stems:
@@ -93,7 +94,7 @@ class Wordings:
     def _look(self, sentence: str) -> list[int]:
         stems = {w[:5] for w in _WORD.findall(sentence.lower()) if w not in _EMPTY}
         several = stems & self._by_stem.keys()
-        if not several:
+        if not several or len(several) < self._least:
             return []
         common = Counter(n for stem in several for n in self._by_stem[stem])
         near = [n for n, k in common.items() if self._alike(n, k, len(stems))]
