@@ -248,7 +248,10 @@ def typed(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:
     from ctxkit.sweeps.renamed import Scores
 
     names = [*NAMES[:2], *extra, *NAMES[2:]]
-    data: dict[str, Any] = {n: array([r.get(n) for r in rows], TYPES[n]) for n in NAMES}
-    for name in extra:
-        data[name] = pd.Series([r.get(name) for r in rows]).convert_dtypes()
-    return Scores({n: data[n] for n in names})
+    of_rows = [[row.get(n) for n in names] for row in rows]  # a row at a time: far fewer misses
+    columns = zip(*of_rows, strict=True) if rows else ([] for _ in names)
+    data: dict[str, Any] = {}
+    for name, values in zip(names, map(list, columns), strict=True):
+        known = name in TYPES
+        data[name] = array(values, TYPES[name]) if known else pd.Series(values).convert_dtypes()
+    return Scores(data)

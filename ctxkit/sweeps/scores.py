@@ -23,6 +23,7 @@ from ctxkit.metrics.shared_prefixes import Sent, SentByRun
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.metrics.size import sent, spots_in, spots_of
 from ctxkit.metrics.tallies import bill
+from ctxkit.metrics.tellings import Telling
 from ctxkit.metrics.thrash import compactions
 from ctxkit.readers.given import of_session
 from ctxkit.replays import crowded, hidden
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ctxkit.cache.predictions import Prediction
     from ctxkit.engine import Run
     from ctxkit.metrics.compaction import Compaction, PromptsBetween
+    from ctxkit.metrics.tellings import Shown
     from ctxkit.session import Session
 
 _FORETOLD = ("half_error", "split_error", *(f"{n}_error" for n in NAIVE))
@@ -134,6 +136,19 @@ class Base:
             "session_notes": " ".join(self.session.notes) or None,
         }
 
+    def loss(self, shown: Shown) -> dict[str, Any]:
+        """Return the columns of loss, and of what was done after what was taken out."""
+        return dict(self._nothing_lost) if not len(shown.moments) else self._loss(shown)
+
+    @cached_property
+    def _nothing_lost(self) -> dict[str, Any]:
+        return self._loss(Telling(self.memory).told())
+
+    def _loss(self, shown: Shown) -> dict[str, Any]:
+        forgotten = Forgotten(self.memory, shown)
+        found = columns(forgotten) | Afterwards(forgotten, self.acts).columns()
+        return found | {"loss_note": _why_missing(found)}
+
     @property
     def source(self) -> str:
         """Where the sizes of a replay come from."""
@@ -211,9 +226,7 @@ def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[s
     elif unknown:
         found["loss_note"] = "What the pruning hid is not in the file, so loss cannot be said."
     else:
-        forgotten = Forgotten(base.memory, shown)
-        found = columns(forgotten) | Afterwards(forgotten, base.acts).columns()
-        found["loss_note"] = _why_missing(found)
+        found = base.loss(shown)
     told = [
         base.acts.rereads.after(shown, call)
         for call in dict.fromkeys(calls)
