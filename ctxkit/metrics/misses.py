@@ -4,6 +4,7 @@ why.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,7 @@ from ctxkit.readers.given import of_session
 from ctxkit.sizes import Sizes, sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ctxkit.session import Session
 
@@ -59,10 +60,10 @@ def misses(session: Session, *, anchored: Sizes | None = None) -> tuple[Miss | N
     """
     out: list[Miss | None] = [None] * len(session.calls)
     known = asked(session)
-    if anchored is None and any(a.edited for a in known):
-        anchored = sizes(session)
+    edited = {a.call: a.last for a in known if a.edited and a.last is not None}
+    shared = _shared_after_edits(session, edited, anchored or sizes(session)) if edited else {}
     for a in known:
-        out[a.call] = _miss(session, a, anchored)
+        out[a.call] = _miss(session, a, shared.get(a.call, a.shared))
     return tuple(out)
 
 
@@ -76,22 +77,27 @@ def explained(found: Iterable[Miss | None]) -> float | None:
     return sum(m.lost for m in lost if m.kind != "unexplained") / every if every else None
 
 
-def _miss(session: Session, a: ForeseenCall, anchored: Sizes | None) -> Miss | None:
+def _miss(session: Session, a: ForeseenCall, shared: int) -> Miss | None:
     usage = session.calls[a.call].message.usage
     read = (usage.cache_read_tokens or 0) if usage else 0
     if a.before is None:
         return Miss(a.call, cause(a), a.prompt, read, None)
-    if a.edited and anchored is not None:
-        shared = _shared_after_edit(session, a, anchored)
+    if a.edited:
         return Miss(a.call, cause(a), min(shared, a.prompt), read, a.gap)
-    return Miss(a.call, cause(a), a.shared, read, a.gap) if missed(a.shared, read) else None
+    return Miss(a.call, cause(a), shared, read, a.gap) if missed(shared, read) else None
 
 
-def _shared_after_edit(session: Session, a: ForeseenCall, anchored: Sizes) -> int:
-    """Return the fixed part and the messages at the head that both prompts hold."""
-    shared = anchored.fixed or 0
-    for old, new in zip(session.view(a.last), session.view(a.call), strict=False):
-        if old.id != new.id:
-            break
-        shared += anchored.of(new)
-    return shared
+def _shared_after_edits(
+    session: Session, edited: Mapping[int, int], anchored: Sizes
+) -> dict[int, int]:
+    """Return for each call the fixed part and the messages at the head that it shares with the one
+    before it, which is given.
+    """
+    looked_at = {*edited, *edited.values()}
+    shown = {call.index: view for call, view in session.views() if call.index in looked_at}
+    out = {}
+    for call, last in edited.items():
+        both = zip(shown[last], shown[call], strict=False)
+        alike = takewhile(lambda pair: pair[0].id == pair[1].id, both)
+        out[call] = (anchored.fixed or 0) + sum(anchored.of(new) for _, new in alike)
+    return out

@@ -125,6 +125,22 @@ def test_the_books_of_every_real_session_with_a_split_close(real):
     assert checked >= 15
 
 
+def test_the_compactions_of_a_log_are_looked_at_in_one_walk(monkeypatch):
+    log = [u := user(), a := reply(0, 0, 20_000, 0)]
+    for i in range(1, 9):
+        log += [summarised([u, a]), u := user(), a := reply(0, 0, 9_000, 10.0 * i)]
+    walks, fold = [], ck.session._fold
+
+    def walked(*args, **more):
+        walks.append(args)
+        return fold(*args, **more)
+
+    s = session(*log)
+    monkeypatch.setattr("ctxkit.session._fold", walked)
+    assert kinds(s).count("compaction") == 8
+    assert len(walks) < 8
+
+
 def test_the_misses_of_pis_session_are_those_of_the_table(real):
     """13 busts; two of them are its compactions. Counted by hand: reads of 0 on prompts above 20,000."""
     s = ck.read(real / "pi/before-compaction.jsonl")
