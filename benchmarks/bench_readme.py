@@ -83,6 +83,12 @@ def steepness(name: str, deed: str, sizes: tuple[int, ...]) -> dict[str, object]
     return {**row, "ours": slope, "peer": STEEPEST, "ratio": slope / STEEPEST, "goal": "<= 1"}
 
 
+def frontier() -> dict[str, object]:
+    """What `make frontier` works out, under the presets that an earlier ctxkit has, too."""
+    name = "the first 27 presets over all real sessions, with losses"
+    return {**line(name, "frontier", 27, 6.0, "s"), "goal": ">= 5" if EARLIER else ""}
+
+
 def memory() -> dict[str, object]:
     """Peak memory of a sweep with losses over 100 sessions of 2,000 calls."""
     most = float(done("many", 100)["megabytes"])
@@ -130,7 +136,7 @@ def run() -> list[dict[str, object]]:
     there = Path(os.environ.get("CTXKIT_SESSIONS", "")).joinpath("pi").is_dir()
     lines = [x for x in LINES if there or x[1] in ("compare made", "views")]
     scales = [x for x in SCALES if there or x[1] in ("compare made", "views")]
-    peers = against_langchain() if there else []
+    peers = [frontier(), *against_langchain()] if there else []
     return [*(line(*x) for x in lines), *(steepness(*x) for x in scales), memory(), *peers]
 
 

@@ -25,6 +25,7 @@ from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
 from ctxkit.session import Session
+from ctxkit.sweeps.grids import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +108,13 @@ def advise() -> Deed:
     return lambda: csv(ck.advise(sessions))
 
 
+def frontier(presets: int) -> Deed:
+    """The first presets, with losses, over all sessions with text that a folder holds."""
+    found = [x for s in ck.read_all(REAL) for x in (s, *s.children) if x.has_text and x.calls]
+    rules = rules_of("all")[:presets]
+    return lambda: csv(ck.sweep(found, rules, loss=True, progress=False))
+
+
 def score(cuts: int) -> Deed:
     """The score of a replay of the Pi log said twice, with about so many compactions."""
     limit = {400: 5_200, 200: 7_700, 100: 13_000, 50: 25_000}[cuts]
@@ -155,6 +163,7 @@ DEEDS: dict[str, Callable[[int], Deed]] = {
     "compare claude": lambda _: compare(real(CLAUDE)),
     "compare made": lambda n: compare(made(n)),
     "advise": lambda _: advise(),
+    "frontier": frontier,
     "score": score,
     "views": views,
     "tyrum": tyrum,
