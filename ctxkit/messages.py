@@ -192,6 +192,11 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return tuple([p for p in self.parts if isinstance(p, ToolCall)])
 
     @property
+    def thinks(self) -> bool:
+        """True where it holds thinking."""
+        return any(isinstance(p, Thinking) for p in self.parts)
+
+    @property
     def sections(self) -> tuple[tuple[str, str, int], ...]:
         """Name, text and raw characters of each section that its parts are; empty where it has
         none.

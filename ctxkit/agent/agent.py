@@ -23,7 +23,7 @@ from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
 from ctxkit.agent.turn import LimitReached, Turn
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.messages import Image, Message, Text, Thinking
+from ctxkit.messages import Image, Message, Text
 from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.texts.contents import texts
 from ctxkit.tools.tool import Tool, tool
@@ -377,7 +377,7 @@ def _silence(reply: Message) -> str:
     """
     if texts(reply).strip():
         return ""
-    if any(isinstance(p, Thinking) for p in reply.parts):
+    if reply.thinks:
         return "the model thought, and gave no answer"
     how = "" if reply.stop in (None, "stop") else f" (it ended with {line(reply.stop, 40)})"
     return f"the model gave an empty reply{how}"

@@ -26,6 +26,7 @@ _MADE: dict[str, Callable[[Maker, Log, int], Any]] = {
     "roles": lambda maker, log, row: maker.role(log, row),
     "chars": lambda maker, _log, _row: maker.chars(),
     "asks": lambda maker, log, row: bool(maker.message(log, row).tool_calls),
+    "thinks": lambda maker, log, row: maker.message(log, row).thinks,
     "contents": lambda maker, _log, row: content_at(row, maker.content),
 }
 """Columns of which a changed or a new message has a value of its own, and how it is made."""
@@ -200,7 +201,7 @@ class Head(msgspec.Struct, gc=False):
         if not self.size:
             return whole[:0]
         values: NDArray[Any] = whole[np.maximum(self.column(log, "stands"), 0)]
-        if name in ("roles", "chars", "groups", "tools", "errors", "asks"):
+        if name in ("roles", "chars", "groups", "tools", "errors", "asks", "thinks"):
             at = np.flatnonzero(self.column(log, "keys"))
             values[at] = self._values(log, name, at, values[at].tolist())
         return values

@@ -294,9 +294,10 @@ class Log:
         written to.
 
         Names: `tokens estimates chars roles turns calls groups agents tools times errors asks
-        stays`. `calls` is the call at which a row was first in the prompt, `groups` the row of the
-        reply that a row belongs to, `agents` and `tools` are codes (see `code`), `times` are
-        seconds since 1970 (NaN: unknown), and `asks` says whether it holds tool calls.
+        thinks stays`. `calls` is the call at which a row was first in the prompt, `groups` the row
+        of the reply that a row belongs to, `agents` and `tools` are codes (see `code`), `times` are
+        seconds since 1970 (NaN: unknown), `asks` and `thinks` say whether it holds tool calls and
+        thinking.
         """
         return self._columns[name].upto(len(self.messages) if n is None else n)
 
@@ -397,6 +398,7 @@ def _columns(log: Log) -> dict[str, GrowingColumn]:
     )
     columns["errors"] = made(lambda r: messages[r].is_error, np.bool_)
     columns["asks"] = made(lambda r: bool(messages[r].tool_calls), np.bool_)
+    columns["thinks"] = made(lambda r: messages[r].thinks, np.bool_)
     columns["agents"] = made(lambda r: log.code("agent", messages[r].agent or log.agent), np.int64)
     columns["tools"] = made(lambda r: log.code("tool", log.tool(r)), np.int64)
     columns["stays"] = made(log.stays_in, np.bool_)

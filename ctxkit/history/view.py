@@ -40,6 +40,7 @@ COLUMNS = (
     "times",
     "errors",
     "asks",
+    "thinks",
 )
 
 

@@ -138,7 +138,7 @@ def names(found: Iterable[FoundItem]) -> frozenset[FoundItem]:
 
 def spoken(message: Message) -> frozenset[FoundItem]:
     """Return the items of a message but for those of its thinking."""
-    if not any(type(p) is Thinking for p in message.parts):
+    if not message.thinks:
         return items(message)
     said = tuple([p for p in message.parts if type(p) is not Thinking])
     return items(msgspec.structs.replace(message, parts=said))

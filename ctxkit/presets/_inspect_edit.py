@@ -11,9 +11,9 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.setting import Setting, at_least
 from ctxkit.presets import share_threshold
 from ctxkit.presets.checks import typed
-from ctxkit.presets.clearing import ClearUses
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
 from ctxkit.texts import contents
 
@@ -44,22 +44,26 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Edited(ClearUses):
+class Edited(Setting):
     """Clear old thinking and old tool uses, or put a text in the place of a whole use."""
 
-    trigger: int = 0
-    count_all: bool = False
-    placeholder: str = REMOVED
+    keep: int = 3
+    """Tool uses at the end that stay whole."""
+    exclude: tuple[str, ...] = ()
+    """Names or globs of the tools whose uses are neither cleared nor counted."""
     thinking_turns: int | None = 1
     """Replies at the end that keep their thinking; None: all keep it."""
     keep_inputs: bool = True
     """Whether the calls stay where their results are cleared."""
 
-    def __call__(self, history: History, room: Room) -> History:
+    def __post_init__(self) -> None:
+        at_least(self, 0, "keep")
+
+    def __call__(self, history: History, _room: Room) -> History:
         """Return the history without old thinking and old tool results."""
         new = self.thoughtless(history)
         if self.keep_inputs:
-            return super().__call__(new, room)
+            return new.shorten(self._old(new), REMOVED, reason="old tool results are removed")
         changes = self.named(new)
         shorter = new.replace(changes, reason="old tool uses are removed") if changes else new
         return shorter if shorter.tokens < new.tokens else new
@@ -70,12 +74,9 @@ class Edited(ClearUses):
             return history
         replies = np.flatnonzero(history.role("assistant"))
         old = replies[: max(len(replies) - self.thinking_turns, 0)]
-        changes: dict[int, Message | str] = {}
-        for p in old.tolist():
-            if not history.stays[p]:
-                new = contents.without_reasoning(history[p])
-                if new is not history[p] and new.parts:
-                    changes[p] = new
+        old = old[history.column("thinks")[old] & ~history.stays[old]]
+        made = {p: contents.without_reasoning(history[p]) for p in old.tolist()}
+        changes = {p: new for p, new in made.items() if new.parts}
         return history.shorten(changes, reason="old thinking is cleared") if changes else history
 
     def _old(self, history: History) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.messages import Message, Sized, Thinking
+from ctxkit.messages import Message, Sized
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,7 +136,7 @@ def _output(message: Message) -> int:
         return 0
     if message.details.get("output_source") == "estimated":
         return 0
-    returned = any(isinstance(p, Thinking) for p in message.parts)
+    returned = message.thinks
     return max(usage.output_tokens - (0 if returned else usage.reasoning_tokens or 0), 0)
 
 
