@@ -85,6 +85,8 @@ class KeepTheText(Setting):
         cut: dict[int, Message | str] = {}
         gone: list[int] = []
         results = (history.column("roles") == TOOL) & ~history.stays
+        if self.scorer is None:  # none is left out, so only long ones are looked at
+            results &= history.chars > self.head_chars + SLACK
         for p in np.flatnonzero(results[:edge]).tolist():
             message = history[p]
             call, result = (1.0, 0.0) if self.scorer is None else self.scorer(message)
