@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.history.head_items import Item, Maker, content_at
+from ctxkit.history.known_values import KnownValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message
 
 
-_KNOWN = 1 << 16
-"""Changed messages of which a log remembers what they have in a column."""
+_APART = 0x9E3779B97F4A7C15 - (1 << 64)
+"""Times a row and with a key added (both wrap around) it tells a changed message from others."""
 _MADE: dict[str, Callable[[Maker, Log, int], Any]] = {
     "roles": lambda maker, log, row: maker.role(log, row),
     "chars": lambda maker, _log, _row: maker.chars(),
@@ -203,7 +204,7 @@ class Head(msgspec.Struct, gc=False):
         values: NDArray[Any] = whole[np.maximum(self.column(log, "stands"), 0)]
         if name in ("roles", "chars", "groups", "tools", "errors", "asks", "thinks"):
             at = np.flatnonzero(self.column(log, "keys"))
-            values[at] = self._values(log, name, at, values[at].tolist())
+            values[at] = self._values(log, name, at, values[at])
         return values
 
     def _contents(self, log: Log) -> NDArray[Any]:
@@ -215,27 +216,24 @@ class Head(msgspec.Struct, gc=False):
         found[at] = self._once(log, "contents", at)
         return found
 
-    def _once(self, log: Log, name: str, at: NDArray[Any]) -> list[Any]:
+    def _once(self, log: Log, name: str, at: NDArray[Any]) -> NDArray[Any]:
         """Return what changed and new messages have, worked out once for each row and key."""
-        known: dict[tuple[int, int], Any] = log.memo.setdefault(("made", name), {})
-        if len(known) > _KNOWN:
-            known.clear()
-        rows, keys = (self.column(log, of)[at].tolist() for of in ("rows", "keys"))
-        changed = list(zip(rows, keys, strict=True))
-        for row, key in changed:
-            if (row, key) not in known:
-                known[row, key] = _MADE[name](self.makers[key], log, row)
-        return [known[each] for each in changed]
+        known: KnownValues = log.memo.setdefault(("made", name), KnownValues())
+        rows, keys = (self.column(log, of)[at] for of in ("rows", "keys"))
 
-    def _values(self, log: Log, name: str, at: NDArray[Any], was: list[Any]) -> list[Any]:
+        def make(place: int) -> int:
+            return int(_MADE[name](self.makers[int(keys[place])], log, int(rows[place])))
+
+        return known.of(keys + rows * _APART, make)
+
+    def _values(self, log: Log, name: str, at: NDArray[Any], was: NDArray[Any]) -> NDArray[Any]:
         """Return what changed and new messages have in a column; `was` is what the rows had that
         they stand for.
         """
         if name in _MADE:
             return self._once(log, name, at)
-        rows = self.column(log, "rows")[at].tolist()
         none = {"tools": log.code("tool", ""), "groups": -1, "errors": False}[name]
-        return [none if row < 0 else old for row, old in zip(rows, was, strict=True)]
+        return np.where(self.column(log, "rows")[at] < 0, none, was)
 
     def count(self, log: Log, role: int) -> int:
         """Return how many items have a role."""
