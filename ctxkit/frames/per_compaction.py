@@ -209,7 +209,8 @@ def _moments(session: Session) -> Iterator[_Moment]:
 
 def _following(session: Session, position: int) -> tuple[int, list[Message]] | None:
     since: list[Message] = []
-    for entry in session.path[position:]:
+    for at in range(position, len(session.path)):
+        entry = session.path[at]
         if not isinstance(entry, Message):
             return None
         if (
