@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -54,6 +56,22 @@ def test_a_frame_survives_parquet(per, tmp_path):
         frame.dtypes.to_dict()
     )  # older pandas keeps texts elsewhere
     pd.testing.assert_frame_equal(again, frame)
+
+
+def test_many_compactions_are_read_off_in_linear_time():
+    def seconds(n):
+        log, before = [], []
+        for _ in range(n):
+            said = [user(), *step(), assistant(usage=usage(9_000))]
+            log += [*said, summarised([*before, *said])]
+            before = log[-1].inserted
+        frame = partial(ck.frame, session(*log, model="claude-sonnet-4-5"), per="compaction")
+        begun = time.process_time()
+        assert len(frame()) == n
+        return time.process_time() - begun
+
+    few = min(seconds(1_000) for _ in range(3))
+    assert min(seconds(4_000) for _ in range(3)) < 10 * few
 
 
 def test_a_wrong_word_says_what_to_write():

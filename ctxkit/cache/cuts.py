@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import median
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.cache.cache_counts import recorded_reads
@@ -40,15 +40,21 @@ def after_cuts(session: Session) -> tuple[AfterCut, ...]:
     """
     pairs = zip(asked(session), recorded_reads(session), strict=True)
     cut = [(a, read) for a, read in pairs if cause(a) == "compaction"]
-    dead = [a.expired for a, _ in cut]
+    reads = sorted(read for a, read in cut if not a.expired)
     found = []
-    for i, (a, read) in enumerate(cut):
-        others = [r for k, (_, r) in enumerate(cut) if k != i and not dead[k]]
-        told = 0 if dead[i] and len(cut) > 1 else round(median(others)) if others else None
+    for a, read in cut:
+        told = _middle_without(reads, read) if not a.expired else 0 if len(cut) > 1 else None
         found.append(
             AfterCut(a.call, a.prompt, read, told if told is None else min(told, a.prompt))
         )
     return tuple(found)
+
+
+def _middle_without(ordered: Sequence[int], one: int) -> int | None:
+    """Return the median, rounded, of what is left without one of them; None where nothing is."""
+    at, n = bisect_left(ordered, one), len(ordered) - 1
+    low, high = (k + (k >= at) for k in ((n - 1) // 2, n // 2))
+    return round((ordered[low] + ordered[high]) / 2) if n else None
 
 
 def cut_error(found: Sequence[AfterCut]) -> float | None:

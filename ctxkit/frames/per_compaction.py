@@ -165,7 +165,8 @@ def _session(session: Session, count: Count, data: dict[str, list[Any]], *, reus
         new = [m for m in after if id(m) not in there]
         data["summary_tokens"].append(sum(map(size, new)) if new else None)
         written = sum(size(m) for m in new if m.role == "summary")
-        spent = summary_usd(session, cut, CompactionSizes(before, then, written), reuse=reuse)
+        of_all = CompactionSizes(before, then, written)
+        spent = summary_usd(session, cut, of_all, at.model, reuse=reuse)
         data["cost_usd"].append(spent[0])
         data["cost_source"].append(spent[1])
         _words(session, cut, data)
@@ -177,6 +178,8 @@ class _Moment(NamedTuple):
     cut: EditGroup
     calls: int
     """Calls made before it."""
+    model: str | None
+    """The last that answered before it, else the session's."""
     billed: int | None
     """Tokens in the window after the last of them, as recorded; None also where another compaction
     came since.
@@ -190,26 +193,29 @@ class _Moment(NamedTuple):
 def _moments(session: Session) -> Iterator[_Moment]:
     starts = {cut.position: cut for cut in cuts(session)}
     shown: list[Message] = []
-    calls, billed = 0, None
+    calls, model, billed = 0, session.model, None
     for position, entry in enumerate(session.path):
         if isinstance(entry, Message):
             if entry.visible:
                 shown.append(entry)
             if entry.role == "assistant":
                 calls += 1
+                model = entry.model or model
                 billed = _occupancy(entry) or billed
         elif position in starts:
             after = shown
             for edit in starts[position].edits:
                 after = apply_edit(after, edit)
             last = position + len(starts[position].edits)
-            yield _Moment(starts[position], calls, billed, shown, after, _following(session, last))
+            found = _following(session, last)
+            yield _Moment(starts[position], calls, model, billed, shown, after, found)
             shown, billed = after, None
 
 
 def _following(session: Session, position: int) -> tuple[int, list[Message]] | None:
     since: list[Message] = []
-    for entry in session.path[position:]:
+    for at in range(position, len(session.path)):
+        entry = session.path[at]
         if not isinstance(entry, Message):
             return None
         if (

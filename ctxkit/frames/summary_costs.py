@@ -8,8 +8,6 @@ from ctxkit.frames.costs import cost, weakest
 from ctxkit.messages import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ctxkit.frames.recorded_cuts import EditGroup
     from ctxkit.session import Session
 
@@ -30,6 +28,7 @@ def summary_usd(
     session: Session,
     cut: EditGroup,
     sizes: CompactionSizes,
+    model: str | None,
     *,
     reuse: bool = False,
 ) -> tuple[float | None, str | None]:
@@ -37,7 +36,8 @@ def summary_usd(
 
     A log that does not price them leaves an estimate: what was summarised is sent as fresh input
     (`reuse`: the whole prompt is read from the cache) and the summary is the output, by the prices
-    of the last call before. Missing where no model wrote anything, or it has no price.
+    of `model`, the last that answered before. Missing where no model wrote anything, or it has no
+    price.
     """
     told = [e for e in cut.edits if e.usage is not None]
     if told:
@@ -51,7 +51,7 @@ def summary_usd(
             if len(known) == len(spent)
             else (None, None)
         )
-    usd = _estimate(session, cut, sizes, reuse=reuse)
+    usd = _estimate(cut, sizes, model, reuse=reuse)
     return usd, None if usd is None else "estimated"
 
 
@@ -70,13 +70,13 @@ def _is_written(cut: EditGroup) -> bool:
 
 
 def _estimate(
-    session: Session, cut: EditGroup, sizes: CompactionSizes, *, reuse: bool
+    cut: EditGroup, sizes: CompactionSizes, model: str | None, *, reuse: bool
 ) -> float | None:
     from ctxkit.prices import price
 
     if not _is_written(cut) or not sizes.summary or sizes.before is None or sizes.after is None:
         return None
-    p = price(_model(session, cut.position))
+    p = price(model)
     if p is None:
         return None
     told = sum(e.details.get("source_tokens", 0) for e in cut.edits)
@@ -85,9 +85,3 @@ def _estimate(
     at = p.at(source)
     rate = at.cache_read if reuse and at.cache_read is not None else at.input
     return source * rate + sizes.summary * at.output
-
-
-def _model(session: Session, position: int) -> str | None:
-    before: Sequence[object] = session.path[:position]
-    replies = (m for m in reversed(before) if isinstance(m, Message) and m.role == "assistant")
-    return next((m.model for m in replies if m.model), session.model)

@@ -60,7 +60,9 @@ def read(
     if isinstance(path, (list, tuple)):
         return _of_messages(path, reader)
     place = _place(path)
-    sessions = _read_folder(place, reader) if place.is_dir() else read_source(Source(place), reader)
+    with without_collection():
+        whole = place.is_dir()
+        sessions = _read_folder(place, reader) if whole else read_source(Source(place), reader)
     if not sessions:
         raise ReadError(
             "the folder holds no session that a reader knows; ctxkit.read_all says why, by file.",

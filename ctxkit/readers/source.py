@@ -107,8 +107,13 @@ class Source:
     @cached_property
     def is_database(self) -> bool:
         """True where the file is an SQLite database; its bytes are then not read whole."""
-        start = self._read(len(SQLITE)) if self._data is None else self._data[: len(SQLITE)]
-        return start == SQLITE
+        return self._start == SQLITE
+
+    @cached_property
+    def _start(self) -> bytes:
+        """The first bytes, packed or not."""
+        n = len(SQLITE)
+        return self._read(n) if self._data is None else self._data[:n]
 
     @cached_property
     def is_large(self) -> bool:
@@ -117,8 +122,8 @@ class Source:
         """
         if self._data is not None:
             return False
-        start = self._read(4)
-        if self.path.stat().st_size <= (LARGE >> 4 if is_packed(start) else LARGE) or start == ZIP:
+        size, start = self.path.stat().st_size, self._start
+        if size <= (LARGE >> 4 if is_packed(start) else LARGE) or start.startswith(ZIP):
             return False
         first = by_lines(self._first[:1], [])
         return len(self._first) > 1 and bool(first)
@@ -127,9 +132,7 @@ class Source:
     def _first(self) -> list[bytes]:
         """The whole lines of the first four megabytes."""
         with self.path.open("rb") as file:
-            parts = (
-                chunks(file, self.path) if is_packed(self._read(4)) else iter([file.read(_START)])
-            )
+            parts = chunks(file, self.path) if is_packed(self._start) else iter([file.read(_START)])
             start = b""
             for part in parts:
                 start += part
@@ -156,7 +159,7 @@ class Source:
 
     def _raw_lines(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
-            if not is_packed(self._read(4)):
+            if not is_packed(self._start):
                 yield from iter(partial(file.readline, _LINE), b"")
                 return
             rest, whole = bytearray(), 0
@@ -164,7 +167,7 @@ class Source:
             for chunk in chunks(file, self.path):
                 whole += len(chunk)
                 if whole > most or len(rest) > _LINE:
-                    kind = kind_of(self._read(4))
+                    kind = kind_of(self._start)
                     told = (
                         f"has a line of more than {_LINE:,} bytes"
                         if whole <= most

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
+from statistics import median
+
 import pytest
 from builders import session, summarised, user
 from cached_talks import reply
@@ -22,6 +26,18 @@ def test_each_is_foretold_by_the_middle_of_the_others():
     found = after_cuts(cut_at(12_000, 12_000, 30_000))
     assert [c.foretold for c in found] == [21_000, 21_000, 12_000]
     assert cut_error(found) == pytest.approx((9_000 + 9_000 + 18_000) / 120_000)
+
+
+def test_thousands_are_foretold_in_little_time():
+    reads = random.Random(0).choices(range(1, 30_000), k=4_000)
+    cut = cut_at(*reads)
+    after_cuts(cut_at(1, 2))
+    begun = time.process_time()
+    found = after_cuts(cut)
+    assert time.process_time() - begun < 2
+    others = (reads[:i] + reads[i + 1 :] for i in (0, 1, 1_999, 3_999))
+    told = [found[i].foretold for i in (0, 1, 1_999, 3_999)]
+    assert told == [round(median(rest)) for rest in others]
 
 
 def test_nothing_stays_where_the_pause_outlasts_the_cache():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
@@ -204,6 +205,19 @@ def test_a_reader_of_ones_own_is_asked_first_and_may_be_registered_again(
         assert ck.read(path).messages[0].text == word
         assert ck.read(path, format="mine").messages[0].text == word
     assert ck.readers.names().count("mine") == 1
+
+
+def test_the_collector_waits_while_a_log_is_read(monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(room, "_REGISTERED", {})
+    reader, waits = made_reader("mine", "hello"), list[bool]()
+    read = reader.read
+    reader.read = lambda s: [waits.append(not gc.isenabled()), *read(s)][1:]
+    ck.readers.register(reader)
+    path = put(tmp_path, "x", b"mine: {}")
+    ck.read(path)
+    ck.read_all(path)
+    assert waits == [True, True]
+    assert gc.isenabled()
 
 
 def test_what_is_no_reader_or_bears_a_taken_name_is_not_registered(monkeypatch: Any) -> None:
