@@ -13,6 +13,7 @@ from ctxkit.messages import Message, Text
 from ctxkit.policies import waits
 from ctxkit.policies.setting import Setting, at_least, share
 from ctxkit.policies.summarisers import Extractive, Fixed, Passage, RecordedSummary, ShareOfInput
+from ctxkit.policies.window import leading
 from ctxkit.texts import contents, identifiers, records, summary_passages
 
 if TYPE_CHECKING:
@@ -81,6 +82,10 @@ class Summary(Setting):
     """Writes the summary where the summariser fails: ``(passage) -> text``."""
     must_shrink: bool = True
     """Change nothing where the result would not be smaller."""
+    summaries_stay: bool = False
+    """Earlier summaries stay: the new one stands behind them."""
+    request_stays: bool = False
+    """The first request stays, with what stands before it."""
 
     def __post_init__(self) -> None:
         at_least(self, 0, "keep_tokens", "retries")
@@ -127,19 +132,30 @@ class Summary(Setting):
         Raises:
             ModelError: no summary came about, and there is no other way to make one.
         """
-        first = self.cut(history, room)
-        if first <= 0 or not anything(history, first):
+        start, first = self.front(history), self.cut(history, room)
+        if first <= start or not anything(history, first, start):
             return history
         maker = self.summariser
         if type(maker) is Fixed:  # nothing is read: an edit costs microseconds
             made: Message | str | int = min(maker.tokens, self.limit or maker.tokens)
         else:
             made = self.written(history, first)
-        new = history.summarise(first, made, "older than what is kept", method="summary")
+        why = "between the beginning and what is kept" if start else "older than what is kept"
+        new = history.summarise(first, made, why, start=start, method="summary")
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
     # -- where
     # ----------------------------------------------------------------------------------------------
+
+    def front(self, history: History, first: int = 0) -> int:
+        """Return the first position, from one on, that may be summarised."""
+        if self.request_stays:
+            asked = history.next(first, "user")
+            if 0 <= asked < len(history) - 1:
+                first = max(first, history.safe(asked + 1))
+        if self.summaries_stay:
+            first = leading(history, first)
+        return first
 
     def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept; 0 where nothing can be cut."""
@@ -179,8 +195,15 @@ class Summary(Setting):
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary of all before a position: its message, text or size."""
-        parts, maker = self.passages(history, first), self.maker
+        parts, maker = self.behind(history, first), self.maker
         return self.joined([self.asked(maker, passage) for passage in parts], parts)
+
+    def behind(self, history: History, first: int) -> list[Passage]:
+        """Return the passages as far as they lie behind what stays in front."""
+        start, parts = self.front(history), self.passages(history, first)
+        return [
+            p if p.start >= start else replace(p, start=start) for p in parts if p.before > start
+        ]
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return what is summarised: the old turns, and the head of a split one by itself."""
@@ -305,15 +328,15 @@ def asks_anew(log: Log, row: int, call: int) -> bool:
     )
 
 
-def anything(history: History, before: int) -> bool:
-    """Say whether anything but summaries, and what stays, lies before a position."""
+def anything(history: History, before: int, start: int = 0) -> bool:
+    """Say whether anything but summaries, and what stays, lies at the positions start..before."""
     head, log = history.head, history.log
     if before > head.size:
-        first, last = history.lo, history.lo + before - head.size
+        first, last = history.lo + max(start - head.size, 0), history.lo + before - head.size
         stays = log.stays_at(history.call)
         if last - first > bisect_left(stays, last) - bisect_left(stays, first):
             return True
-    return any(i.row >= 0 and not i.stays(log, history.call) for i in head.items[:before])
+    return any(i.row >= 0 and not i.stays(log, history.call) for i in head.items[start:before])
 
 
 def _text(made: Message | str | int) -> str:

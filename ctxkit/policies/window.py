@@ -94,15 +94,12 @@ class WindowShare(Setting):
         return history.drop(cut, f"over {self.keep_share:.0%} of the window", start=start)
 
 
-def leading(history: History) -> int:
-    """Return how many summaries and system messages the history begins with."""
+def leading(history: History, first: int = 0) -> int:
+    """Return where the summaries and system messages end that stand at a position."""
     log, n = history.log, len(history)
-    p = 0
-    while p < n and (p < history.head.size or p < 50):
-        if history.item(p).role(log) not in (SUMMARY, SYSTEM):
-            break
-        p += 1
-    return p
+    while first < n and history.item(first).role(log) in (SUMMARY, SYSTEM):
+        first += 1
+    return first
 
 
 def pair(history: History, position: int) -> int:

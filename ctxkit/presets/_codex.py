@@ -67,15 +67,14 @@ class CodexSummary(Summary):
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the user's messages with a summary behind them."""
-        n = end(history)
-        asked = history.role("user") & ~history.stays
-        if not (fresh(history, 0, n) & ~asked[:n]).any():
+        start, n, at = self.front(history), end(history), np.arange(len(history))
+        asked = history.role("user") & ~history.stays & (at >= start)
+        if not (fresh(history, start, n) & ~asked[start:n]).any():
             return history
         kept, short = self.chosen(history, asked)
-        passage = Passage(history, n, 0, self.limit, self.told())
+        passage = Passage(history, n, start, self.limit, self.told())
         made = message_of(self.asked(self.maker, passage), self.prefix)
-        at_work = np.arange(len(history)) >= n
-        rest = history.keep(kept | history.stays | at_work).messages
+        rest = history.keep(kept | history.stays | (at < start) | (at >= n)).messages
         tail = len(history) - n
         shown = [short.get(m.id, m) for m in rest[: len(rest) - tail]]
         new = history.become(

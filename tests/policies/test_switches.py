@@ -121,6 +121,26 @@ def test_rules_that_write_no_summary_are_refused(switch):
         switch(presets.none())
 
 
+class Noted(Summary):
+    """What a class adds to its summary, or does besides, below a call of its own."""
+
+    def __call__(self, history, room):
+        new = super().__call__(history, room)
+        return new if new is history else new.insert(len(new), user("go on", id="more"))
+
+    def written(self, history, first):
+        return f"{super().written(history, first)} and more"
+
+
+@pytest.mark.parametrize("switch", [append_only, stable_first, leveled])
+def test_what_a_summary_adds_stays_under_each_switch(switch):
+    inner = Noted(keep_messages=2, apart=False, summariser=lambda p: "S")
+    made = switch(Rules(policy=inner, trigger=Above(10)))
+    new = made.policy(shown(talk(), counter=CHARS), ROOM)
+    assert [m.text for m in new.messages if m.role == "summary"] == ["S and more"]
+    assert new.messages[-1].text == "go on"
+
+
 @pytest.mark.parametrize(("fan", "cuts"), [(2, 9), (3, 9), (3, 14), (4, 21)])
 def test_summaries_of_one_level_become_one_of_the_next(fan, cuts):
     """P27: After so many compactions the levels that stand are the digits of their number."""
