@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
+from ctxkit.history import SUMMARY
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summarisers import Passage
@@ -83,6 +84,14 @@ class CodexSummary(Summary):
             method="codex",
         )
         return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    def front(self, history: History, first: int = 0) -> int:
+        """Return the first position that may go: requests that were kept stand before summaries."""
+        first, items = super().front(history, first), history.head.items
+        if self.summaries_stay:
+            made = (p for p, i in enumerate(items) if i.row < 0 and i.role(history.log) == SUMMARY)
+            first = max(first, 1 + max(made, default=-1))
+        return first
 
     def chosen(self, history: History, asked: np.ndarray) -> tuple[np.ndarray, dict[str, Message]]:
         """Return which user messages are kept, and the one that is cut, by its id."""

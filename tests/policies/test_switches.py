@@ -57,6 +57,12 @@ def test_summaries_stay_and_new_ones_stand_behind_them():
     assert len(rolled[1]) == len(asked[1]) + 1  # the earlier summary
 
 
+def test_codex_keeps_requests_and_lets_summaries_stand_between_them():
+    _, new = twice(append_only(presets.codex()))
+    assert [m.id for m in new.messages if m.role == "user"] == [f"u{i}" for i in range(8)]
+    assert sum(m.role == "summary" for m in new.messages) == 2
+
+
 def test_the_first_request_stays_in_front():
     asked, new = twice(stable_first(rules()))
     assert new.messages[0].id == "u0"
