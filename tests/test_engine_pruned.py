@@ -175,7 +175,16 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
 
 
 APPENDING = {"digest": Digest(keep_last=1), "manifest": Tombstones(max_tokens=50, keep_last=1)}
+class Asks(Scheduled):
+    """One of a person's own, of which nothing is said but its schedule."""
+
+    def schedule(self, view, room):
+        for p in view.new("user"):
+            view.change(p, "[user]", since=view.arrival(p))
+
+
 COUNTING = {
+    "one's own": Asks(),
     "cap": Cap(max_messages=5),
     "digest": Digest(keep_last=2, line_chars=4),
     "prune": Prune(tool_calls="before-last-3-messages"),

@@ -28,6 +28,8 @@ SUFFIX = "\n[...context-trimmed — {n} chars removed to fit model limit...]"
 class Stage(Scheduled):
     """One stage: all results are cut; those whose file was written, shorter."""
 
+    counts = False
+
     cap: int
     """Characters a result keeps."""
     consumed: int
@@ -54,6 +56,8 @@ class Stage(Scheduled):
 class Untooled(Scheduled):
     """The last stage: neither tool calls nor results."""
 
+    counts = False
+
     cap = 0
     """Characters a result keeps."""
 
@@ -68,6 +72,8 @@ class AdaptiveTrim(Scheduled):
     """Where the prompt is over the window: results to 4,000 characters, else to 500, else no tool
     messages at all.
     """
+
+    counts = False
 
     stages: tuple[int, ...] = (4000, 500)
     """Characters a result keeps at each stage; after the last one tool calls and results go."""

@@ -37,9 +37,10 @@ class Scheduled(Setting):
     `steps` hold such a part.
     """
 
-    counts: ClassVar[bool] = False
-    """It goes by all messages, also by those that a part before puts at the end of calls, which no
-    schedule says: behind a part that `appends` it is asked call by call.
+    counts: ClassVar[bool] = True
+    """It may go by all messages, also by those that a part before puts at the end of calls, which
+    no schedule says: behind a part that `appends` it is asked call by call. One that looks at
+    replies and results alone says False.
     """
 
     @property

@@ -38,6 +38,8 @@ class Results(Scheduled):
     shorter still.
     """
 
+    counts = False
+
     max_chars: int = 8000
     """Characters a tool result keeps; 0 cuts none."""
     overrides: Mapping[str, int] = field(default_factory=dict)
@@ -97,6 +99,8 @@ class Results(Scheduled):
 class ConsumedReads(Scheduled):
     """Cut reads whose file was written or patched later: what they hold is no longer true."""
 
+    counts = False
+
     max_chars: int = 500
     """Characters that such a read keeps."""
     readers: tuple[str, ...] = READERS
@@ -119,6 +123,8 @@ class ConsumedReads(Scheduled):
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Replies(Scheduled):
     """Cut long replies when they are sent again; summaries are never cut."""
+
+    counts = False
 
     max_chars: int = 2000
     """Characters of text a reply keeps; 0 cuts none."""
@@ -149,6 +155,8 @@ class Outputs(Scheduled):
     """Cut raw tool output by lines, then characters, then bytes, with a last line that says so (as
     the agent `ai`).
     """
+
+    counts = False
 
     max_lines: int = 2000
     """Lines a result keeps; 0: all."""

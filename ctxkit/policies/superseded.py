@@ -50,6 +50,8 @@ _COMMAND = ("command", "cmd", "workingDirectory", "working_directory", "workdir"
 class Superseded(Scheduled):
     """Empty writes that a later write of the whole file replaced, and looks that were repeated."""
 
+    counts = False
+
     min_chars: int = 65_536
     """Do nothing while the superseded results have fewer characters; 0 does it at once."""
     writers: tuple[str, ...] = ("write_file", "patch_file", "write", "edit")
@@ -155,6 +157,8 @@ class _Emptied:
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RepeatedCommands(Scheduled):
     """Leave of a command that was run again later only whether it succeeded."""
+
+    counts = False
 
     tools: tuple[str, ...] = (
         "shell_run",

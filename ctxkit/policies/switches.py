@@ -160,7 +160,7 @@ def stable_first(rules: Rules) -> Rules:
     return _written(rules, partial(_set, request_stays=True))
 
 
-def _set(part: Summary | Levels, **more: bool) -> Summary | Levels:
+def _set(part: Summary | Levels, **more: Any) -> Summary | Levels:
     if isinstance(part, Levels):
         return replace(part, inner=replace(part.inner, **more))
     return replace(part, **more)

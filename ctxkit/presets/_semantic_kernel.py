@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
-from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Count
 from ctxkit.presets.checks import typed
@@ -61,10 +60,6 @@ class Reduced(Summary):
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""
         return reduction(history, self.target, self.threshold)
-
-    def passages(self, history: History, first: int) -> list[Passage]:
-        """Return all that goes, with the earlier summary."""
-        return [Passage(history, first, 0, self.limit, self.told())]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

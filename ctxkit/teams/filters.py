@@ -50,6 +50,8 @@ class AtTurnStart(Scheduled):
     give it. The order is fuseraft's: text, agents, age, tail, lengths.
     """
 
+    counts = False
+
     text_only: bool = False
     without: tuple[str, ...] = ()
     """Names or globs of agents, upper and lower case alike; with any, all tool frames go too."""
@@ -177,6 +179,8 @@ class OwnTurns(Scheduled):
     """At each turn show the task, some of one's own earlier words, and what is new: a declared
     context.
     """
+
+    counts = False
 
     turns: int = 0
     """How many of one's own earlier replies with words."""
