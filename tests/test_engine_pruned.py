@@ -175,6 +175,8 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
 
 
 APPENDING = {"digest": Digest(keep_last=1), "manifest": Tombstones(max_tokens=50, keep_last=1)}
+
+
 class Asks(Scheduled):
     """One of a person's own, of which nothing is said but its schedule."""
 
@@ -394,6 +396,15 @@ def test_a_trigger_whose_call_is_redefined_is_asked_by_its_call(join):
     eager = run(log, rules.but(trigger=triggers.Above(2000)))
     assert [c.call for c in jumped.cuts] == [c.call for c in plain.cuts]
     assert [c.call for c in jumped.cuts] != [c.call for c in eager.cuts]
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("join", [lambda t: ~t, lambda t: t & triggers.Count(12)])
+def test_a_turn_is_added_up_beyond_what_was_billed(join, seed):
+    trigger, log = join(triggers.TurnSpent(900)), Log.of(late_talk(seed, 24), Fours())
+    rules = Rules(POLICIES["summary"], trigger, counter=Fours(), window=4000, assumed=True)
+    plain = rules.but(trigger=lambda history, room: trigger(history, room))
+    assert run(log, rules).prompts.tolist() == run(log, plain).prompts.tolist()
 
 
 class Often(AsRecorded):
