@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import chain
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
@@ -256,7 +257,7 @@ class Summary(Setting):
                     if isinstance(error, ModelError)
                     else ModelError(f"No summary was made: {error}")
                 ) from error
-            made = self.otherwise(replace(passage, instructions=f"{error}"))
+            made = answer(self.otherwise(replace(passage, instructions=f"{error}")))
         return made
 
     def _once(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
@@ -264,11 +265,7 @@ class Summary(Setting):
             made = maker(passage)
         else:
             made = waits.within(self.seconds, maker, passage)
-        if made is None or (
-            isinstance(made, (str, Message)) and not _text(made).strip() and not _sized(made)
-        ):
-            raise ModelError("The summariser returned nothing; the history is kept as it was.")
-        return made  # type: ignore[no-any-return]
+        return answer(made)
 
     def audit(self, made: Message | str | int, passage: Passage) -> tuple[str, ...]:
         """Return what a summary lacks: sections, identifiers (with `strict`), the last request."""
@@ -282,6 +279,26 @@ class Summary(Setting):
         return identifiers.audit(
             _text(made), sections=self.sections, names=names, ask=ask, strict=strict
         )
+
+
+def answer(made: Any) -> Message | str | int:
+    """Return what a summariser made: a text, a message or a number of tokens.
+
+    Raises:
+        ModelError: it is nothing, or none of these.
+    """
+    if isinstance(made, Integral) and not isinstance(made, bool) and made >= 0:
+        return int(made)
+    if made is None or (
+        isinstance(made, (str, Message)) and not _text(made).strip() and not _sized(made)
+    ):
+        raise ModelError("The summariser returned nothing; the history is kept as it was.")
+    if not isinstance(made, (str, Message)):
+        raise ModelError(
+            f"The summariser returned {made!r:.80}; it must return text, a message or a number of"
+            " tokens. The history is kept as it was."
+        )
+    return made
 
 
 def turn_start(history: History, position: int) -> int:
