@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import chain
-from numbers import Integral
+from operator import index
 from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
@@ -287,8 +287,8 @@ def answer(made: Any) -> Message | str | int:
     Raises:
         ModelError: it is nothing, or none of these.
     """
-    if isinstance(made, Integral) and not isinstance(made, bool) and made >= 0:
-        return int(made)
+    if hasattr(made, "__index__") and not isinstance(made, bool) and made >= 0:
+        return index(made)
     if made is None or (
         isinstance(made, (str, Message)) and not _text(made).strip() and not _sized(made)
     ):
