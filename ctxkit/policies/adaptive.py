@@ -29,7 +29,6 @@ class Stage(Scheduled):
     """One stage: all results are cut; those whose file was written, shorter."""
 
     counts = False
-
     cap: int
     """Characters a result keeps."""
     consumed: int
@@ -57,7 +56,6 @@ class Untooled(Scheduled):
     """The last stage: neither tool calls nor results."""
 
     counts = False
-
     cap = 0
     """Characters a result keeps."""
 
@@ -74,7 +72,6 @@ class AdaptiveTrim(Scheduled):
     """
 
     counts = False
-
     stages: tuple[int, ...] = (4000, 500)
     """Characters a result keeps at each stage; after the last one tool calls and results go."""
     consumed_chars: int = 500

@@ -37,7 +37,6 @@ class Budget(Scheduled):
     """
 
     counts = False
-
     max_chars: int = 200_000
     """Characters that all messages together may have."""
     step: int = 8

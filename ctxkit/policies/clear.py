@@ -23,7 +23,6 @@ class Clear(Scheduled):
     """Put a placeholder in the place of all tool results but the last few."""
 
     counts = False
-
     keep_last: int = 3
     """Results at the end that stay whole."""
     allow: tuple[str, ...] = ("*",)

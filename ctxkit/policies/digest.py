@@ -119,7 +119,6 @@ class Excerpts(Scheduled):
     """
 
     counts = False
-
     keep_last: int = 10
     """Tool results at the end that stay whole."""
     strategy: Literal["llm", "heuristic", "off"] = "heuristic"

@@ -96,7 +96,6 @@ class WithoutAgents(Scheduled):
     """Leave out what some agents said; tool results have no author, so all of them go too."""
 
     counts = False
-
     agents: tuple[str, ...] = ()
     """Names or globs, upper and lower case alike."""
 
@@ -115,7 +114,6 @@ class TurnAge(Scheduled):
     """Keep what belongs to the last replies, from the user's message before the oldest of them."""
 
     counts = False
-
     turns: int = 0
     """How many replies to keep; 0: all.
 

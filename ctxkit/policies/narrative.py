@@ -211,7 +211,7 @@ def capped(history: History, before: int, cap: int) -> History:
             changes[p] = contents.with_text(
                 history[p], f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
             )
-    return history.shorten(changes, reason="for the summariser") if changes else history
+    return history.shorten(changes, reason="for the summariser")
 
 
 def _words(made: Message | str) -> str:

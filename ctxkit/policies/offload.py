@@ -34,7 +34,6 @@ class Offload(Scheduled):
     """
 
     counts = False
-
     threshold: int = 40_000
     """Results of more characters are offloaded."""
     tools: tuple[str, ...] = ("*",)

@@ -23,7 +23,6 @@ class ToolPairs(Scheduled):
     """
 
     counts = False
-
     keep_pairs: int = 12
     """Replies with tool calls at the end whose results stay whole."""
     step: int = 1

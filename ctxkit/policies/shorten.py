@@ -39,7 +39,6 @@ class Results(Scheduled):
     """
 
     counts = False
-
     max_chars: int = 8000
     """Characters a tool result keeps; 0 cuts none."""
     overrides: Mapping[str, int] = field(default_factory=dict)
@@ -100,7 +99,6 @@ class ConsumedReads(Scheduled):
     """Cut reads whose file was written or patched later: what they hold is no longer true."""
 
     counts = False
-
     max_chars: int = 500
     """Characters that such a read keeps."""
     readers: tuple[str, ...] = READERS
@@ -125,7 +123,6 @@ class Replies(Scheduled):
     """Cut long replies when they are sent again; summaries are never cut."""
 
     counts = False
-
     max_chars: int = 2000
     """Characters of text a reply keeps; 0 cuts none."""
     keep_last: int = 0
@@ -157,7 +154,6 @@ class Outputs(Scheduled):
     """
 
     counts = False
-
     max_lines: int = 2000
     """Lines a result keeps; 0: all."""
     max_chars: int = 204_800

@@ -66,11 +66,7 @@ class KeepTurns(Setting):
             following = history.next(start + 1, "user")
             start = following if following > 0 else len(history)
         cut = history.safe_before(max(cut, 0))
-        return (
-            history.drop(cut, f"older than the last {self.keep_turns} turns", start=start)
-            if cut > start
-            else history
-        )
+        return history.drop(cut, f"older than the last {self.keep_turns} turns", start=start)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

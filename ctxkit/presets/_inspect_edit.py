@@ -76,7 +76,7 @@ class Edited(ClearUses):
                 new = contents.without_reasoning(history[p])
                 if new is not history[p] and new.parts:
                     changes[p] = new
-        return history.shorten(changes, reason="old thinking is cleared") if changes else history
+        return history.shorten(changes, reason="old thinking is cleared")
 
     def _old(self, history: History) -> np.ndarray:
         """Return the positions of the results that are removed, oldest first."""

@@ -74,7 +74,7 @@ class Truncated(Setting):
     def __call__(self, history: History, _room: Room) -> History:
         """Return the last messages."""
         first = reduction(history, self.target, self.threshold)
-        return history.drop(first, f"more than {self.target} messages") if first > 0 else history
+        return history.drop(first, f"more than {self.target} messages")
 
 
 def reduction(history: History, target: int, threshold: int) -> int:

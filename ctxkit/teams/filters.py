@@ -51,7 +51,6 @@ class AtTurnStart(Scheduled):
     """
 
     counts = False
-
     text_only: bool = False
     without: tuple[str, ...] = ()
     """Names or globs of agents, upper and lower case alike; with any, all tool frames go too."""
@@ -181,7 +180,6 @@ class OwnTurns(Scheduled):
     """
 
     counts = False
-
     turns: int = 0
     """How many of one's own earlier replies with words."""
     max_chars: int = 0
