@@ -9,12 +9,11 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
-from ctxkit.history import USER
+from ctxkit.history import SUMMARY, SYSTEM, USER
 from ctxkit.messages import Message, Text
 from ctxkit.policies import waits
 from ctxkit.policies.setting import Setting, at_least, share
 from ctxkit.policies.summarisers import Extractive, Fixed, Passage, RecordedSummary, ShareOfInput
-from ctxkit.policies.window import leading
 from ctxkit.texts import contents, identifiers, records, summary_passages
 
 if TYPE_CHECKING:
@@ -343,6 +342,14 @@ def asks_anew(log: Log, row: int, call: int) -> bool:
         and log.first_calls[row] == call
         and log.messages[row].kind != "bash"
     )
+
+
+def leading(history: History, first: int = 0) -> int:
+    """Return where the summaries and system messages end that stand at a position."""
+    log, n = history.log, len(history)
+    while first < n and history.item(first).role(log) in (SUMMARY, SYSTEM):
+        first += 1
+    return first
 
 
 def anything(history: History, before: int, start: int = 0) -> bool:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.history import ASSISTANT, SUMMARY, SYSTEM, USER
+from ctxkit.history import ASSISTANT, USER
 from ctxkit.policies.setting import Setting, at_least, share
+from ctxkit.policies.summary import leading
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -88,14 +89,6 @@ class WindowShare(Setting):
         cut = min(history.fitting(budget, start=start), len(history) - 1)
         cut = history.safe(cut) or history.safe_before(cut)
         return history.drop(cut, f"over {self.keep_share:.0%} of the window", start=start)
-
-
-def leading(history: History, first: int = 0) -> int:
-    """Return where the summaries and system messages end that stand at a position."""
-    log, n = history.log, len(history)
-    while first < n and history.item(first).role(log) in (SUMMARY, SYSTEM):
-        first += 1
-    return first
 
 
 def pair(history: History, position: int) -> int:
