@@ -146,4 +146,6 @@ def test_an_id_that_is_used_twice_is_no_name_of_a_result(pruning):
     sent = LiveContext(at, rules, save=None).prepare(1.0).messages
     assert [m.text for m in sent if m.role == "tool"] == texts
     LiveContext(at, rules, save=lambda *a: kept.append(a)).prepare(1.0)
-    assert {hint for *_, hint in kept} == ({"path=a.txt", "path=b.txt"} if pruning is OFF else set())
+    assert {hint for *_, hint in kept} == (
+        {"path=a.txt", "path=b.txt"} if pruning is OFF else set()
+    )
