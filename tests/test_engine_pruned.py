@@ -26,10 +26,12 @@ from ctxkit.policies.clear import Clear
 from ctxkit.policies.digest import Digest
 from ctxkit.policies.dues import Due
 from ctxkit.policies.keep import Roles, Tail
+from ctxkit.policies.pairs import ToolPairs
 from ctxkit.policies.policy import call_alone
 from ctxkit.policies.prune import Cap, Prune
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.tombstones import Tombstones
 
 POLICIES = {
@@ -173,7 +175,18 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
 
 
 APPENDING = {"digest": Digest(keep_last=1), "manifest": Tombstones(max_tokens=50, keep_last=1)}
+
+
+class Asks(Scheduled):
+    """One of a person's own, of which nothing is said but its schedule."""
+
+    def schedule(self, view, room):
+        for p in view.new("user"):
+            view.change(p, "[user]", since=view.arrival(p))
+
+
 COUNTING = {
+    "one's own": Asks(),
     "cap": Cap(max_messages=5),
     "digest": Digest(keep_last=2, line_chars=4),
     "prune": Prune(tool_calls="before-last-3-messages"),
@@ -215,7 +228,7 @@ def test_changes_beside_stages_are_refused():
     assert done.total < run(log, Rules(pruning=Clear(keep_last=1), counter=Fours())).total
 
 
-class Noted(Clear):
+class Noted(Scheduled):
     """Puts a message at the end of each call, and does not say that it does."""
 
     def schedule(self, view, room):
@@ -316,11 +329,11 @@ def test_what_a_log_remembers_is_of_that_part_alone(made, join):
     assert bills[0] != bills[1]
 
 
-class Backwards(Clear):
+class Backwards(Scheduled):
     """Speaks of a message at a later call first."""
 
     def schedule(self, view, room):
-        super().schedule(view, room)
+        Clear(keep_last=1).schedule(view, room)
         for p in view.new("tool"):
             view.change(p, "[seen]", since=view.arrival(p))
 
@@ -331,9 +344,31 @@ def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
     """asked at once it would end otherwise than call by call; so, too, before a plain function"""
     log = log_of(by_chance(7, 40), Rules(counter=Fours()))
     policy = trigger and POLICIES["summary"]
-    rules = Rules(policy, trigger, pruning=join(Backwards(keep_last=1)), counter=Fours())
+    rules = Rules(policy, trigger, pruning=join(Backwards()), counter=Fours())
     with pytest.raises(BadArguments, match="say what becomes of a message in the order of calls"):
         run(log, rules)
+
+
+class Below(ToolPairs):
+    """Speaks, below another class's schedule, of what that may hide later."""
+
+    def schedule(self, view, room):
+        super().schedule(view, room)
+        for p in view.new("tool"):
+            view.change(p, "[seen]", since=view.arrival(p))
+
+
+@pytest.mark.parametrize("join", [lambda p: p, lambda p: Clear(keep_last=5) | p])
+def test_a_schedule_below_another_is_sent_and_billed_as_its_plain_call(join):
+    log, part = log_of(by_chance(7, 40), Rules(counter=Fours())), Below(keep_pairs=2)
+    rules = Rules(pruning=join(part), counter=Fours())
+    own = run(log, rules.but(pruning=by_calls((join(part),))))
+    done, live = run(log, rules), Run(log, rules)
+    assert done.prompts.tolist() == own.prompts.tolist()
+    for call in range(1, log.calls + 1):
+        advance(live, rules, call)
+        assert live.shown().tokens == own.prompts[call - 1]
+    assert done.called == live.called == log.calls
 
 
 def test_no_part_of_the_kit_says_first_for_a_call_that_it_redefines():
@@ -361,6 +396,15 @@ def test_a_trigger_whose_call_is_redefined_is_asked_by_its_call(join):
     eager = run(log, rules.but(trigger=triggers.Above(2000)))
     assert [c.call for c in jumped.cuts] == [c.call for c in plain.cuts]
     assert [c.call for c in jumped.cuts] != [c.call for c in eager.cuts]
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+@pytest.mark.parametrize("join", [lambda t: ~t, lambda t: t & triggers.Count(12)])
+def test_a_turn_is_added_up_beyond_what_was_billed(join, seed):
+    trigger, log = join(triggers.TurnSpent(900)), Log.of(late_talk(seed, 24), Fours())
+    rules = Rules(POLICIES["summary"], trigger, counter=Fours(), window=4000, assumed=True)
+    plain = rules.but(trigger=trigger.__call__)
+    assert run(log, rules).prompts.tolist() == run(log, plain).prompts.tolist()
 
 
 class Often(AsRecorded):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ctxkit.errors import StoreError
 from ctxkit.policies.chain import Joined, applied
 from ctxkit.policies.offload import Offload, artifact_named
+from ctxkit.schedules import Rows
 from ctxkit.texts.contents import hint
 
 if TYPE_CHECKING:
@@ -46,19 +47,20 @@ class Offloads:
         missing = set(named.values()) - self._kept
         if not missing:
             return shown
-        given = _given(run, missing)
-        said = {m.call_id: m for m in run.history.at(call).messages if m.role == "tool"}
-        calls = {c.id: c for m in run.history.at(call).messages for c in m.tool_calls}
-        self._kept.update(
-            n
-            for n in missing
-            if n in given and self._saved(n, given[n], calls.get(given[n].call_id or ""))
-        )
+        given, rows = _given(run, missing), Rows(run.history.at(call))
+        places = {p: rows.place(shown.row(p)) for p in named}
+        for p, name in named.items():
+            if name in given and name not in self._kept:
+                place = places[p]
+                asked = None if place is None else rows.asked(place)
+                if self._saved(name, given[name], asked):
+                    self._kept.add(name)
         sent = list(shown.messages)
         for p, name in named.items():
             if name not in self._kept:  # what no part tells of goes as the history has it
-                whole = given.get(name) or said.get(sent[p].call_id, sent[p])
-                sent[p] = replace(sent[p], parts=whole.parts)
+                place = places[p]
+                said = sent[p] if place is None else rows.message(place)
+                sent[p] = replace(sent[p], parts=given.get(name, said).parts)
         same = all(sent[p] == shown.messages[p] for p in named)
         return shown if same else shown.become(sent, "no artifact could be kept")
 

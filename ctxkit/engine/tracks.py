@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ctxkit.engine.prefixes import PastPrompts
     from ctxkit.history.clock import Clock
     from ctxkit.schedules import Layer, Rows, Schedule
-    from ctxkit.schedules.layers import Changed
 
 
 class Track:
@@ -33,25 +32,17 @@ class Track:
         """How many positions are there."""
         self.hides = False
         """True where a position was hidden at some call."""
-        self._events: Sequence[Changed] = ()
         self._next = 0
-        """What the extension changes, and how much of it is done."""
-
-    def begin(self, stop: int) -> None:
-        """Stand before the calls of a new extension of the layer, up to `stop`."""
-        self._events, self._next = self._layer.events, 0
-        n = self._rows.shown(stop - 1)
-        if n > self._known:
-            self._grow(self._known, n)
+        """How much of what changes is done."""
 
     def step(self, call: int) -> list[tuple[int, int]]:
-        """Go on to the next call; return positions and contents that are there no more."""
-        was, events, i = self.n, self._events, self._next
+        """Go on to a call; return positions and contents that are there no more."""
+        was, events, i = self.n, self._layer.events, self._next
         self.n = self._rows.shown(call)
+        if self.n > self._known:
+            self._grow(self._known, self._rows.shown(self._layer.stop - 1))
         gone: list[tuple[int, int]] = []
-        if i == len(events) or events[i].call != call:
-            return gone
-        while i < len(events) and events[i].call == call:
+        while i < len(events) and events[i].call <= call:
             _, p, old, new = events[i]
             i += 1
             if p < was:
@@ -122,8 +113,6 @@ class Tracks:
         self._adds = top.adds
         if not self._tracks:
             self._tracks = [Track(layer, rows) for layer in top.branches()]
-        for track in self._tracks:
-            track.begin(top.stop)
         prompts, shared = list[int](), list[int]()
         was = log.fixed_at[max(self._call - 1, 0)]
         for call in range(self._call, top.stop):
@@ -147,9 +136,8 @@ class Tracks:
 
     def _first(self, call: int, size: int) -> int:
         """Return the tokens of the first prompt that are new beside what came before."""
-        for track in self._tracks:
-            track.step(call)
         self._last = new = self._tracks[self._schedule.top.taken(call)]
+        new.step(call)
         if self._past is None:
             return size
         now = self._with_added(call, new.shown)
@@ -165,11 +153,7 @@ class Tracks:
         last = old.past(place, n, gone if old is new else ())
         if self._adds:
             last = self._with_added(call - 1, last)
-        done = self._parted(call, place, last) if len(last) else self._behind(call, new, 0, place)
-        for track in self._tracks:
-            if track is not new:
-                track.step(call)
-        return done
+        return self._parted(call, place, last) if len(last) else self._behind(call, new, 0, place)
 
     def _parted(self, call: int, place: int, last: NDArray[Any]) -> int:
         """Return the tokens behind what is shared, where a prompt may part from the last one.

@@ -28,6 +28,7 @@ SUFFIX = "\n[...context-trimmed — {n} chars removed to fit model limit...]"
 class Stage(Scheduled):
     """One stage: all results are cut; those whose file was written, shorter."""
 
+    counts = False
     cap: int
     """Characters a result keeps."""
     consumed: int
@@ -54,6 +55,7 @@ class Stage(Scheduled):
 class Untooled(Scheduled):
     """The last stage: neither tool calls nor results."""
 
+    counts = False
     cap = 0
     """Characters a result keeps."""
 
@@ -69,6 +71,7 @@ class AdaptiveTrim(Scheduled):
     messages at all.
     """
 
+    counts = False
     stages: tuple[int, ...] = (4000, 500)
     """Characters a result keeps at each stage; after the last one tool calls and results go."""
     consumed_chars: int = 500

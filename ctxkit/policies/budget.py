@@ -36,6 +36,7 @@ class Budget(Scheduled):
     replies (fuseraft).
     """
 
+    counts = False
     max_chars: int = 200_000
     """Characters that all messages together may have."""
     step: int = 8

@@ -22,6 +22,7 @@ CLEARED = "[Old tool result content cleared]"
 class Clear(Scheduled):
     """Put a placeholder in the place of all tool results but the last few."""
 
+    counts = False
     keep_last: int = 3
     """Results at the end that stay whole."""
     allow: tuple[str, ...] = ("*",)

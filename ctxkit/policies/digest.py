@@ -41,7 +41,7 @@ class Digest(Scheduled):
     """Tool results at the end that stay whole."""
     line_chars: int = 200
     """Characters of each result in the digest."""
-    counts = appends = True
+    appends = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "keep_last", "line_chars")
@@ -118,6 +118,7 @@ class Excerpts(Scheduled):
     last (as `ai`).
     """
 
+    counts = False
     keep_last: int = 10
     """Tool results at the end that stay whole."""
     strategy: Literal["llm", "heuristic", "off"] = "heuristic"

@@ -135,9 +135,10 @@ def _turn_spent(look: Straight, limit: float, start: int, stop: int) -> int:
     begin = start
     while begin > since and turn_at(log, begin - 1) >= turn_at(log, start) - 1:
         begin -= 1
-    past = look.sent(begin, start) if look.sent else [look.size(c) for c in range(begin, start)]
+    past = list(look.sent(begin, start)) if look.sent else []
     Q, C = log.tokens.Q, log.tokens.C  # noqa: N806  as they are called there
-    sizes = [*past, *(look.size(c) + Q[c + 1] - Q[c] - C[c] for c in range(start, stop))]
+    rest = range(begin + len(past), stop)
+    sizes = [*past, *(look.size(c) + Q[c + 1] - Q[c] - C[c] for c in rest)]
     sums = [0, *accumulate(sizes)]
     first = begin
     previous = 0

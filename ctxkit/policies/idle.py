@@ -37,6 +37,7 @@ class CacheTtl(Scheduled):
     unknown nothing is done.
     """
 
+    counts = False
     ttl_seconds: float = 300.0
     """Seconds since the last call before which nothing is done; 0: at every call."""
     keep_last_assistants: int = 3

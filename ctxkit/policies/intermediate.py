@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class Intermediate(Scheduled):
     """Cut text, reasoning and arguments of replies that only led to the next tool call."""
 
+    counts = False
     max_chars: int = 120
     """Characters that text and reasoning keep."""
     max_argument_chars: int = 500

@@ -60,6 +60,8 @@ def is_correction(message: Message) -> bool:
 class TextOnly(Scheduled):
     """Strip tool results, tool calls and reasoning; what has no text left goes."""
 
+    counts = False
+
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Strip each message as it comes."""
         for p in view.new("assistant", "tool"):
@@ -72,7 +74,6 @@ class Roles(Scheduled):
 
     roles: tuple[str, ...] = ("user", "assistant", "summary")
     """Roles that stay; what the history must keep (system, pinned, pending) stays anyway."""
-    counts = True
 
     def __post_init__(self) -> None:
         for role in self.roles:
@@ -94,6 +95,7 @@ class Roles(Scheduled):
 class WithoutAgents(Scheduled):
     """Leave out what some agents said; tool results have no author, so all of them go too."""
 
+    counts = False
     agents: tuple[str, ...] = ()
     """Names or globs, upper and lower case alike."""
 
@@ -111,6 +113,7 @@ class WithoutAgents(Scheduled):
 class TurnAge(Scheduled):
     """Keep what belongs to the last replies, from the user's message before the oldest of them."""
 
+    counts = False
     turns: int = 0
     """How many replies to keep; 0: all.
 
@@ -154,7 +157,6 @@ class Tail(Scheduled):
     """How many messages to keep; 0: all."""
     pin_corrections: bool = True
     """Keep the user messages by which fuseraft corrects an agent, wherever they stand."""
-    counts = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "messages")

@@ -100,7 +100,7 @@ class Narrative(Summary):
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the message's text, or its size where the summariser only knows that."""
-        passage = Passage(history, first, 0, self.limit, self.told())
+        passage = Passage(history, first, self.front(history), self.limit, self.told())
         turns = [int(t) for t in history.turns[list(passage.positions)]]
         agent = history.log.agent
         if self.mode == "intent":
@@ -211,7 +211,7 @@ def capped(history: History, before: int, cap: int) -> History:
             changes[p] = contents.with_text(
                 history[p], f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
             )
-    return history.shorten(changes, reason="for the summariser") if changes else history
+    return history.shorten(changes, reason="for the summariser")
 
 
 def _words(made: Message | str) -> str:

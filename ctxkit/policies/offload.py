@@ -33,6 +33,7 @@ class Offload(Scheduled):
     saves what `artifacts` says, or sends the result whole where it cannot.
     """
 
+    counts = False
     threshold: int = 40_000
     """Results of more characters are offloaded."""
     tools: tuple[str, ...] = ("*",)

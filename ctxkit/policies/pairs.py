@@ -22,6 +22,7 @@ class ToolPairs(Scheduled):
     in-turn window).
     """
 
+    counts = False
     keep_pairs: int = 12
     """Replies with tool calls at the end whose results stay whole."""
     step: int = 1

@@ -48,7 +48,6 @@ class Prune(Scheduled):
     """Whose reasoning is dropped."""
     empty_messages: Literal["remove", "keep"] = "remove"
     """What becomes of messages that hold nothing afterwards."""
-    counts = True
 
     def __post_init__(self) -> None:
         if not _MODE.fullmatch(self.tool_calls):
@@ -198,7 +197,6 @@ class Cap(Scheduled):
 
     max_messages: int = 0
     """How many messages there may be; 0: any number."""
-    counts = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_messages")

@@ -79,7 +79,9 @@ class Safeguard(PiSummary):
         made = super().written(history, first)
         if not isinstance(made, str):
             return made
-        return made + failures(records.of_each(history, np.arange(first), records.failure))
+        return made + failures(
+            records.of_each(history, np.arange(self.front(history), first), records.failure)
+        )
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
         """Return the summary of a passage: chunk by chunk where it is long, the earlier ones passed

@@ -32,13 +32,15 @@ class Scheduled(Setting):
                 for p, call, old in view.window("tool", lambda n: n - self.keep_last):
                     view.change(p, "[failed]" if old else AS_IT_CAME, since=call)
 
-    A class that overrides `__call__` below an inherited `schedule` is asked call by call: then the
-    call alone counts, for the bill too. So does one whose `steps` hold such a part.
+    A class that overrides `__call__` below an inherited `schedule`, or a `schedule` below another
+    one's, is asked call by call: then the call alone counts, for the bill too. So does one whose
+    `steps` hold such a part.
     """
 
-    counts: ClassVar[bool] = False
-    """It goes by all messages, also by those that a part before puts at the end of calls, which no
-    schedule says: behind a part that `appends` it is asked call by call.
+    counts: ClassVar[bool] = True
+    """It may go by all messages, also by those that a part before puts at the end of calls, which
+    no schedule says: behind a part that `appends` it is asked call by call. One that looks at
+    replies and results alone says False.
     """
 
     @property
@@ -73,11 +75,15 @@ class Scheduled(Setting):
 
 
 def says_when(part: Any) -> bool:
-    """Return True where a part's `schedule` says all that its call does: no class redefined
-    the call, its own or that of a step.
+    """Return True where a part's `schedule` says all that its call does.
+
+    No class redefined the call, or a schedule below another one (which of the two speaks last of a
+    message depends on how many calls both are asked about); nor did that of a step.
     """
-    own = isinstance(part, Scheduled) and type(part).__call__ is Scheduled.__call__
-    return own and all(map(says_when, part.steps))
+    if not isinstance(part, Scheduled) or type(part).__call__ is not Scheduled.__call__:
+        return False
+    said = sum("schedule" in vars(kind) for kind in type(part).__mro__)  # its own and the base's
+    return said <= 2 and all(map(says_when, part.steps))
 
 
 def split(pruning: Part | None) -> tuple[tuple[Scheduled, ...], tuple[Part, ...]]:

@@ -38,6 +38,7 @@ class Results(Scheduled):
     shorter still.
     """
 
+    counts = False
     max_chars: int = 8000
     """Characters a tool result keeps; 0 cuts none."""
     overrides: Mapping[str, int] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class Results(Scheduled):
 class ConsumedReads(Scheduled):
     """Cut reads whose file was written or patched later: what they hold is no longer true."""
 
+    counts = False
     max_chars: int = 500
     """Characters that such a read keeps."""
     readers: tuple[str, ...] = READERS
@@ -120,6 +122,7 @@ class ConsumedReads(Scheduled):
 class Replies(Scheduled):
     """Cut long replies when they are sent again; summaries are never cut."""
 
+    counts = False
     max_chars: int = 2000
     """Characters of text a reply keeps; 0 cuts none."""
     keep_last: int = 0
@@ -150,6 +153,7 @@ class Outputs(Scheduled):
     the agent `ai`).
     """
 
+    counts = False
     max_lines: int = 2000
     """Lines a result keeps; 0: all."""
     max_chars: int = 204_800

@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import index
 from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
-from ctxkit.history import USER
+from ctxkit.history import SUMMARY, SYSTEM, USER
 from ctxkit.messages import Message, Text
 from ctxkit.policies import waits
 from ctxkit.policies.setting import Setting, at_least, share
@@ -81,6 +82,10 @@ class Summary(Setting):
     """Writes the summary where the summariser fails: ``(passage) -> text``."""
     must_shrink: bool = True
     """Change nothing where the result would not be smaller."""
+    summaries_stay: bool = False
+    """Earlier summaries stay: the new one stands behind them."""
+    request_stays: bool = False
+    """The first request stays, with what stands before it."""
 
     def __post_init__(self) -> None:
         at_least(self, 0, "keep_tokens", "retries")
@@ -127,19 +132,30 @@ class Summary(Setting):
         Raises:
             ModelError: no summary came about, and there is no other way to make one.
         """
-        first = self.cut(history, room)
-        if first <= 0 or not anything(history, first):
+        start, first = self.front(history), self.cut(history, room)
+        if first <= start or not anything(history, first, start):
             return history
         maker = self.summariser
         if type(maker) is Fixed:  # nothing is read: an edit costs microseconds
             made: Message | str | int = min(maker.tokens, self.limit or maker.tokens)
         else:
             made = self.written(history, first)
-        new = history.summarise(first, made, "older than what is kept", method="summary")
+        why = "between the beginning and what is kept" if start else "older than what is kept"
+        new = history.summarise(first, made, why, start=start, method="summary")
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
     # -- where
     # ----------------------------------------------------------------------------------------------
+
+    def front(self, history: History, first: int = 0) -> int:
+        """Return the first position, from one on, that may be summarised."""
+        if self.request_stays:
+            asked = history.next(first, "user")
+            if 0 <= asked < len(history) - 1:
+                first = max(first, history.safe(asked + 1))
+        if self.summaries_stay:
+            first = leading(history, first)
+        return first
 
     def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept; 0 where nothing can be cut."""
@@ -179,8 +195,15 @@ class Summary(Setting):
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary of all before a position: its message, text or size."""
-        parts, maker = self.passages(history, first), self.maker
+        parts, maker = self.behind(history, first), self.maker
         return self.joined([self.asked(maker, passage) for passage in parts], parts)
+
+    def behind(self, history: History, first: int) -> list[Passage]:
+        """Return the passages as far as they lie behind what stays in front."""
+        start, parts = self.front(history), self.passages(history, first)
+        return [
+            p if p.start >= start else replace(p, start=start) for p in parts if p.before > start
+        ]
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return what is summarised: the old turns, and the head of a split one by itself."""
@@ -233,7 +256,7 @@ class Summary(Setting):
                     if isinstance(error, ModelError)
                     else ModelError(f"No summary was made: {error}")
                 ) from error
-            made = self.otherwise(replace(passage, instructions=f"{error}"))
+            made = answer(self.otherwise(replace(passage, instructions=f"{error}")))
         return made
 
     def _once(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
@@ -241,11 +264,7 @@ class Summary(Setting):
             made = maker(passage)
         else:
             made = waits.within(self.seconds, maker, passage)
-        if made is None or (
-            isinstance(made, (str, Message)) and not _text(made).strip() and not _sized(made)
-        ):
-            raise ModelError("The summariser returned nothing; the history is kept as it was.")
-        return made  # type: ignore[no-any-return]
+        return answer(made)
 
     def audit(self, made: Message | str | int, passage: Passage) -> tuple[str, ...]:
         """Return what a summary lacks: sections, identifiers (with `strict`), the last request."""
@@ -259,6 +278,26 @@ class Summary(Setting):
         return identifiers.audit(
             _text(made), sections=self.sections, names=names, ask=ask, strict=strict
         )
+
+
+def answer(made: Any) -> Message | str | int:
+    """Return what a summariser made: a text, a message or a number of tokens.
+
+    Raises:
+        ModelError: it is nothing, or none of these.
+    """
+    if hasattr(made, "__index__") and not isinstance(made, bool) and made >= 0:
+        return index(made)
+    if made is None or (
+        isinstance(made, (str, Message)) and not _text(made).strip() and not _sized(made)
+    ):
+        raise ModelError("The summariser returned nothing; the history is kept as it was.")
+    if not isinstance(made, (str, Message)):
+        raise ModelError(
+            f"The summariser returned {made!r:.80}; it must return text, a message or a number of"
+            " tokens. The history is kept as it was."
+        )
+    return made
 
 
 def turn_start(history: History, position: int) -> int:
@@ -305,15 +344,23 @@ def asks_anew(log: Log, row: int, call: int) -> bool:
     )
 
 
-def anything(history: History, before: int) -> bool:
-    """Say whether anything but summaries, and what stays, lies before a position."""
+def leading(history: History, first: int = 0) -> int:
+    """Return where the summaries and system messages end that stand at a position."""
+    log, n = history.log, len(history)
+    while first < n and history.item(first).role(log) in (SUMMARY, SYSTEM):
+        first += 1
+    return first
+
+
+def anything(history: History, before: int, start: int = 0) -> bool:
+    """Say whether anything but summaries, and what stays, lies at the positions start..before."""
     head, log = history.head, history.log
     if before > head.size:
-        first, last = history.lo, history.lo + before - head.size
+        first, last = history.lo + max(start - head.size, 0), history.lo + before - head.size
         stays = log.stays_at(history.call)
         if last - first > bisect_left(stays, last) - bisect_left(stays, first):
             return True
-    return any(i.row >= 0 and not i.stays(log, history.call) for i in head.items[:before])
+    return any(i.row >= 0 and not i.stays(log, history.call) for i in head.items[start:before])
 
 
 def _text(made: Message | str | int) -> str:

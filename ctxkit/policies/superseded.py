@@ -50,6 +50,7 @@ _COMMAND = ("command", "cmd", "workingDirectory", "working_directory", "workdir"
 class Superseded(Scheduled):
     """Empty writes that a later write of the whole file replaced, and looks that were repeated."""
 
+    counts = False
     min_chars: int = 65_536
     """Do nothing while the superseded results have fewer characters; 0 does it at once."""
     writers: tuple[str, ...] = ("write_file", "patch_file", "write", "edit")
@@ -156,6 +157,7 @@ class _Emptied:
 class RepeatedCommands(Scheduled):
     """Leave of a command that was run again later only whether it succeeded."""
 
+    counts = False
     tools: tuple[str, ...] = (
         "shell_run",
         "bash",

@@ -5,6 +5,7 @@ a task.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -16,9 +17,8 @@ from ctxkit.policies.chain import Joined, Part
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.setting import share
 from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary, anything, asks_anew
+from ctxkit.policies.summary import Summary, asks_anew
 from ctxkit.policies.triggers import Due, Share
-from ctxkit.policies.window import leading
 from ctxkit.texts import contents
 
 if TYPE_CHECKING:
@@ -38,16 +38,24 @@ LEVEL = "level"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Behind(Part):
-    """Another summary's cut and passages, but what stands in front stays there, with what a cache
-    holds of it.
+class Levels(Part):
+    """Summaries of summaries: as soon as so many of one level stand in a row, one of the next level
+    takes their place (pulse-coder's document wishes for it; a log-structured merge tree does it).
+
+    What is old is then written anew once a level, not at every compaction, and the prompt holds no
+    more than `fan - 1` summaries of each level.
     """
 
     inner: Summary
-    summaries: bool = True
-    """Earlier summaries stay: the new one stands behind them."""
-    request: bool = False
-    """The first request stays, with what stands before it."""
+    """Writes the summaries, which stay."""
+    fan: int = 4
+    """Summaries of a level that become one of the next."""
+    highest: int = 3
+    """Level above which none is made: its summaries are summarised among themselves."""
+
+    def __post_init__(self) -> None:
+        if self.fan < 2 or self.highest < 1:
+            raise BadArguments("Levels need a fan of 2 or more and a highest level of 1 or more.")
 
     @property
     def name(self) -> str:
@@ -59,67 +67,17 @@ class Behind(Part):
         """What the inner one keeps."""
         return self.inner.keeps
 
-    def using(self, summariser: Any) -> Behind:
+    def using(self, summariser: Any) -> Levels:
         """Return it with a summariser, where the inner one has none."""
         return replace(self, inner=self.inner.using(summariser))
 
-    def focused(self, focus: str) -> Behind:
+    def focused(self, focus: str) -> Levels:
         """Return it with what the user wants the summary to look at."""
         return replace(self, inner=self.inner.focused(focus))
 
-    def front(self, history: History) -> int:
-        """Return the first position that may be summarised."""
-        first = 0
-        if self.request:
-            asked = history.next(0, "user")
-            first = history.safe(asked + 1) if 0 <= asked < len(history) - 1 else 0
-        while (
-            self.summaries and first < len(history) and history[first].role in ("summary", "system")
-        ):
-            first += 1
-        return max(first, leading(history) if self.summaries else 0)
-
-    def __call__(self, history: History, room: Room) -> History:
-        """Return the history with a summary of what came since the last one."""
-        start, first = self.front(history), self.inner.cut(history, room)
-        if first <= start or not anything(history, first):
-            return history
-        parts = [
-            replace(p, start=max(p.start, start))
-            for p in self.inner.passages(history, first)
-            if p.before > start
-        ]
-        parts = [p for p in parts if p.positions]
-        if not parts:
-            return history
-        made = self.inner.joined([self.inner.asked(self.inner.maker, p) for p in parts], parts)
-        new = history.summarise(
-            first, made, "since the last summary", start=start, method="summary"
-        )
-        return history if self.inner.must_shrink and new.tokens >= history.tokens else new
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Levels(Behind):
-    """Summaries of summaries: as soon as so many of one level stand in a row, one of the next level
-    takes their place (pulse-coder's document wishes for it; a log-structured merge tree does it).
-
-    What is old is then written anew once a level, not at every compaction, and the prompt holds no
-    more than `fan - 1` summaries of each level.
-    """
-
-    fan: int = 4
-    """Summaries of a level that become one of the next."""
-    highest: int = 3
-    """Level above which none is made: its summaries are summarised among themselves."""
-
-    def __post_init__(self) -> None:
-        if self.fan < 2 or self.highest < 1:
-            raise BadArguments("Levels need a fan of 2 or more and a highest level of 1 or more.")
-
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with a summary of what came since, and with those below merged."""
-        new = super().__call__(history, room)
+        new = self.inner(history, room)
         if new is history:
             return history
         while found := self._full(new):
@@ -144,7 +102,7 @@ class Levels(Behind):
 
         None where they do not.
         """
-        start, stop = 0, self.front(history)
+        stop = self.inner.front(history)
         levels = [_level(history[p]) for p in range(stop)]
         for start in range(stop):
             row = levels[start:]
@@ -174,7 +132,13 @@ def leveled(rules: Rules, fan: int = 4) -> Rules:
     Raises:
         BadArguments: they write no summary.
     """
-    return _behind(rules, Levels, summaries=True, fan=fan)
+
+    def level(part: Summary | Levels) -> Levels:
+        if isinstance(part, Levels):
+            return replace(part, fan=fan)
+        return Levels(inner=replace(part, summaries_stay=True), fan=fan)
+
+    return _written(rules, level)
 
 
 def append_only(rules: Rules) -> Rules:
@@ -183,7 +147,7 @@ def append_only(rules: Rules) -> Rules:
     Raises:
         BadArguments: they write no summary.
     """
-    return _behind(rules, summaries=True)
+    return _written(rules, partial(_set, summaries_stay=True))
 
 
 def stable_first(rules: Rules) -> Rules:
@@ -193,30 +157,30 @@ def stable_first(rules: Rules) -> Rules:
     Raises:
         BadArguments: they write no summary.
     """
-    return _behind(rules, request=True)
+    return _written(rules, partial(_set, request_stays=True))
 
 
-def _behind(
-    rules: Rules,
-    kind: type[Behind] = Behind,
-    *,
-    summaries: bool = False,
-    request: bool = False,
-    **more: Any,
-) -> Rules:
-    def put(part: Any) -> Any:
-        if isinstance(part, Behind):
-            return replace(
-                part, summaries=part.summaries or summaries, request=part.request or request
-            )
-        if isinstance(part, Summary):
-            return kind(inner=part, summaries=summaries, request=request, **more)
+def _set(part: Summary | Levels, **more: Any) -> Summary | Levels:
+    if isinstance(part, Levels):
+        return replace(part, inner=replace(part.inner, **more))
+    return replace(part, **more)
+
+
+def _written(rules: Rules, put: Callable[[Summary | Levels], Part]) -> Rules:
+    """Return rules with something else in the place of each policy that writes summaries."""
+    found = False
+
+    def walk(part: Any) -> Any:
+        nonlocal found
+        if isinstance(part, (Summary, Levels)):
+            found = True
+            return put(part)
         if isinstance(part, Joined):
-            return replace(part, parts=tuple(map(put, part.parts)))
+            return replace(part, parts=tuple(map(walk, part.parts)))
         return part
 
-    new = put(rules.bare)
-    if new == rules.bare and not isinstance(rules.bare, Behind):
+    new = walk(rules.bare)
+    if not found:
         raise BadArguments(
             f"The rules {rules.label!r} write no summary that could stay or stand behind anything."
         )

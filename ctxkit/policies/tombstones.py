@@ -36,7 +36,6 @@ class Tombstones(Scheduled):
     """Results at the end that stay whole."""
     manifest: bool = True
     """Add a message that lists what is there and what was evicted."""
-    counts = True
 
     @property
     def appends(self) -> bool:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.history import ASSISTANT, SUMMARY, SYSTEM, USER
+from ctxkit.history import ASSISTANT, USER
 from ctxkit.policies.setting import Setting, at_least, share
+from ctxkit.policies.summary import leading
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -66,11 +67,7 @@ class KeepTurns(Setting):
             following = history.next(start + 1, "user")
             start = following if following > 0 else len(history)
         cut = history.safe_before(max(cut, 0))
-        return (
-            history.drop(cut, f"older than the last {self.keep_turns} turns", start=start)
-            if cut > start
-            else history
-        )
+        return history.drop(cut, f"older than the last {self.keep_turns} turns", start=start)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -92,17 +89,6 @@ class WindowShare(Setting):
         cut = min(history.fitting(budget, start=start), len(history) - 1)
         cut = history.safe(cut) or history.safe_before(cut)
         return history.drop(cut, f"over {self.keep_share:.0%} of the window", start=start)
-
-
-def leading(history: History) -> int:
-    """Return how many summaries and system messages the history begins with."""
-    log, n = history.log, len(history)
-    p = 0
-    while p < n and (p < history.head.size or p < 50):
-        if history.item(p).role(log) not in (SUMMARY, SYSTEM):
-            break
-        p += 1
-    return p
 
 
 def pair(history: History, position: int) -> int:

@@ -93,12 +93,14 @@ class AdkSummary(Anchored):
             max(history.nth_last("user", 1), 0)
         )  # the turn that now begins is no part of it
 
-    def head(self, history: History) -> int:
+    def front(self, history: History, first: int = 0) -> int:
         """Return the first position that may be summarised: by invocations, behind the summaries
         that stand.
         """
         summaries = np.flatnonzero(history.role("summary"))
-        return 0 if self.by_tokens(history) or not len(summaries) else int(summaries[-1]) + 1
+        if len(summaries) and not self.by_tokens(history):
+            first = int(summaries[-1]) + 1
+        return super().front(history, first)
 
 
 @typed

@@ -124,11 +124,7 @@ class TwoPhases(Setting):
             return history
         first = min(history.fitting(budget, start=start), n - 1)
         first = history.safe(first) or history.safe_before(n - 1)
-        return (
-            history.drop(first, "the oldest groups are over the budget", start=start)
-            if first > start
-            else history
-        )
+        return history.drop(first, "the oldest groups are over the budget", start=start)
 
 
 def line(results: list[str]) -> str:

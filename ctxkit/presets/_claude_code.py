@@ -68,13 +68,14 @@ class ClaudeSummary(Anchored):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return a summary and the files."""
-        n = self.cut(history, room)
-        if not fresh(history, 0, n).any():
+        start, n = self.front(history), self.cut(history, room)
+        if not fresh(history, start, n).any():
             return history
         made = message_of(self.written(history, n), self.prefix)
         back = self.restored(history)
+        said = [made, back] if back else made
         new = history.summarise(
-            n, [made, back] if back else made, "everything is summarised", method="claude_code"
+            n, said, "everything is summarised", start=start, method="claude_code"
         )
         return history if self.must_shrink and new.tokens >= history.tokens else new
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
+from ctxkit.history import SUMMARY
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summarisers import Passage
@@ -67,15 +68,14 @@ class CodexSummary(Summary):
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the user's messages with a summary behind them."""
-        n = end(history)
-        asked = history.role("user") & ~history.stays
-        if not (fresh(history, 0, n) & ~asked[:n]).any():
+        start, n, at = self.front(history), end(history), np.arange(len(history))
+        asked = history.role("user") & ~history.stays & (at >= start)
+        if not (fresh(history, start, n) & ~asked[start:n]).any():
             return history
         kept, short = self.chosen(history, asked)
-        passage = Passage(history, n, 0, self.limit, self.told())
+        passage = Passage(history, n, start, self.limit, self.told())
         made = message_of(self.asked(self.maker, passage), self.prefix)
-        at_work = np.arange(len(history)) >= n
-        rest = history.keep(kept | history.stays | at_work).messages
+        rest = history.keep(kept | history.stays | (at < start) | (at >= n)).messages
         tail = len(history) - n
         shown = [short.get(m.id, m) for m in rest[: len(rest) - tail]]
         new = history.become(
@@ -84,6 +84,14 @@ class CodexSummary(Summary):
             method="codex",
         )
         return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    def front(self, history: History, first: int = 0) -> int:
+        """Return the first position that may go: requests that were kept stand before summaries."""
+        first, items = super().front(history, first), history.head.items
+        if self.summaries_stay:
+            made = (p for p, i in enumerate(items) if i.row < 0 and i.role(history.log) == SUMMARY)
+            first = max(first, 1 + max(made, default=-1))
+        return first
 
     def chosen(self, history: History, asked: np.ndarray) -> tuple[np.ndarray, dict[str, Message]]:
         """Return which user messages are kept, and the one that is cut, by its id."""

@@ -96,11 +96,7 @@ class DeepSummary(Summary):
             changed = contents.with_arguments(history[p], self._short)
             if changed != history[p]:
                 changes[p] = changed
-        return (
-            history.shorten(changes, reason="long arguments of old calls are cut")
-            if changes
-            else history
-        )
+        return history.shorten(changes, reason="long arguments of old calls are cut")
 
     def _short(self, call: ToolCall) -> dict[str, Any] | None:
         if call.name not in self.tools:

@@ -112,11 +112,7 @@ class GeminiSummary(Summary):
                 changes[p] = contents.with_text(history[p], text)
                 size = len(text) // 4
             total += size
-        return (
-            history.shorten(changes, reason="outputs beyond the budget are cut")
-            if changes
-            else history
-        )
+        return history.shorten(changes, reason="outputs beyond the budget are cut")
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the first user message after the share that goes; else the last one, or the end
@@ -171,7 +167,7 @@ class Pipeline(Summary):
                     text, 2 * self.node_tokens - len(MARK), 2 * self.node_tokens, MARK
                 )
                 changes[p] = contents.with_text(history[p], short)
-        new = history.shorten(changes, reason="aged messages are cut") if changes else history
+        new = history.shorten(changes, reason="aged messages are cut")
         return super().__call__(new, room) if new.tokens > self.max_tokens else new
 
 

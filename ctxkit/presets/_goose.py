@@ -83,7 +83,7 @@ class WithRequest(Summary):
             return made
         summary = message_of(made)
         request = history.nth_last("user", 1)
-        again = contents.texts(history[request]) if 0 <= request < first else ""
+        again = contents.texts(history[request]) if self.front(history) <= request < first else ""
         parts = (*summary.parts, Text(GOES_ON), *((Text(again),) if again else ()))
         return Message(role="summary", parts=parts)
 

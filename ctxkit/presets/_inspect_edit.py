@@ -77,7 +77,7 @@ class Edited(Setting):
         old = old[history.column("thinks")[old] & ~history.stays[old]]
         made = {p: contents.without_reasoning(history[p]) for p in old.tolist()}
         changes = {p: new for p, new in made.items() if new.parts}
-        return history.shorten(changes, reason="old thinking is cleared") if changes else history
+        return history.shorten(changes, reason="old thinking is cleared")
 
     def _old(self, history: History) -> np.ndarray:
         """Return the positions of the results that are removed, oldest first."""

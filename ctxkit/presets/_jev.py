@@ -96,7 +96,7 @@ class KeepTheText(Setting):
                 gone.append(p)
             elif (short := self.short(message)) is not message:
                 cut[p] = short
-        new = history.shorten(cut, reason="old results are cut to their head") if cut else history
+        new = history.shorten(cut, reason="old results are cut to their head")
         return without(new, gone)
 
     def short(self, message: Message) -> Message:

@@ -85,7 +85,7 @@ class LangChainSummary(Summary):
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary; LangChain's own sentence where nothing is left to summarise."""
-        if not self.passages(history, first)[0].positions:
+        if not self.behind(history, first)[0].positions:
             return self.prefix + TOO_LONG
         return super().written(history, first)
 

@@ -14,7 +14,6 @@ from ctxkit.policies.setting import at_least
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.policies.window import leading
 from ctxkit.presets.anchored_summaries import fresh
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
@@ -61,6 +60,7 @@ class Leaves(Summary):
 
     apart: bool = False
     estimated: bool = True
+    summaries_stay: bool = True
     share: float = 0.75
     """Share of the window that the prompt may have afterwards."""
     tail: int = 64
@@ -96,7 +96,7 @@ class Leaves(Summary):
         """Return the history with its oldest chunk as a summary; itself where none is left before
         the tail.
         """
-        start, last = leading(history), max(len(history) - self.tail, 0)
+        start, last = self.front(history), max(len(history) - self.tail, 0)
         aim = history.before(start, estimated=True) + self.chunk
         stop = start
         while stop < last and history.before(stop, estimated=True) < aim:
@@ -110,7 +110,7 @@ class Leaves(Summary):
     def condensed(self, history: History) -> History:
         """Return the history with its oldest summaries as one, where there are as many."""
         n, first = 0, 0
-        for p in range(leading(history)):
+        for p in range(self.front(history)):
             if history.item(p).role(history.log) == SUMMARY:
                 first = first if n else p
                 n += 1

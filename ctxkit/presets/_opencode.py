@@ -160,7 +160,7 @@ class OpenCodeSummary(Summary):
         for p in passage.positions:
             if history[p].role == "tool" and len(text := contents.texts(history[p])) > most:
                 changes[p] = contents.with_text(history[p], text[:OUTPUT_CHARS] + TRUNCATED)
-        short = history.shorten(changes, reason="for the summariser") if changes else history
+        short = history.shorten(changes, reason="for the summariser")
         return super().asked(maker, replace(passage, history=short))
 
     @staticmethod

@@ -84,7 +84,7 @@ class OpenHandsSummary(Anchored):
             tails = [n if history.steps else n // 2 - self.keep_first - 1]
         end = n - max(min(tails), 0)
         cut = history.safe(end) if end < n else history.safe_before(n)
-        return cut if cut - self.head(history) >= self.minimum_progress * n else 0
+        return cut if cut - self.front(history) >= self.minimum_progress * n else 0
 
 
 @typed

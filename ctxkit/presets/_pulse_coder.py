@@ -81,15 +81,15 @@ class PulseSummary(Summary):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return summary and last turns, or the last turns alone."""
-        first = self.cut(history, room)
-        if first <= 0 or not anything(history, first):
+        start, first = self.front(history), self.cut(history, room)
+        if first <= start or not anything(history, first, start):
             return history
         try:
             made = self.written(history, first)
             if isinstance(made, str):
                 said = {SAID_BY: "assistant"}
                 made = Message(role="summary", parts=(Text(made),), details=said)
-            new = history.summarise(first, made, "summary", method="summary")
+            new = history.summarise(first, made, "summary", start=start, method="summary")
         except ModelError:
             return self.last(self.prune(history, room), "fallback")
         if above(new, self.target):
@@ -110,7 +110,8 @@ class PulseSummary(Summary):
     def last(self, history: History, why: str) -> History:
         """Return the last turns alone."""
         first = max(history.nth_last("user", self.keep_turns or 1), 0)
-        return history.drop(history.safe_before(first), why, method="fallback")
+        start = self.front(history)
+        return history.drop(history.safe_before(first), why, start=start, method="fallback")
 
 
 def above(history: History, target: int) -> bool:

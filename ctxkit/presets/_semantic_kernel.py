@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
-from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Count
 from ctxkit.presets.checks import typed
@@ -62,10 +61,6 @@ class Reduced(Summary):
         """Return the first position that is kept."""
         return reduction(history, self.target, self.threshold)
 
-    def passages(self, history: History, first: int) -> list[Passage]:
-        """Return all that goes, with the earlier summary."""
-        return [Passage(history, first, 0, self.limit, self.told())]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Truncated(Setting):
@@ -79,7 +74,7 @@ class Truncated(Setting):
     def __call__(self, history: History, _room: Room) -> History:
         """Return the last messages."""
         first = reduction(history, self.target, self.threshold)
-        return history.drop(first, f"more than {self.target} messages") if first > 0 else history
+        return history.drop(first, f"more than {self.target} messages")
 
 
 def reduction(history: History, target: int, threshold: int) -> int:

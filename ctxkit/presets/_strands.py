@@ -96,11 +96,7 @@ class Sliding(Setting):
         cut = found if found >= 0 else history.safe(start)
         first = min(self.pin_first, n)
         first = (history.safe(first) or n) if first else 0
-        return (
-            history.drop(cut, f"older than the last {self.window_size} messages", start=first)
-            if cut
-            else history
-        )
+        return history.drop(cut, f"older than the last {self.window_size} messages", start=first)
 
     def truncated(self, history: History) -> History:
         """Return the history with long results cut to both ends."""
@@ -111,11 +107,7 @@ class Sliding(Setting):
             text = contents.texts(history[p])
             if MARK not in text:
                 changes[p] = contents.with_text(history[p], trims.ends(text, EDGE, EDGE, MARK))
-        return (
-            history.shorten(changes, reason="long results are cut to both ends")
-            if changes
-            else history
-        )
+        return history.shorten(changes, reason="long results are cut to both ends")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

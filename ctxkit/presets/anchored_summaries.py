@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.messages import Message, Sized, Text
-from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 
 if TYPE_CHECKING:
@@ -30,34 +29,17 @@ class Anchored(Summary):
     through_user: bool = False
     """The beginning reaches to the first user message, at least."""
 
-    def __call__(self, history: History, room: Room) -> History:
-        """Return the history with its middle summarised."""
-        start, first = self.head(history), self.cut(history, room)
-        if first <= start or not fresh(history, start, first).any():
-            return history
-        written = self.written(history, first)
-        new = history.summarise(
-            first, written, "between the beginning and what is kept", start=start, method="summary"
-        )
-        return history if self.must_shrink and new.tokens >= history.tokens else new
-
-    def head(self, history: History) -> int:
+    def front(self, history: History, first: int = 0) -> int:
         """Return the first position that may be summarised."""
-        first = self.keep_first
+        first = max(first, self.keep_first)
         if self.through_user:
             asked = history.next(0, "user")
             summaries = np.flatnonzero(history.role("summary"))
             if asked >= 0 and not (len(summaries) and summaries[0] < asked):
                 first = max(first, asked + 1)
-        return (
-            (history.safe(first) or len(history))
-            if 0 < first < len(history)
-            else min(first, len(history))
-        )
-
-    def passages(self, history: History, first: int) -> list[Passage]:
-        """Return all that is summarised, as one passage."""
-        return [Passage(history, first, self.head(history), self.limit, self.told())]
+        if 0 < first < len(history):
+            first = history.safe(first) or len(history)
+        return super().front(history, min(first, len(history)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

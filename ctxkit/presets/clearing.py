@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 class ClearUses(Scheduled):
     """Put a placeholder in the place of old tool results, where the prompt is over a limit."""
 
+    counts = False
     trigger: int = 100_000
     """Tokens of the prompt up to which nothing is done."""
     keep: int = 3

@@ -9,7 +9,7 @@ import msgspec
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import chars
 from ctxkit.history.head_items import content_key
-from ctxkit.schedules.layers import Added, Changed
+from ctxkit.schedules.layers import Added, Changed, since
 from ctxkit.schedules.rows import NEVER, State
 from ctxkit.schedules.sums import RESULT_CHARS, TOKENS, Sums
 
@@ -47,7 +47,7 @@ class Changes:
         self.part, self.name = part, type(part).__name__
         self.before, self.rows = before, before.rows
         self.start = self.stop = before.rows.begin
-        self.events: Sequence[Changed] = ()
+        self.events: list[Changed] = []
         self._rules: dict[int, list[ChangeRule]] = {}
         self._states: dict[int, list[State]] = {}
         self._ends: dict[int, set[int]] = {}
@@ -118,7 +118,7 @@ class Changes:
         if self._rules:
             stay = self.rows.came_to_stay(self.start, self.stop)
             todo.update(p for _, p in stay if p in self._rules)
-        for event in self.before.events:
+        for event in since(self.before.events, self.start):
             if event.position in self._rules:
                 todo.add(event.position)
             else:
@@ -126,8 +126,7 @@ class Changes:
         for p in todo:
             out += self._remade(p)
         out.sort()  # a position changes once a call, so by these two
-        self.events = out
-        self._sums.follow()
+        self.events += out
 
     def _remade(self, p: int) -> list[Changed]:
         """Return the events of a position at the new calls, and keep its states."""

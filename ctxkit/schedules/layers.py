@@ -4,6 +4,7 @@ were said.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -36,14 +37,17 @@ class Added(NamedTuple):
         return self.make()
 
 
+def since(events: Sequence[Changed], start: int, stop: int | None = None) -> Sequence[Changed]:
+    """Return what changed at the calls start..stop; None: at all from `start` on."""
+    a = bisect_left(events, start, key=lambda e: e.call)
+    b = len(events) if stop is None else bisect_left(events, stop, a, key=lambda e: e.call)
+    return events[a:b]
+
+
 class Left(Protocol):
     """What a part, or one of its forms, leaves of the messages, call by call."""
 
     rows: Rows
-
-    @property
-    def start(self) -> int:
-        """The first call of the last extension."""
 
     @property
     def stop(self) -> int:
@@ -51,7 +55,7 @@ class Left(Protocol):
 
     @property
     def events(self) -> Sequence[Changed]:
-        """What the last extension changed, in order; messages arrive as they were said, unheard."""
+        """All that changed so far, in order; messages arrive as they were said, unheard."""
 
     def state(self, p: int, call: int) -> State:
         """Return what a position says at a call that is known."""
@@ -72,7 +76,7 @@ class Left(Protocol):
     def total(self, call: int, kind: int) -> int:
         """Return a sum over a call's messages, as `Rows.totals` has them.
 
-        For calls of the last extension. What is `added` is counted, but is no result.
+        What is `added` is counted, but is no result.
         """
 
     def origin(self, p: int, call: int) -> Any:
@@ -99,12 +103,11 @@ class Said:
     adds = False
 
     def __init__(self, rows: Rows) -> None:
-        self.rows = rows
-        self.start = self.stop = rows.begin
+        self.rows, self.stop = rows, rows.begin
 
     def extend(self, stop: int) -> None:
         """Take in the rows of the new calls."""
-        self.start, self.stop = self.stop, max(stop, self.stop)
+        self.stop = max(stop, self.stop)
 
     def state(self, p: int, call: int) -> State:  # noqa: ARG002  as every layer is asked
         """Return what a position says."""

@@ -32,18 +32,13 @@ class PartLayer:
         self._asked = False
 
     @property
-    def start(self) -> int:
-        """The first call of the last extension."""
-        return self._changes.start
-
-    @property
     def stop(self) -> int:
         """One past the last call that is known."""
         return self._changes.stop
 
     @property
     def events(self) -> Sequence[Changed]:
-        """What the last extension changed, in order."""
+        """All that changed so far, in order."""
         return self._inner.events
 
     def extend(self, stop: int) -> None:
@@ -74,7 +69,7 @@ class PartLayer:
                 self.before if p is None else PartLayer(p, self.before, self.room) for p in parts
             ]
             self._inner = self._stages = Stages(layers, self.rows)
-        self._stages.extend(self.start, stop, choose)
+        self._stages.extend(stop, choose)
 
     def state(self, p: int, call: int) -> State:
         """Return what a position says at a call."""

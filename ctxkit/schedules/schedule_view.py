@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ctxkit.history.view import role_code
 from ctxkit.schedules.changes import ChangeRule
+from ctxkit.schedules.layers import since
 from ctxkit.schedules.rows import NEVER
 from ctxkit.schedules.sliding import OldFirst
 from ctxkit.schedules.sums import CHARS, RESULT_CHARS, TOKENS
@@ -222,7 +223,7 @@ class ScheduleView:
         codes = frozenset(role_code(r) for r in roles) or None
         for p in rows.of_roles(self.first, rows.shown(self.stop - 1), codes):
             found[rows.arrival(p)].came.append(p)
-        for call, p, was, now in self.before.events:
+        for call, p, was, now in since(self.before.events, self.start):
             if codes is not None and rows.role(p) not in codes:
                 continue
             known = rows.arrival(p) < call
@@ -238,7 +239,7 @@ class ScheduleView:
     def events(self, *roles: str) -> dict[int, list[int]]:
         """Return, by call, the messages of some roles (none: of any) that a part before changes."""
         codes, found = {role_code(r) for r in roles}, dict[int, list[int]]()
-        for call, p, _, _ in self.before.events:
+        for call, p, _, _ in since(self.before.events, self.start):
             if not codes or self.rows.role(p) in codes:
                 found.setdefault(call, []).append(p)
         return found

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.schedules.layers import Changed
+from ctxkit.schedules.layers import Changed, since
 from ctxkit.schedules.sums import TOKENS
 
 if TYPE_CHECKING:
@@ -18,28 +18,34 @@ if TYPE_CHECKING:
 
 
 class Stages:
-    """Which of several layers each call is given, and what changes for the messages by that."""
+    """Which of several layers each call is given, and what changes for the messages by that.
+
+    A layer that no call was given, and whose size nobody asked for, is not worked out.
+    """
 
     def __init__(self, layers: Sequence[Layer], rows: Rows) -> None:
         self.layers, self.rows = layers, rows
-        self.start = self.stop = rows.begin
+        self.stop = rows.begin
         self._taken: list[int] = []
         self._switches: list[int] = []
         """Calls that are given another stage than the one before."""
-        self._events: list[Changed] | None = None
+        self._events: list[Changed] = []
+        self._told = rows.begin
+        """One past the last call whose changes were written out."""
 
-    def extend(self, start: int, stop: int, choose: Choose) -> None:
+    def extend(self, stop: int, choose: Choose) -> None:
         """Choose for each new call."""
-        self.start, self.stop, self._events = start, stop, None
-        for layer in self.layers:
-            layer.extend(stop)
+        start, self.stop = self.stop, stop
         for call in range(start, stop):
             stage = int(choose(call, partial(self._size, call)))
             if stage != self.taken(call - 1):
                 self._switches.append(call)
             self._taken.append(stage)
+        for stage in {self.taken(call) for call in range(start, stop)}:
+            self.layers[stage].extend(stop)
 
     def _size(self, call: int, stage: int) -> int:
+        self.layers[stage].extend(self.stop)
         return self.layers[stage].total(call, TOKENS) + self.rows.log.fixed_in(call)
 
     def taken(self, call: int) -> int:
@@ -54,13 +60,14 @@ class Stages:
 
     @property
     def events(self) -> Sequence[Changed]:
-        """What the last extension changed; written out only where a part behind asks."""
-        if self._events is None:
-            self._events = sorted(self._changed(), key=lambda e: (e.call, e.position))
+        """All that changed so far; written out only where a part behind asks."""
+        if self._told < self.stop:
+            self._events += sorted(self._changed(), key=lambda e: (e.call, e.position))
+            self._told = self.stop
         return self._events
 
     def _changed(self) -> Iterator[Changed]:
-        begin = self.start
+        begin = self._told
         for call in self._switches[bisect_left(self._switches, begin) :]:
             before, now = self.taken(call - 1), self.taken(call)
             yield from self._events_of(before, begin, call)
@@ -69,9 +76,7 @@ class Stages:
         yield from self._events_of(self.taken(self.stop - 1), begin, self.stop)
 
     def _events_of(self, stage: int, start: int, stop: int) -> Sequence[Changed]:
-        events = self.layers[stage].events
-        a, b = (bisect_left(events, call, key=lambda e: e.call) for call in (start, stop))
-        return events[a:b]
+        return since(self.layers[stage].events, start, stop)
 
     def _switched(self, before: int, now: int, call: int) -> Iterator[Changed]:
         """Yield what a call is sent otherwise because it is given another stage than the last."""

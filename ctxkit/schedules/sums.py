@@ -1,4 +1,4 @@
-"""Running sums of what a layer leaves, over the calls of its last extension."""
+"""Running sums of what a layer leaves, call by call."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from ctxkit.history.columns import TOOL
+from ctxkit.schedules.layers import since
 
 if TYPE_CHECKING:
     from ctxkit.schedules.layers import Left
@@ -21,39 +22,25 @@ class Sums:
 
     def __init__(self, layer: Left) -> None:
         self._layer, self._rows = layer, layer.rows
-        self._more: dict[int, list[int]] = {}
-        """By how much each sum changes at each call; at the first, by all that came before, too."""
         self._columns: dict[int, list[int]] = {}
-
-    def follow(self) -> None:
-        """Take in the events of an extension."""
-        self._columns = {}
-        for kind, more in self._more.items():
-            self._more[kind] = self._changes(kind, sum(more))
+        """Each sum at each call, from the first on."""
 
     def at(self, call: int, kind: int) -> int:
         """Return a sum at a call."""
-        column = self._columns.get(kind)
-        if column is None:
-            if kind not in self._more:
-                self._more[kind] = self._changes(kind, self._before(kind))
-            said = self._rows.totals(self._layer.start, self._layer.stop, kind)
-            column = self._columns[kind] = list(map(add, said, accumulate(self._more[kind])))
-        return column[call - self._layer.start]
+        column, begin = self._columns.setdefault(kind, []), self._rows.begin
+        if call - begin >= len(column):
+            self._follow(column, begin + len(column), kind)
+        return column[call - begin]
 
-    def _changes(self, kind: int, before: int) -> list[int]:
-        """Return by how much a sum changes at each call of the last extension."""
-        start, stop = self._layer.start, self._layer.stop
-        more = [before, *[0] * (stop - start - 1)]
-        for call, p, was, now in self._layer.events:
+    def _follow(self, column: list[int], start: int, kind: int) -> None:
+        """Work out a sum for the calls that are new."""
+        said = self._rows.totals(start, self._layer.stop, kind)
+        more = [0] * len(said)
+        if column:
+            more[0] = column[-1] - self._rows.totals(start - 1, start, kind)[0]
+        for call, p, was, now in since(self._layer.events, start):
             more[call - start] += self._less(p, was, now, kind)
-        return more
-
-    def _before(self, kind: int) -> int:
-        """Return by how much a sum was changed at the call before the last extension."""
-        last, rows = self._layer.start - 1, self._rows
-        there = (p for p in self._layer.touched() if p < rows.shown(last))
-        return sum(self._less(p, rows.said(p), self._layer.state(p, last), kind) for p in there)
+        column.extend(map(add, said, accumulate(more)))
 
     def _less(self, p: int, was: State, now: State, kind: int) -> int:
         if kind == TOKENS:

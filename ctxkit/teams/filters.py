@@ -50,6 +50,7 @@ class AtTurnStart(Scheduled):
     give it. The order is fuseraft's: text, agents, age, tail, lengths.
     """
 
+    counts = False
     text_only: bool = False
     without: tuple[str, ...] = ()
     """Names or globs of agents, upper and lower case alike; with any, all tool frames go too."""
@@ -178,6 +179,7 @@ class OwnTurns(Scheduled):
     context.
     """
 
+    counts = False
     turns: int = 0
     """How many of one's own earlier replies with words."""
     max_chars: int = 0

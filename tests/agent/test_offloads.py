@@ -134,3 +134,18 @@ def test_what_was_sent_whole_is_what_is_said_to_have_been_sent():
     assert context.run.total == sum(context.run.prompts)
     assert told.sent(1)[2].message.text == LONG
     assert told.sent(2)[2].message.text.startswith(STUB)
+
+
+@pytest.mark.parametrize("pruning", [OFF, Wrapped(OFF)])
+def test_an_id_that_is_used_twice_is_no_name_of_a_result(pruning):
+    first, again = (tool_call("read", id="t", path=name) for name in ("a.txt", "b.txt"))
+    texts = [f"{c.arguments['path']}\n" + LONG for c in (first, again)]
+    rows = (assistant("", first), result(texts[0], first), assistant("", again))
+    at, kept = session(user("go"), *rows, result(texts[1], again)), []
+    rules = Rules(pruning=pruning, counter=COUNT)
+    sent = LiveContext(at, rules, save=None).prepare(1.0).messages
+    assert [m.text for m in sent if m.role == "tool"] == texts
+    LiveContext(at, rules, save=lambda *a: kept.append(a)).prepare(1.0)
+    assert {hint for *_, hint in kept} == (
+        {"path=a.txt", "path=b.txt"} if pruning is OFF else set()
+    )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.history import known_values
 from ctxkit.history.known_values import KnownValues
+
+if TYPE_CHECKING:
+    import pytest
 
 NUMBERS = st.lists(st.lists(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-2, 2)))
 

@@ -2,6 +2,7 @@
 
 import time
 
+import numpy as np
 import pytest
 from builders import assistant, call, result, step, system, tool_call, user
 from histories import CHARS, ROOM, shown, texts
@@ -215,3 +216,23 @@ def test_what_is_kept_is_what_was_newest(kinds, keep):
     assert tail == [m.id for m in h.messages][len(h) - len(tail) :]
     assert new.tokens <= h.tokens
     assert CHARS.total(h.messages) == h.tokens
+
+
+@pytest.mark.parametrize("odd", [3.5, -5, True, ["S"], b"S", {"a": 1}, object()])
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_no_summary_can_be_is_refused_in_a_sentence(odd, fails):
+    def nothing(_passage):
+        raise ValueError("no")
+
+    more = (
+        {"summariser": nothing, "otherwise": lambda _: odd}
+        if fails
+        else {"summariser": lambda _: odd}
+    )
+    with pytest.raises(ModelError, match="must return text, a message or a number of tokens"):
+        Summary(keep_messages=2, **more)(shown(turns(4)), ROOM)
+
+
+def test_a_size_of_numpy_is_a_size():
+    new = Summary(keep_messages=2, summariser=lambda _: np.int64(3))(shown(turns(4)), ROOM)
+    assert new.head.items[0].tokens == 3

@@ -57,6 +57,12 @@ def test_summaries_stay_and_new_ones_stand_behind_them():
     assert len(rolled[1]) == len(asked[1]) + 1  # the earlier summary
 
 
+def test_codex_keeps_requests_and_lets_summaries_stand_between_them():
+    _, new = twice(append_only(presets.codex()))
+    assert [m.id for m in new.messages if m.role == "user"] == [f"u{i}" for i in range(8)]
+    assert sum(m.role == "summary" for m in new.messages) == 2
+
+
 def test_the_first_request_stays_in_front():
     asked, new = twice(stable_first(rules()))
     assert new.messages[0].id == "u0"
@@ -119,6 +125,26 @@ def test_a_task_ends_where_a_new_request_comes():
 def test_rules_that_write_no_summary_are_refused(switch):
     with pytest.raises(BadArguments):
         switch(presets.none())
+
+
+class Noted(Summary):
+    """What a class adds to its summary, or does besides, below a call of its own."""
+
+    def __call__(self, history, room):
+        new = super().__call__(history, room)
+        return new if new is history else new.insert(len(new), user("go on", id="more"))
+
+    def written(self, history, first):
+        return f"{super().written(history, first)} and more"
+
+
+@pytest.mark.parametrize("switch", [append_only, stable_first, leveled])
+def test_what_a_summary_adds_stays_under_each_switch(switch):
+    inner = Noted(keep_messages=2, apart=False, summariser=lambda p: "S")
+    made = switch(Rules(policy=inner, trigger=Above(10)))
+    new = made.policy(shown(talk(), counter=CHARS), ROOM)
+    assert [m.text for m in new.messages if m.role == "summary"] == ["S and more"]
+    assert new.messages[-1].text == "go on"
 
 
 @pytest.mark.parametrize(("fan", "cuts"), [(2, 9), (3, 9), (3, 14), (4, 21)])
