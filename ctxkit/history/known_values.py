@@ -33,8 +33,10 @@ class KnownValues:
         if len(known) > KEPT:
             self._known = known[:0], values[:0]
             return self.of(numbers, make)
-        fresh, first = np.unique(numbers[new], return_index=True)
+        fresh, first, which = np.unique(numbers[new], return_index=True, return_inverse=True)
         made = np.array([make(place) for place in new[first].tolist()], np.int64)
-        where = np.searchsorted(known, fresh)
-        self._known = known, values = np.insert(known, where, fresh), np.insert(values, where, made)
-        return values[np.searchsorted(known, numbers)]
+        where = at[new[first]]
+        self._known = np.insert(known, where, fresh), np.insert(values, where, made)
+        found = np.append(values, 0)[at]
+        found[new] = made[which]
+        return found
