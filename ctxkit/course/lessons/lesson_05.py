@@ -62,7 +62,7 @@ def _one_call(given: Any) -> str:
             (4_200 * _INPUT + 88_000 * _READ + 900 * _OUTPUT) / 1e6
         ),
     }
-    return number(given, right, within=0.001, slips=slips)
+    return number(given, right, slips=slips)
 
 
 @exercise(
