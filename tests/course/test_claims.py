@@ -15,6 +15,7 @@ from ctxkit import studies
 from ctxkit.course.lessons.lesson_03 import growth
 from ctxkit.course.lessons.lesson_appendix import _fuseraft
 from ctxkit.course.matter import above, figures, replayed, sample
+from ctxkit.metrics.breakeven import reads_until_mutation_pays
 from ctxkit.metrics.compaction import NO_PROGRESS, thrashes
 from ctxkit.metrics.drift import drift
 from ctxkit.metrics.items import items
@@ -91,6 +92,17 @@ def paid_by_hand():
     new = (PRICE.cache_write - PRICE.cache_read) * (cut.before - spot.sent)
     saved = PRICE.cache_read * (cut.before - cut.after)
     return (usd + anew) / saved, (usd + anew - new) / saved, cut.pays_after
+
+
+def results_pay(call):
+    """Calls after which taking out each result of a prompt has paid, in their order."""
+    items = sample().sent(call)
+    behind = [sum(item.tokens for item in items[i + 1 :]) for i in range(len(items))]
+    return [
+        reads_until_mutation_pays(item.tokens, rest)
+        for item, rest in zip(items, behind, strict=True)
+        if item.message.role == "tool"
+    ]
 
 
 def waits(at=18_000):
@@ -213,6 +225,9 @@ CLAIMS = {
             found.loss <= w.most_loss for w in windows() for found in w.ceilings if found.name == "best"
         ),
         "The lowest trigger costs more than no management at all": lambda: shared_by_trigger()[1] > shared_by_trigger()[2],
+        "A result near the end is nearly free to take, one near the beginning hardly ever pays": lambda: (
+            (calls := results_pay(150))[-1] < 10 and calls[0] > len(sample().calls) - 150
+        ),
         "out of the cache before a pause, at ten times that price after one": lambda: PRICE.input / PRICE.cache_read == pytest.approx(10),
         "more than a quarter of the money went for the few that were not": written_share,
         "Dollars alone say the same in any window": lambda: len({w.cheapest for w in windows()}) == 1,
