@@ -57,7 +57,7 @@ def as_float(given: Any) -> float | None:
     if hasattr(given, "dtype"):
         with suppress(ValueError):  # an array of several
             given = given.item()
-    if isinstance(given, (Real, Decimal)) and not isinstance(given, bool):
+    if not isinstance(given, bool) and isinstance(given, (Real, Decimal)):
         with suppress(ValueError, OverflowError):
             return value if isfinite(value := float(given)) else None
     return None
