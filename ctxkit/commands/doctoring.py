@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -13,6 +14,7 @@ import click
 from ctxkit.commands import WORSE
 from ctxkit.commands.options import answer
 from ctxkit.commands.printing import Out, show
+from ctxkit.display.markup import line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 State = Literal["ready", "optional", "missing"]
 """Here; not here, and only some need it; not here, and everybody needs it (exit code 1)."""
 _SIGNS: dict[State, str] = {"ready": "ok", "optional": "-", "missing": "no"}
+_WORDS = 80
+"""Characters of what a damaged package says."""
 
 
 class Finding(NamedTuple):
@@ -36,7 +40,7 @@ class Finding(NamedTuple):
 @click.pass_context
 def doctor_(context: click.Context, out: Out) -> None:
     """Say whether notebook, widgets, tokenizer, folders and models are ready."""
-    found = [check() for check in CHECKS]
+    found = [_looked(check) for check in CHECKS]
     if out.json or out.html:
         from ctxkit.commands.printing import TableHead
 
@@ -52,20 +56,40 @@ def doctor_(context: click.Context, out: Out) -> None:
         context.exit(WORSE)
 
 
-def _there(*names: str) -> list[str]:
-    return [name for name in names if find_spec(name) is None]
+def _looked(check: Callable[[], Finding]) -> Finding:
+    """Return what a check finds; what it falls over is missing."""
+    try:
+        return check()
+    except Exception as error:  # noqa: BLE001  a damaged package may raise anything
+        told = f"{line(str(error), _WORDS)}: install ctxkit again."
+        return Finding(check.__name__.strip("_"), "missing", told)
+
+
+def _missing(*names: str) -> list[str]:
+    """Return the packages that cannot be imported; of one that is there but damaged, why."""
+    found = []
+    for name in names:
+        try:
+            import_module(name)
+        except Exception as error:  # noqa: BLE001  a damaged package may raise anything
+            absent = isinstance(error, ModuleNotFoundError) and error.name == name
+            found.append(name if absent else f"{name} (damaged: {line(str(error), _WORDS)})")
+    return found
 
 
 def _kit() -> Finding:
     import ctxkit
 
+    if missing := _missing("msgspec", "numpy", "pandas"):
+        return Finding("ctxkit", "missing", f"{', '.join(missing)} missing: install ctxkit again.")
     version = ".".join(map(str, sys.version_info[:3]))
     place = Path(ctxkit.__file__).parent
     return Finding("ctxkit", "ready", f"{ctxkit.__version__} on Python {version}, in {place}.")
 
 
 def _notebook() -> Finding:
-    missing = _there("jupyterlab", "ipykernel")
+    missing = [] if find_spec("jupyterlab") else ["jupyterlab"]  # its import takes two seconds
+    missing += _missing("ipykernel")
     if missing:
         what = ", ".join(missing)
         return Finding("notebook", "optional", f"{what} missing: pip install 'ctxkit[lab]'.")
@@ -73,10 +97,10 @@ def _notebook() -> Finding:
 
 
 def _widgets() -> Finding:
-    missing = _there("ipywidgets", "anywidget", "plotly")
+    missing = _missing("ipywidgets", "anywidget", "plotly")
     if missing:
         return Finding("widgets", "missing", f"{', '.join(missing)} missing: install ctxkit again.")
-    if _there("jupyterlab_widgets"):
+    if _missing("jupyterlab_widgets"):
         told = "jupyterlab_widgets missing: pip install 'ctxkit[lab]'; texts are shown instead."
         return Finding("widgets", "optional", told)
     return Finding("widgets", "ready", "explore, tune and watch can be drawn.")
@@ -128,7 +152,7 @@ def _models() -> Finding:
     from ctxkit.models.keys import at_hand
 
     keys = at_hand()
-    local = "local models with xllamacpp" if not _there("xllamacpp") else ""
+    local = "local models with xllamacpp" if find_spec("xllamacpp") else ""
     told = ", ".join(filter(None, (*(f"{k} is set" for k in keys), local)))
     if told:
         return Finding("models", "ready", f"{told}.")

@@ -148,7 +148,7 @@ class Contest:
             f"beside ${recorded:.2f} as recorded and ${none:.2f} never compacted."
         )
         out.append(
-            f"This risk: {best.kept_n} of {best.facts_n} facts are there when they are needed, "
+            f"This risk: {best.kept_n} of {best.facts_n} facts are shown as the last turn begins, "
             f"and {best.needed_later_loss:.1%} of what was used again had been taken away."
         )
         out.append(

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
+from itertools import islice
 from math import isfinite
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.display.markup import NO_MATH, escape
@@ -47,6 +52,25 @@ class AnswerMark:
         )
 
 
+def as_float(given: Any) -> float | None:
+    """Return a number of any kind, also one that a table gave; None: it is no finite number."""
+    if hasattr(given, "dtype"):
+        with suppress(ValueError):  # an array of several
+            given = given.item()
+    if not isinstance(given, bool) and isinstance(given, (Real, Decimal)):
+        with suppress(ValueError, OverflowError):
+            return value if isfinite(value := float(given)) else None
+    return None
+
+
+def as_pair(given: Any) -> tuple[float, float] | None:
+    """Return the two numbers of a tuple, a list or an array; None: they are no two."""
+    match [as_float(each) for each in islice(given, 3)] if isinstance(given, Iterable) else []:
+        case [float(first), float(last)]:
+            return first, last
+    return None
+
+
 def number(
     given: Any, right: float, *, within: float = 0.005, slips: Mapping[str, float] | None = None
 ) -> str:
@@ -58,9 +82,9 @@ def number(
         within: share of it that an answer may be off.
         slips: what one gets by a known mistake, by the sentence that says so.
     """
-    if not isinstance(given, (int, float)) or isinstance(given, bool) or not isfinite(given):
-        return "Give a number."
-    value = float(given)
+    value = as_float(given)
+    if value is None:
+        return "Give a number, without quotes or a unit."
     if _near(value, right, within):
         return ""
     for said, slip in (slips or {}).items():
@@ -81,7 +105,7 @@ def _near(value: float, right: float, within: float) -> bool:
 
 def choice(given: Any, right: str, among: Collection[str], why: Mapping[str, str]) -> str:
     """Say what is wrong with one word of several; `why` has a sentence for each wrong one."""
-    word = str(given).strip().lower()
+    word = _bare(given)
     if word == right:
         return ""
     if word not in among:
@@ -95,9 +119,13 @@ def several(given: Any, right: Collection[Any]) -> str:
         return "Give a list."
     said, wanted = set(map(_bare, given)), set(map(_bare, right))
     wrong, missing = len(said - wanted), len(wanted - said)
-    parts = [f"{wrong} of yours do not belong there"] if wrong else []
-    parts += [f"{missing} are missing"] if missing else []
+    parts = [f"{wrong} of yours {_plural(wrong, 'does', 'do')} not belong there"] if wrong else []
+    parts += [f"{missing} {_plural(missing, 'is', 'are')} missing"] if missing else []
     return f"{' and '.join(parts).capitalize()}." if parts else ""
+
+
+def _plural(n: int, one: str, more: str) -> str:
+    return one if n == 1 else more
 
 
 def _bare(word: Any) -> str:
@@ -106,10 +134,10 @@ def _bare(word: Any) -> str:
 
 def span(given: Any, right: tuple[int, int]) -> str:
     """Say which end of a span (first, last) is wrong."""
-    pair = isinstance(given, (tuple, list)) and len(given) == 2
-    if not pair or not all(isinstance(end, (int, float)) for end in given):
+    pair = as_pair(given)
+    if pair is None:
         return "Give two numbers: (first, last)."
-    ends = (("first", given[0], right[0]), ("last", given[1], right[1]))
+    ends = (("first", pair[0], right[0]), ("last", pair[1], right[1]))
     off = [
         f"the {name} is too {'late' if value > wanted else 'early'}"
         for name, value, wanted in ends
@@ -120,13 +148,14 @@ def span(given: Any, right: tuple[int, int]) -> str:
 
 def guessed(given: Any, right: float, unit: str = "") -> str:
     """Score a guess of a number: what it is, and how far the guess was off."""
-    if not isinstance(given, (int, float)) or isinstance(given, bool) or not isfinite(given):
+    value = as_float(given)
+    if value is None:
         return f"It is {_told(right, unit)}. Next time guess first: a number, before you run it."
-    off = abs(float(given) - right)
+    off = abs(value - right)
     near = off <= 0.1 * abs(right)
     away = _told(off, "points" if unit == "%" else unit)
     return (
-        f"You said {_told(float(given), unit)}, it is {_told(right, unit)}: "
+        f"You said {_told(value, unit)}, it is {_told(right, unit)}: "
         f"{'well guessed.' if near else f'off by {away}.'}"
     )
 
@@ -134,4 +163,5 @@ def guessed(given: Any, right: float, unit: str = "") -> str:
 def _told(value: float, unit: str) -> str:
     if unit == "$":
         return f"${value:,.2f}"
-    return f"{value:,.0f}{' ' if unit and unit != '%' else ''}{unit}"
+    short = f"{value:.2g}" if 0 < abs(value) < 10 else f"{value:,.0f}"
+    return f"{short}{' ' if unit and unit != '%' else ''}{unit}"

@@ -105,13 +105,17 @@ def executed(path: Path) -> nbformat.NotebookNode:
 
 def narrow(html: str) -> str:
     """Part each table of more than `MOST` columns into several, each with those first columns that
-    tell its rows apart.
+    tell its rows apart; heads are plain text.
     """
     return re.sub(r"<table\b.*?</table>", lambda found: _parted(found[0]), html, flags=re.DOTALL)
 
 
 def _parted(table: str) -> str:
     soup = BeautifulSoup(table, "html.parser")
+    if heads := soup.select("th button"):
+        for button in heads:  # they sort where there are scripts; heads of further pages lose them
+            button.unwrap()
+        table = str(soup)
     rows = [row.find_all(["th", "td"], recursive=False) for row in soup.find_all("tr")]
     wide = max(map(len, rows), default=0)
     spans = soup.find(attrs={"colspan": True}) or soup.find(attrs={"rowspan": True})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from importlib.metadata import entry_points
 
@@ -109,8 +110,9 @@ def test_the_doctor_says_a_sentence_each(home):
     ):
         assert f" {about}: " in " ".join(done.stdout.split())
     assert "no key is set" in done.stdout
-    assert "OPENAI_API_KEY is set" in ctxkit(home, "doctor", OPENAI_API_KEY="sk-very-secret").stdout
-    assert "very-secret" not in ctxkit(home, "doctor", OPENAI_API_KEY="sk-very-secret").stdout
+    keyed = ctxkit(home, "doctor", OPENAI_API_KEY="sk-very-secret").stdout
+    assert "OPENAI_API_KEY is set" in keyed
+    assert "very-secret" not in keyed
 
 
 def test_the_doctor_ends_with_1_where_something_is_missing(home):
@@ -118,3 +120,16 @@ def test_the_doctor_ends_with_1_where_something_is_missing(home):
     done = ctxkit(home, "doctor")
     assert done.returncode == 1
     assert "cannot be written (Not a directory)" in " ".join(done.stdout.split())
+
+
+def test_the_doctor_names_packages_that_are_there_and_damaged(home):
+    for package in ("plotly", "numpy", "tiktoken"):
+        (home / "damaged" / package).mkdir(parents=True)
+        (home / "damaged" / package / "__init__.py").write_text("raise ImportError('no libfoo.so')")
+    path = os.pathsep.join((str(home / "damaged"), environment(home).get("PYTHONPATH", "")))
+    done = ctxkit(home, "doctor", PYTHONPATH=path)
+    said = " ".join(done.stdout.split())
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "no ctxkit: numpy (damaged: no libfoo.so), pandas (damaged: " in said
+    assert "no widgets: plotly (damaged: no libfoo.so) missing: install ctxkit again." in said
+    assert "no tokenizer: no libfoo.so: install ctxkit again." in said

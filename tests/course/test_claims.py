@@ -15,9 +15,13 @@ from ctxkit import studies
 from ctxkit.course.lessons.lesson_03 import growth
 from ctxkit.course.lessons.lesson_appendix import _fuseraft
 from ctxkit.course.matter import above, figures, replayed, sample
+from ctxkit.metrics.breakeven import reads_until_mutation_pays
+from ctxkit.metrics.compaction import NO_PROGRESS, thrashes
 from ctxkit.metrics.drift import drift
+from ctxkit.metrics.items import items
 from ctxkit.metrics.loss import losses
 from ctxkit.metrics.misses import misses
+from ctxkit.metrics.size import spots_in
 from ctxkit.metrics.thrash import cuts
 from ctxkit.metrics.when import when
 from ctxkit.policies import Rules, guards, triggers
@@ -74,6 +78,31 @@ def most_are_tests():
     table = losses(sample())
     names = table[table["needed_call"].notna()].drop_duplicates("item")["item"]
     return names.str.contains("test").mean() > 0.5
+
+
+def paid_by_hand():
+    """Calls until the first compaction of notebook 03 has paid: by its formula, without what was
+    new at the call, and as the kit says.
+    """
+    replay = replayed(above("summary:keep_tokens=8000", 30_000))
+    cut, (spot, *_) = cuts(replay)[0], spots_in(replay)
+    (summary,) = cut.written
+    usd = summary.source * PRICE.input + summary.summary * PRICE.output
+    anew = (PRICE.cache_write - PRICE.cache_read) * (cut.after - 1_545)
+    new = (PRICE.cache_write - PRICE.cache_read) * (cut.before - spot.sent)
+    saved = PRICE.cache_read * (cut.before - cut.after)
+    return (usd + anew) / saved, (usd + anew - new) / saved, cut.pays_after
+
+
+def results_pay(call):
+    """Calls after which taking out each result of a prompt has paid, in their order."""
+    items = sample().sent(call)
+    behind = [sum(item.tokens for item in items[i + 1 :]) for i in range(len(items))]
+    return [
+        reads_until_mutation_pays(item.tokens, rest)
+        for item, rest in zip(items, behind, strict=True)
+        if item.message.role == "tool"
+    ]
 
 
 def waits(at=18_000):
@@ -138,6 +167,7 @@ CLAIMS = {
         "36 long web pages, read once": lambda: sum(
             c.name == "open" and "find" not in c.arguments for m in sample("research").messages for c in m.tool_calls
         ) == 36,
+        "`claude_code` keeps 33,000 free, and is due at 15,000": lambda: min(c.before for c in cuts(replayed("claude_code"))) >= 15_000,
         "Some begin to act near the end of the window and have not reached it here": lambda: not (
             replayed("codex", "research").edits or replayed("pi", "research").edits
         ),
@@ -163,6 +193,13 @@ CLAIMS = {
         "1 where each has paid, 0 where none has": lambda: [
             figures(r, loss=False)["anti_thrash"] for r in (sample(), replayed(CAREFUL))
         ] == [1, 0],
+        "A table says *thrashes* where most of them are unpaid, or where three in a row saved less than a tenth": lambda: (
+            [thrashes(*each) for each in ((3, []), (2, [True, False]), (0, [True, True, False]))] == [True, False, True]
+            and NO_PROGRESS == 0.1
+        ),
+        "it takes off what was new at this call and would have been written anyway": lambda: (
+            [f"{n:.1f}" for n in paid_by_hand()] == ["23.5", "22.6", "22.6"]
+        ),
         "after about 25 calls": lambda: all(
             15 < c.pays_after < 31 for t in (25_000, 30_000) for c in cuts(replayed(above("summary:keep_tokens=8000", t)))
         ),
@@ -180,13 +217,20 @@ CLAIMS = {
         ),
     },
     "05": {
+        "it cuts before three of four calls": lambda: round(len(replayed(above("clear:keep_last=20", 10_000)).edits) / 343, 2) == 0.77,
+        "all that both prompts share was read (1,545 tokens as worked out, 1,546 as billed)": lambda: [
+            (m.expected, m.kept) for m in misses(sample()) if m is not None and m.kind == "compaction"
+        ] == [(1_545, 1_546)] * 2,
+        "`best` is the cheapest that puts little more at stake than compacting at the full window would": lambda: all(
+            found.loss <= w.most_loss for w in windows() for found in w.ceilings if found.name == "best"
+        ),
         "The lowest trigger costs more than no management at all": lambda: shared_by_trigger()[1] > shared_by_trigger()[2],
+        "A result near the end is nearly free to take, one near the beginning hardly ever pays": lambda: (
+            (calls := results_pay(150))[-1] < 10 and calls[0] > len(sample().calls) - 150
+        ),
         "out of the cache before a pause, at ten times that price after one": lambda: PRICE.input / PRICE.cache_read == pytest.approx(10),
         "more than a quarter of the money went for the few that were not": written_share,
         "Dollars alone say the same in any window": lambda: len({w.cheapest for w in windows()}) == 1,
-        "each row puts little more at stake than compacting at the window would": lambda: all(
-            found.loss <= w.most_loss for w in windows() for found in w.ceilings if found.name == "best"
-        ),
         "In 30,000 tokens most goes whatever one does, and dollars decide": lambda: (
             windows()[0].most_loss > 0.75 and windows()[0].best == windows()[0].cheapest
         ),
@@ -199,6 +243,10 @@ CLAIMS = {
     },
     "06": {
         "9 % of what was needed later was out of sight": lambda: round(lost("pi"), 2) == 0.09,
+        "These stood in the first summary and not in the second: the queue `fin-import-7`, the runbook that names it, and the invoice `INV-2026-118842`": lambda: (
+            {item for _, item in items(sample().edits[0].inserted[0]) - items(sample().edits[1].inserted[0])}
+            == {"fin-import-7", "docs/runbook.md", "inv-2026-118842"}
+        ),
         "Most of the others are names of tests": most_are_tests,
         "`pi` cuts 23 times here": lambda: len(replayed("pi").edits) == 23,
         "no compaction took the message that named it": lambda: not any(

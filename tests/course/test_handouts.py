@@ -53,6 +53,12 @@ def test_a_table_whose_cells_span_others_is_left(handouts):
     assert handouts.narrow(table) == table
 
 
+def test_heads_are_text_as_chromium_prints_no_button_again_on_the_next_page(handouts):
+    table = "<table><tr><th><button onclick='(r=>r)(1)'>cost</button></th></tr><tr><td>1</td></tr></table>"
+    assert "<th>cost</th>" in handouts.narrow(table)
+    assert "button" not in handouts.narrow(table)
+
+
 def test_a_notebook_is_run_without_what_was_done_before(handouts, tmp_path, monkeypatch):
     from nbformat import v4, write
 

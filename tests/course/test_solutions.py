@@ -28,6 +28,18 @@ assert 5 < costs.loc["time, at the top", "usd"] / sent.sum() < 6 and costs.loc["
 assert no < pasted and abs(one / pasted - 1) < 0.1 and two > one
 assert abs(fewer / tokens - 1) < 0.05 and 0 < (two - pruned) / (two - one) < 0.5
 """,
+    "11": """
+assert made.moves["keyword"].eq("ONCE MORE").sum() == 3
+views = priced.drop("shared")
+assert views["token_share"].idxmin() == "artifacts" != views["cost_usd"].idxmin()
+assert (views["cost_usd"] / shared["cost_usd"] > views["token_share"]).all()
+usages = [c.message.usage for c in reviewer.shared.calls]
+assert sum(u.cache_read_tokens for u in usages) > 0.9 * sum(u.prompt_tokens for u in usages)
+rules = {view.name: view.rules("Reviewer") for view in views_of("views")}
+where = {name: ck.replay(reviewer.shared, each).sent(call) for name, each in rules.items()}
+where = {name: {i.message.kind or i.message.role for i in sent if CODE in i.message.text} for name, sent in where.items()}
+assert where["last 3 replies"] == {"tool"} and where["fresh"] == {"assistant", "tool"} and "heard" in where["text only"]
+""",
     "a1": """
 savings = costs.loc["none"] - costs.loc["fuseraft"]
 assert savings.max() > 1.2 * savings.min(), savings
@@ -39,7 +51,7 @@ assert "queue" in late["fact"].iloc[0]
 """,
 }
 """What the words of a notebook say of what it made, held after its last cell."""
-SLOW = {"02-a", "04-b", "07-a", "a3-b"}
+SLOW = {"02-c", "04-b", "07-a", "a3-b"}
 """Those that replay many times."""
 
 

@@ -30,7 +30,7 @@ def _most(given: Any) -> str:
 
 
 @exercise(
-    "02-a",
+    "02-c",
     "Write rules that clear all results of tools but those of the last five turns. Give the rules.",
     "A policy is a few lines; what it costs is another question, and the next notebooks ask it.",
 )
@@ -82,7 +82,7 @@ def _wrong(replay: Session, index: int) -> str:
 
 
 @exercise(
-    "02-b",
+    "02-a",
     f"At call {_CALL} you want to drop what stands before position {_AT} of "
     f"`session.view({_CALL})`. Which is the first safe cut at or after it?",
     "Between a call and its result no cut is safe: providers refuse a call without its result.",
@@ -98,7 +98,7 @@ def _safe(given: Any) -> str:
 
 
 @exercise(
-    "02-c",
+    "02-b",
     "A policy without a trigger is due before every call. How often would "
     "`window:keep_tokens=20000` compact?",
     "Each of them changes the beginning of the prompt. What that costs is notebook 05.",

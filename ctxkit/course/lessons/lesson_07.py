@@ -29,7 +29,7 @@ def losses(words: str = "summary:keep_tokens=8000") -> Sequence[float]:
     "Summaries above 30,000 tokens lose 57 % of what is needed later. Move the trigger by at most "
     "7 %, to anything from 28,000 to 32,000. By how many points does the loss change, from the "
     "least to the most?",
-    "That much is chance. A difference between two settings that is smaller says nothing.",
+    "That much is chance: no one would call these triggers different settings.",
 )
 def _jitter(given: Any) -> str:
     return guessed(given, 100 * (max(losses()) - min(losses())), "points")

@@ -48,7 +48,7 @@ def _floor(given: Any) -> str:
 
 @exercise(
     "09-b",
-    "Under `gemini` the sample is foretold to cost less than as recorded. What does the comparison "
+    "Under `gemini` the sample is foretold to cost less than as recorded. What does `told_apart` "
     "say of it: 'cheaper', 'dearer' or 'not told apart'?",
     "The interval of real runs and the noise floor are wider than the difference.",
 )
@@ -57,4 +57,4 @@ def _apart(given: Any) -> str:
 
     table = compare(sample(), ["gemini"], loss=False, progress=False)
     right = str(table.loc["gemini", "told_apart"])
-    return choice(given, right, _WORDS, dict.fromkeys(_WORDS, "Look at `told apart`."))
+    return choice(given, right, _WORDS, dict.fromkeys(_WORDS, "Look at the column `told_apart`."))

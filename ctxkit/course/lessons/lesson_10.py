@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marking import guessed
+from ctxkit.course.marking import as_float, guessed
 from ctxkit.errors import BadArguments
 
 _LEAST = 0.01
@@ -55,13 +55,15 @@ def _left_out(given: Any, costs: Any = None) -> str:
 def _reads(given: Any, ways: Any = None) -> str:
     if not callable(ways):
         raise BadArguments("Give the function, too: ck.check('10-b', ..., ways).")
-    if not isinstance(given, int) or isinstance(given, bool) or not 0 < given <= 12:
+    said = as_float(given)
+    if said is None or said not in range(1, 13):
         return "Give a whole number from 1 to 12."
+    reads = int(said)
 
-    def pasted_wins(reads: int) -> bool:
-        listed, pasted = ways(reads)["usd"]
+    def pasted_wins(n: int) -> bool:
+        listed, pasted = ways(n)["usd"]
         return bool(pasted < listed)
 
-    if not pasted_wins(given):
+    if not pasted_wins(reads):
         return "With so many the list is still cheaper."
-    return "Pasting wins already with one read fewer." if pasted_wins(given - 1) else ""
+    return "Pasting wins already with one read fewer." if pasted_wins(reads - 1) else ""

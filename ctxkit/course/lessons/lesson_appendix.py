@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marking import choice, guessed, number
+from ctxkit.course.marking import as_pair, choice, guessed, number
 from ctxkit.course.matter import facts_kept, replayed, sample
 from ctxkit.errors import BadArguments
 
@@ -135,9 +135,10 @@ def _cheapest(given: Any, runs: Any = None) -> str:
     table = _table(runs, names[0], "runs")
     best = table.groupby(names)["cost_usd"].mean().reset_index().sort_values("cost_usd")
     right = tuple(int(best[name].iloc[0]) for name in names)
-    if not isinstance(given, (tuple, list)) or len(given) != 2:
+    pair = as_pair(given)
+    if pair is None:
         return "Give two numbers: (reserve_tokens, keep_recent_tokens)."
-    wrong = [name for name, said, is_ in zip(names, given, right, strict=True) if said != is_]
+    wrong = [name for name, said, is_ in zip(names, pair, right, strict=True) if said != is_]
     return f"Look again at {' and '.join(wrong)}." if wrong else ""
 
 
