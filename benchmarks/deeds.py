@@ -146,7 +146,7 @@ def tyrum(megabytes: int) -> Deed:
         )
         n += len(text)
     session = Session(id="tyrum", log=(Message(role="user", id="u", parts=(Text("go"),)), *log))
-    return lambda: str(len(ck.replay(session, "tyrum").log))
+    return lambda: str(len(ck.replay(session, ck.presets.tyrum()).log))
 
 
 def many(sessions: int) -> Deed:
