@@ -80,7 +80,7 @@ class Safeguard(PiSummary):
         if not isinstance(made, str):
             return made
         return made + failures(
-            records.of_each(history, np.arange(self.front(history), first), records.failure)
+            records.of_each(history, np.arange(self.front(history), first), failed_line)
         )
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
@@ -141,19 +141,18 @@ class Safeguard(PiSummary):
         return out
 
 
-def failures(messages: Sequence[Message]) -> str:
-    """Return the section of failed tools, at most eight and each on one line of 240 characters;
-    empty without any.
-    """
-    failed = [m for m in messages if records.failure(m) is not None]
-    if not failed:
+def failures(lines: Sequence[str]) -> str:
+    """Return the section of failed tools, at most eight; empty without any."""
+    if not lines:
         return ""
-    lines = [_failure(m) for m in failed[:FAILURES]]
-    more = [f"- ...and {len(failed) - FAILURES} more"] if len(failed) > FAILURES else []
-    return "\n\n## Tool Failures\n" + "\n".join([*lines, *more])
+    more = [f"- ...and {len(lines) - FAILURES} more"] if len(lines) > FAILURES else []
+    return "\n\n## Tool Failures\n" + "\n".join([*lines[:FAILURES], *more])
 
 
-def _failure(message: Message) -> str:
+def failed_line(message: Message) -> str | None:
+    """Return what is said of a failed tool, in a line of 240 characters; None: it did not fail."""
+    if records.failure(message) is None:
+        return None
     acts = records.Action(
         message.tool or "tool", "", "", "failed", contents.texts(message), 0, "", 0
     )

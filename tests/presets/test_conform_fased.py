@@ -11,7 +11,7 @@ from ctxkit.agent.memories import Memory
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Image, Message, Text
 from ctxkit.policies import idle
-from ctxkit.policies.safeguard import Safeguard, failures
+from ctxkit.policies.safeguard import Safeguard, failed_line, failures
 from ctxkit.presets._fased import flush_at
 from ctxkit.presets.claws import reserve
 from ctxkit.texts import identifiers, plans
@@ -101,10 +101,15 @@ def test_fa7_messages_too_large_are_left_out_with_a_note():
 def test_fa8_failed_tools_are_listed():
     """at most eight, 240 characters each, with status, and how many more"""
     bad = [result(f"boom {i}\nexit code: {i}", tool="bash", is_error=True) for i in range(1, 11)]
-    lines = failures([*bad, result("fine")]).strip().splitlines()
+    lines = (
+        failures([said for m in [*bad, result("fine")] if (said := failed_line(m))])
+        .strip()
+        .splitlines()
+    )
     assert lines[:2] == ["## Tool Failures", "- bash (exitCode=1): boom 1 exit code: 1"]
     assert lines[-1] == "- ...and 2 more"
-    assert failures([result("fine")]) == ""
+    assert failed_line(result("fine")) is None
+    assert failures([]) == ""
 
 
 @pytest.mark.parametrize(
