@@ -86,9 +86,7 @@ PARTS = {
         Prune(tool_calls="before-last-3-messages"),
     ),
     "uses": (ClearUses(trigger=1500, keep=2),),
-    "uses with inputs": (
-        ClearUses(trigger=500, keep=2, exclude=("shell",), count_all=False, clear_inputs=True),
-    ),
+    "uses with inputs": (ClearUses(trigger=500, keep=2, exclude=("shell",), clear_inputs=True),),
     "uses if much": (ClearUses(trigger=500, keep=1, clear_at_least=800, clear_inputs=True),),
     "uses until enough": (ClearUses(trigger=500, keep=1, clear_at_least=800, enough=True),),
     "uses until enough, with inputs": (

@@ -151,7 +151,7 @@ def failures(lines: Sequence[str]) -> str:
 
 def failed_line(message: Message) -> str | None:
     """Return what is said of a failed tool, in a line of 240 characters; None: it did not fail."""
-    if records.failure(message) is None:
+    if message.role != "tool" or not records.failed(message):
         return None
     acts = records.Action(
         message.tool or "tool", "", "", "failed", contents.texts(message), 0, "", 0

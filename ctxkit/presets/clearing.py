@@ -33,12 +33,7 @@ class ClearUses(Scheduled):
     keep: int = 3
     """Tool uses at the end that stay whole."""
     exclude: tuple[str, ...] = ()
-    """Names or globs of the tools whose uses are never cleared.
-
-    They count among the kept unless `count_all` is off.
-    """
-    count_all: bool = True
-    """Whether excluded tools count among those that are kept."""
+    """Names or globs of the tools whose uses are never cleared; they count among the kept."""
     clear_inputs: bool = False
     """Clear the arguments of the calls too."""
     clear_at_least: int = 0
@@ -129,8 +124,7 @@ class _Seen:
                 self._counted.out(p)
         for p in came:
             excluded = bool(self.rule.exclude) and view.is_tool(p, self.rule.exclude)
-            if self.rule.count_all or not excluded:
-                self._counted.put(p)
+            self._counted.put(p)
             if not excluded and not view.stays(p, call):
                 self._anew(p)
                 if self._able.put(p):

@@ -265,11 +265,6 @@ def files(message: Message) -> Files | None:
     return Files(read, changed) if read or changed else None
 
 
-def failure(message: Message) -> Message | None:
-    """Return a result that reports failure; None for any other message."""
-    return message if message.role == "tool" and failed(message) else None
-
-
 def of_each(history: History, places: NDArray[Any], make: Callable[[Message], T | None]) -> list[T]:
     """Return what is made of the messages at some rising positions, where anything is.
 
