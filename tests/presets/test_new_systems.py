@@ -130,11 +130,11 @@ def test_anthropic_puts_the_block_in_the_place_of_all():
     assert texts(paused.policy(shown(talk(4), counter=CHARS), ROOM)) == ["S", "u3", "a3"]
 
 
-def rows_of(n):
+def rows_of(n, chars=1000):
     out = [user("task")]
     for i in range(n):
         c = call("read", id=f"c{i}", path="a")
-        out += [c, result("z" * 1000, c), assistant(f"said {i}")]
+        out += [c, result("z" * chars, c), assistant(f"said {i}")]
     return out
 
 
@@ -150,6 +150,13 @@ def test_jev_keeps_all_text_and_cuts_old_results():
 
 
 NOTHING = presets.jev(preserve_recent_messages=0, scorer=lambda m: (0.0, 0.0)).policy
+
+
+def test_jev_leaves_a_result_that_is_little_longer_than_its_head():
+    """300 and a slack of 120 characters"""
+    for chars, cut in ((420, False), (421, True)):
+        new = presets.jev().policy(shown(rows_of(4, chars), counter=CHARS), ROOM)
+        assert ("cut 121 characters" in texts(new)[2]) is cut
 
 
 @pytest.mark.parametrize("why", ["pinned", "pending"])
