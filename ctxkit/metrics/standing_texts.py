@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ahocorasick_rs import AhoCorasick
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class Places:
@@ -21,6 +23,19 @@ class Places:
     def of(self, text: str) -> list[tuple[int, int, int]]:
         """Return the number of each text that stands in a text, where it begins, where it ends."""
         return self._find(_encodable(text), overlapping=True)
+
+    def lines(self, text: str) -> Iterator[tuple[str, set[int]]]:
+        """Yield the lines of a text in which any stand, in whatever case, with the numbers of
+        those; the texts are to be casefolded.
+        """
+        folded = text.casefold()
+        if not (found := self.of(folded)):
+            return
+        lines, numbers = text.split("\n"), dict[int, set[int]]()
+        ends = list(accumulate(len(line) + 1 for line in folded.split("\n")))
+        for which, start, _ in found:
+            numbers.setdefault(bisect_right(ends, start), set()).add(which)
+        yield from ((lines[at], of) for at, of in numbers.items())
 
 
 class StandingTexts:

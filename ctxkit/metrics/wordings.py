@@ -19,7 +19,7 @@ from ctxkit.metrics.meaning import missing, values
 from ctxkit.metrics.standing_texts import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from ctxkit.metrics.items import FoundItem
 
@@ -57,7 +57,7 @@ def rule(sentence: str) -> WordedRule:
     """Return what a sentence is about: words by their beginnings, values, and whether it
     forbids.
     """
-    words = _WORD.findall(sentence.lower())
+    words = _WORD.findall(sentence.casefold())
     return WordedRule(
         frozenset(w[:5] for w in words if w not in _EMPTY),
         values(sentence),
@@ -83,25 +83,15 @@ class Wordings:
         self._near = lru_cache(_KEPT)(self._look)
 
     def in_text(self, text: str) -> set[int]:
-        """Return the numbers of the rules that a text gives."""
-        low = text.lower()
-        told = {s for line in self._lines(low) for s in sentences(line)}
+        """Return the numbers of the rules that a text gives; no sentence goes over a line's end."""
+        lines = [line for line, of in self._places.lines(text) if len(of) >= self._least]
+        told = {sentence for line in lines for sentence in sentences(line)}
         near = {number for sentence in told for number in self._near(sentence)}
         plain = text.casefold() if near else ""
         return {n for n in near if not missing(self._rules[n].exact, plain)}
 
-    def _lines(self, text: str) -> Iterator[str]:
-        """Yield the lines with enough words of rules; no sentence goes over a line's end."""
-        stems: dict[int, set[int]] = {}
-        for stem, start, _ in self._places.of(text):
-            stems.setdefault(text.rfind("\n", 0, start) + 1, set()).add(stem)
-        for start, of in stems.items():
-            if len(of) >= self._least:
-                end = text.find("\n", start)
-                yield text[start : end if end >= 0 else len(text)]
-
     def _look(self, sentence: str) -> list[int]:
-        stems = {w[:5] for w in _WORD.findall(sentence) if w not in _EMPTY}
+        stems = {w[:5] for w in _WORD.findall(sentence.casefold()) if w not in _EMPTY}
         several = stems & self._by_stem.keys()
         if not several or len(several) < self._least:
             return []
