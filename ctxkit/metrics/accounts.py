@@ -176,12 +176,10 @@ def _weights(counts: tuple[int, int, int, int], u: Usage, known: Price | None) -
     if known is None:
         return tuple(n * w for n, w in zip(counts, _WEIGHTS, strict=True))
     p = known.at(u.prompt_tokens or 0)
-    write = p.input if p.cache_write is None else p.cache_write
-    long = write if p.cache_write_1h is None else p.cache_write_1h
     hour = u.cache_write_1h_tokens or 0
     return (
         counts[0] * p.input,
-        counts[1] * (p.input if p.cache_read is None else p.cache_read),
-        (counts[2] - hour) * write + hour * long,
+        counts[1] * p.read,
+        (counts[2] - hour) * p.write() + hour * p.write(hour=True),
         counts[3] * p.output,
     )

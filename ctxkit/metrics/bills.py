@@ -177,11 +177,7 @@ class Sheet(msgspec.Struct, frozen=True):
         known = self.at(s.call)
         if known is None:
             return None
-        if not reuse:
-            p = known.at(s.source) if known.tiers else known
-            return s.source * p.input + s.summary * p.output
-        p = known.at(s.prompt) if known.tiers else known
-        return s.prompt * (p.input if p.cache_read is None else p.cache_read) + s.summary * p.output
+        return known.asked_usd(s.prompt if reuse else s.source, s.summary, cached=reuse)
 
     def at(self, call: int) -> Price | None:
         """Return the price of a call."""
