@@ -15,9 +15,10 @@ from ctxkit.metrics.shared_prefixes import Sent
 from ctxkit.policies.recorded import recorded
 from ctxkit.prices import price
 from ctxkit.replays import replayed, shared_tokens
+from ctxkit.sweeps.bases import Base
 from ctxkit.sweeps.comparisons import SHOWN
 from ctxkit.sweeps.score_columns import NAMES
-from ctxkit.sweeps.scores import Base, row_of, run_row
+from ctxkit.sweeps.scores import row_of, run_row
 from ctxkit.sweeps.scores_page import page
 
 MODEL = "claude-sonnet-4-5"

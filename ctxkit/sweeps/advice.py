@@ -17,10 +17,10 @@ from ctxkit.metrics.pooled import FEW, known_within, pairs
 from ctxkit.metrics.unremovable import Risk, stays
 from ctxkit.metrics.when import MORE_LOSS
 from ctxkit.sizes.windows import window_of
+from ctxkit.sweeps.bases import Base
 from ctxkit.sweeps.batches import Bench, Options
 from ctxkit.sweeps.frontiers import front
 from ctxkit.sweeps.grids import rules_of
-from ctxkit.sweeps.scores import Base
 from ctxkit.sweeps.sweep_runs import frame_of, sessions_of
 
 if TYPE_CHECKING:

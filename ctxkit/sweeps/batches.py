@@ -14,8 +14,9 @@ from ctxkit.garbage import without_collection
 from ctxkit.policies.hinges import written
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.replays import window
+from ctxkit.sweeps.bases import Base
 from ctxkit.sweeps.grids import Refused, plain
-from ctxkit.sweeps.scores import Base, run_row
+from ctxkit.sweeps.scores import run_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,8 @@ from ctxkit.metrics.when import when
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.summarisers import Extractive, Fixed
 from ctxkit.replays import session_of, window
-from ctxkit.sweeps.scores import Base, lost, row_of, run_row
+from ctxkit.sweeps.bases import Base
+from ctxkit.sweeps.scores import lost, row_of, run_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

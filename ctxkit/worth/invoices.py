@@ -10,7 +10,7 @@ from ctxkit.metrics.tallies import bill
 from ctxkit.policies.recorded import AsRecorded, recorded
 from ctxkit.presets.naming import as_rules
 from ctxkit.replays import replayed, shared_tokens
-from ctxkit.sweeps.scores import Base
+from ctxkit.sweeps.bases import Base
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ from ctxkit.frames.frame_columns import FLOAT, INT, TEXT, FrameColumn, build
 from ctxkit.library import Library
 from ctxkit.messages import Edit, Message, Text, ToolCall
 from ctxkit.readers.given import of_session
-from ctxkit.sweeps.scores import Base
+from ctxkit.sweeps.bases import Base
 from ctxkit.tokens import default
 from ctxkit.worth.invoices import Invoices
 

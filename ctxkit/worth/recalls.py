@@ -15,7 +15,8 @@ from ctxkit.policies.recorded import AsRecorded
 from ctxkit.presets.naming import as_rules
 from ctxkit.readers.given import of_session
 from ctxkit.replays import replayed
-from ctxkit.sweeps.scores import Base, run_row
+from ctxkit.sweeps.bases import Base
+from ctxkit.sweeps.scores import run_row
 
 if TYPE_CHECKING:
     import pandas as pd
