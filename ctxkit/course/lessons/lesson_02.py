@@ -21,8 +21,7 @@ _CALL, _AT = 150, 102
     "02",
     "Above 30,000 tokens sum up what is old, and keep the newest 8,000 as they are. What share of "
     "all that the session uses again later is out of sight when it is needed, in per cent?",
-    "A summary keeps the story and drops the names. A better writer keeps more; this one copies "
-    "sentences.",
+    "A summary keeps the story and drops the names.",
 )
 def _most(given: Any) -> str:
     found = figures(replayed(above("summary:keep_tokens=8000", 30_000)))
