@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,8 @@ def test_words_lists_and_spans_are_marked():
     assert marks.several(["x", "y"], "ab") == "2 of yours do not belong there and 2 are missing."
     assert marks.several("ab", "ab") == "Give a list."
     assert marks.several([" It is. "], ["it is"]) == ""
+    assert marks.several(count(), "a") == "1 of yours does not belong there and 1 is missing."
+    assert "one of" in marks.choice(10**5_000, "loss", ("bill", "loss"), {})
     assert marks.several([["a"]], "a") == "1 of yours does not belong there and 1 is missing."
     for pair in ((3, 9), [3.0, 9], np.array([3, 9]), pd.Series([3, 9])):
         assert marks.span(pair, (3, 9)) == ""
@@ -141,6 +144,11 @@ def test_own_frames_and_sessions_are_asked_for():
     assert "the log" in ck.check("08-guess", 5).said
     assert "the table" in ck.check("10-guess", 5).said
     assert "session" in ck.check("04-a", ["x"]).said
+    assert "in one list" in ck.check("01-a", 300, 331).said
+    assert (
+        "not what the notebook made"
+        in ck.check("08-b", 3, pd.DataFrame({"turn_input_tokens": [1]})).said
+    )
 
 
 def test_every_notebook_has_its_guess_and_its_exercises():
@@ -201,6 +209,12 @@ def test_a_damaged_table_begins_anew_and_a_wall_is_said(contest, tmp_path):
     wall.write_text("a file")
     with pytest.raises(BadArguments, match="cannot be kept"):
         ck.contest(wall / "contest.json").enter("x", CLEAR)
+
+
+@pytest.mark.parametrize("name", [CLEAR, None, 3, "", " "])
+def test_an_entry_has_a_name(contest, name):
+    with pytest.raises(BadArguments, match="Give a name, then"):
+        contest.enter(name, "none")
 
 
 def test_names_of_a_table_are_no_markup(contest):

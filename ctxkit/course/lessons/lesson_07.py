@@ -51,7 +51,8 @@ def _deviation(given: Any) -> str:
 
 @exercise(
     "07-b",
-    f"Win: rules that keep fifteen of fifteen facts, lose at most 5 % and cost at most ${_MOST:.2f}.",
+    "Win: rules that keep fifteen of fifteen facts, lose at most 5 % and cost at most "
+    f"${_MOST:.2f}.",
     "Can you get below $2.42?",
 )
 def _win(given: Any) -> str:
