@@ -26,7 +26,7 @@ from ctxkit.course.matter import above, figures, replayed, sample
 from ctxkit.metrics.breakeven import reads_until_mutation_pays
 from ctxkit.metrics.compaction import NO_PROGRESS, thrashes
 from ctxkit.metrics.drift import drift
-from ctxkit.metrics.items import items
+from ctxkit.metrics.items import FAMILIES, items
 from ctxkit.metrics.loss import losses
 from ctxkit.metrics.misses import misses
 from ctxkit.metrics.size import spots_in
@@ -374,6 +374,12 @@ CLAIMS = {
         ),
     },
     "06": {
+        "a path, an id, a name, a number, a command, an error, a decision, a rule of the user": lambda: (
+            set(FAMILIES) > {"path", "id", "name", "number", "command", "error", "decision", "constraint"}
+        ),
+        "And `none`, which loses nothing, does not fit the window": lambda: (
+            lost("none") == 0 and figures(replayed("none"), loss=False)["peak_tokens"] > 48_000
+        ),
         "Fifteen facts matter for the last day's work": lambda: len(ck.course.facts_kept(sample())) == 15,
         "None of them was done with": lambda: set(later(losses(sample()))) >= {
             "fin-import-7", "docs/runbook.md", "inv-2026-118842"
