@@ -131,8 +131,8 @@ def _plural(n: int, one: str, more: str) -> str:
 
 
 def _bare(word: Any) -> str:
-    """Return a word as it is compared; of what is no word its kind, which is never right."""
-    return word.strip().rstrip(".").lower() if isinstance(word, str) else repr(type(word))
+    """Return a word as it is compared; of what is no word a name that is never right."""
+    return word.strip().rstrip(".").lower() if isinstance(word, str) else f"object {id(word)}"
 
 
 def span(given: Any, right: tuple[int, int]) -> str:
