@@ -4,11 +4,28 @@ nothing clever.
 
 from __future__ import annotations
 
+import re
+
 from ctxkit.messages import Text
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.item_arrays import USER_WEIGHT, _files
-from ctxkit.metrics.items import FoundItem, items, names, stands
+from ctxkit.metrics.items import CUT_AT, FoundItem, items, names
 from ctxkit.metrics.wordings import Wordings
+
+
+def stands(words, text):
+    """Whether an item stands in a text as it is: `fin-import-1` does not in `fin-import-10`."""
+    at = text.find(words)
+    while at >= 0:
+        end = at + len(words)
+        if not inside(text, at) and (len(words) >= CUT_AT or not inside(text, end)):
+            return True
+        at = text.find(words, at + 1)
+    return False
+
+
+def inside(text, at):
+    return re.fullmatch(r"\w\w", text[max(at - 1, 0) : at + 1]) is not None
 
 
 def views_of(done):

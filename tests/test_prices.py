@@ -268,3 +268,25 @@ def test_recorded_costs_come_out_again(real) -> None:
     for used, model in billed:
         assert prices.cost_usd(used, model) == pytest.approx(used.cost_usd, rel=1e-6)
     assert sum(u.cost_usd for u, _ in billed) == pytest.approx(42.60, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("own", "read", "short", "hour"),
+    [
+        ({}, 3.0, 3.0, 3.0),
+        ({"cache_read": 0.3}, 0.3, 3.0, 3.0),
+        ({"cache_write": 3.75}, 3.0, 3.75, 3.75),
+        ({"cache_write": 3.75, "cache_write_1h": 6.0}, 3.0, 3.75, 6.0),
+        ({"cache_read": 0.0, "cache_write": 0.0}, 0.0, 0.0, 0.0),
+    ],
+)
+def test_a_class_without_a_price_of_its_own_is_billed_as_the_next(own, read, short, hour) -> None:
+    p = prices.Price(input=3.0, output=15.0, **own)
+    assert (p.read, p.write(), p.write(hour=True)) == (read, short, hour)
+    asked = p.asked_usd(10, 2), p.asked_usd(10, 2, cached=True)
+    assert asked == (10 * 3.0 + 2 * 15.0, 10 * read + 2 * 15.0)
+
+
+def test_a_call_of_its_own_is_billed_by_the_length_of_its_prompt() -> None:
+    p = prices.Price(input=1.0, output=1.0, tiers=(prices.Tier(above=10, input=5.0),))
+    assert (p.asked_usd(10, 1), p.asked_usd(11, 1)) == (11.0, 56.0)

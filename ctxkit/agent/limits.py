@@ -124,7 +124,7 @@ class SpentInTurn:
                 raise BadArguments(
                     f"No price is known for {model}, so a limit in dollars cannot be kept: drop it."
                 )
-            dearest = known.at(prompt).cache_write or known.at(prompt).input
+            dearest = known.at(prompt).write()
             if self.cost_usd + (self.unbilled + prompt) * dearest > limits.cost_usd:
                 return f"the limit of ${limits.cost_usd:g}"
         return None

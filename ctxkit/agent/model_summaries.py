@@ -59,9 +59,8 @@ class Cached(NamedTuple):
         if known is None or known.cache_read is None:
             return False
         at = known.at(self.tokens)
-        fresh, read = at.cache_write or at.input, at.cache_read or at.input
         fits = self.tokens + ask + (limit or _ROOM) <= self.window
-        return fits and self.held * read + (self.tokens - self.held + ask) * fresh < own * fresh
+        return fits and self.held * at.read + (self.tokens - self.held + ask - own) * at.write() < 0
 
 
 class ModelSummariser:

@@ -47,11 +47,7 @@ def dollars(session: Session, known: Sequence[ForeseenCall]) -> Dollars | None:
         if found is None:
             return None
         p = found.at(a.prompt)
-        write = p.input if p.cache_write is None else p.cache_write
-        if hour and p.cache_write_1h is not None:
-            write = p.cache_write_1h
-        cached = a.prompt >= a.least
-        rest = write if writes and cached else p.input
+        rest = p.write(hour=hour) if writes and a.prompt >= a.least else p.input
         whole[i] = a.prompt * rest
-        saved[i] = rest - (p.input if p.cache_read is None else p.cache_read)
+        saved[i] = rest - p.read
     return Dollars(whole, saved)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit.frames.costs import weakest
 from ctxkit.frames.counts import counting
 from ctxkit.frames.frame_columns import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.frames.summary_costs import CompactionSizes, summary_usd
+from ctxkit.frames.summary_costs import CompactionSizes, is_billed, summary_usd
 from ctxkit.messages import Message
 from ctxkit.session import apply_edit
 from ctxkit.sizes.falls import falls
@@ -109,6 +110,31 @@ def rows(
         for name, values in mine.items():
             data[name] += [values[i] for i in order]
     return data
+
+
+class SummaryBill(NamedTuple):
+    """What the calls of a model cost that wrote one compaction's summaries."""
+
+    call: int | None
+    """The first call that was shown it; None where none followed."""
+    usd: float | None
+    source: str | None
+    """recorded, derived or estimated; both None: it has no price."""
+
+
+def summary_bills(session: Session, *, reuse: bool = False) -> list[SummaryBill]:
+    """Return what a session's summaries cost, one bill a compaction that a model had a hand in."""
+    told = rows([session], reuse=reuse)
+    bills = map(SummaryBill, told["call"], told["cost_usd"], told["cost_source"])
+    return [bill for cut, bill in zip(cuts(session), bills, strict=True) if is_billed(cut)]
+
+
+def summed(bills: Sequence[SummaryBill]) -> tuple[float | None, str | None]:
+    """Return the dollars of all of them and where they come from; None where one has no price."""
+    known = [bill.usd for bill in bills if bill.usd is not None]
+    if len(known) < len(bills):
+        return None, None
+    return sum(known, 0.0), weakest([bill.source for bill in bills])
 
 
 def _unmarked(session: Session, data: dict[str, list[Any]]) -> None:

@@ -10,7 +10,6 @@ from ctxkit.frames.frame_columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColum
 from ctxkit.frames.per_call import asked
 from ctxkit.frames.per_turn import total
 from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.frames.summary_costs import is_billed
 from ctxkit.messages import EVENTS, LOST, Image
 from ctxkit.sizes.falls import falls
 from ctxkit.titles import project_of
@@ -249,23 +248,8 @@ def _summaries(session: Session) -> dict[str, Any]:
     """What its summaries cost: nothing where none was written, missing where one has no price or
     none can be told.
     """
-    unknown = {"summaries_usd": None, "summaries_source": None}
-    found = sum(map(is_billed, cuts(session)))
-    if not found:
-        return (
-            unknown
-            if "compactions" in session.details.get("cannot_tell", ())
-            else {**unknown, "summaries_usd": 0.0}
-        )
-    rows = per_compaction.rows([session])
-    known = [
-        (usd, where)
-        for usd, where in zip(rows["cost_usd"], rows["cost_source"], strict=True)
-        if usd is not None
-    ]
-    if len(known) < found:
-        return unknown
-    return {
-        "summaries_usd": sum(usd for usd, _ in known),
-        "summaries_source": weakest([w for _, w in known]),
-    }
+    bills = per_compaction.summary_bills(session)
+    usd, source = per_compaction.summed(bills)
+    if not bills and "compactions" in session.details.get("cannot_tell", ()):
+        usd = None
+    return {"summaries_usd": usd, "summaries_source": source}

@@ -81,7 +81,4 @@ def _estimate(
         return None
     told = sum(e.details.get("source_tokens", 0) for e in cut.edits)
     went = told or max(sizes.before - sizes.after + sizes.summary, 0)
-    source = sizes.before if reuse else went
-    at = p.at(source)
-    rate = at.cache_read if reuse and at.cache_read is not None else at.input
-    return source * rate + sizes.summary * at.output
+    return p.asked_usd(sizes.before if reuse else went, sizes.summary, cached=reuse)

@@ -130,8 +130,8 @@ def _price(model: Model, tokens: int) -> str:
     known = price(model.name)
     if known is None:
         return "No price of the model is known."
-    dearest = known.at(tokens).cache_write or known.at(tokens).input
-    return f"The first prompt would cost at most ${tokens * dearest:.4f}, its reply beside."
+    dearest = tokens * known.at(tokens).write()
+    return f"The first prompt would cost at most ${dearest:.4f}, its reply beside."
 
 
 def _due(stand: Any, rules: Rules) -> bool:

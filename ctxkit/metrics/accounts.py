@@ -11,8 +11,7 @@ import msgspec
 from ctxkit.frames import per_compaction
 from ctxkit.frames.costs import cost, weakest
 from ctxkit.frames.per_call import written
-from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.frames.summary_costs import is_billed
+from ctxkit.frames.per_compaction import SummaryBill
 from ctxkit.messages import Usage
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.shared_prefixes import Sent
@@ -115,11 +114,7 @@ def accounts(session: Session) -> Accounts:
         usd, source = cost(message, model)
         unpriced += usd is None
         out.append(_charge(call.index, u, price(model), usd, source))
-    rows = per_compaction.rows([session])
-    told = zip(rows["call"], rows["cost_usd"], rows["cost_source"], strict=True)
-    summaries = [SummaryCharge(call, usd, source) for call, usd, source in told if usd is not None]
-    billed = sum(map(is_billed, cuts(session)))
-    return Accounts(tuple(out), tuple(summaries), unpriced, max(billed - len(summaries), 0))
+    return _of(out, unpriced, per_compaction.summary_bills(session))
 
 
 def _replayed(session: Session) -> Accounts:
@@ -149,9 +144,12 @@ def _replayed(session: Session) -> Accounts:
         unpriced += usd is None
         out.append(_charge(call, split, known, usd, None if usd is None else "derived"))
     wrote = [w for s in spots_in(session) for w in s.written]
-    found = [(w.call, sheet.summary_usd(w) if w.usd is None else w.usd) for w in wrote]
-    summaries = [SummaryCharge(call, usd, "derived") for call, usd in found if usd is not None]
-    return Accounts(tuple(out), tuple(summaries), unpriced, len(found) - len(summaries))
+    return _of(out, unpriced, [SummaryBill(w.call, sheet.summary_usd(w), "derived") for w in wrote])
+
+
+def _of(charges: list[Charge], unpriced: int, bills: list[SummaryBill]) -> Accounts:
+    summaries = [SummaryCharge(call, usd, of) for call, usd, of in bills if usd is not None]
+    return Accounts(tuple(charges), tuple(summaries), unpriced, len(bills) - len(summaries))
 
 
 def _charge(
@@ -176,12 +174,10 @@ def _weights(counts: tuple[int, int, int, int], u: Usage, known: Price | None) -
     if known is None:
         return tuple(n * w for n, w in zip(counts, _WEIGHTS, strict=True))
     p = known.at(u.prompt_tokens or 0)
-    write = p.input if p.cache_write is None else p.cache_write
-    long = write if p.cache_write_1h is None else p.cache_write_1h
     hour = u.cache_write_1h_tokens or 0
     return (
         counts[0] * p.input,
-        counts[1] * (p.input if p.cache_read is None else p.cache_read),
-        (counts[2] - hour) * write + hour * long,
+        counts[1] * p.read,
+        (counts[2] - hour) * p.write() + hour * p.write(hour=True),
         counts[3] * p.output,
     )

@@ -21,6 +21,7 @@ from ctxkit.metrics.items import SEARCHED, texts
 from ctxkit.metrics.loss import lost
 from ctxkit.metrics.meaning import missing
 from ctxkit.metrics.rereads import Rereads
+from ctxkit.metrics.standing_texts import Places
 from ctxkit.metrics.wordings import rule
 from ctxkit.readers.given import of_session
 from ctxkit.tools.tool_names import looks
@@ -43,8 +44,6 @@ _PAIR = re.compile(
 )
 _GIVES = re.compile(r"(?:[:=>] ?|\b(?:is|are)(?: now)? )[\"'`]?[\w./:@-]{0,80}\d")
 """What each pair ends with; lines without it are not read for pairs."""
-KEPT = 1 << 16
-"""Lines of texts put in of which it is remembered what values they give."""
 
 
 class Followed(NamedTuple):
@@ -75,7 +74,6 @@ class Acts:
         self.memory, self.rereads = memory, Rereads(memory)
         self.names = list(memory.numbers)
         self._against: dict[int, list[int]] = {}
-        self._told: dict[str, tuple[tuple[str, str], ...]] = {}
 
     def against(self, item: int) -> list[int]:
         """Return the calls that write or run what a ban names, in order."""
@@ -107,23 +105,18 @@ class Acts:
     def stale(self, text: str, call: int) -> list[str]:
         """Return the values that a text gives and that others had replaced before a call."""
         upto = self.memory.upto[call] if call < self.memory.calls else len(self.memory.messages)
-        if len(self._told) >= KEPT:
-            self._told.clear()
-        given = dict.fromkeys(
-            pair for line in text[:SEARCHED].split("\n") for pair in self._pairs(line)
-        )
+        lines = [line for line, _ in self._replaced.lines(text[:SEARCHED])]
         out = []
-        for name, value in given:
+        for name, value in dict.fromkeys(pairs("\n".join(lines))):
             said = [v for row, v in self._values.get(name, ()) if row < upto]
             if value in said and value != said[-1]:
                 out.append(f"{name} = {value} (now {said[-1]})")
         return out
 
-    def _pairs(self, line: str) -> tuple[tuple[str, str], ...]:
-        told = self._told.get(line)
-        if told is None:
-            told = self._told[line] = tuple(pairs(line))
-        return told
+    @cached_property
+    def _replaced(self) -> Places:
+        """The names that were given more than one value."""
+        return Places(n for n, said in self._values.items() if len({v for _, v in said}) > 1)
 
     @cached_property
     def _values(self) -> dict[str, list[tuple[int, str]]]:

@@ -166,22 +166,20 @@ class Sheet(msgspec.Struct, frozen=True):
         """Return the dollars of the calls that write summaries; None where one has no price."""
         total = 0.0
         for s in summaries:
-            usd = s.usd if s.usd is not None else self.summary_usd(s, reuse=reuse)
+            usd = self.summary_usd(s, reuse=reuse)
             if usd is None:
                 return None
             total += usd
         return total
 
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
-        """Return the dollars of one of them, by the price of the call that it stands before."""
+        """Return the dollars of one of them: as known, else by the price of the call that it stands
+        before.
+        """
         known = self.at(s.call)
-        if known is None:
-            return None
-        if not reuse:
-            p = known.at(s.source) if known.tiers else known
-            return s.source * p.input + s.summary * p.output
-        p = known.at(s.prompt) if known.tiers else known
-        return s.prompt * (p.input if p.cache_read is None else p.cache_read) + s.summary * p.output
+        if known is None or s.usd is not None:
+            return s.usd
+        return known.asked_usd(s.prompt if reuse else s.source, s.summary, cached=reuse)
 
     def at(self, call: int) -> Price | None:
         """Return the price of a call."""

@@ -38,8 +38,7 @@ class Ceilings:
     def __init__(self, pace: Pace, floor: int, summary: int) -> None:
         p = pace.price
         self.growth, self.floor, self.input = pace.growth, floor, p.input
-        self.read = p.input if p.cache_read is None else p.cache_read
-        self.write = p.input if p.cache_write is None else p.cache_write
+        self.read, self.write = p.read, p.write()
         self.carry = self.read + (pace.missed or 0.0) * max(self.write - self.read, 0.0)
         self.rewrite = (self.write - self.read) * floor
         self.floor_usd = summary * (p.input + p.output) + self.rewrite

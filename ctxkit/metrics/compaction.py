@@ -161,12 +161,8 @@ def pays_after(cut: Compaction, sheet: Sheet, *, reuse: bool = False) -> float |
 
 def _prices(p: Price, sheet: Sheet) -> tuple[float, float]:
     """Return what a token costs that the cache holds, and one that it does not."""
-    read = p.cache_read if sheet.has_cache and p.cache_read is not None else p.input
-    if not sheet.fit.writes:
-        return read, p.input
-    if sheet.fit.hour and p.cache_write_1h is not None:
-        return read, p.cache_write_1h
-    return read, p.input if p.cache_write is None else p.cache_write
+    fit = sheet.fit
+    return p.read if sheet.has_cache else p.input, p.write(hour=fit.hour) if fit.writes else p.input
 
 
 def held(

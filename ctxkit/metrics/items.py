@@ -27,6 +27,8 @@ LONGEST = 300
 """Characters of a sentence, an error line or a command that is looked at; of longer ones the
 beginning.
 """
+CUT_AT = 200
+"""Characters from which on an error line, and the rest of those, may have been cut."""
 SEARCHED = 400_000
 """Characters of one text that are searched; what lies behind is not looked at."""
 SPEAKERS = ("user", "assistant")
@@ -73,7 +75,7 @@ _NUMBER = re.compile(
 )
 _ERROR = re.compile(
     r"(?<!\w)(?:[A-Z]\w{0,60}(?:Error|Exception|Failure|Fault)\b|error(?: TS\d{1,6}|\[E\d{1,5}\])?:"
-    r"|fatal:|panic:|FAILED\b|Traceback\b)[^\n]{0,200}"
+    rf"|fatal:|panic:|FAILED\b|Traceback\b)[^\n]{{0,{CUT_AT}}}"
 )
 _FAULTS = (
     "Error",
@@ -202,12 +204,6 @@ def _lines_with(words: Iterable[str], text: str) -> dict[int, int]:
     return out
 
 
-def of_line(role: str, text: str) -> Iterator[FoundItem]:
-    """Yield the items of what someone says; no item goes over a line's end, so lines add up."""
-    yield from of_text(text)
-    yield from _spoken(role, text)
-
-
 def _of_words(words: list[str]) -> Iterator[FoundItem]:
     """Yield what has no space in it: each pattern reads the words that hold its sign."""
     every = " ".join(words)
@@ -229,22 +225,6 @@ def _of_words(words: list[str]) -> Iterator[FoundItem]:
     for hit in _NAME.findall(" ".join(joined)) if joined else ():
         if "_" in hit or not any(c.isdigit() for c in hit):
             yield FoundItem("name", hit)
-
-
-def stands(words: str, text: str) -> bool:
-    """Say whether an item stands in a text as it is: `fin-import-1` does not in `fin-import-10`."""
-    at = text.find(words)
-    while at >= 0:
-        if not (_inside(text, at) or _inside(text, at + len(words))):
-            return True
-        at = text.find(words, at + 1)
-    return False
-
-
-def _inside(text: str, at: int) -> bool:
-    """Say whether a place lies inside of a word."""
-    pair = text[max(at - 1, 0) : at + 1]
-    return len(pair) > 1 and all(c.isalnum() or c == "_" for c in pair)
 
 
 @lru_cache(1 << 13)

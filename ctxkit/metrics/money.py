@@ -19,8 +19,6 @@ from ctxkit.cache.cached_calls import SMALLEST
 from ctxkit.faces import renamed
 from ctxkit.frames import per_compaction
 from ctxkit.frames.costs import cost, weakest
-from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.frames.summary_costs import is_billed
 from ctxkit.messages import Usage
 from ctxkit.metrics.misses import HOUR, Miss, cache_life, misses
 from ctxkit.prices import Price, price
@@ -108,29 +106,22 @@ def recorded(session: Session, *, reuse: bool = False) -> Ledger:
         if u is None or not u.prompt_tokens:
             continue
         lines.append((call.index, u))
-    told = per_compaction.rows([session], reuse=reuse)
-    ledger = _ledger(session, lines, prices, _summaries(session, told["cost_usd"]))
-    return _with_own(session, ledger, told["cost_source"])
+    usd, source = per_compaction.summed(per_compaction.summary_bills(session, reuse=reuse))
+    return _with_own(session, _ledger(session, lines, prices, usd), source)
 
 
-def _with_own(session: Session, ledger: Ledger, summaries: list[str | None]) -> Ledger:
+def _with_own(session: Session, ledger: Ledger, summaries: str | None) -> Ledger:
     replies = [c.message for c in session.calls if c.message.usage is not None]
     spent = [cost(m, m.model or session.model) for m in replies]
     known = [usd for usd, _ in spent if usd is not None]
     if not spent and isinstance(told := session.details.get("cost_usd"), float):
         return msgspec.structs.replace(ledger, calls_usd=told, own_source="recorded")
     whole = bool(spent) and len(known) == len(spent)
-    sources = [*(s for _, s in spent), *(s for s in summaries if s is not None)]
+    sources = [*(s for _, s in spent), *([summaries] if summaries else ())]
     source = weakest(sources) if whole else None
     return msgspec.structs.replace(
         ledger, calls_usd=sum(known) if whole else None, own_source=source
     )
-
-
-def _summaries(session: Session, costs: list[float | None]) -> float | None:
-    """Dollars of the calls that wrote the session's summaries; None where one has no price."""
-    known = [usd for usd in costs if usd is not None]
-    return sum(known) if len(known) >= sum(map(is_billed, cuts(session))) else None
 
 
 @of_session

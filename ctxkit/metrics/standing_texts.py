@@ -1,65 +1,80 @@
-"""Which of many texts stand in another text, found by words that few of them have in common."""
+"""Which of many texts stand in another text: all of them are looked for at once."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
+from bisect import bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ctxkit.metrics.items import stands
+from ahocorasick_rs import AhoCorasick
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Iterator
 
-    Sign = str | tuple[str, str, str]
 
-_WORDS = re.compile(r"(\w+)")
+class Places:
+    """Where each of many texts stands in another, in whatever words it stands there (Aho and
+    Corasick 1975: one walk over the text, however many are looked for).
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._find = AhoCorasick(list(map(_encodable, texts))).find_matches_as_indexes
+
+    def of(self, text: str) -> list[tuple[int, int, int]]:
+        """Return the number of each text that stands in a text, where it begins, where it ends."""
+        return self._find(_encodable(text), overlapping=True)
+
+    def lines(self, text: str) -> Iterator[tuple[str, set[int]]]:
+        """Yield the lines of a text in which any stand, in whatever case, with the numbers of
+        those; the texts are to be casefolded.
+        """
+        folded = text.casefold()
+        if not (found := self.of(folded)):
+            return
+        lines, numbers = text.split("\n"), dict[int, set[int]]()
+        ends = list(accumulate(len(line) + 1 for line in folded.split("\n")))
+        for which, start, _ in found:
+            numbers.setdefault(bisect_right(ends, start), set()).add(which)
+        yield from ((lines[at], of) for at, of in numbers.items())
 
 
 class StandingTexts:
-    """Some numbered texts, to be found in others: they cost little more than what stands there.
+    """Some numbered texts, to be found in others; one may be written in several ways.
 
-    What stands in a text does not begin or end inside of a word, so each of its words is one of the
-    text's, and each two in a row, with what is between them, stand there in a row. A text with
-    white space may go over a line's end, so it is known by a single word.
+    What stands in a text does not begin or end inside of a word: `fin-import-1` does not stand in
+    `fin-import-10`.
+
+    Args:
+        texts: each with its number, none of them empty.
+        cut_at: longer texts may have been cut there, so that they end inside of a word.
     """
 
-    def __init__(self, texts: Mapping[int, str]) -> None:
-        self._texts = texts
-        signs = {at: tuple(_signs(text)) for at, text in texts.items()}
-        often = Counter(sign for of in signs.values() for sign in of)
-        self._by_sign: dict[Sign, list[int]] = {}
-        for at, of in signs.items():
-            self._by_sign.setdefault(min(of, key=often.__getitem__, default=""), []).append(at)
-        self._spaced = {at for at, text in texts.items() if text.split() != [text]}
+    def __init__(self, texts: Iterable[tuple[str, int]], cut_at: int) -> None:
+        numbers: dict[str, set[int]] = {}
+        for text, number in texts:
+            numbers.setdefault(text, set()).add(number)
+        self._numbers, self._cut_at = list(numbers.values()), cut_at
+        self._places = Places(numbers)
 
-    def near(self, line: str) -> set[int]:
-        """Return the numbers of the texts that may stand in a text of which this is a line."""
-        words = _WORDS.split(line)
-        told = {"", *words[1::2], *_pairs(words)}
-        return {at for sign in self._by_sign.keys() & told for at in self._by_sign[sign]}
-
-    def in_line(self, line: str) -> tuple[set[int], set[int]]:
-        """Return the numbers of the texts that stand in a line, and of those with white space
-        that may stand in a text of which it is a line.
-        """
-        near = self.near(line)
-        spaced = near & self._spaced
-        near -= spaced
-        return {at for at in near if stands(self._texts[at], line)}, spaced
-
-    def in_text(self, near: AbstractSet[int], text: str) -> set[int]:
-        """Return those of some texts that stand in a text with single spaces alone."""
-        plain = " ".join(text.split()) if near else ""
-        return {at for at in near if stands(self._texts[at], plain)}
+    def in_text(self, text: str) -> set[int]:
+        """Return the numbers of the texts that stand in a text."""
+        out: set[int] = set()
+        for which, start, end in self._places.of(text):
+            whole = end - start >= self._cut_at or not _inside(text, end)
+            if whole and not _inside(text, start):
+                out |= self._numbers[which]
+        return out
 
 
-def _signs(text: str) -> Iterable[Sign]:
-    """Return each two words of a text in a row, or, where it has white space, each word."""
-    words = _WORDS.split(text)
-    return words[1::2] if len(words) <= 3 or text.split() != [text] else _pairs(words)
+def _inside(text: str, at: int) -> bool:
+    """Say whether a place lies inside of a word."""
+    return 0 < at < len(text) and _in_word(text[at - 1]) and _in_word(text[at])
 
 
-def _pairs(words: list[str]) -> Iterable[tuple[str, str, str]]:
-    return zip(words[1:-2:2], words[2:-1:2], words[3::2], strict=True)
+def _in_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def _encodable(text: str) -> str:
+    """Return a text, as long as it was, without halves of surrogate pairs, which UTF-8 has not."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -105,11 +105,7 @@ class Tally:
             if known is None:
                 continue
             p = known.at(step + 1 if step else 0)
-            write_price = p.input if p.cache_write is None else p.cache_write
-            if sheet.fit.hour and p.cache_write_1h is not None:
-                write_price = p.cache_write_1h
-            read_price = p.input if p.cache_read is None else p.cache_read
-            into += fresh * p.input + read * read_price + written * write_price
+            into += fresh * p.input + read * p.read + written * p.write(hour=sheet.fit.hour)
             out += output * p.output
         read, written, fresh, _ = (
             sum(column) for column in zip((0,) * 4, *self._sums.values(), strict=True)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ctxkit.history.head_items import content_key
-from ctxkit.messages import Text
-from ctxkit.metrics.items import SEARCHED, SPEAKERS, items, names, of_line
+from ctxkit.metrics.items import CUT_AT, SEARCHED, texts
 from ctxkit.metrics.standing_texts import StandingTexts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -25,38 +24,28 @@ if TYPE_CHECKING:
 
 _KEPT = 4096
 """Texts of which it is remembered what they hold."""
-_LINES = 1 << 16
-"""Lines of such texts of which it is remembered what they name."""
-
-
-class LineItems(NamedTuple):
-    """What a line of a text tells about the items of a session."""
-
-    held: frozenset[int]
-    """It names them, or they stand in it."""
-    near: frozenset[int]
-    """They may stand in the text, over this line's end or the one before."""
-    rules: frozenset[int]
-    """Rules that one of its sentences is near to."""
+_UNIT = re.compile(r"(?<=\d)(?=[^\d.,])")
+"""Between a number and its unit, where a text may have a space."""
 
 
 class TextItems:
-    """The items of a session, to be found in texts that are no rows; a line is read once.
+    """The items of a session, to be found in texts that are no rows.
 
-    Rules say most lines of their texts again and again, in one run and in all runs of a session.
+    An item stands in a text word for word, white space aside; an id in whatever case, a number with
+    or without a space before its unit; and a user's rule in whatever words.
     """
 
     def __init__(self, numbers: Mapping[FoundItem, int], wordings: Wordings) -> None:
-        self._numbers, self._wordings = numbers, wordings
+        self._wordings = wordings
         self._texts: dict[Any, Ints] = {}
-        self._lines: dict[tuple[str, str], LineItems] = {}
-
-    @cached_property
-    def _standing(self) -> StandingTexts:
-        return StandingTexts({n: found.text for found, n in self._numbers.items()})
+        self._as_said = StandingTexts(
+            ((form, n) for found, n in numbers.items() for form in _forms(found)), CUT_AT
+        )
+        ids = ((found.text, n) for found, n in numbers.items() if found.family == "id")
+        self._ids = StandingTexts(ids, CUT_AT)
 
     def of(self, message: Message) -> Ints:
-        """Return the items that a text names, that stand in it as they are, or in other words."""
+        """Return the items that stand in a text."""
         key = key_of(message)
         found = self._texts.get(key)
         if found is None:
@@ -66,43 +55,16 @@ class TextItems:
         return found
 
     def _look(self, message: Message) -> set[int]:
-        text = message.text
-        if len(text) > SEARCHED:
-            return self._look_once(message, text)
-        if not text:
-            return self._known(items(message))
-        plain = all(type(p) is Text for p in message.parts)
-        role = message.role if message.role in SPEAKERS and plain else ""
-        lines = [self._line(role, line) for line in set(text.split("\n"))]
-        held, near, rules = (set[int]().union(*of) for of in zip(*lines, strict=True))
-        held |= self._standing.in_text(near, text) | self._wordings.given(rules, text)
-        return held if plain else held | self._known(items(message))
+        text = " ".join(" ".join(texts(message)).split())
+        held = self._as_said.in_text(text) | self._ids.in_text(text.casefold())
+        return held | self._wordings.in_text(message.text[:SEARCHED])
 
-    def _look_once(self, message: Message, text: str) -> set[int]:
-        near = {at for line in set(text.split("\n")) for at in self._standing.near(line)}
-        found = self._standing.in_text(near, text) | self._wordings.in_text(text[:SEARCHED])
-        return found | self._known(items(message))
 
-    def _line(self, role: str, line: str) -> LineItems:
-        found = self._lines.get((role, line))
-        if found is None:
-            if len(self._lines) >= _LINES:
-                self._lines.clear()
-            found = self._lines[role, line] = self._read(role, line)
-        return found
-
-    def _read(self, role: str, line: str) -> LineItems:
-        stand, near = self._standing.in_line(line)
-        held = frozenset(stand | self._known(of_line(role, line)))
-        return LineItems(held, frozenset(near), frozenset(self._wordings.near(line)))
-
-    def _known(self, found: Iterable[FoundItem]) -> set[int]:
-        return {at for f in found for at in self._named(f)}
-
-    @cached_property
-    def _named(self) -> Callable[[FoundItem], list[int]]:
-        numbers = self._numbers
-        return lru_cache(_LINES)(lambda f: [numbers[n] for n in names((f,)) if n in numbers])
+def _forms(found: FoundItem) -> Iterator[str]:
+    """Yield how an item is written in a text."""
+    yield found.text
+    if found.family == "number":
+        yield _UNIT.sub(" ", found.text, count=1)
 
 
 def key_of(message: Message) -> str | int:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.metrics.items import sentences
 from ctxkit.metrics.meaning import missing, values
+from ctxkit.metrics.standing_texts import Places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +27,8 @@ COMMON = 0.6
 """Share of the words of the shorter sentence that both must have."""
 LEAST = 3
 """Words that both must have, where the rule has so many."""
+_KEPT = 1 << 13
+"""Sentences of which it is remembered what they give: summaries say them again and again."""
 _FORBIDS = re.compile(
     r"(?<!\w)(?:not|never|no|none|without|avoid|forbidden|prohibited|\w{2,8}n['’]t|dont|cannot)(?!\w)",
     re.IGNORECASE,
@@ -53,7 +57,7 @@ def rule(sentence: str) -> WordedRule:
     """Return what a sentence is about: words by their beginnings, values, and whether it
     forbids.
     """
-    words = _WORD.findall(sentence.lower())
+    words = _WORD.findall(sentence.casefold())
     return WordedRule(
         frozenset(w[:5] for w in words if w not in _EMPTY),
         values(sentence),
@@ -75,24 +79,19 @@ class Wordings:
         for number, told in self._rules.items():
             for stem in told.stems:
                 self._by_stem.setdefault(stem, []).append(number)
+        self._places = Places(self._by_stem)
+        self._near = lru_cache(_KEPT)(self._look)
 
     def in_text(self, text: str) -> set[int]:
-        """Return the numbers of the rules that a text gives."""
-        return self.given(self.near(text), text)
-
-    def near(self, text: str) -> set[int]:
-        """Return the rules whose words a sentence of a text has; none goes over a line's end."""
-        if not self._by_stem:
-            return set()
-        return {number for sentence in sentences(text) for number in self._look(sentence)}
-
-    def given(self, near: Iterable[int], text: str) -> set[int]:
-        """Return those of some rules all of whose values a text holds."""
+        """Return the numbers of the rules that a text gives; no sentence goes over a line's end."""
+        lines = [line for line, of in self._places.lines(text) if len(of) >= self._least]
+        told = {sentence for line in lines for sentence in sentences(line)}
+        near = {number for sentence in told for number in self._near(sentence)}
         plain = text.casefold() if near else ""
         return {n for n in near if not missing(self._rules[n].exact, plain)}
 
     def _look(self, sentence: str) -> list[int]:
-        stems = {w[:5] for w in _WORD.findall(sentence.lower()) if w not in _EMPTY}
+        stems = {w[:5] for w in _WORD.findall(sentence.casefold()) if w not in _EMPTY}
         several = stems & self._by_stem.keys()
         if not several or len(several) < self._least:
             return []

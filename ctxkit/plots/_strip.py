@@ -120,7 +120,7 @@ def strip(session: Session, call: int = -1) -> Chart:
 
 def _billed(data: Strip, model: str | None) -> tuple[tuple[str, ...], ...]:
     p = price(model) if model else None
-    paid = (p.cache_read, p.cache_write or p.input, p.input) if p else (None, None, None)
+    paid = (p.read, p.write(), p.input) if p else (None, None, None)
     rows = zip(KINDS, (data.read, data.written, data.fresh), paid, strict=True)
     return tuple(
         (

@@ -118,23 +118,36 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         }
         return msgspec.structs.replace(self, **changes)
 
-    def cost_usd(self, usage: Priceable) -> float | None:
-        """Return the dollars of one call; None where its prompt or its output is not known.
+    @property
+    def read(self) -> float:
+        """What a token costs that the cache holds; as fresh input without a price of its own."""
+        return self.input if self.cache_read is None else self.cache_read
 
-        A class without a price of its own is billed as fresh input, and hour-long writes without
-        one as short ones.
+    def write(self, *, hour: bool = False) -> float:
+        """Return what a token costs that is written, to live an hour or five minutes.
+
+        Without a price of their own hour-long writes are billed as short ones, and those as fresh
+        input.
         """
+        short = self.input if self.cache_write is None else self.cache_write
+        return self.cache_write_1h if hour and self.cache_write_1h is not None else short
+
+    def asked_usd(self, prompt: int, output: int, *, cached: bool = False) -> float:
+        """Return the dollars of a call whose prompt is all fresh, or all read from the cache."""
+        p = self.at(prompt)
+        return prompt * (p.read if cached else p.input) + output * p.output
+
+    def cost_usd(self, usage: Priceable) -> float | None:
+        """Return the dollars of one call; None where its prompt or its output is not known."""
         prompt = usage.prompt_tokens
         if prompt is None or usage.output_tokens is None:
             return None
         p = self.at(prompt)
-        write = p.input if p.cache_write is None else p.cache_write
         return (
             (usage.input_tokens or 0) * p.input
-            + (usage.cache_read_tokens or 0) * (p.input if p.cache_read is None else p.cache_read)
-            + (usage.cache_write_tokens or 0) * write
-            + (usage.cache_write_1h_tokens or 0)
-            * (write if p.cache_write_1h is None else p.cache_write_1h)
+            + (usage.cache_read_tokens or 0) * p.read
+            + (usage.cache_write_tokens or 0) * p.write()
+            + (usage.cache_write_1h_tokens or 0) * p.write(hour=True)
             + usage.output_tokens * p.output
         )
 

@@ -100,7 +100,8 @@ numbers with units, commands, error messages, the user's constraints, decisions 
 for recorded sessions, for replays and for prunings (`metrics.forgotten`): it looks at what each call is shown. An
 item is removed at the first call that is no longer shown a message that held it, as it was said; from then on it is
 *retained* at each call that is shown it (word for word and no part of a longer word; a path also as the ending of a
-longer one; a constraint in whatever words, see below), *recoverable* where a file, artifact or archive that is named
+longer one, an id in whatever case, a number with or without a space before its unit, a constraint in whatever words,
+see below), *recoverable* where a file, artifact or archive that is named
 there holds it, else *lost*. A *cut* is a call before which a compaction or a pruning changed something; it *took*
 what was in sight before and is not after.
 

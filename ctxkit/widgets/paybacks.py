@@ -49,8 +49,8 @@ class Cut:
         """Prices of a write and a read, as shares of the input price."""
         p = self.price
         return {
-            "write_share": (p.cache_write or p.input) / p.input,
-            "read_share": (p.cache_read if p.cache_read is not None else p.input) / p.input,
+            "write_share": p.write() / p.input,
+            "read_share": p.read / p.input,
         }
 
     @property
@@ -89,9 +89,7 @@ class Cut:
     def dollars(self, strip: Strip) -> float:
         """Return what a prompt costs."""
         p = self.price
-        write = p.cache_write or p.input
-        read = p.cache_read if p.cache_read is not None else p.input
-        return strip.read * read + strip.written * write + strip.fresh * p.input
+        return strip.read * p.read + strip.written * p.write() + strip.fresh * p.input
 
 
 def _of(block: PromptBlock, span: Span) -> bool:

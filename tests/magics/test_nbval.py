@@ -73,7 +73,7 @@ def test_a_notebook_of_agent_cells_shows_the_same_again(tmp_path):
 def test_without_a_seed_it_does_not(tmp_path):
     cells = [c.replace("\n%config CtxKit.seed = 'a'", "") for c in AGENT[:3]]
     done = strict(saved(notebook_of(*cells), tmp_path))
-    assert "1 failed, 2 passed" in done.stdout
+    assert "1 failed" in done.stdout  # the turn already names the session's files
 
 
 @pytest.mark.long

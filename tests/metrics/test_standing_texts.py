@@ -1,59 +1,38 @@
-"""Texts found in others by their words, against looking for each; lines read one by one."""
+"""Texts found in others, all at once, against looking for each."""
 
 from __future__ import annotations
 
+import re
+
+import pytest
+from builders import assistant, call, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.metrics.items import of_line, stands
+from ctxkit.metrics.items import CUT_AT, FoundItem, items
 from ctxkit.metrics.standing_texts import StandingTexts
+from ctxkit.metrics.text_items import TextItems
+from ctxkit.metrics.wordings import Wordings
 
-SIGNS = st.text(st.sampled_from("ab/.é語\ud800 \n"), max_size=40)
-SAID = st.lists(
-    st.sampled_from(
-        [
-            *(
-                "src/a/b.ts",
-                "https://x.y/z?q=1.",
-                "#12",
-                "deadbeef1",
-                "7 ms",
-                "error: no",
-                "fatal: x",
-            ),
-            *(
-                "ValueError: odd",
-                "\u2028",
-                "\r",
-                " ",
-                "\n",
-                "-",
-                "must keep",
-                "going with x. ",
-                "TODO later!",
-                "UTF-8",
-                "INV-2026-1",
-            ),
-        ]
-    )
-).map("".join)
+SIGNS = st.text(st.sampled_from("ab/.é語_ "), max_size=40)
 
 
-def found(texts, text):
-    """What stands in a text, line by line and over the ends of lines."""
-    standing = StandingTexts(dict(enumerate(texts)))
-    stand, near = zip(*(standing.in_line(line) for line in text.split("\n")), strict=True)
-    return set().union(*stand) | standing.in_text(set().union(*near), text)
+def found(texts, text, cut_at=CUT_AT):
+    return StandingTexts(((t, n) for n, t in enumerate(texts) if t), cut_at).in_text(text)
+
+
+def stands(words, text):
+    """What stands in a text does not begin or end inside of a word."""
+    start, end = (r"(?<!\w)" if re.match(r"\w", words) else ""), r"(?!\w)"
+    return re.search(start + re.escape(words) + (end if re.search(r"\w$", words) else ""), text)
 
 
 @given(st.lists(SIGNS, max_size=30), SIGNS)
 def test_what_stands_in_a_text_is_found(texts, text):
-    plain = " ".join(text.split())
-    told = {n for n, each in enumerate(texts) if stands(each, plain)}
-    assert found(texts, text) == told
+    assert found(texts, text) == {n for n, t in enumerate(texts) if t and stands(t, text)}
 
 
-@given(st.lists(st.text("ab./", max_size=15), min_size=1), st.data())
+@given(st.lists(st.text("ab./", min_size=1, max_size=15), min_size=1), st.data())
 def test_texts_of_every_length_are_found(texts, data):
     text = " ".join(data.draw(st.permutations(texts)))
     assert found(texts, text) == {*range(len(texts))}
@@ -61,11 +40,61 @@ def test_texts_of_every_length_are_found(texts, data):
 
 def test_no_text_stands_in_none():
     assert found([], "anything") == set()
-    assert found(["abcdefghijklmn", "abc", "", "x"], "") == {2}
+    assert found(["abcdefghijklmn", "abc", "x"], "") == set()
 
 
-@given(SAID)
-def test_a_text_holds_what_its_lines_hold(text):
-    for role in ("user", "assistant", "tool"):
-        by_line = {found for line in text.split("\n") for found in of_line(role, line)}
-        assert set(of_line(role, text)) == by_line
+def test_what_was_cut_may_end_inside_of_a_word():
+    assert found(["abc def"], "abc defghi", cut_at=7) == {0}
+    assert found(["abc def"], "abc defghi", cut_at=8) == set()
+
+
+def test_halves_of_surrogate_pairs_hide_nothing():
+    assert found(["ab", "語"], "\ud800 ab 語\udfff") == {0, 1}
+
+
+def held(text, *given):
+    """The items of some texts that stand in another."""
+    numbers = {f: n for n, f in enumerate({f for t in given for f in items(user(t))})}
+    known = list(numbers)
+    rules = Wordings((n, f) for f, n in numbers.items() if f.family == "constraint")
+    return {known[n].text for n in TextItems(numbers, rules).of(assistant(text))}
+
+
+@pytest.mark.parametrize(
+    ("said", "item", "text"),
+    [
+        ("it took 12 ms", "12ms", "all of 12 ms."),
+        ("it took 12ms", "12ms", "all of 12\nms"),
+        ("it took 1.5 GB", "1.5GB", "1.5GB of it"),
+        ("see INV-2026-1", "inv-2026-1", "of inv-2026-1, and"),
+        ("see inv-2026-1", "inv-2026-1", "Inv-2026-1"),
+        ("ValueError: an odd   thing", "ValueError: an odd thing", "so ValueError: an\n odd thing"),
+    ],
+)
+def test_an_item_is_found_as_texts_write_it(said, item, text):
+    assert item in held(text, said)
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("it took 12 ms", "112 ms, or 12 msec"),
+        ("see fin-import-1", "fin-import-10"),
+        ("in src/a/b.ts", "src/a/b.tsx"),
+        ("the MAX_RETRIES", "max_retries"),
+    ],
+)
+def test_another_item_is_not(said, text):
+    assert not held(text, said)
+
+
+@given(st.integers(0, 400))
+def test_an_error_line_is_found_however_long_it_is(n):
+    said = "ValueError: " + "x" * n
+    assert held(f"then {said}", said) == {f.text for f in items(user(said))} != set()
+
+
+def test_what_a_call_of_a_tool_names_is_found():
+    [path] = [f for f in items(user("src/a/b.ts")) if f.family == "path"]
+    put_in = call("read", path="src/a/b.ts")
+    assert TextItems({FoundItem("path", path.text): 0}, Wordings([])).of(put_in).tolist() == [0]
