@@ -1,8 +1,8 @@
 # ruff: noqa: INP001  a script beside the pages
 """How much of what was said is tool frames: what an agent that comes last is spared by TextOnly.
 
-Run: ``python docs/view_savings.py FOLDER`` on a folder of sessions; it prints a line a format and
-the sentence that stands in docs/guide-live.md. Counts are o200k tokens.
+Run: ``python docs/view_savings.py FOLDER`` on a folder of sessions; it prints a line a program and
+what holds of all, as docs/guide-live.md and notebook 11 say it. Counts are o200k tokens.
 """
 
 from __future__ import annotations
@@ -47,9 +47,15 @@ def spared(session: Session) -> Spared | None:
     return Spared(session.product or session.format, frames / whole, share)
 
 
+def of_folder(folder: str) -> list[Spared]:
+    """Return it for each session of a folder that says something of tool noise."""
+    read = ck.read_all(folder, progress=False)
+    return [found for each in read if (found := spared(each)) is not None]
+
+
 def main(folder: str) -> None:
     """Print a line a product, and what holds of all."""
-    found = [s for each in ck.read_all(folder, progress=False) if (s := spared(each)) is not None]
+    found = of_folder(folder)
     for product in sorted({s.product for s in found}):
         of = [s.history for s in found if s.product == product]
         _say(product, of)

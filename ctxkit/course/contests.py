@@ -105,8 +105,10 @@ class Contest:
         """Enter rules under a name; an entry of the same name gives way. Returns the table.
 
         Raises:
-            BadArguments: they are no rules, or the table cannot be kept.
+            BadArguments: it is no name, they are no rules, or the table cannot be kept.
         """
+        if not isinstance(name, str) or not name.strip():
+            raise BadArguments("Give a name, then the rules: contest.enter('mine', rules).")
         entry = self.tried(name, rules)
         kept = [e for e in self.entries if e.name != entry.name]
         data = msgspec.json.format(msgspec.json.encode([*kept, entry]), indent=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.marking import AnswerMark
@@ -83,10 +84,17 @@ def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
     asked = known[key]
     if answer is ... or answer is None:
         return AnswerMark(key, None, f"{asked.asks} (Put your answer in place of the three dots.)")
+    if len(given) > len(signature(asked.judge).parameters) - 1:
+        return AnswerMark(key, right=False, said="Give one answer: several belong in one list.")
     try:
         said = asked.judge(answer, *given)
     except CtxkitError as error:
         return AnswerMark(key, right=False, said=str(error))
+    except LookupError:
+        if not given:
+            raise
+        told = "What stands behind your answer is not what the notebook made; run its cells again."
+        return AnswerMark(key, right=False, said=told)
     if asked.guess:
         return AnswerMark(key, None, f"{said} {asked.because}".strip())
     return AnswerMark(key, not said, said or asked.because)

@@ -24,6 +24,8 @@ _SCALES = (
     (1_000.0, "You are off by a factor of 1,000."),
     (1e6, "You are off by a factor of a million: prices are dollars a million tokens."),
 )
+_MOST = 1_000
+"""Answers of one list that are looked at."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,7 +119,7 @@ def several(given: Any, right: Collection[Any]) -> str:
     """Say how many of several answers are wrong and how many are missing."""
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         return "Give a list."
-    said, wanted = set(map(_bare, given)), set(map(_bare, right))
+    said, wanted = set(map(_bare, islice(given, _MOST))), set(map(_bare, right))
     wrong, missing = len(said - wanted), len(wanted - said)
     parts = [f"{wrong} of yours {_plural(wrong, 'does', 'do')} not belong there"] if wrong else []
     parts += [f"{missing} {_plural(missing, 'is', 'are')} missing"] if missing else []
@@ -129,7 +131,8 @@ def _plural(n: int, one: str, more: str) -> str:
 
 
 def _bare(word: Any) -> str:
-    return str(word).strip().rstrip(".").lower()
+    """Return a word as it is compared; of what is no word a name that is never right."""
+    return word.strip().rstrip(".").lower() if isinstance(word, str) else f"object {id(word)}"
 
 
 def span(given: Any, right: tuple[int, int]) -> str:

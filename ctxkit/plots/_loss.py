@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ctxkit.metrics.forgotten import Forgotten
     from ctxkit.session import Session
 
+_NAMED = 4
+"""Compactions up to which each point is named."""
+
 
 class Family(NamedTuple):
     """One family of items after one cut."""
@@ -74,9 +77,10 @@ def _chart(name: str, found: Forgotten | None, *, text: bool) -> Chart:
     for i, family in enumerate(FAMILIES):
         rows = [r for r in data if r.family == family]
         if rows:
-            y = [r.retained / r.items for r in rows]
+            x, y = [r.cut for r in rows], [r.retained / r.items for r in rows]
+            names = (family,) * len(rows) if data[-1].cut < _NAMED else ()
             traces.append(
-                Trace(name=family, x=[r.cut for r in rows], y=y, hover=_hover(rows), look=i)
+                Trace(name=family, x=x, y=y, kind="points", hover=_hover(rows), look=i, names=names)
             )
     told = (
         "The session holds no text, so nothing can be said."

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ctxkit.plots.traces import Plane, Trace
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 240, 56, 12, 14, 34
+_LETTER = 6
+"""Pixels of a letter below the axis."""
 _HALO = (
     ";paint-order:stroke;stroke:var(--jp-layout-color0,var(--vscode-editor-background,Canvas))"
     ";stroke-width:3px"
@@ -128,7 +130,9 @@ def _scale(axes: Plane, shapes: list[tuple[Trace, Any, Any]], tops: Any) -> _Sca
     xs = [v for t, x, _ in shapes if len(x) for v in (x.min(), x.max())] or [0.0, 1.0]
     ys = [v for t, _, y in shapes if np.isfinite(y).any() for v in (np.nanmin(y), np.nanmax(y))]
     ys += [limit.y for limit in axes.limits if limit.shown] + (list(tops) if len(tops) else [])
-    pad = 0.5 if any(t.kind == "bar" for t, _, _ in shapes) or min(xs) == max(xs) else 0.0
+    kinds = {t.kind for t, _, _ in shapes}
+    apart = "bar" in kinds or (axes.whole and "points" in kinds)
+    pad = 0.5 if apart or min(xs) == max(xs) else 0.0
     low, high = min([0.0, *ys]), max([0.0, *ys])
     return _Scale(min(xs) - pad, max(xs) + pad, low, high if high > low else low + 1)
 
@@ -140,8 +144,10 @@ def _grid(axes: Plane, scale: _Scale) -> str:
         out.append(stroke((_LEFT, y), (_WIDTH - _RIGHT, y), GRID))
         out.append(words(_LEFT - 6, y + 4, f"{tick:.0%}" if axes.y_share else short(tick), "end"))
     if axes.ticks:
-        every = -(-len(axes.ticks) // 12)
-        below = [(float(i), axes.ticks[i][:10]) for i in range(0, len(axes.ticks), every)]
+        names = [name[:10] for name in axes.ticks]
+        needed = len(names) * _LETTER * (max(map(len, names)) + 1)
+        every = math.ceil(needed / (_WIDTH - _LEFT - _RIGHT))
+        below = [(float(i), name) for i, name in enumerate(names) if not i % every]
     else:
         ticks = nice(scale.x0, scale.x1, 6)
         whole = [

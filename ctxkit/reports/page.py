@@ -23,10 +23,15 @@ POLICY = (
 nobody.
 """
 _PRINT = """
-;for (const [event, width] of [["beforeprint", 680], ["afterprint", null]]) addEventListener(event, () =>
-document.querySelectorAll(".chart").forEach(c => Plotly.relayout(c, {width, autosize: width === null})));
+;for (const [event, width] of [["beforeprint", 680], ["afterprint", null]]) addEventListener(event, () => {
+document.querySelectorAll(".chart").forEach(c => Plotly.relayout(c, {width, autosize: width === null}));
+for (const t of document.querySelectorAll(".wide>table")) {
+t.parentNode.style.width = width ? "700px" : ""; t.style.fontSize = width ? "8pt" : ""; t.style.zoom = "";
+if (width) t.style.zoom = Math.min(1, 700 / t.offsetWidth); }});
 """
-"""On paper a chart is as wide as an A4 page; plotly would keep the width of the screen."""
+"""On paper a chart is as wide as an A4 page, where plotly would keep the width of the screen, and
+tables are small; one that is wider than the page smaller still.
+"""
 _STYLE = Path(__file__).with_name("style.css")
 
 
@@ -48,7 +53,7 @@ def page(title: str, head: str, sections: Iterable[PageSection], *, plotly: bool
         plotly: whether plotly.js is put in (once, 4.8 MB), for pages with charts.
     """
     style = _STYLE.read_text(encoding="utf-8")
-    script = f"<script>{_plotly()}{_PRINT}</script>" if plotly else ""
+    script = f"<script>{_plotly() if plotly else ''}{_PRINT}</script>"
     body = "".join(
         f"<section><h2>{escape(s.title)}</h2>{s.html}</section>" for s in sections if s.html
     )

@@ -115,7 +115,7 @@ def behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
 
 def _place(row: dict[str, Any]) -> str:
     if row["scaffold"] == "openhands":
-        return f"OH {row['setting'].split(' ')[0]}"
+        return f"OH {row['setting'].split(' ')[0].replace('=', '')}"
     return _MODELS[row["model"]]
 
 

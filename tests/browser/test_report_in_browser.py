@@ -57,3 +57,27 @@ def test_a_hostile_session_is_only_text(chromium, tmp_path: Path):
     seen, found = opened(chromium, file, "hostile.png", dark=False)
     assert (seen.problems, seen.left) == ([], [])
     assert (found["evil"], found["links"]) == (None, 0)
+
+
+PAPER = {"width": 718, "height": 1018}
+"""A4 within its margins, in pixels."""
+
+
+def test_tables_of_a_report_fit_a_sheet_of_paper(chromium, tmp_path: Path):
+    rules = ["none", "pi", "anthropic_clear_tools", "clear:keep_last=5 | summary:keep_tokens=8000"]
+    table = ck.compare(ck.samples.path("billing"), rules, progress=False)
+    runs = ck.sweep(ck.samples.paths()[:2], rules, loss=True, progress=False)
+    for given in (table, runs):
+        file = ck.export(given, tmp_path / "report.html")
+        with browser_page(chromium, Seen(), dark=False) as page:
+            page.goto(file.as_uri())
+            page.set_viewport_size(PAPER)
+            page.emulate_media(media="print")
+            page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            cells = page.evaluate(
+                "() => [...document.querySelectorAll('table')].filter(t => !t.closest('details')).map(t =>"
+                " [t.getBoundingClientRect().width, Math.max(...[...t.querySelectorAll('td')].map(d => d.offsetHeight))])"
+            )
+        assert len(cells) >= 2
+        assert max(wide for wide, _ in cells) <= PAPER["width"]  # none is cut off
+        assert max(high for _, high in cells) < 80, "words stand letter by letter"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,9 @@ def test_words_lists_and_spans_are_marked():
     assert marks.several(["x", "y"], "ab") == "2 of yours do not belong there and 2 are missing."
     assert marks.several("ab", "ab") == "Give a list."
     assert marks.several([" It is. "], ["it is"]) == ""
+    assert "do not belong there and 1 is missing" in marks.several(count(), "a")
+    assert "one of" in marks.choice(10**5_000, "loss", ("bill", "loss"), {})
+    assert "3 of yours" in marks.several([8, 9, 10], "ab")
     assert marks.several([["a"]], "a") == "1 of yours does not belong there and 1 is missing."
     for pair in ((3, 9), [3.0, 9], np.array([3, 9]), pd.Series([3, 9])):
         assert marks.span(pair, (3, 9)) == ""
@@ -103,6 +107,19 @@ def test_an_exercise_without_an_answer_is_read_out():
     assert "three dots" in str(told)
     with pytest.raises(BadArguments, match="Did you mean '03-a'"):
         ck.check("03-aa", 1)
+
+
+def test_a_place_is_marked_by_what_stands_there():
+    said = {at: ck.check("02-a", at).said for at in range(101, 108)}
+    shown = ck.read(ck.samples.path()).view(150)
+    unsafe = {
+        at
+        for at in said
+        if "without its call" in said[at] and at > 101 and "Between" not in said[at]
+    }
+    assert unsafe == {at for at in range(102, 108) if shown[at].role == "tool"}
+    assert {at for at in said if "not the first" in said[at]} == {105, 107}
+    assert "what its messages hold" in ck.check("01-c", 9_892).said
 
 
 def test_rules_are_marked_by_what_they_do():
@@ -141,6 +158,11 @@ def test_own_frames_and_sessions_are_asked_for():
     assert "the log" in ck.check("08-guess", 5).said
     assert "the table" in ck.check("10-guess", 5).said
     assert "session" in ck.check("04-a", ["x"]).said
+    assert "in one list" in ck.check("01-a", 300, 331).said
+    assert (
+        "not what the notebook made"
+        in ck.check("08-b", 3, pd.DataFrame({"turn_input_tokens": [1]})).said
+    )
 
 
 def test_every_notebook_has_its_guess_and_its_exercises():
@@ -201,6 +223,12 @@ def test_a_damaged_table_begins_anew_and_a_wall_is_said(contest, tmp_path):
     wall.write_text("a file")
     with pytest.raises(BadArguments, match="cannot be kept"):
         ck.contest(wall / "contest.json").enter("x", CLEAR)
+
+
+@pytest.mark.parametrize("name", [CLEAR, None, 3, "", " "])
+def test_an_entry_has_a_name(contest, name):
+    with pytest.raises(BadArguments, match="Give a name, then"):
+        contest.enter(name, "none")
 
 
 def test_names_of_a_table_are_no_markup(contest):

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from course.made import asserted
 
 import ctxkit as ck
 from ctxkit.course.exercises import _all
@@ -14,43 +15,6 @@ from ctxkit.course.exercises import _all
 ROOT = Path(__file__).parents[2]
 OWN = {"04-a", "08-a", "08-b", "10-a", "10-b", "11-a", "11-b", "a1-a", "a1-b", "a2-b", "a3-a"}
 """Those that are about what their notebook made."""
-CLAIMS = {
-    "08": """
-assert turns["session"].nunique() == 100 and int(turns["compaction_occurred"].sum()) == 710 < compactions_at(100_000)
-assert len(resets[resets["kind"] == "compaction"]) > 710
-""",
-    "10": """
-sent = costs["usd"].drop("time, at the top")
-assert costs.loc["project", "usd"].round(3) == 0.015 and len(session.calls) == 48
-assert 5 < costs.loc["time, at the top", "usd"] / sent.sum() < 6 and costs.loc["time", "usd"] < 0.001
-(no, pasted), (one, _), (two, _), (pruned, _) = (ways(*n)["usd"] for n in ((0,), (1,), (2,), (2, True)))
-(tokens, _), (fewer, _) = (ways(*n)["peak_tokens"] for n in ((1,), (2, True)))
-assert no < pasted and abs(one / pasted - 1) < 0.1 and two > one
-assert abs(fewer / tokens - 1) < 0.05 and 0 < (two - pruned) / (two - one) < 0.5
-""",
-    "11": """
-assert made.moves["keyword"].eq("ONCE MORE").sum() == 3
-views = priced.drop("shared")
-assert views["token_share"].idxmin() == "artifacts" != views["cost_usd"].idxmin()
-assert (views["cost_usd"] / shared["cost_usd"] > views["token_share"]).all()
-usages = [c.message.usage for c in reviewer.shared.calls]
-assert sum(u.cache_read_tokens for u in usages) > 0.9 * sum(u.prompt_tokens for u in usages)
-rules = {view.name: view.rules("Reviewer") for view in views_of("views")}
-where = {name: ck.replay(reviewer.shared, each).sent(call) for name, each in rules.items()}
-where = {name: {i.message.kind or i.message.role for i in sent if CODE in i.message.text} for name, sent in where.items()}
-assert where["last 3 replies"] == {"tool"} and where["fresh"] == {"assistant", "tool"} and "heard" in where["text only"]
-""",
-    "a1": """
-savings = costs.loc["none"] - costs.loc["fuseraft"]
-assert savings.max() > 1.2 * savings.min(), savings
-assert (gain["headroom, after a pause"] > 0).all() and (gain["Pichay"] > 0).all()
-""",
-    "a2": """
-late = told[(told["cut"] == 1) & told["meaning_kept"] & ~told["values_kept"].fillna(True)]
-assert "queue" in late["fact"].iloc[0]
-""",
-}
-"""What the words of a notebook say of what it made, held after its last cell."""
 SLOW = {"02-c", "04-b", "07-a", "a3-b"}
 """Those that replay many times."""
 
@@ -95,7 +59,7 @@ def test_the_others_are_right_in_their_notebook(number, solve, tmp_path):
 
     path = next(p for p in solve.write(tmp_path / "solved") if p.stem.startswith(number))
     notebook = solve.solved(ROOT / "notebooks" / path.name)
-    notebook.cells.append(new_code_cell(CLAIMS.get(number, "")))
+    notebook.cells.append(new_code_cell(asserted(number)))
     where = {"metadata": {"path": str(path.parent)}}
     NotebookClient(notebook, timeout=120, kernel_name="python3", resources=where).execute()
     marks = [

@@ -26,6 +26,11 @@ def prose(path: Path) -> list[str]:
     return [re.sub(r"`[^`]*`", "", c.source) for c in cells if c.cell_type == "markdown"]
 
 
+def test_there_are_as_many_words_as_the_glossary_says():
+    assert len(WORDS) == 30
+    assert "Thirty words" in GLOSSARY
+
+
 def test_each_word_is_linked_where_it_comes_first():
     text = [cell for path in LESSONS for cell in prose(path)]
     late = []

@@ -125,7 +125,10 @@ def test_losses_by_family_over_cuts():
     assert told == {("path", 2, 1, 1, 1, 1), ("constraint", 1, 0, 1, 0, 0)}
     chart = ck.plots.loss(s)
     assert "1 of 1 items that the record used again" in chart.caption
-    assert [t.name for t in chart.figure().data] == ["path", "constraint"]
+    assert [(t.name, t.mode) for t in chart.figure().data] == [
+        ("path", "markers+text"),
+        ("constraint", "markers+text"),
+    ]  # nothing is between two compactions, so no line is
     assert "Nothing was compacted" in ck.plots.loss(session(user(), assistant())).caption
 
 

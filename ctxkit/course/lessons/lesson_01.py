@@ -67,5 +67,6 @@ def _outside(given: Any) -> str:
     from ctxkit.composition import report
 
     told = report(sample("inbox"))
-    slips = {"That is the whole prompt.": float(told.prompt_tokens)}
-    return number(given, told.groups()["not in the log"], within=0.01, slips=slips)
+    right, whole = told.groups()["not in the log"], float(told.prompt_tokens)
+    slips = {"That is the whole prompt.": whole, "That is what its messages hold.": whole - right}
+    return number(given, right, within=0.01, slips=slips)

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marking import guessed, number
+from ctxkit.course.marking import as_float, guessed, number
 from ctxkit.course.matter import above, figures, replayed, sample
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Always
@@ -21,8 +21,7 @@ _CALL, _AT = 150, 102
     "02",
     "Above 30,000 tokens sum up what is old, and keep the newest 8,000 as they are. What share of "
     "all that the session uses again later is out of sight when it is needed, in per cent?",
-    "A summary keeps the story and drops the names. A better writer keeps more; this one copies "
-    "sentences.",
+    "A summary keeps the story and drops the names.",
 )
 def _most(given: Any) -> str:
     found = figures(replayed(above("summary:keep_tokens=8000", 30_000)))
@@ -90,11 +89,12 @@ def _wrong(replay: Session, index: int) -> str:
 def _safe(given: Any) -> str:
     shown = sample().view(_CALL)
     right = next(p for p in range(_AT, len(shown)) if shown[p].role != "tool")
-    slips = {
-        "There a result would stand without its call.": float(_AT),
-        "That one is safe, but it is not the first.": float(right + 2),
-    }
-    return number(given, right, within=0, slips=slips)
+    at = as_float(given)
+    if at is not None and at != right and at in range(_AT, len(shown)):
+        if shown[int(at)].role == "tool":
+            return "There a result would stand without its call."
+        return "That one is safe, but it is not the first."
+    return number(given, right, within=0)
 
 
 @exercise(

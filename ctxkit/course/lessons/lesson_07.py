@@ -26,9 +26,8 @@ def losses(words: str = "summary:keep_tokens=8000") -> Sequence[float]:
 
 @guess(
     "07",
-    "Summaries above 30,000 tokens lose 57 % of what is needed later. Move the trigger by at most "
-    "7 %, to anything from 28,000 to 32,000. By how many points does the loss change, from the "
-    "least to the most?",
+    "Summaries above 30,000 tokens lose 57 % of what is needed later. Move the trigger to anything "
+    "from 28,000 to 32,000. By how many points does the loss change, from the least to the most?",
     "That much is chance: no one would call these triggers different settings.",
 )
 def _jitter(given: Any) -> str:
@@ -52,7 +51,8 @@ def _deviation(given: Any) -> str:
 
 @exercise(
     "07-b",
-    f"Win: rules that keep 15 of 15 facts, lose at most 5 % and cost at most ${_MOST:.2f}.",
+    "Win: rules that keep fifteen of fifteen facts, lose at most 5 % and cost at most "
+    f"${_MOST:.2f}.",
     "Can you get below $2.42?",
 )
 def _win(given: Any) -> str:

@@ -1,0 +1,152 @@
+"""What notebooks say of what they made: each sentence, and what must hold after their last cell."""
+
+SETUP = {
+    "04": """
+calls = {name: done.session.calls for name, done in {"again": again, "kept": kept}.items()}
+last = {name: [c for c in of if c.turn == of[-1].turn] for name, of in calls.items()}
+told = ck.report(kept.session, call=10)
+""",
+    "08": "from make_snapshot_logs import TEAMS",
+    "10": """
+sent = costs["usd"].drop("time, at the top")
+(no, pasted), (one, _), (two, _), (pruned, _) = (
+    ways(*n)["usd"] for n in ((0,), (1,), (2,), (2, True))
+)
+(tokens, _), (fewer, _) = (ways(*n)["peak_tokens"] for n in ((1,), (2, True)))
+""",
+    "11": """
+views = priced.drop("shared")
+usages = [c.message.usage for c in reviewer.shared.calls]
+rules = {view.name: view.rules("Reviewer") for view in views_of("views")}
+where = {name: ck.replay(reviewer.shared, each).sent(call) for name, each in rules.items()}
+where = {
+    name: {i.message.kind or i.message.role for i in sent if CODE in i.message.text}
+    for name, sent in where.items()
+}
+""",
+    "a1": """
+savings = costs.loc["none"] - costs.loc["fuseraft"]
+off = (costs.loc["as recorded"] / paid - 1).abs()
+""",
+    "a2": """
+late = told[(told["cut"] == 1) & told["meaning_kept"] & ~told["values_kept"].fillna(True)]
+audited = audits(session)
+""",
+}
+MADE = {
+    "04": {
+        "Nearly all of it are results of tools": (
+            'told.groups()["tool results"] > 0.8 * told.prompt_tokens'
+        ),
+        "It reads both files once more": (
+            'sum(len(c.message.tool_calls) for c in last["again"]) == 2'
+        ),
+        "Those it still sees, so it answers at once. (Nothing is `cached`": (
+            'len(last["kept"]) == 1 and not last["kept"][0].message.usage.cache_read_tokens'
+        ),
+    },
+    "08": {
+        "a hundred sessions of three teams": 'len(TEAMS) == 3 and turns["session"].nunique() == 100',
+        "One that is above that when its turn is over": (
+            'set(turns["cutover_at"].dropna()) == {100_000}'
+        ),
+        "somebody's disk was full, and the last line is not finished": (
+            'len(broken) == 2 and "not finished" in broken["why"].iloc[-1]'
+        ),
+        "left in, they would pull every mean down": (
+            'log["turn_input_tokens"].mean() < turns["turn_input_tokens"].mean()'
+        ),
+        "A compaction resets all agents of its team, so it has a row for each": (
+            'len(resets[resets["kind"] == "compaction"]) > 710'
+        ),
+        "At 100,000 it counts some more than the log's 710": (
+            'int(turns["compaction_occurred"].sum()) == 710 < compactions_at(100_000) < 750'
+        ),
+    },
+    "10": {
+        "you have a reference of three thousand tokens": (
+            "2_800 < default().message(reading(0)[1]) < 3_500"
+        ),
+        "The rules have 3,000 characters, the guide 12,000": (
+            '2_900 < len(Path("AGENTS.md").read_text()) < 3_200 and '
+            "11_500 < len(guide.read_text()) < 12_500"
+        ),
+        "the agent has six tools": "len(session.tools) == 6",
+        "Eight turns make some fifty calls": (
+            "len(session.calls) == 48 and session.calls[-1].turn == 7"
+        ),
+        "The time is a dozen tokens": 'costs.loc["time", "tokens"] == 12',
+        "The rules are read fifty times, and cost a cent and a half": (
+            'costs.loc["project", "usd"].round(3) == 0.015'
+        ),
+        "costs next to nothing where it stands": 'costs.loc["time", "usd"] < 0.001',
+        "At the top it would cost five times as much as all other pieces together": (
+            '5 < costs.loc["time, at the top", "usd"] / sent.sum() < 6'
+        ),
+        "Where nobody reads the guide, the list wins": "no < pasted",
+        "One read in the first turn costs what pasting costs": "abs(one / pasted - 1) < 0.1",
+        "Each further read is *another copy* that all later calls carry": "two > one",
+        "keeps the prompt as short as with one": "abs(fewer / tokens - 1) < 0.05",
+        "it gets back less than half": "0 < (two - pruned) / (two - one) < 0.5",
+    },
+    "11": {
+        "Four agents write a small library": "len(made.account) == 4",
+        "the Reviewer finds three times that it is missing": (
+            'made.moves["keyword"].eq("ONCE MORE").sum() == 3'
+        ),
+        "Most of a shared prompt is read from the cache": (
+            "sum(u.cache_read_tokens for u in usages) > 0.9 * sum(u.prompt_tokens for u in usages)"
+        ),
+        "Why dollars fall less than tokens": (
+            '(views["cost_usd"] / shared["cost_usd"] > views["token_share"]).all()'
+        ),
+        "`artifacts` sends the fewest tokens, and is not the cheapest": (
+            'views["token_share"].idxmin() == "artifacts" != views["cost_usd"].idxmin()'
+        ),
+        "`TextOnly` keeps the words, and so it keeps the rule": '"heard" in where["text only"]',
+        "Who hears nobody has its own earlier words for it, and what it reads in the files": (
+            'where["fresh"] == {"assistant", "tool"}'
+        ),
+        "who is shown three replies has the files alone": 'where["last 3 replies"] == {"tool"}',
+    },
+    "a1": {
+        "it does for any reads at all, made-up ones too": (
+            'checked["closure_error"].abs().max() < 0.001'
+        ),
+        "the others see at once that something is wrong, the split call by call most clearly": (
+            'checked["split_error"].iloc[1:].min() > 10 * checked["split_error"].iloc[0]'
+        ),
+        "dollars hardly change where the same reads are given to other calls": (
+            'abs(checked["error"].iloc[1]) < 0.1 < abs(checked["error"].iloc[2])'
+        ),
+        "a model that knows only how long a cache lives is too cheap": (
+            'costs.loc["as recorded", "pauses only"] < 0.9 * paid'
+        ),
+        "With all of them carried over the books close": 'off["misses carried"] < 0.001',
+        "The size of a saving, in dollars, does not survive": "savings.max() > 1.2 * savings.min()",
+        "both agree on the sign": (
+            '(gain["headroom, after a pause"] > 0).all() and (gain["Pichay"] > 0).all()'
+        ),
+    },
+    "a2": {
+        "After the second compaction something is still said of the importer's queue": (
+            'len(late) == 1 and "queue" in late["fact"].iloc[0]'
+        ),
+        "0 to 1": '0 <= ck.score(session)["summary_recall"] <= 1',
+        "here the summary says the task in its own words": 'audited["task_lost"].all()',
+    },
+    "a3": {
+        "Rows are equal to the token": (
+            'pooled["prompt_tokens"].tolist() == '
+            'runs[runs["session"] == sessions[0].id]["prompt_tokens"].tolist()'
+        ),
+        "Started again, it goes on where it stopped": "len(again) == len(grid)",
+    },
+}
+
+
+def asserted(number: str) -> str:
+    """The code that holds all of a notebook."""
+    claims = MADE.get(number, {})
+    held = "\n".join(f"assert {told}, {said!r}" for said, told in claims.items())
+    return f"{SETUP.get(number, '')}\n{held}"
