@@ -33,14 +33,21 @@ class Ceiling(NamedTuple):
 
 
 class Ceilings:
-    """The prices of one session, and what a ceiling costs at them."""
+    """The prices of one session, and what a ceiling costs at them.
 
-    def __init__(self, pace: Pace, floor: int, summary: int) -> None:
+    Args:
+        pace: what the session's log says.
+        floor: tokens that a compaction leaves.
+        front: those of them that stay as they were, so that the cache still has them.
+        summary: tokens of a summary.
+    """
+
+    def __init__(self, pace: Pace, floor: int, front: int, summary: int) -> None:
         p = pace.price
-        self.growth, self.floor, self.input = pace.growth, floor, p.input
-        self.read, self.write = p.read, p.write()
+        self.growth, self.floor, self.front, self.input = pace.growth, floor, front, p.input
+        self.read, self.write = p.read, p.write(hour=pace.hour)
         self.carry = self.read + (pace.missed or 0.0) * max(self.write - self.read, 0.0)
-        self.rewrite = (self.write - self.read) * floor
+        self.rewrite = (self.write - self.read) * (floor - front)
         self.floor_usd = summary * (p.input + p.output) + self.rewrite
         """What a compaction costs at any ceiling; to this comes what the summary is made from."""
 
@@ -67,6 +74,7 @@ class Ceilings:
             cost_usd=self.reset(size) - self.rewrite,
             read_price=self.carry,
             write_price=self.write,
+            front=self.front,
         )
 
     def wait_at_most(self, size: int, window: int) -> float:

@@ -9,7 +9,7 @@ from math import inf, isinf
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from ctxkit.cache.cached_calls import cache_life, has_clock, pause
+from ctxkit.cache.cached_calls import HOUR, cache_life, has_clock, pause
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Edit
 from ctxkit.metrics.misses import Miss, misses
@@ -56,6 +56,8 @@ class Pace:
         edits = [e for e in session.path if isinstance(e, Edit) and e.inserted]
         written = [sum(self.anchored.of(m) for m in e.inserted) for e in edits]
         self.summary = round(median(written)) if written else SUMMARY
+        self.hour = cache_life(session) == HOUR
+        """Whether what is written lives an hour."""
         steps = [_size(b) - _size(a) for a, b in self.pairs if not self._cut(a, b)]
         self.growth = fmean(steps) if steps else 0.0
         if self.growth <= 0:

@@ -199,16 +199,17 @@ def when(
     ``c (s + h) / 2 + A g / (h - s)``: `g` is the growth a call, `A` the dollars of a compaction
     whatever it is made from, `c` the price of a carried token. The cheapest `h` is
     context-compaction-lab's (`breakeven.best_trigger`) with `c` in place of the read price: after a
-    pause what is carried is written again.
+    pause what is carried is written again. Of the `s` tokens the front, system and tools, stays as
+    it was, so the cache still has its `f` tokens: `A` is the summary and ``(p_w - p_r) (s - f)``.
 
     Two things bound it. The floor is at least what must stay (`unremovable.stays`: system and
     tools, the last turn, the items needed later). And the ceiling puts at most `MORE_LOSS` more of
     what is used again at stake than compacting at the window does, by replays of the record that
     compact at that size to that floor (`unremovable.Risk`).
 
-    A due compaction may wait for a cold call for ``(p_w - p_r) s / (p_r (h - s) - p_w g)`` calls,
-    so many extra reads cost what writing the floor twice would; but no longer than to the next
-    compaction, nor past the window.
+    A due compaction may wait for a cold call for ``(p_w - p_r) (s - f) / (p_r (h - s) - p_w g)``
+    calls: so many extra reads cost what writing twice would what a compaction leaves behind the
+    front. It waits no longer than to the next compaction, nor past the window.
 
     Args:
         session: a recorded session with usage, of a model that has a price.
@@ -235,9 +236,10 @@ def when(
         raise BadArguments(
             f"A floor of {kept:,} tokens does not lie in a window of {window:,}: give a lower one."
         )
-    costs = Ceilings(pace, kept, summary)
+    front = min(must.fixed, kept)
+    costs = Ceilings(pace, kept, front, summary)
     cheapest = costs.cheapest(window)
-    risk = Risk(memory, kept, min(must.fixed, kept)) if memory is not None else None
+    risk = Risk(memory, kept, front) if memory is not None else None
     most, best = _bounded(risk, cheapest, window)
     low, high = costs.near(best, window, least=best if best > cheapest else kept + 1)
     others = {"best": best, "half": (best + kept) // 2, "double": 2 * best - kept}
