@@ -31,21 +31,18 @@ DIFFERENCES = (
         "the new invocations and, before them, `overlap_size` earlier ones",
         "as the document",
         "the new invocations; those before stand in the summary before, and are not read again",
-        "as the default",
     ),
     Difference(
         "by tokens, when",
         "after an invocation",
         "before each call of the model too; what counts is the prompt of the call before",
         "before each call; what counts is the coming prompt",
-        "as the default",
     ),
     Difference(
         "by invocations, when",
         "after an invocation",
         "as the document",
         "before the first call of the next turn, which shows the same",
-        "as the default",
     ),
     Difference(
         "a summary that does not pay",
@@ -53,14 +50,12 @@ DIFFERENCES = (
         "not asked for where the range is no larger than the last summary; taken where it is larger"
         " than the range",
         "made, and refused where the prompt would grow",
-        "as the default",
     ),
     Difference(
         "what counts as an event",
         "events",
         "the results of one reply are one event",
         "each result is one",
-        "as the default",
     ),
 )
 

@@ -31,28 +31,24 @@ DIFFERENCES = (
         "`max_context_window_tokens` and `max_output_tokens` are required",
         "no defaults",
         "the model's window, and 16,384 tokens for the reply as in its example",
-        "as the default",
     ),
     Difference(
         "what is excluded",
         "is marked, not deleted",
         "and can be taken in again",
         "the session keeps its whole log; the view is derived",
-        "as the default",
     ),
     Difference(
         "counting",
         "an estimate of four characters a token",
         "of each message as JSON",
         "the prompt's tokens for when, the estimate for how much",
-        "as the default",
     ),
     Difference(
         "reasoning beside a call",
         "belongs to the call's group",
         "goes with it",
         "it goes with the call",
-        "as the default",
     ),
 )
 

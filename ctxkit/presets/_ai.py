@@ -32,6 +32,7 @@ DIFFERENCES = (
         "Compactor.Compact: keep what fits a token budget, digest old tool results",
         "Session.Compact: keep from the turn in which the budget is reached on, no digest",
         "the document's",
+        "as the program",
     ),
     Difference(
         "pairs",
@@ -48,27 +49,30 @@ DIFFERENCES = (
         "no archive in a compaction; the stub in the loop",
     ),
     Difference(
-        "characters", "limits in characters", "Go's len, so bytes", "the estimate counts bytes"
+        "characters",
+        "limits in characters",
+        "Go's len, so bytes",
+        "the estimate counts bytes",
+        "as the program",
     ),
     Difference(
         "tool summaries in the loop",
         "one by one, appended as user messages",
         "in batches, when the model has answered",
         "an excerpt stands in the place of the result, made at once",
-        "as the default",
     ),
     Difference(
         "spilled output",
         "output of more than 204,800 characters goes to a file",
         "so the limit of characters is never reached",
         "a live session writes the file; in a replay the other limits cut it",
-        "as the default",
     ),
     Difference(
         "second compaction",
         "old messages are summarised",
         "messages kept by the compaction before are neither summarised nor kept",
         "they are summarised",
+        "as the program",
     ),
 )
 

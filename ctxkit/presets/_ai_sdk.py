@@ -15,21 +15,13 @@ DIFFERENCES = (
         "not said",
         "goes with them, where nothing else follows it",
         "stays, unless `reasoning` says otherwise",
-        "as the default",
     ),
-    Difference(
-        "when",
-        "where the caller calls it",
-        "nowhere by itself",
-        "before each call",
-        "as the default",
-    ),
+    Difference("when", "where the caller calls it", "nowhere by itself", "before each call"),
     Difference(
         "several rules at once",
         "a list of rules, each for some tools",
         "one after the other",
         "one: chain `Prune` for more",
-        "as the default",
     ),
 )
 

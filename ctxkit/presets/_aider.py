@@ -32,28 +32,24 @@ DIFFERENCES = (
         "the chat history",
         "only messages of earlier turns; files and the repository's map are sent apart",
         "all messages but the request that waits",
-        "as the default",
     ),
     Difference(
         "size of a message",
         "tokens",
         "of its JSON, by the model's tokenizer",
         "a quarter of its characters",
-        "as the default",
     ),
     Difference(
         "a result that is still too large",
         "not said",
         "is summarised again, up to three times, then whole",
         "stays: the next turn summarises it again",
-        "as the default",
     ),
     Difference(
         "when",
         "after a reply",
         "in the background, by the weak model",
         "before the next turn's call",
-        "as the default",
     ),
 )
 

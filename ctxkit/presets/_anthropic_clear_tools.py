@@ -16,21 +16,18 @@ DIFFERENCES = (
         "a text that tells the model of it",
         "not documented",
         "a sentence of the kit's own",
-        "as the default",
     ),
     Difference(
         "what the client holds",
         "the whole history; the server edits each request",
         "the same",
         "a pruning: the session keeps none of it",
-        "as the default",
     ),
     Difference(
         "clear_at_least",
         "the strategy is not applied where it would free less",
         "not to be seen",
         "as documented",
-        "as the default",
     ),
 )
 

@@ -26,21 +26,18 @@ DIFFERENCES = (
         "input tokens reach the trigger",
         "within the call that crosses it: the summary is a block at the head of its reply",
         "before that call, which is sent the summary",
-        "as the default",
     ),
     Difference(
         "what is billed",
         "the summary is a sampling step of its own, in `usage.iterations`",
         "the top-level usage leaves it out",
         "the summary's tokens count as they do under all presets",
-        "as the default",
     ),
     Difference(
         "pause_after_compaction",
         "the call stops behind the summary, so that the caller can add messages",
         "as documented",
         "keeps the last `keep_messages` messages, which is what the pause is for",
-        "as the default",
     ),
 )
 

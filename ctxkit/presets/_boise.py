@@ -32,22 +32,14 @@ DIFFERENCES = (
         "at the end of the turn that crosses the ceiling, then parked",
         "applied later as it was made",
         "made when it is applied, so it reaches further",
-        "as the default",
     ),
     Difference(
         "another model or agent",
         "applies a parked cut: the cached prefix is lost anyway",
         "as documented",
         "only the pause and the hard ceiling do",
-        "as the default",
     ),
-    Difference(
-        "the summary's budget",
-        "bounded",
-        "8,000 tokens in a later change",
-        "8,000 tokens",
-        "as the default",
-    ),
+    Difference("the summary's budget", "bounded", "8,000 tokens in a later change", "8,000 tokens"),
 )
 
 

@@ -37,7 +37,6 @@ DIFFERENCES = (
         "are cleared first, and only then the conversation is summarised",
         "how many stay is not documented",
         "off; `clear_tool_outputs` says how many stay",
-        "as the default",
     ),
     Difference(
         "where it is due",
@@ -45,14 +44,12 @@ DIFFERENCES = (
         "window less min(output limit, 20,000) less 13,000, as users found"
         " (anthropics/claude-code#31806)",
         "as users found",
-        "as the default",
     ),
     Difference(
         "what is loaded again",
         "CLAUDE.md, memory, plan, skills and up to five files",
         "from disk",
         "files alone, as the log has them; the rest is part of the fixed prompt of a log",
-        "as the default",
     ),
 )
 

@@ -32,7 +32,6 @@ DIFFERENCES = (
         "not said",
         "a quarter of the characters of its JSON",
         "a quarter of its characters",
-        "as the default",
     ),
     Difference(
         "basic strategy",
@@ -40,21 +39,18 @@ DIFFERENCES = (
         "after an overflow, and where it is chosen: all requests, the last answers that fit, and"
         " notes on what went",
         "the summary is made there, too",
-        "as the default",
     ),
     Difference(
         "what the summariser is sent",
         "not said",
         "results of at most 2,000 characters, fitted into its own window",
         "the messages",
-        "as the default",
     ),
     Difference(
         "3.x: repeated reads",
         "files that were read again are shortened first; where that frees 30 %, nothing is dropped",
         "as documented",
         "the messages are dropped at once: put `superseded` before it for the reads",
-        "as the default",
     ),
 )
 

@@ -40,7 +40,6 @@ DIFFERENCES = (
         "off unless the provider is OpenAI",
         "with OpenAI's models the server compacts: its item is encrypted",
         "the local way: `openai_server` shows the other one",
-        "as the default",
     ),
     LAST_CALL,
     LARGER,
@@ -49,7 +48,6 @@ DIFFERENCES = (
         "not said",
         "the oldest item is dropped and the model asked again",
         "a failure leaves the history as it was",
-        "as the default",
     ),
 )
 

@@ -38,21 +38,15 @@ DIFFERENCES = (
         "the whole history is written to /conversation_history/",
         "appended at each compaction",
         "named in the summary; a replay writes no file",
-        "as the default",
     ),
     Difference(
-        "media",
-        "inline images are moved to files",
-        "before the summary",
-        "left as they are",
-        "as the default",
+        "media", "inline images are moved to files", "before the summary", "left as they are"
     ),
     Difference(
         "models without a profile",
         "170,000 tokens and six messages",
         "and arguments are cut from 20 messages on",
         "a window is always known here: pass these by `trigger`, `keep`, `truncate_args_trigger`",
-        "as the default",
     ),
 )
 

@@ -36,6 +36,7 @@ DIFFERENCES = (
         "a skipped result",
         "fails: Compaction cancelled",
         "nothing is done",
+        "as the program",
     ),
     Difference(
         "a session that is one giant turn",
@@ -56,28 +57,24 @@ DIFFERENCES = (
         "strict by default",
         "only in mode safeguard; mode default ignores it",
         "as the program",
-        "as the default",
     ),
     Difference(
         "required sections and audit",
         "not in Fased",
         "OpenClaw's, off by default",
         "off; on with quality_retries",
-        "as the default",
     ),
     Difference(
         "providers of cache-ttl",
         "Anthropic",
         "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
         "every provider: whoever replays says so by context_pruning",
-        "as the default",
     ),
     Difference(
         "short results",
         "old results are cleared",
         "the placeholder takes the place of results that are shorter than it, too",
         "these are left as they are: it would make the prompt larger",
-        "as the default",
     ),
     Difference(
         "memory flush",

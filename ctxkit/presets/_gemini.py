@@ -41,35 +41,30 @@ DIFFERENCES = (
         "characters",
         "characters of its JSON",
         "characters of its text, names and arguments",
-        "as the default",
     ),
     Difference(
         "second look",
         "the model is asked once more whether the snapshot lost anything",
         "two calls for each compaction",
         "one: hand in a summariser that asks twice",
-        "as the default",
     ),
     Difference(
         "after a failed compaction",
         "not said",
         "only truncation from then on, no summary",
         "every attempt summarises",
-        "as the default",
     ),
     Difference(
         "long outputs beyond the budget",
         "truncated to their last lines",
         "to head and tail of the limit of characters, and saved to a file",
         "head and tail; no file is written by a replay",
-        "as the default",
     ),
     Difference(
         "pipeline: distillation",
         "nodes over 3,000 (at once: 15,000) tokens are condensed by a model",
         "in the background, as nodes age out",
         "they are cut to the truncation's limit, without a model, in the step in which it is due",
-        "as the default",
     ),
 )
 

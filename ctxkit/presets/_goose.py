@@ -36,21 +36,18 @@ DIFFERENCES = (
         "before a reply",
         "before the reply to a request, and after an overflow",
         "before each call, and after an overflow",
-        "as the default",
     ),
     Difference(
         "pairs of call and result",
         "older ones are summarised in the background",
         "turned off in the program (`ENABLE_TOOL_PAIR_SUMMARIZATION`)",
         "never",
-        "as the default",
     ),
     Difference(
         "a request that is too large for the summariser",
         "not said",
         "results are left out of the middle: 10, 20, 50 per cent, all",
         "the summariser is asked once, with all",
-        "as the default",
     ),
 )
 

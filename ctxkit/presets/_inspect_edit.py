@@ -30,7 +30,6 @@ DIFFERENCES = (
         "not said",
         "up to three passes, then the sample fails: compaction insufficient",
         "one pass; where it is not enough the prompt stays over the threshold",
-        "as the default",
     ),
     MEMORY_TOOL,
     Difference(
@@ -38,7 +37,6 @@ DIFFERENCES = (
         "a call with its result",
         "the tools of the provider's server count as well",
         "results in the log",
-        "as the default",
     ),
 )
 

@@ -28,14 +28,12 @@ DIFFERENCES = (
         "all messages of the sample's input stay",
         "those marked so; without any, up to the first user message",
         "up to the first user message",
-        "as the default",
     ),
     Difference(
         "an input too long for the summariser",
         "tool output is shortened",
         "the largest output is halved, up to twelve times",
         "as it is",
-        "as the default",
     ),
     MEMORY_TOOL,
 )

@@ -34,21 +34,18 @@ DIFFERENCES = (
         "a hosted model scores each call and each result",
         "it is sent the whole conversation without results",
         "every old result goes and every call stays, unless `scorer` is given",
-        "as the default",
     ),
     Difference(
         "when",
         "where Claude Code compacts",
         "in its hook, also by hand",
         "above a share of the window that is set here",
-        "as the default",
     ),
     Difference(
         "where too little is freed",
         "Claude Code's own summary",
         "below a share that the plugin's options name",
         "nothing more is done",
-        "as the default",
     ),
 )
 

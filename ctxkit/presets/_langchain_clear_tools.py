@@ -16,14 +16,12 @@ DIFFERENCES = (
         "the oldest are cleared one by one, and it stops once so much is freed; where all free"
         " less, all are cleared",
         "as the program",
-        "as the default",
     ),
     Difference(
         "arguments of cleared calls",
         "cleared with `clear_tool_inputs`",
         "become an empty table",
         "as the program, where that is smaller",
-        "as the default",
     ),
     Difference(
         "size",

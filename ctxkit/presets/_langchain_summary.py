@@ -33,14 +33,12 @@ DIFFERENCES = (
         "from a user message on, so it can be nothing at all: then the summary says only that it"
         " was too long",
         "as the program",
-        "as the default",
     ),
     Difference(
         "fractions",
         "of the model's input limit",
         "an error where the profile of the model is not known",
         "of the window",
-        "as the default",
     ),
     Difference(
         "size",

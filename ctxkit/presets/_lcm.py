@@ -33,21 +33,18 @@ DIFFERENCES = (
         "nothing: the agent can search and open what a summary stands for",
         "by tools over its database",
         "the log keeps all; what the agent would open again no replay can know",
-        "as the default",
     ),
     Difference(
         "when",
         "above a share of the window, and of raw messages in between",
         "deferred to a moment at which the cache is cold, by default",
         "above the share of the window, before the call",
-        "as the default",
     ),
     Difference(
         "summaries that become one",
         "not said",
         "by depth, with counts of its own for each",
         "the oldest `fanout` at the front, of any depth",
-        "as the default",
     ),
 )
 

@@ -30,21 +30,18 @@ DIFFERENCES = (
         "when the history grows too long for the window",
         "not to be read: the server's repository is archived",
         "at nine tenths of the window, an assumption",
-        "as the default",
     ),
     Difference(
         "where the cut falls",
         "about 70 % of the newest stay",
         "not to be read",
         "at the next place at which no call is parted from its result",
-        "as the default",
     ),
     Difference(
         "memory blocks",
         "part of the system prompt, never compacted",
         "as documented",
         "part of the fixed prompt of a log",
-        "as the default",
     ),
 )
 

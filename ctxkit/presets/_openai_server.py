@@ -26,21 +26,13 @@ DIFFERENCES = (
         "prior state and reasoning, opaque",
         "encrypted: nobody can see it",
         "a message of a known size without text",
-        "as the default",
     ),
-    Difference(
-        "the item's size",
-        "fewer tokens",
-        "not documented",
-        "`item_tokens`, an assumption",
-        "as the default",
-    ),
+    Difference("the item's size", "fewer tokens", "not documented", "`item_tokens`, an assumption"),
     Difference(
         "when",
         "while a reply is streamed",
         "within the call that crosses the threshold",
         "before the next call",
-        "as the default",
     ),
 )
 

@@ -37,28 +37,24 @@ DIFFERENCES = (
         "safeguard",
         "default where the config has no `agents.defaults`",
         "safeguard",
-        "as the default",
     ),
     Difference(
         "quality guard",
         "off unless turned on",
         "audits sections, identifiers and the last request, and asks again",
         "off; with it on, `quality_guard_max_retries` times",
-        "as the default",
     ),
     Difference(
         "providers of cache-ttl",
         "Anthropic",
         "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
         "every provider: whoever replays says so by `pruning`",
-        "as the default",
     ),
     Difference(
         "live cap of one tool result",
         "not said",
         "30 % of the window, at most 16,000 characters, where it enters",
         "none: the log holds what entered",
-        "as the default",
     ),
     Difference(
         "pruning persists",
@@ -73,7 +69,6 @@ DIFFERENCES = (
         "the placeholder takes the place of results that are shorter than it, too, and a trimmed"
         " one may have more tokens than it had",
         "these are left as they are: it would make the prompt larger",
-        "as the default",
     ),
     Difference(
         "size of a message",
@@ -82,7 +77,6 @@ DIFFERENCES = (
         " break, images noted in 56; for pruning names of tools and the system prompt do not count",
         "for summaries of 2026.9.6 scripts and images as the program; for pruning, and in 2026.3,"
         " all that is sent, an image 4,800, each character one",
-        "as the default",
     ),
     Difference(
         "images",
@@ -96,7 +90,6 @@ DIFFERENCES = (
         "2026.9.6 deletes these keys: reserve, floor, history share, the ratios and sizes of"
         " pruning",
         "they can be set here; `to_config()` writes them only for 2026.3",
-        "as the default",
     ),
     Difference(
         "cap of the reserve",

@@ -39,19 +39,12 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
-        "pruning",
-        "off by default",
-        "older versions prune unless it is turned off",
-        "off",
-        "as the default",
-    ),
+    Difference("pruning", "off by default", "older versions prune unless it is turned off", "off"),
     Difference(
         "what the summariser is sent",
         "the conversation",
         "tool output of at most 2,000 characters",
         "as the program, for summarisers that read the messages",
-        "as the default",
     ),
     Difference(
         "kept turns",
@@ -65,14 +58,12 @@ DIFFERENCES = (
         "recent context",
         "messages within 15,000 tokens, from a request on, written as text into the checkpoint",
         "the same messages, as they are",
-        "as the default",
     ),
     Difference(
         "upper bound of the kept tokens",
         "not said",
         "8,000 in earlier versions, 15,000 in later ones",
         "15,000",
-        "as the default",
     ),
     LAST_CALL,
 )

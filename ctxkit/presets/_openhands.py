@@ -24,14 +24,12 @@ DIFFERENCES = (
         "events",
         "each tool call and each result is an event, the calls of one reply too",
         "messages: calls in one reply are one",
-        "as the default",
     ),
     Difference(
         "nothing that could be condensed",
         "not said",
         "above the size it is put off; above the tokens and on request everything is summarised",
         "as the program; after an overflow too",
-        "as the default",
     ),
     LARGER,
 )

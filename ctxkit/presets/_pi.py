@@ -47,6 +47,7 @@ DIFFERENCES = (
         "is not in the session yet while the cut is looked for: it does not count among the recent"
         " tokens",
         "as the program",
+        "as the program",
     ),
     Difference(
         "failed and aborted replies",
@@ -55,7 +56,6 @@ DIFFERENCES = (
         " kept first",
         "their estimate lies on the message behind them; a cut at one falls on that message, and"
         " right before a compaction it does not count yet",
-        "as the default",
     ),
     Difference(
         "large last tool result",
@@ -71,26 +71,26 @@ DIFFERENCES = (
         "0.58.3 and 0.73.1 write a summary of nothing where the cut is at the first message; 1.5.2"
         " does not compact",
         "nothing is done",
-        "as the default",
     ),
     Difference(
         "images of the user",
         "not said",
         "weigh nothing in 0.58.3 and 0.73.1, and 4,800 characters in 1.5.2",
         "as the program of that version",
+        "as the program",
     ),
     Difference(
         "commands of the user",
         "not said",
         "weigh what the command and its output do",
         "weigh some characters more: the words that the model is shown around them",
-        "as the default",
     ),
     Difference(
         "tokens of a summary",
         "not said",
         "at most 0.8 of the reserve in 0.58.3 and 0.73.1; the model's own limit in 1.5.2",
         "as the program of that version",
+        "as the program",
     ),
     Difference(
         "a summary larger than what it replaces",
@@ -104,21 +104,18 @@ DIFFERENCES = (
         "a cut normally falls on the beginning of a turn",
         "the cut moves onto the change, and the whole turn counts as split",
         "such entries are not part of a session here, so the cut stays on the user message",
-        "as the default",
     ),
     Difference(
         "summaries of branches",
         "not said",
         "weigh nothing while the cut is looked for; one right before it is kept",
         "are messages like others",
-        "as the default",
     ),
     Difference(
         "chars/4",
         "called a conservative estimate",
         "was 30 % too low on a real session",
         "the cut is found by Pi's estimate, the trigger by the recorded size",
-        "as the default",
     ),
 )
 

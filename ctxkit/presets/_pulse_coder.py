@@ -36,21 +36,18 @@ DIFFERENCES = (
         "the summary that was paid for is thrown away, and the result may still be above the"
         " target",
         "as the document says",
-        "as the default",
     ),
     Difference(
         "who writes the new messages back",
         "the caller must commit them",
         "where it does not, both attempts are spent on the same summary and nothing changes",
         "they are committed",
-        "as the default",
     ),
     Difference(
         "system messages before the first kept user message",
         "not said",
         "dropped (the system prompt is passed apart)",
         "they stay",
-        "as the default",
     ),
     Difference(
         "a result that is not smaller",

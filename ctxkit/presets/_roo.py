@@ -29,28 +29,24 @@ DIFFERENCES = (
         "the work goes on as if nothing had happened",
         "commands of the first message, outlines of the files that were read, the editor's state",
         "none of these: the log does not hold them",
-        "as the default",
     ),
     Difference(
         "default of the share",
         "100 % in the settings",
         "a setting of the profile goes first",
         "100 %: then the buffer decides",
-        "as the default",
     ),
     Difference(
         "a summary that fails",
         "the older half is hidden instead",
         "only where the prompt is over what is allowed; below that nothing is done",
         "the older half goes in both cases",
-        "as the default",
     ),
     Difference(
         "a hidden half",
         "messages are hidden and come back where the user goes back",
         "a line says how many were hidden",
         "they are dropped, without that line",
-        "as the default",
     ),
 )
 

@@ -27,19 +27,12 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
-        "target_count",
-        "required",
-        "no default",
-        "20, so that the preset can be compared",
-        "as the default",
-    ),
+    Difference("target_count", "required", "no default", "20, so that the preset can be compared"),
     Difference(
         "calls and results",
         "left out of what the summariser sees",
         "`include_function_content_in_summary` puts them in",
         "the summariser sees them",
-        "as the default",
     ),
     LARGER,
 )

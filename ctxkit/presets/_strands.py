@@ -39,28 +39,24 @@ DIFFERENCES = (
         "messages",
         "all results of one reply are one message",
         "each result is one",
-        "as the default",
     ),
     Difference(
         "when the window is applied",
         "after each turn; with `per_turn` before each call, or every so many",
         "as documented",
         "before the first call of a turn, or before each call",
-        "as the default",
     ),
     Difference(
         "an overflow",
         "the oldest results are cut to 200 characters at each end, one message a try",
         "then the window, else it fails",
         "all results that are long enough at once, then the window",
-        "as the default",
     ),
     Difference(
         "proactive compression",
         "off; `True` means 0.7 of the window",
         "as documented",
         "off; a share turns it on",
-        "as the default",
     ),
 )
 

@@ -45,39 +45,39 @@ DIFFERENCES = (
         "only tool results, never user or assistant turns",
         "calls are cut out of assistant messages, and messages left empty disappear",
         "as the program: a result without its call would be refused by providers",
-        "as the default",
     ),
     Difference(
         "when",
         "not said",
         "before a turn, and after an overflow; not between the calls of a turn",
         "before each call, and after an overflow",
+        "as the program",
     ),
     Difference(
         "audit for lost identifiers",
         "a checkpoint that lost identifiers is asked for again",
         "cannot fail: the identifiers are merged in before the checkpoint is searched",
         "the model's own output is audited",
+        "as the program",
     ),
     Difference(
         "identifiers of paths",
         "paths are kept",
         "only the part of a path after its first name is found",
         "whole paths are found",
+        "as the program",
     ),
     Difference(
         "long lists",
         "nothing is dropped silently",
         "lists are cut to 8 items, names to 20, silently",
         "cut too, and the text says how many went",
-        "as the default",
     ),
     Difference(
         "a stale pending item",
         "approvals stay intact",
         "one at the first message blocks every compaction",
         "as the program",
-        "as the default",
     ),
 )
 
