@@ -147,7 +147,7 @@ def adk(
     if compaction_interval is not None:
         ways.append(Both((Turns(compaction_interval), opens_turn)))
     if not ways:
-        return Rules(window=context_window, name="adk", parameters=parameters)
+        return Rules(window=context_window)
     policy = AdkSummary(
         keep_messages=1,
         events=event_retention_size,
@@ -160,6 +160,4 @@ def adk(
         trigger=ways[0] if len(ways) == 1 else ways[0] | ways[1],
         window=context_window,
         summariser=summariser,
-        name="adk",
-        parameters=parameters,
     )

@@ -173,6 +173,4 @@ def agent_framework(
         trigger=Share(tool_eviction_threshold, of="budget"),
         window=context_window,
         reserve=max_output_tokens,
-        name="agent_framework",
-        parameters=parameters,
     )

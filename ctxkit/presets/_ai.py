@@ -158,7 +158,7 @@ def ai(
     max_lines: int = 2000,
     max_bytes: int = 51_200,
     max_chars: int = 204_800,
-    large_output_threshold: int = 204_800,
+    large_output_threshold: int = 204_800,  # noqa: ARG001  live sessions read it of the rules
     truncate_mode: Literal["head", "head_tail", "middle"] = "head_tail",
     summariser: Any = None,
     quirks: bool = False,
@@ -190,7 +190,6 @@ def ai(
             one, without a model.
         quirks: do what the program did: compact by whole turns, without a digest.
     """
-    parameters = dict(locals())
     if context_window is not None and context_window < 0:
         raise BadArguments(
             f"A window of {context_window} tokens holds nothing: give 0 for an unknown one."
@@ -222,8 +221,6 @@ def ai(
         estimator="ai",
         summariser=summariser,
         auto=auto_compact,
-        name="ai",
-        parameters=parameters,
         config=ConfigText("ai"),
     )
 

@@ -48,11 +48,10 @@ def ai_sdk(
         tools: names or globs of the tools that this concerns.
         empty_messages: what becomes of messages that hold nothing afterwards.
     """
-    parameters = dict(locals())
     pruning = Prune(
         reasoning=reasoning,
         tool_calls=tool_calls,
         tools=tuple(tools),
         empty_messages=empty_messages,
     )
-    return Rules(pruning=pruning, window=context_window, name="ai_sdk", parameters=parameters)
+    return Rules(pruning=pruning, window=context_window)

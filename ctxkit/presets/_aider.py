@@ -103,7 +103,6 @@ def aider(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     limit = max_chat_history_tokens
     if limit is None:
         limit = min(max((context_window or 200_000) // SHARE, LEAST), MOST)
@@ -115,6 +114,4 @@ def aider(
         window=context_window,
         estimator="chars/4",
         summariser=summariser,
-        name="aider",
-        parameters=parameters,
     )

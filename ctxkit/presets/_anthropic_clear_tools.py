@@ -58,7 +58,6 @@ def anthropic_clear_tools(
         exclude_tools: tools whose uses are never cleared.
         clear_tool_inputs: clear the arguments of the calls too.
     """
-    parameters = dict(locals())
     pruning = ClearUses(
         trigger=trigger,
         keep=keep,
@@ -67,6 +66,4 @@ def anthropic_clear_tools(
         clear_at_least=clear_at_least,
         placeholder=CLEARED,
     )
-    return Rules(
-        pruning=pruning, window=context_window, name="anthropic_clear_tools", parameters=parameters
-    )
+    return Rules(pruning=pruning, window=context_window)

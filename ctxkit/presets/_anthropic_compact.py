@@ -69,7 +69,6 @@ def anthropic_compact(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if trigger < LEAST:
         raise BadArguments(
             f"trigger must be {LEAST:,} tokens or more, as the API asks; got {trigger:,}."
@@ -82,6 +81,4 @@ def anthropic_compact(
         trigger=Above(trigger, or_equal=True),
         window=context_window,
         summariser=summariser,
-        name="anthropic_compact",
-        parameters=parameters,
     )

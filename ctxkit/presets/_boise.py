@@ -160,8 +160,6 @@ def boise(
         window=context_window,
         cache_life=cache_ttl_seconds,
         summariser=summariser,
-        name="boise",
-        parameters=parameters,
     )
 
 

@@ -160,7 +160,6 @@ def claude_code(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     held = summary_max_output_tokens + buffer_tokens
     room_to_cut(context_window, held, 0)
     if autocompact_pct_override is not None and not 0 < autocompact_pct_override <= 100:
@@ -193,8 +192,6 @@ def claude_code(
         reserve=held,
         summariser=summariser,
         auto=auto_compact_enabled,
-        name="claude_code",
-        parameters=parameters,
     )
 
 

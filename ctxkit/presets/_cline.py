@@ -104,9 +104,8 @@ def cline(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     one_of("version", version, ("sdk", "3"))
-    more: dict[str, Any] = {"estimator": "chars/4", "name": "cline", "parameters": parameters}
+    more: dict[str, Any] = {"estimator": "chars/4"}
     if version == "3":
         reserve = held(context_window or 200_000)
         full = Share(1.0, of="budget", or_equal=True) | Overflow(recorded=True)

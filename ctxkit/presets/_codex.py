@@ -149,7 +149,6 @@ def codex(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if model_auto_compact_token_limit is not None and model_auto_compact_token_limit < 1:
         raise BadArguments("model_auto_compact_token_limit must be 1 or more, or left out.")
     if compact_user_message_max_tokens < 0:
@@ -174,7 +173,5 @@ def codex(
         window=context_window,
         estimator="bytes/4",
         summariser=summariser,
-        name="codex",
-        parameters=parameters,
         config=ConfigText("codex"),
     )

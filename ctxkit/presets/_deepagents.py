@@ -138,7 +138,6 @@ def deepagents(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     due = clauses.trigger(trigger)
     args = clauses.trigger(truncate_args_trigger)
     if due is None:
@@ -160,6 +159,4 @@ def deepagents(
         window=context_window,
         estimator="chars/4",
         summariser=summariser,
-        name="deepagents",
-        parameters=parameters,
     )

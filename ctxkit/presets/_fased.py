@@ -198,7 +198,5 @@ def fased(
         reserve=held,
         estimator="fased",
         summariser=summariser,
-        name="fased",
-        parameters=parameters,
         config=ConfigText("fased"),
     )

@@ -252,8 +252,6 @@ def fuseraft(
         window=context_window,
         estimator="fuseraft",
         summariser=summariser,
-        name="fuseraft",
-        parameters=parameters,
         config=ConfigText("fuseraft"),
     )
 

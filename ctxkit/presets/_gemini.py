@@ -212,19 +212,19 @@ def gemini(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if variant not in ("classic", "pipeline"):
         raise BadArguments(f"variant is classic or pipeline, not {variant!r}.")
     common: dict[str, Any] = {
         "window": context_window,
         "estimator": "chars/4",
         "summariser": summariser,
+        "config": ConfigText("gemini"),
     }
     told = focused(INSTRUCTIONS, focus)
     if variant == "classic":
         if not 0 < compression_preserve_threshold < 1:
             raise BadArguments("compression_preserve_threshold lies between 0 and 1.")
-        policy: Any = GeminiSummary(
+        policy: Summary = GeminiSummary(
             keep_messages=1,
             preserve=compression_preserve_threshold,
             result_tokens=function_response_token_budget,
@@ -234,9 +234,6 @@ def gemini(
         return Rules(
             policy=policy,
             trigger=Share(compression_threshold, or_equal=True),
-            name="gemini",
-            parameters=parameters,
-            config=ConfigText("gemini"),
             **common,
         )
     if retained_tokens >= max_tokens:
@@ -259,8 +256,5 @@ def gemini(
             Results(max_chars=masked, consumed_chars=-1, suffix=MASKED),
             Replies(max_chars=masked, suffix=MASKED),
         ),
-        name="gemini",
-        parameters=parameters,
-        config=ConfigText("gemini"),
         **common,
     )

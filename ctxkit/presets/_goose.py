@@ -107,7 +107,6 @@ def goose(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if not 0 <= auto_compact_threshold <= 1:
         raise BadArguments(
             f"auto_compact_threshold lies between 0 and 1, not at {auto_compact_threshold}."
@@ -120,6 +119,4 @@ def goose(
         trigger=full,
         window=context_window,
         summariser=summariser,
-        name="goose",
-        parameters=parameters,
     )

@@ -128,7 +128,6 @@ def inspect_edit(
             become one line.
         exclude_tools: tools whose uses are never cleared.
     """
-    parameters = dict(locals())
     is_number = isinstance(keep_thinking_turns, int) and keep_thinking_turns >= 0
     if keep_thinking_turns != "all" and not is_number:
         raise BadArguments("keep_thinking_turns is 'all' or a number of replies, 0 or more.")
@@ -142,6 +141,4 @@ def inspect_edit(
         policy=policy,
         trigger=share_threshold.trigger(threshold),
         window=context_window,
-        name="inspect_edit",
-        parameters=parameters,
     )

@@ -72,7 +72,6 @@ def inspect_summary(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     policy = TaskAndSummary(
         keep_messages=1,
         prefix=PREFIX,
@@ -83,6 +82,4 @@ def inspect_summary(
         trigger=share_threshold.trigger(threshold),
         window=context_window,
         summariser=summariser,
-        name="inspect_summary",
-        parameters=parameters,
     )

@@ -82,13 +82,10 @@ def inspect_trim(
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         preserve: share of the messages after the task that one pass leaves.
     """
-    parameters = dict(locals())
     if not 0 <= preserve <= 1:
         raise BadArguments(f"preserve lies between 0 and 1, not at {preserve}.")
     return Rules(
         policy=Trim(threshold=threshold, preserve=preserve),
         trigger=share_threshold.trigger(threshold),
         window=context_window,
-        name="inspect_trim",
-        parameters=parameters,
     )

@@ -159,7 +159,6 @@ def jev(
         scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: all calls stay, no
             old result does.
     """
-    parameters = dict(locals())
     if scorer is not None and not callable(scorer):
         raise BadArguments(
             f"scorer is called with a result and returns two scores; {scorer!r} cannot be called."
@@ -174,6 +173,4 @@ def jev(
         policy=policy,
         trigger=Share(compact_at) | Overflow(recorded=True),
         window=context_window,
-        name="jev",
-        parameters=parameters,
     )

@@ -58,7 +58,6 @@ def langchain_clear_tools(
         exclude_tools: tools whose results are never cleared.
         placeholder: what a cleared result says.
     """
-    parameters = dict(locals())
     pruning = ClearUses(
         trigger=trigger,
         keep=keep,
@@ -68,6 +67,4 @@ def langchain_clear_tools(
         enough=True,
         placeholder=placeholder,
     )
-    return Rules(
-        pruning=pruning, window=context_window, name="langchain_clear_tools", parameters=parameters
-    )
+    return Rules(pruning=pruning, window=context_window)

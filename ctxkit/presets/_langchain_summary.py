@@ -116,7 +116,6 @@ def langchain_summary(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     due = clauses.trigger(trigger)
     policy = LangChainSummary(
         keep_messages=1,
@@ -131,6 +130,4 @@ def langchain_summary(
         window=context_window,
         estimator="chars/4",
         summariser=summariser,
-        name="langchain_summary",
-        parameters=parameters,
     )

@@ -150,7 +150,6 @@ def lcm(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if not 0 < context_threshold < 1:
         raise BadArguments("context_threshold lies between 0 and 1.")
     return Rules(
@@ -165,6 +164,4 @@ def lcm(
         window=context_window,
         estimator="chars/4",
         summariser=summariser,
-        name="lcm",
-        parameters=parameters,
     )

@@ -105,7 +105,6 @@ def letta(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if mode not in ("sliding_window", "all"):
         raise BadArguments(f"mode is sliding_window or all, not {mode!r}.")
     if not 0 < sliding_window_percentage < 1 or not 0 < threshold <= 1:
@@ -125,6 +124,4 @@ def letta(
         trigger=Share(threshold) | Overflow(recorded=True),
         window=context_window,
         summariser=summariser,
-        name="letta",
-        parameters=parameters,
     )

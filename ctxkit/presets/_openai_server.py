@@ -81,7 +81,6 @@ def openai_server(
             window.
         item_tokens: size of the item, in tokens: an assumption, since no log shows it.
     """
-    parameters = dict(locals())
     if compact_threshold is not None and compact_threshold < 1:
         raise BadArguments("compact_threshold must be 1 or more, or left out.")
     trigger: Any = Share(0.7) if compact_threshold is None else Above(compact_threshold)
@@ -89,6 +88,4 @@ def openai_server(
         policy=ServerItem(item_tokens=item_tokens),
         trigger=trigger,
         window=context_window,
-        name="openai_server",
-        parameters=parameters,
     )

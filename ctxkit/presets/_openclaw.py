@@ -269,8 +269,6 @@ def openclaw(
         reserve=held,
         estimator="openclaw" if newest else "pi",
         summariser=summariser,
-        name="openclaw",
-        parameters=parameters,
         config=ConfigText("openclaw"),
     )
 

@@ -221,7 +221,6 @@ def opencode(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     one_of("version", version, VERSIONS)
     output = min(limit_output, OUTPUT_MAX) or OUTPUT_MAX
     held = output
@@ -260,7 +259,5 @@ def opencode(
         estimator="chars/4",
         summariser=summariser,
         auto=auto,
-        name="opencode",
-        parameters=parameters,
         config=ConfigText("opencode"),
     )

@@ -111,7 +111,6 @@ def openhands(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if max_size < 1 or keep_first < 0 or max_size // 2 - keep_first - 1 <= 0:
         raise BadArguments(
             f"keep_first ({keep_first}) must lie below half of max_size ({max_size}) less one: "
@@ -134,6 +133,4 @@ def openhands(
         trigger=trigger,
         window=context_window,
         summariser=summariser,
-        name="openhands",
-        parameters=parameters,
     )

@@ -153,7 +153,6 @@ def pi(
         quirks: do what the program of that version does where it loses messages, cuts nothing, or
             looks only before a turn.
     """
-    parameters = dict(locals())
     one_of("version", version, VERSIONS)
     room_to_cut(context_window, reserve_tokens, keep_recent_tokens)
     newest = version == NEWEST
@@ -176,7 +175,5 @@ def pi(
         estimator="pi/1" if newest else "pi",
         summariser=summariser,
         auto=enabled,
-        name="pi",
-        parameters=parameters,
         config=ConfigText("pi"),
     )

@@ -153,7 +153,6 @@ def pulse_coder(
             one, without a model.
         quirks: take a result that is not smaller.
     """
-    parameters = dict(locals())
     trigger = int(0.75 * context_window_tokens) if compact_trigger is None else compact_trigger
     target = int(0.5 * context_window_tokens) if compact_target is None else compact_target
     if not trigger > target:
@@ -175,7 +174,5 @@ def pulse_coder(
         assumed=context_window_tokens == WINDOW,
         estimator="pulse_coder",
         summariser=summariser,
-        name="pulse_coder",
-        parameters=parameters,
         config=ConfigText("pulse_coder"),
     )

@@ -78,7 +78,6 @@ def roo(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if not 5 <= auto_condense_context_percent <= 100:
         raise BadArguments("auto_condense_context_percent lies between 5 and 100.")
     half = DropHalf(keep_first=1, quarter=False, pairs="all")
@@ -99,6 +98,4 @@ def roo(
         window=context_window,
         reserve=reserve,
         summariser=summariser,
-        name="roo",
-        parameters=parameters,
     )

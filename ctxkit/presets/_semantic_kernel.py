@@ -153,7 +153,6 @@ def semantic_kernel(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if method not in ("summary", "truncation"):
         raise BadArguments(f"method is summary or truncation, not {method!r}.")
     if target_count < 1 or threshold_count < 0:
@@ -171,6 +170,4 @@ def semantic_kernel(
         trigger=Count(target_count + threshold_count + 1),
         window=context_window,
         summariser=summariser,
-        name="semantic_kernel",
-        parameters=parameters,
     )

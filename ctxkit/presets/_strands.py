@@ -157,7 +157,6 @@ def strands(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if method not in ("window", "summary"):
         raise BadArguments(f"method is window or summary, not {method!r}.")
     if window_size < 0 or pin_first < 0 or preserve_recent_messages < 0:
@@ -185,6 +184,4 @@ def strands(
         trigger=trigger,
         window=context_window,
         summariser=summariser,
-        name="strands",
-        parameters=parameters,
     )

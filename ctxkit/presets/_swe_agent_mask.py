@@ -23,10 +23,7 @@ def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None 
         context_window: tokens that the model takes; None: the model's limit from the price table,
             else 200,000.
     """
-    parameters = dict(locals())
     return Rules(
         pruning=Clear(keep_last=n, polling=polling, placeholder=PLACEHOLDER),
         window=context_window,
-        name="swe_agent_mask",
-        parameters=parameters,
     )

@@ -257,7 +257,6 @@ def tyrum(
         quirks: find only inner parts of paths, audit nothing and look only before a turn, as the
             program.
     """
-    parameters = dict(locals())
     if not 0 <= reserved_input_tokens <= 400_000:
         raise BadArguments(
             f"reserved_input_tokens lies between 0 and 400,000, not {reserved_input_tokens:,}."
@@ -290,6 +289,4 @@ def tyrum(
             if memory_flush
             else None
         ),
-        name="tyrum",
-        parameters=parameters,
     )

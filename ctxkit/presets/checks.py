@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import wraps
 from inspect import signature
 from math import isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ctxkit.policies.rules import Rules
+
 P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def room_to_cut(window: int | None, reserve: int, keep: int) -> None:
@@ -47,16 +49,22 @@ def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
         raise BadArguments(f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {value!r}.")
 
 
-def typed(make: Callable[P, R]) -> Callable[P, R]:
-    """Return a preset that first refuses settings of another kind than its signature says."""
+def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
+    """Return a preset that first refuses settings of another kind than its signature says, and
+    whose rules bear its name and, as `parameters`, all its settings.
+    """
+    known = signature(make).parameters
+    defaults = {name: parameter.default for name, parameter in known.items()}
 
     @wraps(make)
-    def made(*args: P.args, **settings: P.kwargs) -> R:
-        for name, value in settings.items():
-            parameter = signature(make).parameters.get(name)
-            if parameter is not None:
-                _check(make.__name__, name, str(parameter.annotation), value)
-        return make(*args, **settings)
+    def made(*args: P.args, **settings: P.kwargs) -> Rules:
+        for name in settings.keys() & known.keys():
+            _check(make.__name__, name, str(known[name].annotation), settings[name])
+        rules = copy(make(*args, **settings))
+        given = dict(zip(known, args, strict=False)) | settings
+        object.__setattr__(rules, "name", rules.name or make.__name__)
+        object.__setattr__(rules, "parameters", defaults | given)
+        return rules
 
     return made
 
