@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
@@ -126,10 +125,6 @@ class Excerpts(Scheduled):
 
     def __post_init__(self) -> None:
         at_least(self, 0, "keep_last")
-        if self.strategy not in ("llm", "heuristic", "off"):
-            raise BadArguments(
-                f"A tool summary strategy is llm, heuristic or off, not {self.strategy!r}."
-            )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Put an excerpt in the place of each result as soon as `keep_last` newer ones

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxkit.errors import BadArguments, ModelError
+from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Text
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.summarisers import Passage
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.tokens import Room
 
-Mode = Literal["llm", "intent", "lossless", "hybrid"]
-MODES = ("llm", "intent", "lossless", "hybrid")
 RETRIES = 4
 """How often a summary call that was too large is made again, each time with messages cut to 0.8 of
 before.
@@ -40,7 +38,7 @@ class Narrative(Summary):
 
     on_failure: ClassVar[str] = "a marker of the failure stands in the place of the old turns"
     """What comes of it where no summary comes about."""
-    mode: Mode = "llm"
+    mode: Literal["llm", "intent", "lossless", "hybrid"] = "llm"
     """`llm` summarises, `intent` lists tool calls, `lossless` gives evidence, `hybrid` evidence and
     summary.
     """
@@ -68,10 +66,6 @@ class Narrative(Summary):
         super().__post_init__()
         at_least(self, 1, "keep_replies")
         at_least(self, 0, "max_chars_per_message")
-        if self.mode not in MODES:
-            raise BadArguments(
-                f"A compaction's mode is {', '.join(MODES)} or window, not {self.mode!r}."
-            )
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""

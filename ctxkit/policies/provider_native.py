@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.setting import Setting, at_least
@@ -46,8 +45,6 @@ class Native(Setting):
     def __post_init__(self) -> None:
         at_least(self, 1, "threshold", "item_tokens")
         at_least(self, 0, "keep_last", "clear_at_least")
-        if self.provider not in ("anthropic", "openai"):
-            raise BadArguments(f"Native knows anthropic and openai, not {self.provider!r}.")
 
     def limit(self, room: Room) -> int:
         """Return the tokens above which the provider acts."""

@@ -54,14 +54,6 @@ class Prune(Scheduled):
             raise BadArguments(
                 f"Prune knows none, all, before-last-N-messages, not {self.tool_calls!r}."
             )
-        if self.reasoning not in ("none", "all", "before-last-message"):
-            raise BadArguments(
-                f"Prune knows reasoning none, all, before-last-message, not {self.reasoning!r}."
-            )
-        if self.empty_messages not in ("remove", "keep"):
-            raise BadArguments(
-                f"Prune knows empty_messages remove and keep, not {self.empty_messages!r}."
-            )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Drop a call as soon as no message that names it is among the last, or stays."""

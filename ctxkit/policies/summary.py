@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import index
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.history import SUMMARY, SYSTEM, USER
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.history import History, Log
-    from ctxkit.texts.identifiers import Identifiers
     from ctxkit.tokens import Room
 
 LOCAL = (Extractive, Fixed, RecordedSummary, ShareOfInput)
@@ -60,7 +59,7 @@ class Summary(Setting):
     """What every summariser that listens is told."""
     sections: tuple[str, ...] = ()
     """Headings that the summary must have."""
-    identifiers: Identifiers = "off"
+    identifiers: Literal["strict", "off", "custom"] = "off"
     """Tell the summariser to keep identifiers exactly: `strict`, `off`, or `custom` with
     `identifier_instructions`.
     """
@@ -99,10 +98,6 @@ class Summary(Setting):
         if len(given) > 1:
             raise BadArguments(
                 f"Summary keeps by one measure: give {' or '.join(given)}, not both."
-            )
-        if self.identifiers not in ("strict", "off", "custom"):
-            raise BadArguments(
-                f"An identifier policy is strict, off or custom, not {self.identifiers!r}."
             )
 
     @property

@@ -51,7 +51,7 @@ def ai_sdk(
     pruning = Prune(
         reasoning=reasoning,
         tool_calls=tool_calls,
-        tools=tuple(tools),
+        tools=tools,
         empty_messages=empty_messages,
     )
     return Rules(pruning=pruning, window=context_window)

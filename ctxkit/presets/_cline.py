@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.checks import one_of, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.halves import DropHalf
 from ctxkit.texts.summary_passages import focused
@@ -104,7 +104,6 @@ def cline(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    one_of("version", version, ("sdk", "3"))
     more: dict[str, Any] = {"estimator": "chars/4"}
     if version == "3":
         reserve = held(context_window or 200_000)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from math import isnan
 from typing import Any, Literal
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.idle import PLACEHOLDER
 from ctxkit.policies.rules import Rules
@@ -168,8 +167,6 @@ def fased(
     """
     parameters = dict(locals())
     claws.checked(parameters)
-    if context_pruning not in ("off", "cache-ttl"):
-        raise BadArguments(f"context_pruning is off or cache-ttl, not {context_pruning!r}.")
     held = claws.reserve(reserve_tokens, reserve_tokens_floor)
     room_to_cut(context_window, held, keep_recent_tokens)
     common = claws.summary(

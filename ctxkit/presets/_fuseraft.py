@@ -265,8 +265,6 @@ def _warnings(p: dict[str, Any]) -> tuple[Any, ...]:
 
 def _checked(p: dict[str, Any]) -> None:
     """Refuse what fuseraft refuses at its start, and what could not work here."""
-    if p["mode"] not in ("llm", "intent", "lossless", "hybrid", "window"):
-        raise BadArguments(f"mode is llm, intent, lossless, hybrid or window, not {p['mode']!r}.")
     if p["trigger_turn_count"] < 1 or p["keep_recent_turns"] < 1:
         raise BadArguments("trigger_turn_count and keep_recent_turns must be 1 or more.")
     if p["keep_recent_turns"] >= p["trigger_turn_count"]:

@@ -212,8 +212,6 @@ def gemini(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    if variant not in ("classic", "pipeline"):
-        raise BadArguments(f"variant is classic or pipeline, not {variant!r}.")
     common: dict[str, Any] = {
         "window": context_window,
         "estimator": "chars/4",

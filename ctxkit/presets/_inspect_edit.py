@@ -128,8 +128,7 @@ def inspect_edit(
             become one line.
         exclude_tools: tools whose uses are never cleared.
     """
-    is_number = isinstance(keep_thinking_turns, int) and keep_thinking_turns >= 0
-    if keep_thinking_turns != "all" and not is_number:
+    if keep_thinking_turns != "all" and keep_thinking_turns < 0:
         raise BadArguments("keep_thinking_turns is 'all' or a number of replies, 0 or more.")
     policy: Any = Edited(
         keep=keep_tool_uses,

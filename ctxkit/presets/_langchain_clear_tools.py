@@ -61,7 +61,7 @@ def langchain_clear_tools(
     pruning = ClearUses(
         trigger=trigger,
         keep=keep,
-        exclude=tuple(exclude_tools),
+        exclude=exclude_tools,
         clear_inputs=clear_tool_inputs,
         clear_at_least=clear_at_least,
         enough=True,

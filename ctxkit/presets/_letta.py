@@ -105,8 +105,6 @@ def letta(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    if mode not in ("sliding_window", "all"):
-        raise BadArguments(f"mode is sliding_window or all, not {mode!r}.")
     if not 0 < sliding_window_percentage < 1 or not 0 < threshold <= 1:
         raise BadArguments(
             "sliding_window_percentage and threshold are shares above 0 and below 1 (threshold up"

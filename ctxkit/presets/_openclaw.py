@@ -15,7 +15,7 @@ from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.summary import anything
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import claws
-from ctxkit.presets.checks import one_of, room_to_cut, typed
+from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.claws import FLOOR
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ctxkit.policies.summarisers import Passage
 
 TURN_CHARS = 600
-VERSIONS = ("2026.9.6", "2026.3")
-NEWEST = VERSIONS[0]
 
 DIFFERENCES = (
     Difference(
@@ -239,7 +237,7 @@ def openclaw(
     """
     parameters = dict(locals())
     _checked(parameters)
-    newest = version == NEWEST
+    newest = version == "2026.9.6"
     held = claws.reserve(reserve_tokens, reserve_tokens_floor)
     if newest:
         held = claws.capped(held, context_window)
@@ -274,9 +272,6 @@ def openclaw(
 
 
 def _checked(p: dict[str, Any]) -> None:
-    if p["pruning"] not in (None, "cache-ttl"):
-        raise BadArguments(f"pruning is 'cache-ttl' or None, not {p['pruning']!r}.")
-    one_of("version", p["version"], VERSIONS)
     claws.checked(p)
     if not 0 <= p["recent_turns_preserve"] <= 12:
         raise BadArguments("recent_turns_preserve lies between 0 and 12.")

@@ -15,7 +15,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summary import LOCAL, Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.checks import one_of, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.moments import opens_turn
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ctxkit.policies.summarisers import Passage
     from ctxkit.tokens import Room
 
-VERSIONS = ("1.18", "1.0", "2")
 TRUNCATED = "\n[truncated]"
 OUTPUT_MAX = 32_000
 OUTPUT_CHARS = 2000
@@ -221,7 +220,6 @@ def opencode(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    one_of("version", version, VERSIONS)
     output = min(limit_output, OUTPUT_MAX) or OUTPUT_MAX
     held = output
     window = context_window

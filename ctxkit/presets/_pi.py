@@ -8,13 +8,10 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.structured import INSTRUCTIONS, PiSummary
 from ctxkit.policies.totals import LastTotal
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.checks import one_of, room_to_cut, typed
+from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
 from ctxkit.texts.summary_passages import focused
-
-VERSIONS = ("1.5.2", "0.73.1", "0.58.3")
-NEWEST = VERSIONS[0]
 
 DIFFERENCES = (
     Difference(
@@ -153,9 +150,8 @@ def pi(
         quirks: do what the program of that version does where it loses messages, cuts nothing, or
             looks only before a turn.
     """
-    one_of("version", version, VERSIONS)
     room_to_cut(context_window, reserve_tokens, keep_recent_tokens)
-    newest = version == NEWEST
+    newest = version == "1.5.2"
     policy = PiSummary(
         keep_tokens=keep_recent_tokens,
         limit=None if newest else max(int(0.8 * reserve_tokens), 1),

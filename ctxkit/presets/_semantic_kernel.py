@@ -153,8 +153,6 @@ def semantic_kernel(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    if method not in ("summary", "truncation"):
-        raise BadArguments(f"method is summary or truncation, not {method!r}.")
     if target_count < 1 or threshold_count < 0:
         raise BadArguments("target_count must be 1 or more, threshold_count 0 or more.")
     policy: Any = Truncated(target=target_count, threshold=threshold_count)

@@ -157,8 +157,6 @@ def strands(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    if method not in ("window", "summary"):
-        raise BadArguments(f"method is window or summary, not {method!r}.")
     if window_size < 0 or pin_first < 0 or preserve_recent_messages < 0:
         raise BadArguments("window_size, pin_first and preserve_recent_messages are 0 or more.")
     if proactive_compression is not None and not 0 < proactive_compression <= 1:

@@ -43,10 +43,8 @@ def checked(p: Mapping[str, Any]) -> None:
     """Refuse what both refuse.
 
     Raises:
-        BadArguments: an unknown mode, or a share outside 0.1 to 0.9.
+        BadArguments: a share outside 0.1 to 0.9.
     """
-    if p["mode"] not in ("default", "safeguard"):
-        raise BadArguments(f"mode is default or safeguard, not {p['mode']!r}.")
     if not 0.1 <= p["max_history_share"] <= 0.9:
         raise BadArguments(
             f"max_history_share lies between 0.1 and 0.9, not at {p['max_history_share']}."
@@ -71,7 +69,7 @@ def cold(p: Mapping[str, Any], **more: Any) -> CacheTtl:
     return CacheTtl(
         **{name: p[name] for name in _PRUNING},
         placeholder=p["hard_clear_placeholder"],
-        allow=tuple(p["tools_allow"]) or ("*",),
-        deny=tuple(p["tools_deny"]),
+        allow=p["tools_allow"] or ("*",),
+        deny=p["tools_deny"],
         **more,
     )

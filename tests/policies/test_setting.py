@@ -25,6 +25,8 @@ from ctxkit.policies.shorten import Results
         (CacheTtl, {"soft_trim_ratio": float("nan")}, "needs a number for soft_trim_ratio"),
         (CacheTtl, {"hard_clear": 1}, "needs True or False for hard_clear"),
         (Prune, {"tool_calls": None}, "needs text for tool_calls"),
+        (Prune, {"reasoning": "some"}, "needs none, all or before-last-message for reasoning"),
+        (CacheTtl, {"ttl_seconds": float("inf")}, "needs a number for ttl_seconds"),
         (Results, {"consumed_chars": -2}, "consumed_chars of at least -1"),
         (AdaptiveTrim, {"consumed_chars": -1}, "consumed_chars of at least 0"),
     ],

@@ -306,6 +306,13 @@ def test_a_setting_of_another_kind_is_refused_by_name(name, settings_):
         preset(name, **settings_)
 
 
+def test_settings_are_taken_as_those_of_policies_are():
+    """one name, or a list, where several are meant; a whole number of any kind"""
+    rules = preset("anthropic_clear_tools", exclude_tools="bash", keep=2.0)
+    assert rules.parameters["exclude_tools"] == ("bash",)
+    assert rules.pruning == preset("anthropic_clear_tools", exclude_tools=["bash"], keep=2).pruning
+
+
 @pytest.mark.parametrize("name", presets.names())
 def test_every_setting_refuses_what_is_no_such_thing(name):
     """text for a number, a number for text, NaN: named in one sentence, whichever preset it is"""
@@ -315,6 +322,8 @@ def test_every_setting_refuses_what_is_no_such_thing(name):
             wrong = ["x", [], True, float("nan"), float("inf")]
         elif parameter.annotation in ("bool", "str", "str | None", "tuple[str, ...]"):
             wrong = [3.5, {}]
+        elif parameter.annotation.startswith("Literal["):
+            wrong = ["x", 3.5, True, []]
         else:
             continue
         for value in wrong:
