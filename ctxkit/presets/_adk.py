@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
 from ctxkit.presets.anchored_summaries import Anchored
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import not_below, typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
 
@@ -128,19 +128,12 @@ def adk(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
     if (token_threshold is None) != (event_retention_size is None):
         raise BadArguments("token_threshold and event_retention_size must be set together.")
     if (compaction_interval is None) != (overlap_size is None):
         raise BadArguments("compaction_interval and overlap_size must be set together.")
-    for name, least in (
-        ("token_threshold", 1),
-        ("event_retention_size", 0),
-        ("compaction_interval", 1),
-        ("overlap_size", 0),
-    ):
-        if parameters[name] is not None and parameters[name] < least:
-            raise BadArguments(f"{name} must be {least} or more, not {parameters[name]}.")
+    not_below(1, token_threshold=token_threshold, compaction_interval=compaction_interval)
+    not_below(0, event_retention_size=event_retention_size, overlap_size=overlap_size)
     ways: list[Any] = []
     if token_threshold is not None:
         ways.append(Above(token_threshold, or_equal=True))

@@ -14,7 +14,7 @@ from ctxkit.messages import Message, Text
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Share
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import not_below, shares, typed
 from ctxkit.presets.differences import Difference
 from ctxkit.texts import contents
 
@@ -154,14 +154,12 @@ def agent_framework(
         keep_last_tool_call_groups: replies with tool calls at the end that stay whole.
         preserve_first_user_group: whether the first user message always stays.
     """
-    parameters = dict(locals())
-    for name in ("tool_eviction_threshold", "truncation_threshold"):
-        if not 0 < parameters[name] <= 1:
-            raise BadArguments(f"{name} is a share above 0 and up to 1, not {parameters[name]}.")
+    shares(
+        tool_eviction_threshold=tool_eviction_threshold, truncation_threshold=truncation_threshold
+    )
     if truncation_threshold < tool_eviction_threshold:
         raise BadArguments("truncation_threshold must not lie below tool_eviction_threshold.")
-    if keep_last_tool_call_groups < 0:
-        raise BadArguments("keep_last_tool_call_groups must be 0 or more.")
+    not_below(0, keep_last_tool_call_groups=keep_last_tool_call_groups)
     policy = TwoPhases(
         eviction=tool_eviction_threshold,
         truncation=truncation_threshold,

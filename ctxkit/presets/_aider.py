@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Both
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import not_below, typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
 from ctxkit.texts.summary_passages import focused
@@ -103,11 +102,10 @@ def aider(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
+    not_below(1, max_chat_history_tokens=max_chat_history_tokens)
     limit = max_chat_history_tokens
     if limit is None:
         limit = min(max((context_window or 200_000) // SHARE, LEAST), MOST)
-    if limit < 1:
-        raise BadArguments("max_chat_history_tokens must be 1 or more, or left out.")
     return Rules(
         policy=AiderSummary(limit_tokens=limit, instructions=focused(INSTRUCTIONS, focus)),
         trigger=Both((Above(limit, estimated=True), opens_turn)),

@@ -10,7 +10,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above
 from ctxkit.presets.anchored_summaries import FreshStart
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import not_below, typed
 from ctxkit.presets.differences import Difference
 
 LEAST = 50_000
@@ -73,8 +73,7 @@ def anthropic_compact(
         raise BadArguments(
             f"trigger must be {LEAST:,} tokens or more, as the API asks; got {trigger:,}."
         )
-    if keep_messages < 0:
-        raise BadArguments("keep_messages must be 0 or more.")
+    not_below(0, keep_messages=keep_messages)
     kept = keep_messages if pause_after_compaction else 0
     return Rules(
         policy=FreshStart(keep_end=kept, instructions=instructions or INSTRUCTIONS),

@@ -12,7 +12,7 @@ from ctxkit.policies.guards import Open, UntilCold
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Overflow
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import shares, typed
 from ctxkit.presets.differences import Difference
 from ctxkit.texts.summary_passages import focused
 
@@ -126,10 +126,9 @@ def boise(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    parameters = dict(locals())
-    for name in ("ceiling_ratio", "floor_ratio", "hard_ceiling_ratio"):
-        if not 0 < parameters[name] <= 1:
-            raise BadArguments(f"{name} is a share above 0 and up to 1, not {parameters[name]}.")
+    shares(
+        ceiling_ratio=ceiling_ratio, floor_ratio=floor_ratio, hard_ceiling_ratio=hard_ceiling_ratio
+    )
     ceiling, floor, hard = numbers(
         context_window or 200_000,
         ceiling_ratio=ceiling_ratio,

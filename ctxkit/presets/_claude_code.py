@@ -161,13 +161,13 @@ def claude_code(
             one, without a model.
     """
     held = summary_max_output_tokens + buffer_tokens
-    room_to_cut(context_window, held, 0)
+    room_to_cut(context_window, held)
     if autocompact_pct_override is not None and not 0 < autocompact_pct_override <= 100:
         raise BadArguments("autocompact_pct_override is a percentage above 0 and up to 100.")
     trigger: Any = Share(1.0, of="budget", or_equal=True)
     window = context_window or 200_000
     if auto_compact_window is not None:
-        room_to_cut(auto_compact_window, held, 0)
+        room_to_cut(auto_compact_window, held)
         trigger = trigger | Above(auto_compact_window - held, or_equal=True)
         window = min(window, auto_compact_window)
     if autocompact_pct_override is not None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.errors import BadArguments
 from ctxkit.history import SUMMARY
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
@@ -17,7 +16,7 @@ from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.anchored_summaries import end, fresh, message_of
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import not_below, typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LARGER, LAST_CALL, Difference
 from ctxkit.texts import contents
@@ -149,10 +148,8 @@ def codex(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    if model_auto_compact_token_limit is not None and model_auto_compact_token_limit < 1:
-        raise BadArguments("model_auto_compact_token_limit must be 1 or more, or left out.")
-    if compact_user_message_max_tokens < 0:
-        raise BadArguments("compact_user_message_max_tokens must be 0 or more.")
+    not_below(1, model_auto_compact_token_limit=model_auto_compact_token_limit)
+    not_below(0, compact_user_message_max_tokens=compact_user_message_max_tokens)
     trigger: Any = Share(0.9, or_equal=True)
     if model_auto_compact_token_limit is not None:
         trigger = trigger | Above(model_auto_compact_token_limit, or_equal=True)

@@ -14,7 +14,7 @@ from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets import claws
-from ctxkit.presets.checks import room_to_cut, typed
+from ctxkit.presets.checks import between, room_to_cut, typed
 from ctxkit.presets.claws import FLOOR
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
@@ -166,7 +166,7 @@ def fased(
         quirks: do what the program does where it fails or differs.
     """
     parameters = dict(locals())
-    claws.checked(parameters)
+    between(0.1, 0.9, max_history_share=max_history_share)
     held = claws.reserve(reserve_tokens, reserve_tokens_floor)
     room_to_cut(context_window, held, keep_recent_tokens)
     common = claws.summary(

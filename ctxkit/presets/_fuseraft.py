@@ -24,7 +24,7 @@ from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.tombstones import Tombstones
 from ctxkit.policies.triggers import Above, Count, NearCap, Overflow, Spent, TurnSpent
 from ctxkit.policies.window import Window
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import between, not_below, typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
 
@@ -265,8 +265,16 @@ def _warnings(p: dict[str, Any]) -> tuple[Any, ...]:
 
 def _checked(p: dict[str, Any]) -> None:
     """Refuse what fuseraft refuses at its start, and what could not work here."""
-    if p["trigger_turn_count"] < 1 or p["keep_recent_turns"] < 1:
-        raise BadArguments("trigger_turn_count and keep_recent_turns must be 1 or more.")
+    may_be_off = (
+        "warn_at",
+        "cutover_at",
+        "max_single_turn_input_tokens",
+        "max_tool_result_tokens",
+        "offload_chars",
+    )
+    not_below(0, **{name: p[name] for name in may_be_off})
+    not_below(1, **{name: p[name] for name in ("trigger_turn_count", "keep_recent_turns")})
+    between(0, 1, context_cap_fraction=p["context_cap_fraction"])
     if p["keep_recent_turns"] >= p["trigger_turn_count"]:
         raise BadArguments(
             f"keep_recent_turns ({p['keep_recent_turns']}) must lie below trigger_turn_count "
@@ -276,19 +284,6 @@ def _checked(p: dict[str, Any]) -> None:
         raise BadArguments(
             f"warn_at ({p['warn_at']:,}) must lie below cutover_at ({p['cutover_at']:,})."
         )
-    if not 0 <= p["context_cap_fraction"] <= 1:
-        raise BadArguments(
-            f"context_cap_fraction lies between 0 and 1, not {p['context_cap_fraction']}."
-        )
-    for name in (
-        "warn_at",
-        "cutover_at",
-        "max_single_turn_input_tokens",
-        "max_tool_result_tokens",
-        "offload_chars",
-    ):
-        if p[name] < 0:
-            raise BadArguments(f"{name} must be 0 (off) or more, not {p[name]}.")
 
 
 def _policy(p: dict[str, Any]) -> Any:

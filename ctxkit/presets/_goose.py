@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.anchored_summaries import end, message_of
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import between, typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.texts import contents
 from ctxkit.texts.summary_passages import focused
@@ -107,10 +106,7 @@ def goose(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    if not 0 <= auto_compact_threshold <= 1:
-        raise BadArguments(
-            f"auto_compact_threshold lies between 0 and 1, not at {auto_compact_threshold}."
-        )
+    between(0, 1, auto_compact_threshold=auto_compact_threshold)
     full: Any = Overflow(recorded=True)
     if 0 < auto_compact_threshold < 1:
         full = Share(auto_compact_threshold) | full

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import numpy as np
 
-from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting, at_least
 from ctxkit.presets import share_threshold
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import not_below, typed
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
 from ctxkit.texts import contents
 
@@ -128,12 +127,12 @@ def inspect_edit(
             become one line.
         exclude_tools: tools whose uses are never cleared.
     """
-    if keep_thinking_turns != "all" and keep_thinking_turns < 0:
-        raise BadArguments("keep_thinking_turns is 'all' or a number of replies, 0 or more.")
+    thinking = None if keep_thinking_turns == "all" else keep_thinking_turns
+    not_below(0, keep_thinking_turns=thinking)
     policy: Any = Edited(
         keep=keep_tool_uses,
         exclude=("tool_search", *exclude_tools),
-        thinking_turns=None if keep_thinking_turns == "all" else keep_thinking_turns,
+        thinking_turns=thinking,
         keep_inputs=keep_tool_inputs,
     )
     return Rules(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.presets import share_threshold
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import between, typed
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
 
 if TYPE_CHECKING:
@@ -82,8 +81,7 @@ def inspect_trim(
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         preserve: share of the messages after the task that one pass leaves.
     """
-    if not 0 <= preserve <= 1:
-        raise BadArguments(f"preserve lies between 0 and 1, not at {preserve}.")
+    between(0, 1, preserve=preserve)
     return Rules(
         policy=Trim(threshold=threshold, preserve=preserve),
         trigger=share_threshold.trigger(threshold),

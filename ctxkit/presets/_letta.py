@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.anchored_summaries import Anchored, end
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import shares, typed
 from ctxkit.presets.differences import Difference
 from ctxkit.texts.summary_passages import focused
 
@@ -105,11 +105,9 @@ def letta(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    if not 0 < sliding_window_percentage < 1 or not 0 < threshold <= 1:
-        raise BadArguments(
-            "sliding_window_percentage and threshold are shares above 0 and below 1 (threshold up"
-            " to 1)."
-        )
+    if not 0 < sliding_window_percentage < 1:
+        raise BadArguments("sliding_window_percentage is a share above 0 and below 1.")
+    shares(threshold=threshold)
     policy = LettaSummary(
         keep_messages=1,
         share=sliding_window_percentage if mode == "sliding_window" else None,

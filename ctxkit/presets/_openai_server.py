@@ -7,13 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting, at_least
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.anchored_summaries import end, fresh
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import not_below, typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -81,8 +80,7 @@ def openai_server(
             window.
         item_tokens: size of the item, in tokens: an assumption, since no log shows it.
     """
-    if compact_threshold is not None and compact_threshold < 1:
-        raise BadArguments("compact_threshold must be 1 or more, or left out.")
+    not_below(1, compact_threshold=compact_threshold)
     trigger: Any = Share(0.7) if compact_threshold is None else Above(compact_threshold)
     return Rules(
         policy=ServerItem(item_tokens=item_tokens),

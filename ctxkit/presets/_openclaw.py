@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.idle import PLACEHOLDER
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
@@ -15,7 +14,7 @@ from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.summary import anything
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import claws
-from ctxkit.presets.checks import room_to_cut, typed
+from ctxkit.presets.checks import between, room_to_cut, typed
 from ctxkit.presets.claws import FLOOR
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
@@ -236,7 +235,9 @@ def openclaw(
             one, without a model.
     """
     parameters = dict(locals())
-    _checked(parameters)
+    between(0.1, 0.9, max_history_share=max_history_share)
+    between(0, 12, recent_turns_preserve=recent_turns_preserve)
+    between(0, 3, quality_guard_max_retries=quality_guard_max_retries)
     newest = version == "2026.9.6"
     held = claws.reserve(reserve_tokens, reserve_tokens_floor)
     if newest:
@@ -269,11 +270,3 @@ def openclaw(
         summariser=summariser,
         config=ConfigText("openclaw"),
     )
-
-
-def _checked(p: dict[str, Any]) -> None:
-    claws.checked(p)
-    if not 0 <= p["recent_turns_preserve"] <= 12:
-        raise BadArguments("recent_turns_preserve lies between 0 and 12.")
-    if not 0 <= p["quality_guard_max_retries"] <= 3:
-        raise BadArguments("quality_guard_max_retries lies between 0 and 3.")

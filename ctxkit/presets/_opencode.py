@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summary import LOCAL, Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.moments import opens_turn
@@ -228,10 +227,7 @@ def opencode(
     elif limit_input is not None:
         held = min(BUFFER, output) if reserved is None else reserved
         window = limit_input if context_window is None else min(limit_input, context_window)
-    if window is not None and held >= window:
-        raise BadArguments(
-            f"A window of {window:,} tokens with {held:,} held free for the reply leaves no room."
-        )
+    room_to_cut(window, held)
     turns = 2 if tail_turns is None and version == "1.0" else tail_turns
     if version == "2" and preserve_recent_tokens is None:
         preserve_recent_tokens = 15_000

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Ladder
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.anchored_summaries import FreshStart
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import between, room_to_cut, typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.halves import DropHalf
 
@@ -78,15 +77,11 @@ def roo(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    if not 5 <= auto_condense_context_percent <= 100:
-        raise BadArguments("auto_condense_context_percent lies between 5 and 100.")
+    between(5, 100, auto_condense_context_percent=auto_condense_context_percent)
     half = DropHalf(keep_first=1, quarter=False, pairs="all")
     window = context_window or 200_000
     reserve = max_tokens + int(BUFFER * window)
-    if reserve >= window:
-        raise BadArguments(
-            f"A window of {window:,} tokens with {reserve:,} held free leaves no room."
-        )
+    room_to_cut(window, reserve)
     policy: Any = half
     full: Any = Share(1.0, of="budget") | Overflow(recorded=True)
     if auto_condense_context:

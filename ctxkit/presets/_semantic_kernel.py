@@ -7,12 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Count
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import not_below, typed
 from ctxkit.presets.differences import LARGER, Difference
 from ctxkit.texts.summary_passages import focused
 
@@ -153,8 +152,8 @@ def semantic_kernel(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    if target_count < 1 or threshold_count < 0:
-        raise BadArguments("target_count must be 1 or more, threshold_count 0 or more.")
+    not_below(1, target_count=target_count)
+    not_below(0, threshold_count=threshold_count)
     policy: Any = Truncated(target=target_count, threshold=threshold_count)
     if method == "summary":
         policy = Reduced(

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
 from ctxkit.presets.anchored_summaries import Anchored
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import not_below, shares, typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
 from ctxkit.texts import contents, trims
@@ -157,10 +156,9 @@ def strands(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
             one, without a model.
     """
-    if window_size < 0 or pin_first < 0 or preserve_recent_messages < 0:
-        raise BadArguments("window_size, pin_first and preserve_recent_messages are 0 or more.")
-    if proactive_compression is not None and not 0 < proactive_compression <= 1:
-        raise BadArguments("proactive_compression is a share above 0 and up to 1.")
+    not_below(0, window_size=window_size, pin_first=pin_first)
+    not_below(0, preserve_recent_messages=preserve_recent_messages)
+    shares(proactive_compression=proactive_compression)
     trigger: Any = Overflow(recorded=True)
     if proactive_compression is not None:
         trigger = trigger | Share(proactive_compression, or_equal=True)

@@ -19,7 +19,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import between, typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
 from ctxkit.texts import identifiers, obligations, summary_passages
@@ -257,12 +257,9 @@ def tyrum(
         quirks: find only inner parts of paths, audit nothing and look only before a turn, as the
             program.
     """
-    if not 0 <= reserved_input_tokens <= 400_000:
-        raise BadArguments(
-            f"reserved_input_tokens lies between 0 and 400,000, not {reserved_input_tokens:,}."
-        )
-    if not 0 <= keep_last_messages_after_compaction <= 200:
-        raise BadArguments("keep_last_messages_after_compaction lies between 0 and 200.")
+    keep = keep_last_messages_after_compaction
+    between(0, 400_000, reserved_input_tokens=reserved_input_tokens)
+    between(0, 200, keep_last_messages_after_compaction=keep)
     if limit_input and limit_input > reserved_input_tokens:
         trigger: Any = Above(limit_input - reserved_input_tokens, or_equal=True, estimated=True)
     else:
@@ -272,7 +269,7 @@ def tyrum(
     if quirks:
         trigger = Both((trigger, opens_turn))
     policy = TyrumSummary(
-        keep_messages=max(keep_last_messages_after_compaction, 1),
+        keep_messages=max(keep, 1),
         summariser=CheckpointMaker(model=summariser, quirks=quirks),
         must_shrink=not quirks,
     )

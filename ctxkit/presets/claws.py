@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.idle import CacheTtl
 
 if TYPE_CHECKING:
@@ -37,18 +36,6 @@ def reserve(reserve_tokens: int | None = None, reserve_tokens_floor: int = FLOOR
 def capped(held: int, window: int | None) -> int:
     """Return the tokens held free by OpenClaw 2026.9: a quarter of the window at most."""
     return min(held, (window or 200_000) // 4)
-
-
-def checked(p: Mapping[str, Any]) -> None:
-    """Refuse what both refuse.
-
-    Raises:
-        BadArguments: a share outside 0.1 to 0.9.
-    """
-    if not 0.1 <= p["max_history_share"] <= 0.9:
-        raise BadArguments(
-            f"max_history_share lies between 0.1 and 0.9, not at {p['max_history_share']}."
-        )
 
 
 def summary(p: Mapping[str, Any], held: int, *, focus: str, seconds: float) -> dict[str, Any]:
