@@ -117,16 +117,14 @@ def adk(
     interval of 3 with an overlap of 1.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         compaction_interval: new user turns after which a compaction is due; with `overlap_size`.
         overlap_size: turns before the new ones that the summariser reads once more; it changes
             nothing here.
         token_threshold: tokens of the prompt at which one is due; with `event_retention_size`.
         event_retention_size: events at the end that are kept as they are.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     if (token_threshold is None) != (event_retention_size is None):
         raise BadArguments("token_threshold and event_retention_size must be set together.")

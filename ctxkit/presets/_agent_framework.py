@@ -145,8 +145,7 @@ def agent_framework(
     4,096 characters).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         max_output_tokens: tokens of it that are held free for the reply.
         tool_eviction_threshold: share of the rest above which old tool uses become one line each.
         truncation_threshold: share of the rest above which the oldest groups are dropped, down to

@@ -167,8 +167,8 @@ def ai(
     `max_messages`.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000; 0: not known to the agent, which then goes by `max_tokens`.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000;
+            0: not known to the agent, which then goes by `max_tokens`.
         auto_compact: whether anything is compacted without being asked.
         max_messages: messages at which a compaction is due where neither a window nor `max_tokens`
             is set.
@@ -186,8 +186,7 @@ def ai(
         large_output_threshold: characters above which a live session keeps all of it in a file and
             shows where; a replay writes no file.
         truncate_mode: `head` or `head_tail` of the lines; `middle` for characters and bytes too.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program did: compact by whole turns, without a digest.
     """
     if context_window is not None and context_window < 0:

@@ -41,8 +41,7 @@ def ai_sdk(
     (`toolCalls: []`); here `before-last-message` is the default, as in its own example.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         reasoning: whose reasoning is left out.
         tool_calls: `none`, `all`, `before-last-message` or `before-last-N-messages`.
         tools: names or globs of the tools that this concerns.

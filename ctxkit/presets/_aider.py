@@ -94,13 +94,11 @@ def aider(
     window, from 1,024 to 8,192).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         max_chat_history_tokens: tokens that the history may have; None: a sixteenth of the window,
             1,024 to 8,192.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     not_below(1, max_chat_history_tokens=max_chat_history_tokens)
     limit = max_chat_history_tokens

@@ -49,8 +49,7 @@ def anthropic_clear_tools(
     of it states.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         trigger: tokens of the prompt above which results are cleared.
         keep: tool uses at the end that stay whole.
         clear_at_least: tokens that a clearing must free, or it is not done: a cached prefix has its

@@ -60,14 +60,12 @@ def anthropic_compact(
     is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         trigger: tokens of the prompt from which the server compacts; at least 50,000.
         pause_after_compaction: let the caller keep messages behind the summary.
         keep_messages: how many it keeps; only with the pause.
         instructions: what the summariser is told instead of the standard prompt.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     if trigger < LEAST:
         raise BadArguments(

@@ -123,8 +123,7 @@ def boise(
         deferred_apply: wait with a cut until the provider's cache is cold.
         cache_ttl_seconds: seconds that it lives.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     shares(
         ceiling_ratio=ceiling_ratio, floor_ratio=floor_ratio, hard_ceiling_ratio=hard_ceiling_ratio

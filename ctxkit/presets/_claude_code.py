@@ -143,8 +143,7 @@ def claude_code(
     confirmed: how many older tool outputs are cleared before that.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         auto_compact_enabled: whether anything is compacted without being asked.
         autocompact_pct_override: percent of the effective window at which it is due; can only lower
             it.
@@ -157,8 +156,7 @@ def claude_code(
         clear_tool_outputs: tool outputs that stay whole, older ones being cleared first; None: none
             is cleared.
         focus: what a summary shall look at besides, as after `/compact`.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     held = summary_max_output_tokens + buffer_tokens
     room_to_cut(context_window, held)

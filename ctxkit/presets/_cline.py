@@ -95,14 +95,12 @@ def cline(
     Args:
         version: `sdk` (the core of today) or `3` (first pair kept, half of the rest dropped, or
             three quarters).
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         max_input_tokens: tokens of prompt that it takes; None: 0.9 of the window.
         trigger_ratio: share of these from which a compaction is due; not for version 3.
         preserve_recent_tokens: tokens at the end that stay as they are, with the whole last turn.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     more: dict[str, Any] = {"estimator": "chars/4"}
     if version == "3":

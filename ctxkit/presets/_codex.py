@@ -135,8 +135,7 @@ def codex(
     itself could not be read here.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         model_auto_compact_token_limit: tokens at which a compaction is due; never more than 0.9 of
             the window.
         compact_user_message_max_tokens: tokens of the user's messages that are kept (fixed in the
@@ -145,8 +144,7 @@ def codex(
             has it.
         compact_prompt: what the summariser is told, in place of the default.
         focus: what a summary shall look at besides (not in Codex).
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     not_below(1, model_auto_compact_token_limit=model_auto_compact_token_limit)
     not_below(0, compact_user_message_max_tokens=compact_user_message_max_tokens)

@@ -125,8 +125,7 @@ def deepagents(
     messages).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list:
             any of them.
         keep: what is kept, in the same words.
@@ -135,8 +134,7 @@ def deepagents(
         truncate_args_keep: what keeps its arguments.
         truncate_args_max_length: characters of an argument above which it is cut.
         summary_prompt: what the summariser is told, in place of the default.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     due = clauses.trigger(trigger)
     args = clauses.trigger(truncate_args_trigger)

@@ -128,8 +128,7 @@ def fased(
     """Return Fased's rules: Pi's, with at least the floor held free.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is
             Pi's summary.
         reserve_tokens: tokens held free; None: Pi's 16,384.
@@ -161,8 +160,7 @@ def fased(
         tools_allow: names or globs of the tools whose results are pruned.
         tools_deny: names or globs of the tools whose results never are.
         focus: what a summary shall look at besides, as after `/compact`.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program does where it fails or differs.
     """
     parameters = dict(locals())

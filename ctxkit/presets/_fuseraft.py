@@ -172,8 +172,7 @@ def fuseraft(
     not in them.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         mode: `llm`, `intent`, `lossless`, `hybrid` put a message in the place of old turns;
             `window` drops pairs.
         trigger_turn_count: replies at which a compaction is due (not with `window`).
@@ -211,8 +210,7 @@ def fuseraft(
         offload_chars: characters above which a tool result becomes a stub that names an artifact;
             0: never.
         adaptive_trim: trim for one call where the prompt is over the window, instead of failing.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program does where it differs from its document.
     """
     parameters = dict(locals())

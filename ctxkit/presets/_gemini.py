@@ -193,8 +193,7 @@ def gemini(
     Args:
         variant: `classic` (one compression at a share of the window) or `pipeline` (budgets of
             tokens).
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         compression_threshold: share of the window at which a compression is due
             (`model.compressionThreshold`).
         compression_preserve_threshold: share of the characters, the newest, that is kept.
@@ -209,8 +208,7 @@ def gemini(
         max_tokens_per_node: pipeline: tokens that a message beyond the retained ones keeps.
         max_state_tokens: pipeline: tokens of a snapshot.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     common: dict[str, Any] = {
         "window": context_window,

@@ -98,13 +98,11 @@ def goose(
     at 1, all messages summarised, the last message of the user that is text alone said again.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         auto_compact_threshold: share of the window above which it compacts
             (`GOOSE_AUTO_COMPACT_THRESHOLD`); 0 or 1: only after an overflow.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     between(0, 1, auto_compact_threshold=auto_compact_threshold)
     full: Any = Overflow(recorded=True)

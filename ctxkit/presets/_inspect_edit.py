@@ -117,8 +117,7 @@ def inspect_edit(
     Read in `inspect_ai/model/_compaction/edit.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price
-            table, else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         keep_thinking_turns: replies at the end that keep their thinking, or `all`.
         keep_tool_uses: tool uses at the end that stay whole; excluded tools do not count among

@@ -64,13 +64,11 @@ def inspect_summary(
     Read in `inspect_ai/model/_compaction/summary.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         instructions: what the summariser is told besides.
         prompt: what it is told in place of the default.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     policy = TaskAndSummary(
         keep_messages=1,

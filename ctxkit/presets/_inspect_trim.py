@@ -76,8 +76,7 @@ def inspect_trim(
     Read in `inspect_ai/model/_compaction/trim.py` and `_trim.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         preserve: share of the messages after the task that one pass leaves.
     """

@@ -150,8 +150,7 @@ def jev(
     (0.8) is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         compact_at: share of the window above which it compacts; there Claude Code decides.
         keep_threshold: least score at which a call, or a result, stays.
         preserve_recent_messages: messages at the end whose calls stay.

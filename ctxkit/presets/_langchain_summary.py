@@ -105,16 +105,14 @@ def langchain_summary(
     messages, 4,000 tokens, the cut moves back to the reply whose results it would part).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list:
             any of them.
         keep: what is kept, in the same words.
         trim_tokens_to_summarize: tokens of what goes, its newest, that the summariser sees; None:
             all.
         summary_prompt: what the summariser is told, in place of the default.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     due = clauses.trigger(trigger)
     policy = LangChainSummary(

@@ -139,16 +139,14 @@ def lcm(
     20,000 tokens a leaf. The number of summaries that become one is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         context_threshold: share of the window above which it compacts, and below which it then
             stays.
         fresh_tail_count: messages at the end that stay raw.
         leaf_chunk_tokens: tokens of one chunk that becomes a summary.
         fanout: summaries that become one of the next depth.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     if not 0 < context_threshold < 1:
         raise BadArguments("context_threshold lies between 0 and 1.")

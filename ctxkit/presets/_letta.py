@@ -94,16 +94,14 @@ def letta(
     share of the window at which it is due.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         mode: `sliding_window` keeps the newest messages; `all` summarises everything.
         sliding_window_percentage: share of the messages, the oldest, that is summarised at least.
         clip_chars: characters of a summary; None: any number.
         threshold: share of the window at which a compaction is due (an assumption).
         prompt: what the summariser is told, in place of the default.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     if not 0 < sliding_window_percentage < 1:
         raise BadArguments("sliding_window_percentage is a share above 0 and below 1.")

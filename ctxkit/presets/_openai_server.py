@@ -74,8 +74,7 @@ def openai_server(
     window is what Fased sets.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         compact_threshold: tokens of the prompt above which the server compacts; None: 0.7 of the
             window.
         item_tokens: size of the item, in tokens: an assumption, since no log shows it.

@@ -201,8 +201,7 @@ def openclaw(
         version: the program that is followed, where they differ.
         pruning: `cache-ttl` trims and clears tool results for one call, after a pause; None:
             nothing is pruned.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is
             Pi's summary.
         reserve_tokens: tokens held free; None: Pi's 16,384.
@@ -231,8 +230,7 @@ def openclaw(
         hard_clear_placeholder: what a cleared result says.
         tools_allow: names or globs of the tools whose results are pruned.
         tools_deny: names or globs of the tools whose results never are.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     parameters = dict(locals())
     between(0.1, 0.9, max_history_share=max_history_share)

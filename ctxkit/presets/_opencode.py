@@ -197,8 +197,7 @@ def opencode(
     Args:
         version: `1.18`, `1.0` (two turns, only the newest split) or `2` (from a request on, 15,000
             tokens). 1.18 is the default, as 2 is not what `opencode` installs.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         limit_input: tokens of prompt that it takes, where the provider names them apart.
         limit_output: tokens of reply that it gives; at most 32,000 are held free (2: `reserved`).
         auto: whether anything is compacted without being asked.
@@ -216,8 +215,7 @@ def opencode(
             all.
         max_bytes: bytes of it; 0: all.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     output = min(limit_output, OUTPUT_MAX) or OUTPUT_MAX
     held = output

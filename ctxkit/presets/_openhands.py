@@ -101,15 +101,13 @@ def openhands(
     defaults; its `default_condenser` sets a max_size of 80 and a keep_first of 4.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         max_size: events above which a condensation is due; half of them remain.
         max_tokens: tokens of the prompt above which it is due, the window's at the most; less than
             half of them remain.
         keep_first: events at the beginning that are never forgotten.
         minimum_progress: share of the events that a condensation must forget.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     if max_size < 1 or keep_first < 0 or max_size // 2 - keep_first - 1 <= 0:
         raise BadArguments(

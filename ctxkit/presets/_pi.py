@@ -138,15 +138,13 @@ def pi(
 
     Args:
         version: the program that is followed, where they differ.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         enabled: whether anything is compacted without being asked.
         reserve_tokens: tokens held free for the reply and the summary; before 1.5.2 a summary has
             at most 0.8 of them.
         keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
         custom_instructions: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program of that version does where it loses messages, cuts nothing, or
             looks only before a turn.
     """

@@ -149,8 +149,7 @@ def pulse_coder(
             versions: 4).
         compact_summary_max_tokens: tokens that a summary may have.
         max_compaction_attempts: compactions in one turn.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: take a result that is not smaller.
     """
     trigger = int(0.75 * context_window_tokens) if compact_trigger is None else compact_trigger

@@ -67,15 +67,13 @@ def roo(
     cb83656, and in `packages/types/src/providers/anthropic.ts` (8,192) at 2d8837c.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         max_tokens: tokens of a reply, held free.
         auto_condense_context: whether a summary is made; else the older half goes.
         auto_condense_context_percent: per cent of the window from which a summary is made (5 to
             100).
         custom_condensing_prompt: what the summariser is told instead.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     between(5, 100, auto_condense_context_percent=auto_condense_context_percent)
     half = DropHalf(keep_first=1, quarter=False, pairs="all")

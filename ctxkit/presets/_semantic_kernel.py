@@ -143,14 +143,12 @@ def semantic_kernel(
 
     Args:
         method: `summary` or `truncation`.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         target_count: messages that remain.
         threshold_count: messages beyond them before anything is done; within it a user message is
             looked for.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     not_below(1, target_count=target_count)
     not_below(0, threshold_count=threshold_count)

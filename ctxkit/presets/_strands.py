@@ -142,8 +142,7 @@ def strands(
 
     Args:
         method: `window` (the default manager) or `summary`.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         window_size: messages that the window keeps; 0: none.
         should_truncate_results: whether an overflow cuts long results before anything is dropped.
         per_turn: apply the window before each call, not only when a turn begins.
@@ -153,8 +152,7 @@ def strands(
         summary_ratio: share of the messages that a summary takes (0.1 to 0.8).
         preserve_recent_messages: messages at the end that are never summarised.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     not_below(0, window_size=window_size, pin_first=pin_first)
     not_below(0, preserve_recent_messages=preserve_recent_messages)

@@ -239,8 +239,7 @@ def tyrum(
     """Return Tyrum's rules; the size is its estimate of characters, not the provider's count.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         limit_input: tokens of prompt that the model takes, where the provider names them apart.
         limit_output: tokens of reply that it gives; None: `reserved_input_tokens` are held back
             instead.
