@@ -10,6 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from ctxkit.history.columns import ASSISTANT, TOOL, USER, chars
+from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least, share
 from ctxkit.schedules import AS_IT_CAME, OldFirst
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
-PLACEHOLDER = "[Old tool result content cleared]"
 IMAGE_REMOVED = "[image removed during context pruning]"
 """What stands for an image in a result that was trimmed."""
 
@@ -56,7 +56,7 @@ class CacheTtl(Scheduled):
     """Characters that it keeps at its tail."""
     hard_clear: bool = True
     """Whether results are cleared at all."""
-    placeholder: str = PLACEHOLDER
+    placeholder: str = CLEARED
     """What a cleared result says."""
     allow: tuple[str, ...] = ("*",)
     """Names or globs of the tools this concerns; empty: all, as in the program."""

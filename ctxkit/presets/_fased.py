@@ -7,8 +7,8 @@ from __future__ import annotations
 from math import isnan
 from typing import Any, Literal
 
+from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.flushes import MemoryFlush
-from ctxkit.policies.idle import PLACEHOLDER
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
@@ -118,7 +118,7 @@ def fased(
     soft_trim_head_chars: int = 1500,
     soft_trim_tail_chars: int = 1500,
     hard_clear: bool = True,
-    hard_clear_placeholder: str = PLACEHOLDER,
+    hard_clear_placeholder: str = CLEARED,
     tools_allow: tuple[str, ...] = ("*",),
     tools_deny: tuple[str, ...] = (),
     focus: str = "",

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  read by grids
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
@@ -235,15 +237,10 @@ def fuseraft(
             "messages" if quirks else "tokens",
             reset=0 if quirks else trigger_turn_count,
         )
-        unguarded: Any = others[0]
-        for other in others[1:]:
-            unguarded = unguarded | other
-        guards.append(Except(thrash, unguarded))
-    for other in others:
-        trigger = trigger | other
+        guards.append(Except(thrash, reduce(or_, others)))
     return Rules(
         policy=_policy(parameters),
-        trigger=trigger,
+        trigger=reduce(or_, others, trigger),
         pruning=_pruning(parameters),
         guards=tuple(guards),
         warnings=_warnings(parameters),

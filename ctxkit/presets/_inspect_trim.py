@@ -45,8 +45,7 @@ class Trim(Setting):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with the task and its end."""
-        due = share_threshold.trigger(self.threshold)
-        limit = due.tokens(room) if self.threshold <= 1 else self.threshold
+        limit = share_threshold.trigger(self.threshold).tokens(room)
         while history.tokens > limit:
             new = self.once(history)
             if new is history:

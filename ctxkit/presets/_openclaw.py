@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.policies.idle import PLACEHOLDER
+from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
@@ -183,7 +183,7 @@ def openclaw(
     soft_trim_head_chars: int = 1500,
     soft_trim_tail_chars: int = 1500,
     hard_clear: bool = True,
-    hard_clear_placeholder: str = PLACEHOLDER,
+    hard_clear_placeholder: str = CLEARED,
     tools_allow: tuple[str, ...] = ("*",),
     tools_deny: tuple[str, ...] = (),
     summariser: Any = None,

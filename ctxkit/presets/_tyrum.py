@@ -5,7 +5,7 @@ before each call.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,6 @@ from ctxkit.policies.chain import Chain
 from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.prune import Cap, Prune
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.checks import between, typed
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.history import History
+    from ctxkit.policies.summarisers import Passage
     from ctxkit.texts.obligations import Obligations
     from ctxkit.tokens import Room
 
@@ -135,7 +135,9 @@ class CheckpointMaker:
         for _ in range(self.attempts):
             again = told if not lack else f"{told}\n\nThe last attempt lacked: {', '.join(lack)}."
             try:
-                point = obligations.checkpoint(json.loads(str(self.model(_told(passage, again)))))
+                point = obligations.checkpoint(
+                    json.loads(str(self.model(replace(passage, instructions=again))))
+                )
             except (ModelError, BadArguments, ValueError, AttributeError) as error:
                 lack = (f"valid JSON ({error})",)
                 continue
@@ -153,10 +155,6 @@ def _written(point: Obligations | None) -> str:
     """Return all the words of a checkpoint."""
     values = () if point is None else vars(point).values()
     return "\n".join(v if isinstance(v, str) else "\n".join(v) for v in values)
-
-
-def _told(passage: Passage, instructions: str) -> Passage:
-    return Passage(passage.history, passage.before, passage.start, passage.limit, instructions)
 
 
 def _previous(passage: Passage) -> Obligations | None:
@@ -216,7 +214,7 @@ def pruning(max_messages: int = 0, keep: int = 4) -> Any:
     keep = max(2, keep)
     if cap:
         keep = min(keep, max(2, cap - 1))
-    prune = Prune(tool_calls=f"before-last-{keep}-messages", empty_messages="remove")
+    prune = Prune(tool_calls=f"before-last-{keep}-messages")
     return Chain.of(prune, Cap(max_messages=cap))
 
 

@@ -4,6 +4,7 @@ pruning when cold.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.idle import CacheTtl
@@ -13,17 +14,6 @@ if TYPE_CHECKING:
 
 FLOOR = 20_000
 """Least tokens held free."""
-_PRUNING = (
-    "ttl_seconds",
-    "keep_last_assistants",
-    "soft_trim_ratio",
-    "hard_clear_ratio",
-    "min_prunable_tool_chars",
-    "soft_trim_max_chars",
-    "soft_trim_head_chars",
-    "soft_trim_tail_chars",
-    "hard_clear",
-)
 
 
 def reserve(reserve_tokens: int | None = None, reserve_tokens_floor: int = FLOOR) -> int:
@@ -52,9 +42,11 @@ def summary(p: Mapping[str, Any], held: int, *, focus: str, seconds: float) -> d
 
 
 def cold(p: Mapping[str, Any], **more: Any) -> CacheTtl:
-    """Return the pruning of results after a pause, with what one of the two has besides."""
+    """Return the pruning of results after a pause, with what one of the two has besides; settings
+    are called as its own, but for three.
+    """
     return CacheTtl(
-        **{name: p[name] for name in _PRUNING},
+        **{f.name: p[f.name] for f in fields(CacheTtl) if f.name in p},
         placeholder=p["hard_clear_placeholder"],
         allow=p["tools_allow"] or ("*",),
         deny=p["tools_deny"],
