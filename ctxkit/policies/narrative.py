@@ -11,8 +11,9 @@ import numpy as np
 
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Text
+from ctxkit.policies.evidence import EvidenceRecord, IntentRecord
 from ctxkit.policies.setting import at_least
-from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.summarisers import Passage, text_of
 from ctxkit.policies.summary import LOCAL, Summary
 from ctxkit.texts import contents, reconstructions, records, summary_passages
 from ctxkit.texts.summary_passages import FUSERAFT_SECTIONS
@@ -95,11 +96,10 @@ class Narrative(Summary):
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the message's text, or its size where the summariser only knows that."""
         passage = Passage(history, first, self.front(history), self.limit, self.told())
-        turns = [int(t) for t in history.turns[list(passage.positions)]]
-        agent = history.log.agent
         if self.mode == "intent":
-            return reconstructions.intents(passage.messages, turns, agent, quirks=self.quirks)
-        proved = "" if self.mode == "llm" else reconstructions.evidence_before(history, first)
+            return IntentRecord(quirks=self.quirks)(passage)
+        turns = [int(t) for t in history.turns[list(passage.positions)]]
+        proved = "" if self.mode == "llm" else EvidenceRecord()(passage)
         if self.mode == "lossless":
             return proved
         try:
@@ -109,7 +109,7 @@ class Narrative(Summary):
         if isinstance(said, int):
             return said
         head = reconstructions.covers("CONVERSATION SUMMARY", turns)
-        blocks = [b for b in (proved, *self._blocks(passage, turns, agent)) if b]
+        blocks = [b for b in (proved, *self._blocks(passage, turns, history.log.agent)) if b]
         return (
             SEPARATOR.join([*blocks, said])
             if proved
@@ -136,7 +136,7 @@ class Narrative(Summary):
         maker = self.maker
         if isinstance(maker, LOCAL):
             made = self._once(maker, passage)
-            return made if isinstance(made, int) else _words(made)
+            return made if isinstance(made, int) else text_of(made)
         cap = self.max_chars_per_message or max(
             (len(summary_passages.plain(m)) for m in passage.messages), default=0
         )
@@ -145,7 +145,7 @@ class Narrative(Summary):
             short = replace(grounded, history=capped(passage.history, passage.before, cap))
             try:
                 made = self._once(maker, short)
-                return made if isinstance(made, int) else _words(made)
+                return made if isinstance(made, int) else text_of(made)
             except ModelError as error:
                 if not error.overflow or not left:
                     raise
@@ -206,7 +206,3 @@ def capped(history: History, before: int, cap: int) -> History:
                 history[p], f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
             )
     return history.shorten(changes, reason="for the summariser")
-
-
-def _words(made: Message | str) -> str:
-    return made if isinstance(made, str) else summary_passages.plain(made)

@@ -39,7 +39,7 @@ MEMBERS = {
     "window_share": "window:WindowShare",
     "summary": "summary:Summary",
     "safeguard": "safeguard:Safeguard",
-    "intents": "intents:Intents",
+    "intents": "evidence:Intents",
     "evidence": "evidence:Evidence",
     "hybrid": "evidence:Hybrid",
     "digest": "digest:Digest",

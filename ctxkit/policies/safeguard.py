@@ -13,7 +13,9 @@ from ctxkit.errors import ModelError
 from ctxkit.history import USER
 from ctxkit.policies.setting import share
 from ctxkit.policies.structured import PiSummary
-from ctxkit.policies.summary import LOCAL, turn_start
+from ctxkit.policies.summarisers import text_of
+from ctxkit.policies.summary import LOCAL
+from ctxkit.policies.summary_places import turn_start
 from ctxkit.texts import contents, plans, records
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ class Safeguard(PiSummary):
                 made = super().asked(maker, part)
                 if isinstance(made, int):
                     return made
-                text = made if isinstance(made, str) else contents.texts(made)
+                text = text_of(made)
                 told = f"{passage.instructions}\n\nThe summary so far:\n{text}"
             partial.append(text)
         if len(partial) > 1:

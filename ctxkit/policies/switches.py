@@ -16,10 +16,10 @@ from ctxkit.messages import Message, Text
 from ctxkit.policies.chain import Joined, Part
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.setting import share
-from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary, asks_anew
+from ctxkit.policies.summarisers import Passage, text_of
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_places import asks_anew
 from ctxkit.policies.triggers import Due, Share
-from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,10 +201,7 @@ class Prepared:
         """Return what the second one makes of the passage and the draft; without a draft, of the
         passage.
         """
-        draft = self.prepare(passage)
-        text = draft if isinstance(draft, str) else ""
-        if isinstance(draft, Message):
-            text = contents.texts(draft)
+        text = text_of(self.prepare(passage))
         if not text.strip():
             return self.commit(passage)
         draft = f"A draft of the summary, to be checked and finished:\n{text}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.history import ASSISTANT, USER
 from ctxkit.policies.setting import Setting, at_least, share
-from ctxkit.policies.summary import leading
+from ctxkit.policies.summary_places import leading
 
 if TYPE_CHECKING:
     from ctxkit.history import History

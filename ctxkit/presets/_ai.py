@@ -12,8 +12,8 @@ from ctxkit.policies.chain import Chain
 from ctxkit.policies.digest import Digest, Excerpts
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
-from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary, boundary, turn_start
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_places import boundary, turn_start
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
@@ -84,6 +84,7 @@ class AiSummary(Summary):
     """
 
     estimated: bool = True
+    apart: bool = False
     sections: tuple[str, ...] = PI_SECTIONS
     prefix: str = PREFIX
     digest: Any = None
@@ -113,14 +114,13 @@ class AiSummary(Summary):
         return history.safe(first) or history.safe_before(first)
 
     def _turn(self, history: History, keep: int) -> int:
-        start = boundary(history)
+        start = self.start(history)
         crossing = max(history.back(keep, estimated=True), start)
         return history.safe_before(max(turn_start(history, crossing), 0)) if crossing > start else 0
 
-    def passages(self, history: History, first: int) -> list[Passage]:
-        """Return what is summarised: with quirks only what came after the last compaction."""
-        start = boundary(history) if self.quirks else 0
-        return [Passage(history, first, start, self.limit, self.told())]
+    def start(self, history: History) -> int:
+        """Return the first position that is looked at: with quirks behind the last compaction."""
+        return boundary(history) if self.quirks else 0
 
 
 def effective_limit(

@@ -11,7 +11,7 @@ from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
-from ctxkit.policies.summary import anything
+from ctxkit.policies.summary_places import anything
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import claws
 from ctxkit.presets.checks import between, room_to_cut, typed

@@ -12,7 +12,8 @@ from ctxkit.messages import SAID_BY, Message, Text
 from ctxkit.policies.guards import Attempts
 from ctxkit.policies.prune import Prune
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary, anything
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_places import anything
 from ctxkit.policies.triggers import Above, CutShort
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
