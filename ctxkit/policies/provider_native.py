@@ -59,10 +59,13 @@ class Native(Setting):
         if self.provider == "anthropic":
             return Clear(keep_last=self.keep_last, at_least=self.clear_at_least)(history, room)
         cut = history.safe_before(max(history.nth_last("user", max(self.keep_last, 1)), 0))
-        item = Message(
-            role="summary", kind="native", parts=(Sized("compaction", tokens=self.item_tokens),)
-        )
-        new = history.summarise(
-            cut, item, "the provider compacts", tokens=self.item_tokens, method="native"
-        )
-        return new if new.tokens < history.tokens else history
+        return compacted(history, cut, self.item_tokens)
+
+
+def compacted(history: History, cut: int, tokens: int) -> History:
+    """Return a history with OpenAI's item, of so many tokens, in the place of all before a cut;
+    itself where that would not be smaller.
+    """
+    item = Message(role="summary", kind="native", parts=(Sized("compaction", tokens=tokens),))
+    new = history.summarise(cut, item, "the provider compacts", tokens=tokens, method="native")
+    return new if new.tokens < history.tokens else history

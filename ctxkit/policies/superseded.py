@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ctxkit.policies.reads import path_of
 from ctxkit.policies.repeats import RepeatKind, Repeats
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
@@ -66,7 +67,9 @@ class Superseded(Scheduled):
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Empty a call and its result as soon as a later one took their place."""
         if "emptied" not in view.memory:
-            kinds = RepeatKind(self._write, self._whole), RepeatKind(self._look, self._look)
+            written = partial(path_of, tools=self.writers)
+            anew = partial(path_of, tools=self.whole_writers)
+            kinds = RepeatKind(written, anew), RepeatKind(self._look, self._look)
             view.memory["emptied"] = _Emptied(Repeats(kinds), self.min_chars)
         emptied: _Emptied = view.memory["emptied"]
         news = {call: (came, went) for call, came, went, _ in view.news("assistant", "tool")}
@@ -74,12 +77,6 @@ class Superseded(Scheduled):
         for call in sorted(news.keys() | remade.keys()):
             came, went = news.get(call, ([], []))
             emptied.follow(view, came, went, remade.get(call, ()), call)
-
-    def _write(self, call: ToolCall) -> str:
-        return contents.path(call).casefold() if among(call.name, self.writers) else ""
-
-    def _whole(self, call: ToolCall) -> str:
-        return contents.path(call).casefold() if among(call.name, self.whole_writers) else ""
 
     def _look(self, call: ToolCall) -> str:
         return _identity(call) if among(call.name, self.looks) else ""

@@ -35,6 +35,8 @@ __dir__ = listed(__all__)
 
 LEVEL = "level"
 """Where the details of a summary of summaries say how many levels lie below it."""
+HIGHEST = 3
+"""Level above which none is made: its summaries are summarised among themselves."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -50,12 +52,10 @@ class Levels(Part):
     """Writes the summaries, which stay."""
     fan: int = 4
     """Summaries of a level that become one of the next."""
-    highest: int = 3
-    """Level above which none is made: its summaries are summarised among themselves."""
 
     def __post_init__(self) -> None:
-        if self.fan < 2 or self.highest < 1:
-            raise BadArguments("Levels need a fan of 2 or more and a highest level of 1 or more.")
+        if self.fan < 2:
+            raise BadArguments("Levels need a fan of 2 or more.")
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ class Levels(Part):
             made = inner.asked(inner.maker, passage)
             merged = new.summarise(
                 before,
-                _at_level(made, min(level + 1, self.highest)),
+                _at_level(made, min(level + 1, HIGHEST)),
                 f"{before - first} summaries of level {level}",
                 start=first,
                 method="summary",

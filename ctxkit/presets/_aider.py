@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Both
+from ctxkit.presets.anchored_summaries import OwnCut
 from ctxkit.presets.checks import not_below, typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
@@ -54,17 +54,12 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AiderSummary(Summary):
+class AiderSummary(OwnCut):
     """Keep the newest messages below half of the limit; the head ends with a reply."""
 
-    apart: bool = False
     estimated: bool = True
     limit_tokens: int = LEAST
     """Tokens that the history may have."""
-
-    @property
-    def keeps(self) -> None:
-        """Less than half of the limit."""
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept: behind a reply."""

@@ -11,7 +11,6 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
 from ctxkit.presets import clauses
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
@@ -26,10 +25,6 @@ TRUNCATED = "...(argument truncated)"
 PREFIX = (
     "Here is a summary of the conversation to date; all of it is kept in a file under"
     " /conversation_history/, to be read where a detail is needed:\n\n"
-)
-INSTRUCTIONS = (
-    "Extract the most important context from this conversation; your words will stand in its place."
-    " Sections: session intent, summary, artifacts, next steps; say None where there is nothing."
 )
 
 DIFFERENCES = (
@@ -52,12 +47,10 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DeepSummary(Summary):
+class DeepSummary(clauses.KeepsByClause):
     """Cut long arguments of old calls first; where a summary is still due, keep the end."""
 
-    apart: bool = False
     keep: tuple[str, float] = ("fraction", 0.10)
-    """What is kept: a number of messages or tokens, or a share of the window."""
     trigger: Any = None
     """Says whether a summary is due."""
     args_keep: tuple[str, float] | None = ("fraction", 0.10)
@@ -73,10 +66,6 @@ class DeepSummary(Summary):
         if self.trigger is not None and not self.trigger(new, room):
             return new
         return super().__call__(new, room)
-
-    def cut(self, history: History, room: Room) -> int:
-        """Return the first position that is kept."""
-        return clauses.cut(history, room, self.keep)
 
     def shortened(self, history: History, room: Room) -> History:
         """Return the history with long arguments of old calls cut."""
@@ -149,7 +138,7 @@ def deepagents(
         ),
         max_length=truncate_args_max_length,
         prefix=PREFIX,
-        instructions=summary_prompt or INSTRUCTIONS,
+        instructions=summary_prompt or clauses.INSTRUCTIONS,
     )
     return Rules(
         policy=policy,

@@ -15,6 +15,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Share
+from ctxkit.presets.anchored_summaries import OwnCut
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
@@ -133,22 +134,15 @@ def split_point(history: History, share: float) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Pipeline(Summary):
+class Pipeline(OwnCut):
     """Beyond the retained tokens cut long messages down; over the maximum put a snapshot in the
     place of the oldest.
     """
 
-    apart: bool = False
     max_tokens: int = 150_000
     """Tokens of the prompt above which the oldest are summarised."""
     node_tokens: int = 4000
     """Tokens that a message beyond the retained ones keeps."""
-
-    @property
-    def keeps(self) -> None:
-        """Nothing is kept at least: what is beyond the retained tokens is cut down before anything
-        is summarised.
-        """
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history within its budgets."""

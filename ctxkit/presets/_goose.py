@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Message, Text
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.anchored_summaries import end, message_of
+from ctxkit.presets.anchored_summaries import OwnCut, end, message_of
 from ctxkit.presets.checks import between, typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.texts import contents
@@ -52,14 +51,8 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class WithRequest(Summary):
+class WithRequest(OwnCut):
     """Summarise everything, and say the last request again behind the summary."""
-
-    apart: bool = False
-
-    @property
-    def keeps(self) -> None:
-        """Nothing is kept at least."""
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the end of what was said; where a request waits, it is kept instead of

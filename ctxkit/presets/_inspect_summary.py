@@ -43,7 +43,12 @@ DIFFERENCES = (
 class TaskAndSummary(Anchored):
     """Keep what comes up to the first user message; summarise all the rest."""
 
-    through_user: bool = True
+    def front(self, history: History, first: int = 0) -> int:
+        """Return the first position that may be summarised: behind the first user message."""
+        asked = history.next(0, "user")
+        if asked >= 0 and not history.role("summary")[:asked].any():
+            first = max(first, asked + 1)
+        return super().front(history, first)
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the end: nothing after the task is kept as it is."""

@@ -12,9 +12,8 @@ from ctxkit.history import SUMMARY
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.anchored_summaries import fresh
+from ctxkit.presets.anchored_summaries import OwnCut, fresh
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.texts.summary_passages import focused
@@ -50,12 +49,11 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Leaves(Summary):
+class Leaves(OwnCut):
     """Summarise the oldest chunk behind the summaries until the prompt fits; condense summaries
     when there are many.
     """
 
-    apart: bool = False
     estimated: bool = True
     summaries_stay: bool = True
     share: float = 0.75
@@ -72,10 +70,6 @@ class Leaves(Summary):
         at_least(self, 1, "chunk")
         at_least(self, 0, "tail")
         at_least(self, 2, "fanout")
-
-    @property
-    def keeps(self) -> None:
-        """Messages are kept, not tokens."""
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with leaves in the place of its oldest chunks."""

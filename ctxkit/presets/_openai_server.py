@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Message, Sized
+from ctxkit.policies.provider_native import compacted
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting, at_least
 from ctxkit.policies.triggers import Above, Share
@@ -51,13 +51,7 @@ class ServerItem(Setting):
         n = end(history)
         if not fresh(history, 0, n).any():
             return history
-        item = Message(
-            role="summary", kind="native", parts=(Sized("compaction", tokens=self.item_tokens),)
-        )
-        new = history.summarise(
-            n, item, "the provider compacts", tokens=self.item_tokens, method="native"
-        )
-        return new if new.tokens < history.tokens else history
+        return compacted(history, n, self.item_tokens)
 
 
 @typed

@@ -31,6 +31,8 @@ TRUNCATED = "\n[truncated]"
 OUTPUT_MAX = 32_000
 OUTPUT_CHARS = 2000
 BUFFER = 20_000
+PROTECTED = "skill"
+"""The tool whose output is never pruned."""
 INSTRUCTIONS = (
     "Write what another agent needs to go on with this work: goal, instructions of the user,"
     " discoveries, what is accomplished and what is left, relevant files and folders."
@@ -89,8 +91,6 @@ class OpenCodeSummary(Summary):
     """Tokens of tool output, the newest, that pruning leaves alone."""
     prune_minimum: int = 20_000
     """Tokens that a pruning must free."""
-    protected_tools: tuple[str, ...] = ("skill",)
-    """Tools whose output is never pruned."""
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history summarised where it is full, else pruned."""
@@ -101,9 +101,7 @@ class OpenCodeSummary(Summary):
     def pruned(self, history: History) -> History:
         """Return the history without the output of old tools, up to the last summary."""
         stop = max(history.nth_last("user", 2), 0)
-        mask = history.role("tool") & (np.arange(len(history)) < stop)
-        if self.protected_tools:
-            mask &= ~history.tool(*self.protected_tools)
+        mask = history.role("tool") & (np.arange(len(history)) < stop) & ~history.tool(PROTECTED)
         rows = np.flatnonzero(mask & (history.chars > len(CLEARED)))[::-1]
         sizes = history.estimates[rows]
         old = rows[np.cumsum(sizes) > self.prune_protect]

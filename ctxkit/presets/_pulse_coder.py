@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 PREFIX = "[COMPACTED_CONTEXT]\n"
+PRUNE = Prune(tool_calls="all", reasoning="all")
+"""What is done to all messages before the last turns are taken, where no summary came about."""
 WINDOW = 64_000
 """Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is passed apart and never
 weighed.
@@ -74,8 +76,6 @@ class PulseSummary(Summary):
     prefix: str = PREFIX
     sections: tuple[str, ...] = PULSE_SECTIONS
     apart: bool = False
-    prune: Any = Prune(tool_calls="all", reasoning="all")  # noqa: RUF009  frozen
-    """What is done to all messages before the last turns are taken, where no summary came about."""
 
     def __call__(self, history: History, room: Room) -> History:
         """Return summary and last turns, or the last turns alone."""
@@ -89,7 +89,7 @@ class PulseSummary(Summary):
                 made = Message(role="summary", parts=(Text(made),), details=said)
             new = history.summarise(first, made, "summary", start=start, method="summary")
         except ModelError:
-            return self.last(self.prune(history, room), "fallback")
+            return self.last(PRUNE(history, room), "fallback")
         if above(new, self.target):
             return self.last(history, "summary-too-large")
         return history if self.must_shrink and new.tokens >= history.tokens else new
