@@ -12,7 +12,6 @@ import numpy as np
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Text
 from ctxkit.policies.evidence import EvidenceRecord, IntentRecord
-from ctxkit.policies.setting import at_least
 from ctxkit.policies.summarisers import Passage, text_of
 from ctxkit.policies.summary import LOCAL, Summary
 from ctxkit.texts import contents, reconstructions, records, summary_passages
@@ -20,6 +19,7 @@ from ctxkit.texts.summary_passages import FUSERAFT_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 RETRIES = 4
@@ -43,7 +43,7 @@ class Narrative(Summary):
     """`llm` summarises, `intent` lists tool calls, `lossless` gives evidence, `hybrid` evidence and
     summary.
     """
-    keep_replies: int = 10
+    keep_replies: Positive = 10
     """Replies at the end that are kept, with the message that the oldest of them answers."""
     include_reasoning: bool = True
     """Put the model's thinking of the old turns before the summary, where the session holds it."""
@@ -51,7 +51,7 @@ class Narrative(Summary):
     """Put names that were defined in written files before it."""
     include_exploration: bool = True
     """Put what was read and searched before it."""
-    max_chars_per_message: int = 8000
+    max_chars_per_message: Natural = 8000
     """Characters of one message that the summariser sees; 0: all."""
     signals: tuple[str, ...] = ()
     """Keywords of a handoff; the last one that would be lost is said again at the end."""
@@ -62,11 +62,6 @@ class Narrative(Summary):
     """
     quirks: bool = False
     """Keep `keep_replies` messages instead of replies; intent lines as the program writes them."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, 1, "keep_replies")
-        at_least(self, 0, "max_chars_per_message")
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.clear import Clear
-from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.setting import Setting
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 SHARE = 0.7
@@ -31,20 +32,16 @@ class Native(Setting):
 
     provider: Literal["anthropic", "openai"] = "anthropic"
     """`anthropic` clears tool uses, `openai` compacts."""
-    threshold: int | None = None
+    threshold: Positive | None = None
     """Tokens of the prompt above which it acts; None: 100,000 with Anthropic, 0.7 of the window
     with OpenAI.
     """
-    keep_last: int = 3
+    keep_last: Natural = 3
     """Tool results that Anthropic leaves; user messages from the end that OpenAI leaves."""
-    clear_at_least: int = 0
+    clear_at_least: Natural = 0
     """Anthropic clears only where this frees at least so many tokens."""
-    item_tokens: int = 1500
+    item_tokens: Positive = 1500
     """Size of OpenAI's item, in tokens: an assumption, since no log shows it."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "threshold", "item_tokens")
-        at_least(self, 0, "keep_last", "clear_at_least")
 
     def limit(self, room: Room) -> int:
         """Return the tokens above which the provider acts."""

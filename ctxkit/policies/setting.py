@@ -5,14 +5,20 @@ from __future__ import annotations
 from ast import literal_eval
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from functools import cache, wraps
-from math import isfinite
+from functools import cache, partial, wraps
+from math import inf, isfinite
 from numbers import Real
 from typing import Any, TypeAlias
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Part
 
+Natural: TypeAlias = int
+"""A whole number of 0 or more."""
+Positive: TypeAlias = int
+"""A whole number of 1 or more."""
+Proportion: TypeAlias = float
+"""A number between 0 and 1."""
 Kind: TypeAlias = tuple[str, Callable[[Any], Any]]
 """What a value must be, in words, and the value that it becomes; None: it is refused."""
 
@@ -113,14 +119,20 @@ def _names(value: Any) -> tuple[str, ...] | None:
     return tuple(several) if all(isinstance(name, str) for name in several) else None
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: Any, least: float = -inf) -> int | None:
     whole = _number(value) and value == value // 1  # infinity and NaN are not whole
-    return int(value) if whole else None
+    return int(value) if whole and value >= least else None
 
 
 _KINDS: dict[str, Kind] = {
     "tuple[str, ...]": ("names", _names),
     "int": ("a whole number", _whole),
+    "Natural": ("a whole number of 0 or more", partial(_whole, least=0)),
+    "Positive": ("a whole number of 1 or more", partial(_whole, least=1)),
+    "Proportion": (
+        "a number between 0 and 1",
+        lambda value: value if _number(value) and 0 <= value <= 1 else None,
+    ),
     "float": ("a number", lambda value: value if _number(value) and isfinite(value) else None),
     "str": ("text", lambda value: value if isinstance(value, str) else None),
     "bool": ("True or False", lambda value: value if isinstance(value, bool) else None),
@@ -154,20 +166,6 @@ def at_least(part: Any, low: float, *names: str) -> None:
         if value is not None and not (_number(value) and value >= low):  # NaN fails too
             raise BadArguments(
                 f"{type(part).__name__} needs {name} of at least {low}, not {value!r}."
-            )
-
-
-def share(part: Any, *names: str) -> None:
-    """Refuse settings that are no share of something.
-
-    Raises:
-        BadArguments: one is not between 0 and 1; the sentence names it.
-    """
-    for name in names:
-        value = getattr(part, name)
-        if value is not None and not (_number(value) and 0 <= value <= 1):
-            raise BadArguments(
-                f"{type(part).__name__} needs {name} between 0 and 1, not {value!r}."
             )
 
 

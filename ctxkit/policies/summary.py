@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.history import USER
 from ctxkit.policies import waits
-from ctxkit.policies.setting import Setting, at_least, share
+from ctxkit.policies.setting import Setting
 from ctxkit.policies.summarisers import (
     Extractive,
     Fixed,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, Positive, Proportion
     from ctxkit.tokens import Room
 
 LOCAL = (Extractive, Fixed, RecordedSummary, ShareOfInput)
@@ -42,13 +43,13 @@ class Summary(Setting):
     stays as it was: nothing is lost silently.
     """
 
-    keep_tokens: int | None = None
+    keep_tokens: Natural | None = None
     """Newest tokens to keep (20,000 where nothing else is said)."""
-    keep_turns: int | None = None
+    keep_turns: Positive | None = None
     """Newest turns to keep, each from its user message on."""
-    keep_messages: int | None = None
+    keep_messages: Positive | None = None
     """Newest messages to keep."""
-    keep_share: float | None = None
+    keep_share: Proportion | None = None
     """Newest tokens to keep, as a share of the window."""
     split_turns: bool = True
     """Whether the cut may fall inside a turn; else the whole turn is kept."""
@@ -58,9 +59,9 @@ class Summary(Setting):
     """Count in the system's own measure instead of the bill's."""
     summariser: Any = None
     """Writes the summary, ``(passage) -> text``; None: the rules' own."""
-    limit: int | None = None
+    limit: Positive | None = None
     """Most tokens of the summary."""
-    split_limit: int | None = None
+    split_limit: Positive | None = None
     """Most tokens of the summary of a turn's head."""
     instructions: str = ""
     """What every summariser that listens is told."""
@@ -74,7 +75,7 @@ class Summary(Setting):
     """What it is told with `custom`."""
     focus: str = ""
     """What the user wants the summary to look at."""
-    retries: int = 0
+    retries: Natural = 0
     """How often a summary that lost sections, identifiers or the last request is asked
     for again.
     """
@@ -94,9 +95,6 @@ class Summary(Setting):
     """The first request stays, with what stands before it."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "keep_tokens", "retries")
-        at_least(self, 1, "keep_turns", "keep_messages", "limit", "split_limit")
-        share(self, "keep_share")
         given = [
             n
             for n in ("keep_tokens", "keep_turns", "keep_messages", "keep_share")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.reads import path_of
 from ctxkit.policies.repeats import RepeatKind, Repeats
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME
 from ctxkit.texts import contents, records
 from ctxkit.tools.tool_names import among
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ctxkit.messages import Message, ToolCall
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -52,7 +52,7 @@ class Superseded(Scheduled):
     """Empty writes that a later write of the whole file replaced, and looks that were repeated."""
 
     counts = False
-    min_chars: int = 65_536
+    min_chars: Natural = 65_536
     """Do nothing while the superseded results have fewer characters; 0 does it at once."""
     writers: tuple[str, ...] = ("write_file", "patch_file", "write", "edit")
     """Names or globs of tools that write a file."""
@@ -60,9 +60,6 @@ class Superseded(Scheduled):
     """Names or globs of those that write all of it."""
     looks: tuple[str, ...] = LOOKS
     """Names or globs of tools that only look."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "min_chars")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Empty a call and its result as soon as a later one took their place."""

@@ -15,7 +15,6 @@ from ctxkit.faces import listed
 from ctxkit.messages import Message, Text
 from ctxkit.policies.chain import Joined, Part
 from ctxkit.policies.policy import name_of
-from ctxkit.policies.setting import share
 from ctxkit.policies.summarisers import Passage, text_of
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.summary_places import asks_anew
@@ -237,7 +236,7 @@ class TaskEnds(Due):
     """Share of the window below which the end of a task changes nothing."""
 
     def __post_init__(self) -> None:
-        share(self, "share")
+        Share(self.share)  # refuses what is no share
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first such call."""

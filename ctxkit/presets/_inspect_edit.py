@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxkit.messages import Text
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.setting import Setting
 from ctxkit.presets import share_threshold
 from ctxkit.presets.checks import not_below, typed
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
@@ -19,6 +19,7 @@ from ctxkit.texts import contents
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural
     from ctxkit.tokens import Room
 
 REMOVED = "(Tool result removed)"
@@ -44,7 +45,7 @@ DIFFERENCES = (
 class Edited(Setting):
     """Clear old thinking and old tool uses, or put a text in the place of a whole use."""
 
-    keep: int = 3
+    keep: Natural = 3
     """Tool uses at the end that stay whole."""
     exclude: tuple[str, ...] = ()
     """Names or globs of the tools whose uses are neither cleared nor counted."""
@@ -52,9 +53,6 @@ class Edited(Setting):
     """Replies at the end that keep their thinking; None: all keep it."""
     keep_inputs: bool = True
     """Whether the calls stay where their results are cleared."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "keep")
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history without old thinking and old tool results."""

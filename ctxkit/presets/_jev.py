@@ -14,7 +14,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.history import TOOL
 from ctxkit.messages import Message  # noqa: TC001  as above
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.setting import Setting, at_least, share
+from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
@@ -23,6 +23,7 @@ from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Proportion
     from ctxkit.tokens import Room
 
 SLACK = 120
@@ -54,20 +55,16 @@ DIFFERENCES = (
 class KeepTheText(Setting):
     """Cut old results to their head, or leave them out with their calls; text is never touched."""
 
-    preserve_recent: int = 6
+    preserve_recent: Natural = 6
     """Messages at the end whose calls stay; results in a row are one message."""
-    head_chars: int = 300
+    head_chars: Natural = 300
     """Characters that a cut result keeps."""
-    threshold: float = 0.5
+    threshold: Proportion = 0.5
     """Least score at which a call, or a result, stays."""
     scorer: Callable[[Message], tuple[float, float]] | None = None
     """Scores a result: ``(result) -> (keep its call, keep it)``, each from 0 to 1; None: ``(1,
     0)``.
     """
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "preserve_recent", "head_chars")
-        share(self, "threshold")
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history with less of its old results."""

@@ -20,6 +20,7 @@ from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -58,17 +59,15 @@ class Leaves(OwnCut):
     summaries_stay: bool = True
     share: float = 0.75
     """Share of the window that the prompt may have afterwards."""
-    tail: int = 64
+    tail: Natural = 64
     """Messages at the end that stay raw."""
-    chunk: int = 20_000
+    chunk: Positive = 20_000
     """Tokens of one chunk."""
     fanout: int = 8
     """Summaries that become one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, 1, "chunk")
-        at_least(self, 0, "tail")
         at_least(self, 2, "fanout")
 
     def __call__(self, history: History, room: Room) -> History:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.provider_native import compacted
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.anchored_summaries import end, fresh
 from ctxkit.presets.checks import not_below, typed
@@ -17,6 +17,7 @@ from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Positive
     from ctxkit.tokens import Room
 
 DIFFERENCES = (
@@ -40,11 +41,8 @@ DIFFERENCES = (
 class ServerItem(Setting):
     """Put one opaque item in the place of everything."""
 
-    item_tokens: int = 1500
+    item_tokens: Positive = 1500
     """Size of the item, in tokens."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "item_tokens")
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the item, with what must stay."""
