@@ -19,6 +19,8 @@ Positive: TypeAlias = int
 """A whole number of 1 or more."""
 Proportion: TypeAlias = float
 """A number between 0 and 1."""
+PositiveShare: TypeAlias = float
+"""A number above 0 and up to 1."""
 Kind: TypeAlias = tuple[str, Callable[[Any], Any]]
 """What a value must be, in words, and the value that it becomes; None: it is refused."""
 
@@ -132,6 +134,10 @@ _KINDS: dict[str, Kind] = {
     "Proportion": (
         "a number between 0 and 1",
         lambda value: value if _number(value) and 0 <= value <= 1 else None,
+    ),
+    "PositiveShare": (
+        "a number above 0 and up to 1",
+        lambda value: value if _number(value) and 0 < value <= 1 else None,
     ),
     "float": ("a number", lambda value: value if _number(value) and isfinite(value) else None),
     "str": ("text", lambda value: value if isinstance(value, str) else None),

@@ -13,12 +13,13 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
 from ctxkit.presets.anchored_summaries import Anchored
-from ctxkit.presets.checks import not_below, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -102,10 +103,10 @@ class AdkSummary(Anchored):
 def adk(
     *,
     context_window: int | None = None,
-    compaction_interval: int | None = None,
-    overlap_size: int | None = None,
-    token_threshold: int | None = None,
-    event_retention_size: int | None = None,
+    compaction_interval: Positive | None = None,
+    overlap_size: Natural | None = None,
+    token_threshold: Positive | None = None,
+    event_retention_size: Natural | None = None,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -130,8 +131,6 @@ def adk(
         raise BadArguments("token_threshold and event_retention_size must be set together.")
     if (compaction_interval is None) != (overlap_size is None):
         raise BadArguments("compaction_interval and overlap_size must be set together.")
-    not_below(1, token_threshold=token_threshold, compaction_interval=compaction_interval)
-    not_below(0, event_retention_size=event_retention_size, overlap_size=overlap_size)
     ways: list[Any] = []
     if token_threshold is not None:
         ways.append(Above(token_threshold, or_equal=True))

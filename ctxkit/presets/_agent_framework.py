@@ -14,12 +14,13 @@ from ctxkit.messages import Message, Text
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Share
-from ctxkit.presets.checks import not_below, shares, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, PositiveShare
     from ctxkit.tokens import Room
 
 MAX_CHARS = 4096
@@ -134,9 +135,9 @@ def agent_framework(
     *,
     context_window: int | None = None,
     max_output_tokens: int = 16_384,
-    tool_eviction_threshold: float = 0.5,
-    truncation_threshold: float = 0.8,
-    keep_last_tool_call_groups: int = 4,
+    tool_eviction_threshold: PositiveShare = 0.5,
+    truncation_threshold: PositiveShare = 0.8,
+    keep_last_tool_call_groups: Natural = 4,
     preserve_first_user_group: bool = False,
 ) -> Rules:
     """Return the rules of `ContextWindowCompactionStrategy`, 1.23.0.
@@ -153,12 +154,8 @@ def agent_framework(
         keep_last_tool_call_groups: replies with tool calls at the end that stay whole.
         preserve_first_user_group: whether the first user message always stays.
     """
-    shares(
-        tool_eviction_threshold=tool_eviction_threshold, truncation_threshold=truncation_threshold
-    )
     if truncation_threshold < tool_eviction_threshold:
         raise BadArguments("truncation_threshold must not lie below tool_eviction_threshold.")
-    not_below(0, keep_last_tool_call_groups=keep_last_tool_call_groups)
     policy = TwoPhases(
         eviction=tool_eviction_threshold,
         truncation=truncation_threshold,

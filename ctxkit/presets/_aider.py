@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Both
 from ctxkit.presets.anchored_summaries import OwnCut
-from ctxkit.presets.checks import not_below, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
 from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Positive
     from ctxkit.tokens import Room
 
 LEAST, MOST, SHARE = 1024, 8192, 16
@@ -78,7 +79,7 @@ class AiderSummary(OwnCut):
 def aider(
     *,
     context_window: int | None = None,
-    max_chat_history_tokens: int | None = None,
+    max_chat_history_tokens: Positive | None = None,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -95,7 +96,6 @@ def aider(
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    not_below(1, max_chat_history_tokens=max_chat_history_tokens)
     limit = max_chat_history_tokens
     if limit is None:
         limit = min(max((context_window or 200_000) // SHARE, LEAST), MOST)

@@ -4,14 +4,17 @@ all before it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above
 from ctxkit.presets.anchored_summaries import FreshStart
-from ctxkit.presets.checks import not_below, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.policies.setting import Natural
 
 LEAST = 50_000
 """Least tokens of the trigger that the API takes."""
@@ -48,7 +51,7 @@ def anthropic_compact(
     context_window: int | None = None,
     trigger: int = 150_000,
     pause_after_compaction: bool = False,
-    keep_messages: int = 2,
+    keep_messages: Natural = 2,
     instructions: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -71,7 +74,6 @@ def anthropic_compact(
         raise BadArguments(
             f"trigger must be {LEAST:,} tokens or more, as the API asks; got {trigger:,}."
         )
-    not_below(0, keep_messages=keep_messages)
     kept = keep_messages if pause_after_compaction else 0
     return Rules(
         policy=FreshStart(keep_end=kept, instructions=instructions or INSTRUCTIONS),

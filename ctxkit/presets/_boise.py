@@ -12,13 +12,14 @@ from ctxkit.policies.guards import Open, UntilCold
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Overflow
-from ctxkit.presets.checks import shares, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.policies.policy import Forecast, Past
+    from ctxkit.policies.setting import PositiveShare
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -92,10 +93,10 @@ class Armed(Open):
 def boise(
     *,
     context_window: int | None = None,
-    ceiling_ratio: float = 0.5,
+    ceiling_ratio: PositiveShare = 0.5,
     ceiling_cap_tokens: int = 100_000,
-    floor_ratio: float = 0.25,
-    hard_ceiling_ratio: float = 0.7,
+    floor_ratio: PositiveShare = 0.25,
+    hard_ceiling_ratio: PositiveShare = 0.7,
     hard_mult: float = 1.5,
     protected_turns: int = 3,
     summary_budget_tokens: int = 8000,
@@ -125,9 +126,6 @@ def boise(
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    shares(
-        ceiling_ratio=ceiling_ratio, floor_ratio=floor_ratio, hard_ceiling_ratio=hard_ceiling_ratio
-    )
     ceiling, floor, hard = numbers(
         context_window or 200_000,
         ceiling_ratio=ceiling_ratio,

@@ -16,7 +16,7 @@ from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.anchored_summaries import end, fresh, message_of
-from ctxkit.presets.checks import not_below, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LARGER, LAST_CALL, Difference
 from ctxkit.texts import contents
@@ -25,6 +25,7 @@ from ctxkit.texts.summary_passages import focused
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 PREFIX = "[Summary of the work so far, written by the model that did it]\n"
@@ -120,8 +121,8 @@ def middle(text: str, tokens: int) -> str:
 def codex(
     *,
     context_window: int | None = None,
-    model_auto_compact_token_limit: int | None = None,
-    compact_user_message_max_tokens: int = 20_000,
+    model_auto_compact_token_limit: Positive | None = None,
+    compact_user_message_max_tokens: Natural = 20_000,
     tool_output_token_limit: int | None = None,
     compact_prompt: str = "",
     focus: str = "",
@@ -146,8 +147,6 @@ def codex(
         focus: what a summary shall look at besides (not in Codex).
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    not_below(1, model_auto_compact_token_limit=model_auto_compact_token_limit)
-    not_below(0, compact_user_message_max_tokens=compact_user_message_max_tokens)
     trigger: Any = Share(0.9, or_equal=True)
     if model_auto_compact_token_limit is not None:
         trigger = trigger | Above(model_auto_compact_token_limit, or_equal=True)

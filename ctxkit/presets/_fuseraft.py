@@ -26,13 +26,14 @@ from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.tombstones import Tombstones
 from ctxkit.policies.triggers import Above, Count, NearCap, Overflow, Spent, TurnSpent
 from ctxkit.policies.window import Window
-from ctxkit.presets.checks import between, not_below, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
     from ctxkit.policies.dues import Due
     from ctxkit.policies.policy import Forecast, Guard, Past
+    from ctxkit.policies.setting import Natural, Positive, Proportion
 
 REPLAY_CHARS = 2000
 """Characters of a reply that is sent again, where no number is set (the document's)."""
@@ -139,8 +140,8 @@ def fuseraft(
     *,
     context_window: int | None = None,
     mode: Literal["llm", "intent", "lossless", "hybrid", "window"] = "llm",
-    trigger_turn_count: int = 50,
-    keep_recent_turns: int = 10,
+    trigger_turn_count: Positive = 50,
+    keep_recent_turns: Positive = 10,
     token_budget: int = 80_000,
     include_reasoning: bool | None = None,
     include_symbol_graph: bool = True,
@@ -150,22 +151,22 @@ def fuseraft(
     max_chars_per_history_message: int = 8000,
     anti_thrash_min_savings_ratio: float = 0.10,
     anti_thrash_window: int = 10,
-    warn_at: int = 0,
-    cutover_at: int = 0,
-    max_single_turn_input_tokens: int = 0,
-    max_tool_result_tokens: int = 0,
+    warn_at: Natural = 0,
+    cutover_at: Natural = 0,
+    max_single_turn_input_tokens: Natural = 0,
+    max_tool_result_tokens: Natural = 0,
     in_turn_tool_window: int = 20,
     text_only: bool = False,
     exclude_agents: tuple[str, ...] = (),
     max_turn_age: int = 0,
     max_tail_messages: int = 0,
-    context_cap_fraction: float = 0.0,
+    context_cap_fraction: Proportion = 0.0,
     max_tool_result_chars: int = 0,
     tool_result_char_overrides: Mapping[str, int] | None = None,
     max_replay_chars: int | None = 0,
     max_in_turn_tool_pairs: int = 0,
     max_in_turn_context_tokens: int = 0,
-    offload_chars: int = 40_000,
+    offload_chars: Natural = 40_000,
     adaptive_trim: bool = True,
     summariser: Any = None,
     quirks: bool = False,
@@ -260,16 +261,6 @@ def _warnings(p: dict[str, Any]) -> tuple[Any, ...]:
 
 def _checked(p: dict[str, Any]) -> None:
     """Refuse what fuseraft refuses at its start, and what could not work here."""
-    may_be_off = (
-        "warn_at",
-        "cutover_at",
-        "max_single_turn_input_tokens",
-        "max_tool_result_tokens",
-        "offload_chars",
-    )
-    not_below(0, **{name: p[name] for name in may_be_off})
-    not_below(1, **{name: p[name] for name in ("trigger_turn_count", "keep_recent_turns")})
-    between(0, 1, context_cap_fraction=p["context_cap_fraction"])
     if p["keep_recent_turns"] >= p["trigger_turn_count"]:
         raise BadArguments(
             f"keep_recent_turns ({p['keep_recent_turns']}) must lie below trigger_turn_count "

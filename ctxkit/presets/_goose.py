@@ -9,13 +9,14 @@ from ctxkit.messages import Message, Text
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.anchored_summaries import OwnCut, end, message_of
-from ctxkit.presets.checks import between, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.texts import contents
 from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Proportion
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -81,7 +82,7 @@ class WithRequest(OwnCut):
 def goose(
     *,
     context_window: int | None = None,
-    auto_compact_threshold: float = 0.8,
+    auto_compact_threshold: Proportion = 0.8,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -97,7 +98,6 @@ def goose(
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    between(0, 1, auto_compact_threshold=auto_compact_threshold)
     full: Any = Overflow(recorded=True)
     if 0 < auto_compact_threshold < 1:
         full = Share(auto_compact_threshold) | full

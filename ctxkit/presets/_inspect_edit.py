@@ -12,7 +12,7 @@ from ctxkit.messages import Text
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.presets import share_threshold
-from ctxkit.presets.checks import not_below, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
 from ctxkit.texts import contents
 
@@ -105,7 +105,7 @@ def inspect_edit(
     *,
     context_window: int | None = None,
     threshold: float = 0.9,
-    keep_thinking_turns: int | Literal["all"] = 1,
+    keep_thinking_turns: Natural | Literal["all"] = 1,
     keep_tool_uses: int = 3,
     keep_tool_inputs: bool = True,
     exclude_tools: tuple[str, ...] = (),
@@ -125,7 +125,6 @@ def inspect_edit(
         exclude_tools: tools whose uses are never cleared.
     """
     thinking = None if keep_thinking_turns == "all" else keep_thinking_turns
-    not_below(0, keep_thinking_turns=thinking)
     policy: Any = Edited(
         keep=keep_tool_uses,
         exclude=("tool_search", *exclude_tools),

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.presets import share_threshold
-from ctxkit.presets.checks import between, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Proportion
     from ctxkit.tokens import Room
 
 DIFFERENCES = (
@@ -68,7 +69,7 @@ class Trim(Setting):
 
 @typed
 def inspect_trim(
-    *, context_window: int | None = None, threshold: float = 0.9, preserve: float = 0.8
+    *, context_window: int | None = None, threshold: float = 0.9, preserve: Proportion = 0.8
 ) -> Rules:
     """Return the rules of Inspect's trimming compaction.
 
@@ -79,7 +80,6 @@ def inspect_trim(
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         preserve: share of the messages after the task that one pass leaves.
     """
-    between(0, 1, preserve=preserve)
     return Rules(
         policy=Trim(threshold=threshold, preserve=preserve),
         trigger=share_threshold.trigger(threshold),

@@ -11,12 +11,13 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.anchored_summaries import Anchored, end
-from ctxkit.presets.checks import shares, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import PositiveShare
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -82,7 +83,7 @@ def letta(
     mode: Literal["sliding_window", "all"] = "sliding_window",
     sliding_window_percentage: float = 0.3,
     clip_chars: int | None = 50_000,
-    threshold: float = 0.9,
+    threshold: PositiveShare = 0.9,
     prompt: str = "",
     focus: str = "",
     summariser: Any = None,
@@ -105,7 +106,6 @@ def letta(
     """
     if not 0 < sliding_window_percentage < 1:
         raise BadArguments("sliding_window_percentage is a share above 0 and below 1.")
-    shares(threshold=threshold)
     policy = LettaSummary(
         keep_messages=1,
         share=sliding_window_percentage if mode == "sliding_window" else None,

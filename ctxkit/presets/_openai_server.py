@@ -12,7 +12,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.anchored_summaries import end, fresh
-from ctxkit.presets.checks import not_below, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ServerItem(Setting):
 def openai_server(
     *,
     context_window: int | None = None,
-    compact_threshold: int | None = None,
+    compact_threshold: Positive | None = None,
     item_tokens: int = 1500,
 ) -> Rules:
     """Return the rules of `context_management` with a `compact_threshold`.
@@ -71,7 +71,6 @@ def openai_server(
             window.
         item_tokens: size of the item, in tokens: an assumption, since no log shows it.
     """
-    not_below(1, compact_threshold=compact_threshold)
     trigger: Any = Share(0.7) if compact_threshold is None else Above(compact_threshold)
     return Rules(
         policy=ServerItem(item_tokens=item_tokens),

@@ -11,13 +11,14 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Count
-from ctxkit.presets.checks import not_below, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import LARGER, Difference
 from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History, Log
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -130,8 +131,8 @@ def semantic_kernel(
     *,
     method: Literal["summary", "truncation"] = "summary",
     context_window: int | None = None,
-    target_count: int = 20,
-    threshold_count: int = 0,
+    target_count: Positive = 20,
+    threshold_count: Natural = 0,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -150,8 +151,6 @@ def semantic_kernel(
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    not_below(1, target_count=target_count)
-    not_below(0, threshold_count=threshold_count)
     policy: Any = Truncated(target=target_count, threshold=threshold_count)
     if method == "summary":
         policy = Reduced(

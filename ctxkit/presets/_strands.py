@@ -13,7 +13,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
 from ctxkit.presets.anchored_summaries import Anchored
-from ctxkit.presets.checks import not_below, shares, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
 from ctxkit.texts import contents, trims
@@ -22,6 +22,7 @@ from ctxkit.texts.summary_passages import focused
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, PositiveShare
     from ctxkit.tokens import Room
 
 EDGE = 200
@@ -126,13 +127,13 @@ def strands(
     *,
     method: Literal["window", "summary"] = "window",
     context_window: int | None = None,
-    window_size: int = 40,
+    window_size: Natural = 40,
     should_truncate_results: bool = True,
     per_turn: bool = False,
-    pin_first: int = 0,
-    proactive_compression: float | None = None,
+    pin_first: Natural = 0,
+    proactive_compression: PositiveShare | None = None,
     summary_ratio: float = 0.3,
-    preserve_recent_messages: int = 10,
+    preserve_recent_messages: Natural = 10,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -154,9 +155,6 @@ def strands(
         focus: what a summary shall look at besides.
         summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    not_below(0, window_size=window_size, pin_first=pin_first)
-    not_below(0, preserve_recent_messages=preserve_recent_messages)
-    shares(proactive_compression=proactive_compression)
     trigger: Any = Overflow(recorded=True)
     if proactive_compression is not None:
         trigger = trigger | Share(proactive_compression, or_equal=True)

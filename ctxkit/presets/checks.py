@@ -38,17 +38,6 @@ def room_to_cut(window: int | None, reserve: int, keep: int = 0) -> None:
         )
 
 
-def not_below(low: float, **settings: float | None) -> None:
-    """Refuse settings below a limit; one that was left out is not looked at.
-
-    Raises:
-        BadArguments: one is; the sentence names it.
-    """
-    for name, value in settings.items():
-        if value is not None and value < low:
-            raise BadArguments(f"{name} must be {low:,} or more, not {value:,}.")
-
-
 def between(low: float, high: float, **settings: float) -> None:
     """Refuse settings outside two limits, which they may be themselves.
 
@@ -58,17 +47,6 @@ def between(low: float, high: float, **settings: float) -> None:
     for name, value in settings.items():
         if not low <= value <= high:
             raise BadArguments(f"{name} lies between {low:,} and {high:,}, not at {value:,}.")
-
-
-def shares(**settings: float | None) -> None:
-    """Refuse settings that are no share above 0 and up to 1; one left out is not looked at.
-
-    Raises:
-        BadArguments: one is none; the sentence names it.
-    """
-    for name, value in settings.items():
-        if value is not None and not 0 < value <= 1:
-            raise BadArguments(f"{name} is a share above 0 and up to 1, not {value}.")
 
 
 def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
