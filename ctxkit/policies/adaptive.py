@@ -11,13 +11,13 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Joined, applied
 from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.messages import Message
     from ctxkit.policies.chain import Part
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -74,11 +74,10 @@ class AdaptiveTrim(Scheduled):
     counts = False
     stages: tuple[int, ...] = (4000, 500)
     """Characters a result keeps at each stage; after the last one tool calls and results go."""
-    consumed_chars: int = 500
+    consumed_chars: Natural = 500
     """Characters that a read keeps at every stage once its file was written."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "consumed_chars")
         if any(not isinstance(s, int) or s < 1 for s in self.stages):
             raise BadArguments(
                 f"AdaptiveTrim needs stages of 1 character or more, not {self.stages}."

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from ctxkit.history.columns import TOOL
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, OldFirst
 from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -37,20 +37,16 @@ class Budget(Scheduled):
     """
 
     counts = False
-    max_chars: int = 200_000
+    max_chars: Positive = 200_000
     """Characters that all messages together may have."""
-    step: int = 8
+    step: Positive = 8
     """The number of elided messages is rounded up to a multiple of this: the prefix stays the same
     in between.
     """
-    min_chars: int = 200
+    min_chars: Natural = 200
     """Characters that a result keeps at least when even this is not enough and the rest is cut."""
     placeholder: str = ELIDED
     """What an elided message says."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "max_chars", "step")
-        at_least(self, 0, "min_chars")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Elide the oldest at each call, so many that what is left fits; else cut the rest."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME
 from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -23,28 +23,24 @@ class Clear(Scheduled):
     """Put a placeholder in the place of all tool results but the last few."""
 
     counts = False
-    keep_last: int = 3
+    keep_last: Natural = 3
     """Results at the end that stay whole."""
     allow: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose results may be cleared."""
     deny: tuple[str, ...] = ()
     """Names or globs of the tools whose results never are; stronger than `allow`."""
-    at_least: int = 0
+    at_least: Natural = 0
     """Clear only where this frees at least so many tokens: a cached prefix is worth more than a
     small saving.
     """
-    min_chars: int = 0
+    min_chars: Natural = 0
     """Results of fewer characters are left alone."""
-    polling: int = 1
+    polling: Positive = 1
     """Clear only at every n-th result, so that the prefix stays the same in between (SWE-agent's
     `polling`).
     """
     placeholder: str = CLEARED
     """What a cleared result says; `{lines}` is the number of lines it had."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "keep_last", "at_least", "min_chars")
-        at_least(self, 1, "polling")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Clear each result as soon as `keep_last` newer ones are there."""

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, OldFirst, Roll
 from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -37,14 +36,11 @@ class Digest(Scheduled):
     results stay visible to the user.
     """
 
-    keep_last: int = 10
+    keep_last: Natural = 10
     """Tool results at the end that stay whole."""
-    line_chars: int = 200
+    line_chars: Natural = 200
     """Characters of each result in the digest."""
     appends = True
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "keep_last", "line_chars")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Archive at each call what is old, and append the digest, where both together save."""
@@ -119,17 +115,10 @@ class Excerpts(Scheduled):
     """
 
     counts = False
-    keep_last: int = 10
+    keep_last: Natural = 10
     """Tool results at the end that stay whole."""
     strategy: Literal["llm", "heuristic", "off"] = "heuristic"
     """`heuristic` takes 800 characters of both ends; `llm` allows 1,200; `off` does nothing."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "keep_last")
-        if self.strategy not in ("llm", "heuristic", "off"):
-            raise BadArguments(
-                f"A tool summary strategy is llm, heuristic or off, not {self.strategy!r}."
-            )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Put an excerpt in the place of each result as soon as `keep_last` newer ones

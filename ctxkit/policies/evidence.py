@@ -1,5 +1,5 @@
-"""Evidence in the place of old messages, read off the record: files, commands with exit status,
-open failures.
+"""What the record proves in the place of old messages (fuseraft): tool calls with their outcome, or
+files, commands with exit status and open failures.
 """
 
 from __future__ import annotations
@@ -8,13 +8,27 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import ModelError
-from ctxkit.messages import Message
-from ctxkit.policies.summarisers import Extractive
+from ctxkit.policies.summarisers import Extractive, text_of
 from ctxkit.policies.summary import Summary
-from ctxkit.texts import contents, reconstructions, summary_passages
+from ctxkit.texts import contents, reconstructions
 
 if TYPE_CHECKING:
     from ctxkit.policies.summarisers import Passage
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntentRecord:
+    """Writes one line a tool call: what was asked, of what, and how it ended."""
+
+    quirks: bool = False
+    """Lines as fuseraft's program writes them: no commands, the error last."""
+    name = "intents"
+
+    def __call__(self, passage: Passage) -> str:
+        """Return the record of a passage."""
+        turns = [int(t) for t in passage.history.turns[list(passage.positions)]]
+        agent = passage.history.log.agent
+        return reconstructions.intents(passage.messages, turns, agent, quirks=self.quirks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +59,16 @@ class HybridRecord:
             said = self.summariser(passage)
         except (ModelError, OSError, ValueError, RuntimeError) as error:
             return f"{proved}\n\n[no narrative: {contents.one_line(str(error), 200)}]"
-        text = (
-            summary_passages.plain(said)
-            if isinstance(said, Message)
-            else said
-            if isinstance(said, str)
-            else ""
-        )
+        text = text_of(said)
         return f"{proved}\n\n---\n\n{text}" if text.strip() else proved
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Intents(Summary):
+    """Put the record of tool calls in the place of old messages; needs no model."""
+
+    summariser: IntentRecord = IntentRecord()
+    apart: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -79,14 +79,40 @@ class Straight:
         for name in log.spending() if agent is None else [agent]:
             own = log.spending().get(name)
             if own is not None:
-                stop = _spent_by(own, off, limit, since, start, stop)
+                stop = self._spent_by(own, limit, start, stop)
         return stop
+
+    def _spent_by(
+        self, own: tuple[list[int], list[int]], limit: float, start: int, stop: int
+    ) -> int:
+        """Return the first call before which one agent was sent so much, by its running sums."""
+        calls, sizes = own
+        off, since = self.off, self.history.since
+        aim, before = limit + sizes[since], calls[since]
+        return _halve(lambda call: off * (calls[call] - before) + sizes[call] >= aim, start, stop)
 
     def turn_spent(self, limit: float, start: int, stop: int) -> int:
         """Return the first call before which the turn so far, or the one just ended, was sent more
         than `limit`.
         """
-        return _turn_spent(self, limit, start, stop)
+        log, since = self.log, self.history.since
+        begin = start
+        while begin > since and turn_at(log, begin - 1) >= turn_at(log, start) - 1:
+            begin -= 1
+        past = list(self.sent(begin, start)) if self.sent else []
+        Q, C = log.tokens.Q, log.tokens.C  # noqa: N806  as they are called there
+        rest = range(begin + len(past), stop)
+        sizes = [*past, *(self.size(c) + Q[c + 1] - Q[c] - C[c] for c in rest)]
+        sums = [0, *accumulate(sizes)]
+        first = begin
+        previous = 0
+        for call in range(begin, stop):
+            if call > begin and turn_at(log, call) != turn_at(log, call - 1):
+                previous, first = sums[call - begin] - sums[first - begin], call
+            so_far = sums[call - begin] - sums[first - begin]
+            if call >= start and (so_far > limit or (so_far == 0 and previous > limit)):
+                return call
+        return stop
 
     # -- billing
     # ----------------------------------------------------------------------------------------------
@@ -100,17 +126,6 @@ class Straight:
         return self.log.tokens.calls(start, stop) + self.off
 
 
-def _spent_by(  # noqa: PLR0917
-    own: tuple[list[int], list[int]], off: int, limit: float, since: int, start: int, stop: int
-) -> int:
-    """Return the first call before which one agent was sent so much; `own` holds its
-    running sums.
-    """
-    calls, sizes = own
-    aim, before = limit + sizes[since], calls[since]
-    return _halve(lambda call: off * (calls[call] - before) + sizes[call] >= aim, start, stop)
-
-
 def turn_at(log: Log, call: int) -> int:
     """Return the turn in which a call is sent."""
     upto = log.upto[call] if call < len(log.upto) else len(log.turns)
@@ -121,31 +136,4 @@ def _halve(true: Callable[[int], bool], start: int, stop: int) -> int:
     """Return the first call in start..stop from which on something is true; it never becomes false
     again.
     """
-    while start < stop:
-        middle = (start + stop) >> 1
-        if true(middle):
-            stop = middle
-        else:
-            start = middle + 1
-    return start
-
-
-def _turn_spent(look: Straight, limit: float, start: int, stop: int) -> int:
-    log, since = look.log, look.history.since
-    begin = start
-    while begin > since and turn_at(log, begin - 1) >= turn_at(log, start) - 1:
-        begin -= 1
-    past = list(look.sent(begin, start)) if look.sent else []
-    Q, C = log.tokens.Q, log.tokens.C  # noqa: N806  as they are called there
-    rest = range(begin + len(past), stop)
-    sizes = [*past, *(look.size(c) + Q[c + 1] - Q[c] - C[c] for c in rest)]
-    sums = [0, *accumulate(sizes)]
-    first = begin
-    previous = 0
-    for call in range(begin, stop):
-        if call > begin and turn_at(log, call) != turn_at(log, call - 1):
-            previous, first = sums[call - begin] - sums[first - begin], call
-        so_far = sums[call - begin] - sums[first - begin]
-        if call >= start and (so_far > limit or (so_far == 0 and previous > limit)):
-            return call
-    return stop
+    return bisect_left(range(stop), x=True, lo=start, hi=stop, key=true)

@@ -10,8 +10,9 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from ctxkit.history.columns import ASSISTANT, TOOL, USER, chars
+from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least, share
+from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, OldFirst
 from ctxkit.texts import contents, trims
 
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, Proportion
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
-PLACEHOLDER = "[Old tool result content cleared]"
 IMAGE_REMOVED = "[image removed during context pruning]"
 """What stands for an image in a result that was trimmed."""
 
@@ -40,29 +41,29 @@ class CacheTtl(Scheduled):
     counts = False
     ttl_seconds: float = 300.0
     """Seconds since the last call before which nothing is done; 0: at every call."""
-    keep_last_assistants: int = 3
+    keep_last_assistants: Natural = 3
     """From this reply from the end on, nothing is touched; 0: everything may be."""
-    soft_trim_ratio: float = 0.3
+    soft_trim_ratio: Proportion = 0.3
     """Share of the window, in characters, from which results are trimmed."""
-    hard_clear_ratio: float = 0.5
+    hard_clear_ratio: Proportion = 0.5
     """Share of the window, in characters, from which results are cleared, until it is below."""
-    min_prunable_tool_chars: int = 50_000
+    min_prunable_tool_chars: Natural = 50_000
     """Results are cleared only where there are at least so many characters of them."""
-    soft_trim_max_chars: int = 4000
+    soft_trim_max_chars: Natural = 4000
     """Results of more characters are trimmed."""
-    soft_trim_head_chars: int = 1500
+    soft_trim_head_chars: Natural = 1500
     """Characters that a trimmed result keeps at its head."""
-    soft_trim_tail_chars: int = 1500
+    soft_trim_tail_chars: Natural = 1500
     """Characters that it keeps at its tail."""
     hard_clear: bool = True
     """Whether results are cleared at all."""
-    placeholder: str = PLACEHOLDER
+    placeholder: str = CLEARED
     """What a cleared result says."""
     allow: tuple[str, ...] = ("*",)
     """Names or globs of the tools this concerns; empty: all, as in the program."""
     deny: tuple[str, ...] = ()
     """Names or globs of the tools it never concerns; stronger than `allow`."""
-    keep_images: int = 0
+    keep_images: Natural = 0
     """Results with images are skipped; from how many images from the end on, where above 0
     (OpenClaw: the last 3).
     """
@@ -77,11 +78,7 @@ class CacheTtl(Scheduled):
     """
 
     def __post_init__(self) -> None:
-        at_least(
-            self, 0, "ttl_seconds", "keep_last_assistants", "min_prunable_tool_chars", "keep_images"
-        )
-        at_least(self, 0, "soft_trim_max_chars", "soft_trim_head_chars", "soft_trim_tail_chars")
-        share(self, "soft_trim_ratio", "hard_clear_ratio")
+        at_least(self, 0, "ttl_seconds")
 
     def schedule(self, view: ScheduleView, room: Room) -> None:
         """Leave each call as it came, but those after a pause."""

@@ -9,12 +9,12 @@ import msgspec
 
 from ctxkit.messages import Part, Text, Thinking, ToolCall
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME
 from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -24,13 +24,10 @@ class Intermediate(Scheduled):
     """Cut text, reasoning and arguments of replies that only led to the next tool call."""
 
     counts = False
-    max_chars: int = 120
+    max_chars: Natural = 120
     """Characters that text and reasoning keep."""
-    max_argument_chars: int = 500
+    max_argument_chars: Natural = 500
     """Argument values of more characters become a note that says so."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "max_chars", "max_argument_chars")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each step as soon as another reply is there."""

@@ -9,7 +9,6 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.history.columns import ASSISTANT, TOOL, USER
 from ctxkit.history.view import role_code
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.policies.shown_positions import ShownPositions
 from ctxkit.schedules import AS_IT_CAME, OldFirst
 from ctxkit.texts import contents
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -114,16 +114,13 @@ class TurnAge(Scheduled):
     """Keep what belongs to the last replies, from the user's message before the oldest of them."""
 
     counts = False
-    turns: int = 0
+    turns: Natural = 0
     """How many replies to keep; 0: all.
 
     Replies that only call tools count, unless they were stripped before.
     """
     from_reply: bool = False
     """Begin with the reply itself, without the message it answers (as fuseraft's program did)."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "turns")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Hide what is older as soon as there are enough replies."""
@@ -153,13 +150,10 @@ class TurnAge(Scheduled):
 class Tail(Scheduled):
     """Keep the last messages; corrections of an agent are pinned and not counted."""
 
-    messages: int = 0
+    messages: Natural = 0
     """How many messages to keep; 0: all."""
     pin_corrections: bool = True
     """Keep the user messages by which fuseraft corrects an agent, wherever they stand."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "messages")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Hide what is older as soon as there are enough messages."""

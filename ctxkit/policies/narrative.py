@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxkit.errors import BadArguments, ModelError
+from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Text
-from ctxkit.policies.setting import at_least
-from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.evidence import EvidenceRecord, IntentRecord
+from ctxkit.policies.summarisers import Passage, text_of
 from ctxkit.policies.summary import LOCAL, Summary
 from ctxkit.texts import contents, reconstructions, records, summary_passages
 from ctxkit.texts.summary_passages import FUSERAFT_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
-Mode = Literal["llm", "intent", "lossless", "hybrid"]
-MODES = ("llm", "intent", "lossless", "hybrid")
 RETRIES = 4
 """How often a summary call that was too large is made again, each time with messages cut to 0.8 of
 before.
@@ -40,11 +39,11 @@ class Narrative(Summary):
 
     on_failure: ClassVar[str] = "a marker of the failure stands in the place of the old turns"
     """What comes of it where no summary comes about."""
-    mode: Mode = "llm"
+    mode: Literal["llm", "intent", "lossless", "hybrid"] = "llm"
     """`llm` summarises, `intent` lists tool calls, `lossless` gives evidence, `hybrid` evidence and
     summary.
     """
-    keep_replies: int = 10
+    keep_replies: Positive = 10
     """Replies at the end that are kept, with the message that the oldest of them answers."""
     include_reasoning: bool = True
     """Put the model's thinking of the old turns before the summary, where the session holds it."""
@@ -52,7 +51,7 @@ class Narrative(Summary):
     """Put names that were defined in written files before it."""
     include_exploration: bool = True
     """Put what was read and searched before it."""
-    max_chars_per_message: int = 8000
+    max_chars_per_message: Natural = 8000
     """Characters of one message that the summariser sees; 0: all."""
     signals: tuple[str, ...] = ()
     """Keywords of a handoff; the last one that would be lost is said again at the end."""
@@ -63,15 +62,6 @@ class Narrative(Summary):
     """
     quirks: bool = False
     """Keep `keep_replies` messages instead of replies; intent lines as the program writes them."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self, 1, "keep_replies")
-        at_least(self, 0, "max_chars_per_message")
-        if self.mode not in MODES:
-            raise BadArguments(
-                f"A compaction's mode is {', '.join(MODES)} or window, not {self.mode!r}."
-            )
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""
@@ -101,11 +91,10 @@ class Narrative(Summary):
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the message's text, or its size where the summariser only knows that."""
         passage = Passage(history, first, self.front(history), self.limit, self.told())
-        turns = [int(t) for t in history.turns[list(passage.positions)]]
-        agent = history.log.agent
         if self.mode == "intent":
-            return reconstructions.intents(passage.messages, turns, agent, quirks=self.quirks)
-        proved = "" if self.mode == "llm" else reconstructions.evidence_before(history, first)
+            return IntentRecord(quirks=self.quirks)(passage)
+        turns = [int(t) for t in history.turns[list(passage.positions)]]
+        proved = "" if self.mode == "llm" else EvidenceRecord()(passage)
         if self.mode == "lossless":
             return proved
         try:
@@ -115,7 +104,7 @@ class Narrative(Summary):
         if isinstance(said, int):
             return said
         head = reconstructions.covers("CONVERSATION SUMMARY", turns)
-        blocks = [b for b in (proved, *self._blocks(passage, turns, agent)) if b]
+        blocks = [b for b in (proved, *self._blocks(passage, turns, history.log.agent)) if b]
         return (
             SEPARATOR.join([*blocks, said])
             if proved
@@ -142,7 +131,7 @@ class Narrative(Summary):
         maker = self.maker
         if isinstance(maker, LOCAL):
             made = self._once(maker, passage)
-            return made if isinstance(made, int) else _words(made)
+            return made if isinstance(made, int) else text_of(made)
         cap = self.max_chars_per_message or max(
             (len(summary_passages.plain(m)) for m in passage.messages), default=0
         )
@@ -151,7 +140,7 @@ class Narrative(Summary):
             short = replace(grounded, history=capped(passage.history, passage.before, cap))
             try:
                 made = self._once(maker, short)
-                return made if isinstance(made, int) else _words(made)
+                return made if isinstance(made, int) else text_of(made)
             except ModelError as error:
                 if not error.overflow or not left:
                     raise
@@ -212,7 +201,3 @@ def capped(history: History, before: int, cap: int) -> History:
                 history[p], f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
             )
     return history.shorten(changes, reason="for the summariser")
-
-
-def _words(made: Message | str) -> str:
-    return made if isinstance(made, str) else summary_passages.plain(made)

@@ -11,13 +11,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ctxkit.messages import Message, ToolCall
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -34,13 +34,10 @@ class Offload(Scheduled):
     """
 
     counts = False
-    threshold: int = 40_000
+    threshold: Natural = 40_000
     """Results of more characters are offloaded."""
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose results are offloaded."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "threshold")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Offload each result as soon as it is there."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, OldFirst
 
 if TYPE_CHECKING:
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -23,20 +23,16 @@ class ToolPairs(Scheduled):
     """
 
     counts = False
-    keep_pairs: int = 12
+    keep_pairs: Natural = 12
     """Replies with tool calls at the end whose results stay whole."""
-    step: int = 1
+    step: Positive = 1
     """Let the window grow by up to `step - 1` pairs before it shrinks again: the prefix stays the
     same in between.
     """
-    from_chars: int = 0
+    from_chars: Natural = 0
     """Do nothing while all messages together have fewer characters."""
     placeholder: str = WINDOW
     """What an omitted result says; its call keeps its id."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "keep_pairs", "from_chars")
-        at_least(self, 1, "step")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Omit the results of each pair as soon as enough newer ones are there."""

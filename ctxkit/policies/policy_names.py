@@ -5,7 +5,7 @@ As in ``clear:keep_last=3 | window:keep_tokens=60000``.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ctxkit.policies.policy import Policy
 
 GROUP = "ctxkit.policies"
@@ -39,7 +41,7 @@ MEMBERS = {
     "window_share": "window:WindowShare",
     "summary": "summary:Summary",
     "safeguard": "safeguard:Safeguard",
-    "intents": "intents:Intents",
+    "intents": "evidence:Intents",
     "evidence": "evidence:Evidence",
     "hybrid": "evidence:Hybrid",
     "digest": "digest:Digest",
@@ -112,17 +114,31 @@ def _one(words: str) -> Policy:
             " window:keep_tokens=60000."
         )
     kind = _kind(name)
-    types = {f.name: f for f in fields(kind)} if is_dataclass(kind) else {}
+    known = {f.name: (str(f.type), f.default) for f in fields(kind)} if is_dataclass(kind) else {}
+    return policy(name, **settings_in(rest, f"policy {name!r}", known))
+
+
+def settings_in(words: str, whose: str, known: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """Return the settings in a line, ``key=value`` joined by commas, as `parse` reads them.
+
+    Args:
+        words: the line.
+        whose: whose settings they are, as a sentence names it.
+        known: the type and the default of each setting.
+
+    Raises:
+        BadArguments: one has no value.
+    """
     settings = {}
-    for item in _split(rest, ",") if rest.strip() else []:
+    for item in filter(str.strip, _split(words, ",")):
         key, equals, value = item.partition("=")
         key = key.strip().replace("-", "_")
         if not equals:
             raise BadArguments(
-                f"Setting {item.strip()!r} of policy {name!r} needs a value: write {key}=...."
+                f"Setting {item.strip()!r} of {whose} needs a value: write {key}=...."
             )
-        settings[key] = _value(value.strip(), types.get(key))
-    return policy(name, **settings)
+        settings[key] = _value(value.strip(), *known.get(key, ("", None)))
+    return settings
 
 
 def _kind(name: str) -> Any:
@@ -147,20 +163,18 @@ def _split(words: str, sign: str) -> list[str]:
     return out
 
 
-def _value(text: str, field: Any) -> Any:
+def _value(text: str, kind: str, default: Any) -> Any:
     quoted = len(text) > 1 and text[0] == text[-1] == '"'
     text = text[1:-1] if quoted else text
-    kind = "" if field is None else str(field.type)
     if kind.startswith("tuple"):
         return tuple(t for t in text.split("+") if t)
     if kind.startswith("Mapping"):
         pairs = (t.rpartition(":") for t in text.split("+") if t)
-        return {key: plain_value(value) for key, _, value in pairs}
-    default = None if field is None or field.default is MISSING else field.default
-    return text if quoted or isinstance(default, str) else plain_value(text)
+        return {key: _plain(value) for key, _, value in pairs}
+    return text if quoted or isinstance(default, str) else _plain(text)
 
 
-def plain_value(text: str) -> Any:
+def _plain(text: str) -> Any:
     """Return what a word means: true, false, none, a number, else itself."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:

@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.clear import Clear
-from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.setting import Setting
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 SHARE = 0.7
@@ -32,22 +32,16 @@ class Native(Setting):
 
     provider: Literal["anthropic", "openai"] = "anthropic"
     """`anthropic` clears tool uses, `openai` compacts."""
-    threshold: int | None = None
+    threshold: Positive | None = None
     """Tokens of the prompt above which it acts; None: 100,000 with Anthropic, 0.7 of the window
     with OpenAI.
     """
-    keep_last: int = 3
+    keep_last: Natural = 3
     """Tool results that Anthropic leaves; user messages from the end that OpenAI leaves."""
-    clear_at_least: int = 0
+    clear_at_least: Natural = 0
     """Anthropic clears only where this frees at least so many tokens."""
-    item_tokens: int = 1500
+    item_tokens: Positive = 1500
     """Size of OpenAI's item, in tokens: an assumption, since no log shows it."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "threshold", "item_tokens")
-        at_least(self, 0, "keep_last", "clear_at_least")
-        if self.provider not in ("anthropic", "openai"):
-            raise BadArguments(f"Native knows anthropic and openai, not {self.provider!r}.")
 
     def limit(self, room: Room) -> int:
         """Return the tokens above which the provider acts."""
@@ -62,10 +56,13 @@ class Native(Setting):
         if self.provider == "anthropic":
             return Clear(keep_last=self.keep_last, at_least=self.clear_at_least)(history, room)
         cut = history.safe_before(max(history.nth_last("user", max(self.keep_last, 1)), 0))
-        item = Message(
-            role="summary", kind="native", parts=(Sized("compaction", tokens=self.item_tokens),)
-        )
-        new = history.summarise(
-            cut, item, "the provider compacts", tokens=self.item_tokens, method="native"
-        )
-        return new if new.tokens < history.tokens else history
+        return compacted(history, cut, self.item_tokens)
+
+
+def compacted(history: History, cut: int, tokens: int) -> History:
+    """Return a history with OpenAI's item, of so many tokens, in the place of all before a cut;
+    itself where that would not be smaller.
+    """
+    item = Message(role="summary", kind="native", parts=(Sized("compaction", tokens=tokens),))
+    new = history.summarise(cut, item, "the provider compacts", tokens=tokens, method="native")
+    return new if new.tokens < history.tokens else history

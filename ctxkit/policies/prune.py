@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ASSISTANT, TOOL
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.policies.shown_positions import ShownPositions
 from ctxkit.schedules import AS_IT_CAME, OldFirst
 from ctxkit.texts import contents
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.schedules.schedule_view import News
     from ctxkit.tokens import Room
@@ -53,14 +53,6 @@ class Prune(Scheduled):
         if not _MODE.fullmatch(self.tool_calls):
             raise BadArguments(
                 f"Prune knows none, all, before-last-N-messages, not {self.tool_calls!r}."
-            )
-        if self.reasoning not in ("none", "all", "before-last-message"):
-            raise BadArguments(
-                f"Prune knows reasoning none, all, before-last-message, not {self.reasoning!r}."
-            )
-        if self.empty_messages not in ("remove", "keep"):
-            raise BadArguments(
-                f"Prune knows empty_messages remove and keep, not {self.empty_messages!r}."
             )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
@@ -195,11 +187,8 @@ class Cap(Scheduled):
     As Tyrum does.
     """
 
-    max_messages: int = 0
+    max_messages: Natural = 0
     """How many messages there may be; 0: any number."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "max_messages")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Hide what lies between the head and the last messages as soon as there are too many."""

@@ -68,13 +68,13 @@ def _written(view: ScheduleView, p: int, writers: tuple[str, ...]) -> list[str]:
     """Return the paths that a reply writes."""
     if view.role(p) == TOOL:
         return []
-    return [path for call in view.said_calls(p) if (path := _path(call, writers))]
+    return [path for call in view.said_calls(p) if (path := path_of(call, writers))]
 
 
 def _read(view: ScheduleView, p: int, readers: tuple[str, ...]) -> str:
     """Return the path whose content a result is; an empty string where it is none."""
     call = view.asked(p) if view.role(p) == TOOL else None
-    return _path(call, readers) if call is not None else ""
+    return path_of(call, readers) if call is not None else ""
 
 
 def _asker(view: ScheduleView, p: int) -> int:
@@ -83,5 +83,6 @@ def _asker(view: ScheduleView, p: int) -> int:
     return -1 if at is None else at
 
 
-def _path(call: ToolCall, tools: tuple[str, ...]) -> str:
+def path_of(call: ToolCall, tools: tuple[str, ...]) -> str:
+    """Return the path that a call of one of some tools is about, without case; else nothing."""
     return contents.path(call).casefold() if among(call.name, tools) else ""

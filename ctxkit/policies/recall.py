@@ -9,7 +9,7 @@ from ctxkit.history import USER
 from ctxkit.memory.digests import Budgets, digest_of, fitted
 from ctxkit.memory.ranking import score, terms
 from ctxkit.messages import INJECTED, RECALLED, Message, Text
-from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.setting import Setting
 from ctxkit.texts import lessons
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ctxkit.history import History
     from ctxkit.memory.entry import MemoryEntry
+    from ctxkit.policies.setting import Natural
     from ctxkit.tokens import Room
 
 HEAD = "MEMORY — recalled from what is no longer shown:"
@@ -33,13 +34,10 @@ class Recall(Setting):
     history, so that a replay and a live session agree.
     """
 
-    items: int = 12
+    items: Natural = 12
     """Entries at most."""
-    chars: int = 2_400
+    chars: Natural = 2_400
     """Characters at most; the budgets of each kind are Tyrum's, in proportion."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "items", "chars")
 
     @property
     def budgets(self) -> Budgets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence  # noqa: TC003  read by dataclasses
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from sys import maxsize
 from typing import Any
 
@@ -21,14 +22,9 @@ _EACH_CALL = Always()
 """The trigger of rules that were given none."""
 
 
-def _policy(given: object) -> Part | None:
+def _part(given: object, what: str) -> Part | None:
     given = _parsed(given) if isinstance(given, str) else given
-    return None if given is None else as_part(given)
-
-
-def _pruning(given: object) -> Part | None:
-    given = _parsed(given) if isinstance(given, str) else given
-    return None if given is None else as_part(given, "pruning")
+    return None if given is None else as_part(given, what)
 
 
 def _trigger(given: object) -> Due | None:
@@ -59,11 +55,11 @@ class Rules:
         BadArguments: the parts cannot work together; the sentence says why.
     """
 
-    policy: Hinge[Policy | str | None, Part | None] = Hinge(_policy)
+    policy: Hinge[Policy | str | None, Part | None] = Hinge(partial(_part, what="policy"))
     """What a compaction does: ``(history, room) -> history``; kept in the session."""
     trigger: Hinge[Trigger | None, Due | None] = Hinge(_trigger)
     """When it is due: ``(history, room) -> bool``; None: before every call."""
-    pruning: Hinge[Pruning | str | None, Part | None] = Hinge(_pruning)
+    pruning: Hinge[Pruning | str | None, Part | None] = Hinge(partial(_part, what="pruning"))
     """What is done for each call alone: ``(history, room) -> history``; the session keeps none of
     it.
     """

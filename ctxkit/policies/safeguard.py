@@ -11,9 +11,10 @@ import numpy as np
 
 from ctxkit.errors import ModelError
 from ctxkit.history import USER
-from ctxkit.policies.setting import share
 from ctxkit.policies.structured import PiSummary
-from ctxkit.policies.summary import LOCAL, turn_start
+from ctxkit.policies.summarisers import text_of
+from ctxkit.policies.summary import LOCAL
+from ctxkit.policies.summary_places import turn_start
 from ctxkit.texts import contents, plans, records
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Proportion
     from ctxkit.policies.summarisers import Passage
     from ctxkit.tokens import Room
 
@@ -37,7 +39,7 @@ FAILURES = 8
 class Safeguard(PiSummary):
     """Pi's summary, made in stages where it is long, with the failures of tools appended."""
 
-    max_history_share: float = 0.5
+    max_history_share: Proportion = 0.5
     """Share of the window that the history given to one summary may have; what is older is
     summarised first.
     """
@@ -49,10 +51,6 @@ class Safeguard(PiSummary):
     """Parts of a long history that are summarised apart and merged."""
     window: int = 200_000
     """The window in tokens by which stages are planned; at work it is the room's."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        share(self, "max_history_share")
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with its old part summarised.
@@ -105,7 +103,7 @@ class Safeguard(PiSummary):
                 made = super().asked(maker, part)
                 if isinstance(made, int):
                     return made
-                text = made if isinstance(made, str) else contents.texts(made)
+                text = text_of(made)
                 told = f"{passage.instructions}\n\nThe summary so far:\n{text}"
             partial.append(text)
         if len(partial) > 1:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import math
+from ast import literal_eval
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
-from functools import wraps
+from functools import cache, partial, wraps
+from math import inf, isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Part
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Natural: TypeAlias = int
+"""A whole number of 0 or more."""
+Positive: TypeAlias = int
+"""A whole number of 1 or more."""
+Proportion: TypeAlias = float
+"""A number between 0 and 1."""
+PositiveShare: TypeAlias = float
+"""A number above 0 and up to 1."""
+Kind: TypeAlias = tuple[str, Callable[[Any], Any]]
+"""What a value must be, in words, and the value that it becomes; None: it is refused."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -50,48 +60,89 @@ def _typed(part: Any) -> None:
     Raises:
         BadArguments: a value is of a wrong type; the sentence names it.
     """
+    need = f"{type(part).__name__} needs {{words}} for "
     for f in fields(part):
-        value, kind = getattr(part, f.name), str(f.type).removesuffix(" | None")
-        if kind not in _KINDS or (value is None and kind != str(f.type)):
-            continue
-        words, as_kind = _KINDS[kind]
-        made = as_kind(value)
-        if made is None:
-            raise BadArguments(f"{type(part).__name__} needs {words} for {f.name}, not {value!r}.")
+        value = getattr(part, f.name)
+        made = in_kind(value, str(f.type), need + f.name)
         if made is not value:
             object.__setattr__(part, f.name, made)
 
 
+def in_kind(value: Any, annotation: str, need: str) -> Any:
+    """Return a setting's value in the type that its annotation says.
+
+    Args:
+        value: what was given.
+        annotation: the type as it is written; of one that is not known here any value will do.
+        need: the sentence of a refusal, with `{words}` for what is needed.
+
+    Raises:
+        BadArguments: it is none of that type.
+    """
+    kinds, optional = _kinds(annotation)
+    if not kinds or (value is None and optional):
+        return value
+    for _, taken in kinds:
+        made = taken(value)
+        if made is not None:
+            return made
+    words = " or ".join(words for words, _ in kinds)
+    raise BadArguments(f"{need.format(words=words)}, not {value!r}.")
+
+
+@cache
+def _kinds(annotation: str) -> tuple[tuple[Kind, ...], bool]:
+    """Return the kinds of value that an annotation names, and whether None will do too.
+
+    There are none where one of them is not known.
+    """
+    found: list[Kind] = []
+    optional = annotation.endswith(" | None")
+    for kind in annotation.removesuffix(" | None").split(" | "):
+        if kind.startswith("Literal["):
+            found.append(_one_of(literal_eval(kind.removeprefix("Literal"))))
+        elif kind in _KINDS:
+            found.append(_KINDS[kind])
+        else:
+            return (), optional
+    return tuple(found), optional
+
+
+def _one_of(known: list[str]) -> Kind:
+    *others, last = known
+    words = f"{', '.join(others)} or {last}" if others else last
+    return words, lambda value: value if value in known else None
+
+
 def _names(value: Any) -> tuple[str, ...] | None:
-    several = (
-        (value,)
-        if isinstance(value, str)
-        else tuple(value)
-        if isinstance(value, (tuple, list, set))
-        else None
-    )
-    return (
-        several if several is not None and all(isinstance(name, str) for name in several) else None
-    )
+    several = (value,) if isinstance(value, str) else value
+    if not isinstance(several, (tuple, list, set)):
+        return None
+    return tuple(several) if all(isinstance(name, str) for name in several) else None
 
 
-def _whole(value: Any) -> int | None:
-    return (
-        int(value) if _number(value) and value == value // 1 else None
-    )  # infinity and NaN are not whole
+def _whole(value: Any, least: float = -inf) -> int | None:
+    whole = _number(value) and value == value // 1  # infinity and NaN are not whole
+    return int(value) if whole and value >= least else None
 
 
-_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+_KINDS: dict[str, Kind] = {
     "tuple[str, ...]": ("names", _names),
     "int": ("a whole number", _whole),
-    "float": (
-        "a number",
-        lambda value: value if _number(value) and not math.isnan(value) else None,
+    "Natural": ("a whole number of 0 or more", partial(_whole, least=0)),
+    "Positive": ("a whole number of 1 or more", partial(_whole, least=1)),
+    "Proportion": (
+        "a number between 0 and 1",
+        lambda value: value if _number(value) and 0 <= value <= 1 else None,
     ),
+    "PositiveShare": (
+        "a number above 0 and up to 1",
+        lambda value: value if _number(value) and 0 < value <= 1 else None,
+    ),
+    "float": ("a number", lambda value: value if _number(value) and isfinite(value) else None),
     "str": ("text", lambda value: value if isinstance(value, str) else None),
     "bool": ("True or False", lambda value: value if isinstance(value, bool) else None),
 }
-"""What a setting of each type must be, in words, and the value that it becomes (None: refused)."""
 
 
 def changed(part: Any) -> dict[str, Any]:
@@ -121,20 +172,6 @@ def at_least(part: Any, low: float, *names: str) -> None:
         if value is not None and not (_number(value) and value >= low):  # NaN fails too
             raise BadArguments(
                 f"{type(part).__name__} needs {name} of at least {low}, not {value!r}."
-            )
-
-
-def share(part: Any, *names: str) -> None:
-    """Refuse settings that are no share of something.
-
-    Raises:
-        BadArguments: one is not between 0 and 1; the sentence names it.
-    """
-    for name in names:
-        value = getattr(part, name)
-        if value is not None and not (_number(value) and 0 <= value <= 1):
-            raise BadArguments(
-                f"{type(part).__name__} needs {name} between 0 and 1, not {value!r}."
             )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.texts.trims import Mode
     from ctxkit.tokens import Room
@@ -39,7 +40,7 @@ class Results(Scheduled):
     """
 
     counts = False
-    max_chars: int = 8000
+    max_chars: Natural = 8000
     """Characters a tool result keeps; 0 cuts none."""
     overrides: Mapping[str, int] = field(default_factory=dict)
     """Characters by tool name (upper and lower case alike), in place of `max_chars`; 0 leaves that
@@ -55,7 +56,6 @@ class Results(Scheduled):
     """Names or globs of the tools that may be cut."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "max_chars")
         at_least(self, -1, "consumed_chars")
         for tool, chars in self.overrides.items():
             if not isinstance(chars, int) or chars < 0:
@@ -99,15 +99,12 @@ class ConsumedReads(Scheduled):
     """Cut reads whose file was written or patched later: what they hold is no longer true."""
 
     counts = False
-    max_chars: int = 500
+    max_chars: Natural = 500
     """Characters that such a read keeps."""
     readers: tuple[str, ...] = READERS
     """Names or globs of the tools that read a file."""
     writers: tuple[str, ...] = WRITERS
     """Names or globs of the tools that write or patch one."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "max_chars")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each read when its file is written."""
@@ -123,15 +120,12 @@ class Replies(Scheduled):
     """Cut long replies when they are sent again; summaries are never cut."""
 
     counts = False
-    max_chars: int = 2000
+    max_chars: Natural = 2000
     """Characters of text a reply keeps; 0 cuts none."""
-    keep_last: int = 0
+    keep_last: Natural = 0
     """Replies at the end that are left alone."""
     suffix: str = TRUNCATED
     """What follows the cut; `{n}` is the number of characters removed."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "max_chars", "keep_last")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each reply as soon as `keep_last` newer ones are there."""
@@ -154,11 +148,11 @@ class Outputs(Scheduled):
     """
 
     counts = False
-    max_lines: int = 2000
+    max_lines: Natural = 2000
     """Lines a result keeps; 0: all."""
-    max_chars: int = 204_800
+    max_chars: Natural = 204_800
     """Characters a result keeps; 0: all."""
-    max_bytes: int = 51_200
+    max_bytes: Natural = 51_200
     """Bytes of UTF-8 a result keeps; 0: all."""
     mode: Mode = "head_tail"
     """`head`; `head_tail` keeps both ends of the lines; `middle` cuts the middle of characters and
@@ -168,7 +162,6 @@ class Outputs(Scheduled):
     """Names or globs of the tools whose output is cut."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "max_lines", "max_chars", "max_bytes")
         if self.mode not in ("head", "head_tail", "middle"):
             raise BadArguments(
                 f"Outputs knows the modes head, head_tail and middle, not {self.mode!r}."

@@ -7,12 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary, asks_anew, boundary
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_places import asks_anew, boundary
 from ctxkit.texts.summary_passages import PI_SECTIONS, PI_TURN_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.summarisers import Passage
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -70,9 +71,7 @@ class PiSummary(Summary):
     def at(self, history: History, position: int) -> int:
         """Return Pi's cut at or after a position."""
         if not self.quirks:
-            return history.safe(position) or history.safe_before(
-                min(position, max(len(history) - 1, 0))
-            )
+            return super().at(history, position)
         start = self.start(history)
         first = history.safe(max(position, start))
         return first if first > start else 0
@@ -81,17 +80,7 @@ class PiSummary(Summary):
         """Return the old turns and the head of a split turn; with quirks only what came after the
         last compaction.
         """
-        start = self.start(history)
-        told = self.told()
-        if not start:
-            found = super().passages(history, first)
-        elif (turn := self.turn(history, first)) > start:
-            found = [
-                Passage(history, turn, start, self.limit, told),
-                Passage(history, first, turn, self.split_limit, told),
-            ]
-        else:
-            found = [Passage(history, first, start, self.limit, told)]
+        found = super().passages(history, first)
         if len(found) > 1:
             found[1] = replace(found[1], instructions=TURN_INSTRUCTIONS)
         return found

@@ -8,14 +8,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.errors import BadArguments, ModelError, did_you_mean
 from ctxkit.faces import listed, renamed
-from ctxkit.messages import Message
-from ctxkit.texts import extracts, message_lines
+from ctxkit.messages import Message, Text
+from ctxkit.texts import contents, extracts, message_lines
 from ctxkit.texts.focuses import focus as focus_of
 
 if TYPE_CHECKING:
@@ -219,6 +220,37 @@ def _parts(
             made = known.made([history[p] for p in places[:edited].tolist()])
             parts = np.concatenate((made, parts), dtype=np.int32)
         return known, parts, column.upto(history.hi) if focused else parts
+
+
+def answer(made: Any) -> Message | str | int:
+    """Return what a summariser made: a text, a message or a number of tokens.
+
+    Raises:
+        ModelError: it is nothing, or none of these.
+    """
+    if hasattr(made, "__index__") and not isinstance(made, bool) and made >= 0:
+        return index(made)
+    if made is None or (
+        isinstance(made, (str, Message)) and not text_of(made).strip() and not _sized(made)
+    ):
+        raise ModelError("The summariser returned nothing; the history is kept as it was.")
+    if not isinstance(made, (str, Message)):
+        raise ModelError(
+            f"The summariser returned {made!r:.80}; it must return text, a message or a number of"
+            " tokens. The history is kept as it was."
+        )
+    return made
+
+
+def text_of(made: Message | str | int | None) -> str:
+    """Return what a summariser said in words: nothing where it knows a size alone."""
+    if isinstance(made, Message):
+        return contents.texts(made)
+    return made if isinstance(made, str) else ""
+
+
+def _sized(made: Message | str) -> bool:
+    return isinstance(made, Message) and any(not isinstance(p, Text) for p in made.parts)
 
 
 _KINDS = {

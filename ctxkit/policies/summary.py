@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import chain
-from operator import index
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
-from ctxkit.history import SUMMARY, SYSTEM, USER
-from ctxkit.messages import Message, Text
+from ctxkit.history import USER
 from ctxkit.policies import waits
-from ctxkit.policies.setting import Setting, at_least, share
-from ctxkit.policies.summarisers import Extractive, Fixed, Passage, RecordedSummary, ShareOfInput
-from ctxkit.texts import contents, identifiers, records, summary_passages
+from ctxkit.policies.setting import Setting
+from ctxkit.policies.summarisers import (
+    Extractive,
+    Fixed,
+    Passage,
+    RecordedSummary,
+    ShareOfInput,
+    answer,
+    text_of,
+)
+from ctxkit.policies.summary_places import anything, leading, turn_start
+from ctxkit.texts import identifiers, records, summary_passages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.history import History, Log
-    from ctxkit.texts.identifiers import Identifiers
+    from ctxkit.history import History
+    from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, Positive, Proportion
     from ctxkit.tokens import Room
 
 LOCAL = (Extractive, Fixed, RecordedSummary, ShareOfInput)
@@ -36,13 +43,13 @@ class Summary(Setting):
     stays as it was: nothing is lost silently.
     """
 
-    keep_tokens: int | None = None
+    keep_tokens: Natural | None = None
     """Newest tokens to keep (20,000 where nothing else is said)."""
-    keep_turns: int | None = None
+    keep_turns: Positive | None = None
     """Newest turns to keep, each from its user message on."""
-    keep_messages: int | None = None
+    keep_messages: Positive | None = None
     """Newest messages to keep."""
-    keep_share: float | None = None
+    keep_share: Proportion | None = None
     """Newest tokens to keep, as a share of the window."""
     split_turns: bool = True
     """Whether the cut may fall inside a turn; else the whole turn is kept."""
@@ -52,15 +59,15 @@ class Summary(Setting):
     """Count in the system's own measure instead of the bill's."""
     summariser: Any = None
     """Writes the summary, ``(passage) -> text``; None: the rules' own."""
-    limit: int | None = None
+    limit: Positive | None = None
     """Most tokens of the summary."""
-    split_limit: int | None = None
+    split_limit: Positive | None = None
     """Most tokens of the summary of a turn's head."""
     instructions: str = ""
     """What every summariser that listens is told."""
     sections: tuple[str, ...] = ()
     """Headings that the summary must have."""
-    identifiers: Identifiers = "off"
+    identifiers: Literal["strict", "off", "custom"] = "off"
     """Tell the summariser to keep identifiers exactly: `strict`, `off`, or `custom` with
     `identifier_instructions`.
     """
@@ -68,7 +75,7 @@ class Summary(Setting):
     """What it is told with `custom`."""
     focus: str = ""
     """What the user wants the summary to look at."""
-    retries: int = 0
+    retries: Natural = 0
     """How often a summary that lost sections, identifiers or the last request is asked
     for again.
     """
@@ -88,9 +95,6 @@ class Summary(Setting):
     """The first request stays, with what stands before it."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "keep_tokens", "retries")
-        at_least(self, 1, "keep_turns", "keep_messages", "limit", "split_limit")
-        share(self, "keep_share")
         given = [
             n
             for n in ("keep_tokens", "keep_turns", "keep_messages", "keep_share")
@@ -99,10 +103,6 @@ class Summary(Setting):
         if len(given) > 1:
             raise BadArguments(
                 f"Summary keeps by one measure: give {' or '.join(given)}, not both."
-            )
-        if self.identifiers not in ("strict", "off", "custom"):
-            raise BadArguments(
-                f"An identifier policy is strict, off or custom, not {self.identifiers!r}."
             )
 
     @property
@@ -205,13 +205,17 @@ class Summary(Setting):
             p if p.start >= start else replace(p, start=start) for p in parts if p.before > start
         ]
 
+    def start(self, history: History) -> int:  # noqa: ARG002  who lost some begins later
+        """Return the first position that is looked at."""
+        return 0
+
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return what is summarised: the old turns, and the head of a split one by itself."""
-        told, turn = self.told(), self.turn(history, first)
-        if not turn or not anything(history, turn):
-            return [Passage(history, first, 0, self.limit, told)]
+        told, start, turn = self.told(), self.start(history), self.turn(history, first)
+        if turn <= start or not anything(history, turn, start):
+            return [Passage(history, first, start, self.limit, told)]
         return [
-            Passage(history, turn, 0, self.limit, told),
+            Passage(history, turn, start, self.limit, told),
             Passage(history, first, turn, self.split_limit or self.limit, told),
         ]
 
@@ -229,9 +233,9 @@ class Summary(Setting):
             return made[0]
         if any(isinstance(m, int) for m in made):
             return sum(
-                m if isinstance(m, int) else parts[0].history.log.counter(_text(m)) for m in made
+                m if isinstance(m, int) else parts[0].history.log.counter(text_of(m)) for m in made
             )
-        text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(map(_text, made))
+        text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(map(text_of, made))
         if self.file_lists:
             found = (records.of_each(p.history, p.places, records.files) for p in parts)
             text += records.file_lists(chain.from_iterable(found))
@@ -276,98 +280,5 @@ class Summary(Setting):
         names = identifiers.exact(texts) if strict else ()
         ask = asks[-1] if asks else ""
         return identifiers.audit(
-            _text(made), sections=self.sections, names=names, ask=ask, strict=strict
+            text_of(made), sections=self.sections, names=names, ask=ask, strict=strict
         )
-
-
-def answer(made: Any) -> Message | str | int:
-    """Return what a summariser made: a text, a message or a number of tokens.
-
-    Raises:
-        ModelError: it is nothing, or none of these.
-    """
-    if hasattr(made, "__index__") and not isinstance(made, bool) and made >= 0:
-        return index(made)
-    if made is None or (
-        isinstance(made, (str, Message)) and not _text(made).strip() and not _sized(made)
-    ):
-        raise ModelError("The summariser returned nothing; the history is kept as it was.")
-    if not isinstance(made, (str, Message)):
-        raise ModelError(
-            f"The summariser returned {made!r:.80}; it must return text, a message or a number of"
-            " tokens. The history is kept as it was."
-        )
-    return made
-
-
-def turn_start(history: History, position: int) -> int:
-    """Return the position of the last user message at or before a position; -1 where
-    there is none.
-    """
-    head, log = history.head, history.log
-    if position >= head.size:
-        rows = log.of_role[USER]
-        at = bisect_right(rows, history.lo + position - head.size) - 1
-        if at >= 0 and rows[at] >= history.lo:
-            return head.size + rows[at] - history.lo
-    return next(
-        (p for p in range(min(position, head.size - 1), -1, -1) if head.items[p].role(log) == USER),
-        -1,
-    )
-
-
-def boundary(history: History, *, waiting: bool = False) -> int:
-    """Return the position of the first message said after the last compaction; 0 where there was
-    none.
-
-    Args:
-        history: what is shown.
-        waiting: the request that waited at that compaction counts as said after it.
-    """
-    if not history.since or not any(i.row < 0 for i in history.head.items):
-        return 0
-    row = history.log.upto[history.since]
-    if waiting and asks_anew(history.log, row - 1, history.since):
-        row -= 1
-    return history.head.size + max(row - history.lo, 0)
-
-
-def asks_anew(log: Log, row: int, call: int) -> bool:
-    """Say whether a row is the user's request that a call is the first to be sent; commands are
-    none.
-    """
-    return (
-        row >= 0
-        and log.roles[row] == USER
-        and log.first_calls[row] == call
-        and log.messages[row].kind != "bash"
-    )
-
-
-def leading(history: History, first: int = 0) -> int:
-    """Return where the summaries and system messages end that stand at a position."""
-    log, n = history.log, len(history)
-    while first < n and history.item(first).role(log) in (SUMMARY, SYSTEM):
-        first += 1
-    return first
-
-
-def anything(history: History, before: int, start: int = 0) -> bool:
-    """Say whether anything but summaries, and what stays, lies at the positions start..before."""
-    head, log = history.head, history.log
-    if before > head.size:
-        first, last = history.lo + max(start - head.size, 0), history.lo + before - head.size
-        stays = log.stays_at(history.call)
-        if last - first > bisect_left(stays, last) - bisect_left(stays, first):
-            return True
-    return any(i.row >= 0 and not i.stays(log, history.call) for i in head.items[start:before])
-
-
-def _text(made: Message | str | int) -> str:
-    if isinstance(made, Message):
-        return contents.texts(made)
-    return made if isinstance(made, str) else ""
-
-
-def _sized(made: Message | str) -> bool:
-    return isinstance(made, Message) and any(not isinstance(p, Text) for p in made.parts)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ctxkit.policies.reads import path_of
 from ctxkit.policies.repeats import RepeatKind, Repeats
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME
 from ctxkit.texts import contents, records
 from ctxkit.tools.tool_names import among
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ctxkit.messages import Message, ToolCall
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -51,7 +52,7 @@ class Superseded(Scheduled):
     """Empty writes that a later write of the whole file replaced, and looks that were repeated."""
 
     counts = False
-    min_chars: int = 65_536
+    min_chars: Natural = 65_536
     """Do nothing while the superseded results have fewer characters; 0 does it at once."""
     writers: tuple[str, ...] = ("write_file", "patch_file", "write", "edit")
     """Names or globs of tools that write a file."""
@@ -60,13 +61,12 @@ class Superseded(Scheduled):
     looks: tuple[str, ...] = LOOKS
     """Names or globs of tools that only look."""
 
-    def __post_init__(self) -> None:
-        at_least(self, 0, "min_chars")
-
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Empty a call and its result as soon as a later one took their place."""
         if "emptied" not in view.memory:
-            kinds = RepeatKind(self._write, self._whole), RepeatKind(self._look, self._look)
+            written = partial(path_of, tools=self.writers)
+            anew = partial(path_of, tools=self.whole_writers)
+            kinds = RepeatKind(written, anew), RepeatKind(self._look, self._look)
             view.memory["emptied"] = _Emptied(Repeats(kinds), self.min_chars)
         emptied: _Emptied = view.memory["emptied"]
         news = {call: (came, went) for call, came, went, _ in view.news("assistant", "tool")}
@@ -74,12 +74,6 @@ class Superseded(Scheduled):
         for call in sorted(news.keys() | remade.keys()):
             came, went = news.get(call, ([], []))
             emptied.follow(view, came, went, remade.get(call, ()), call)
-
-    def _write(self, call: ToolCall) -> str:
-        return contents.path(call).casefold() if among(call.name, self.writers) else ""
-
-    def _whole(self, call: ToolCall) -> str:
-        return contents.path(call).casefold() if among(call.name, self.whole_writers) else ""
 
     def _look(self, call: ToolCall) -> str:
         return _identity(call) if among(call.name, self.looks) else ""

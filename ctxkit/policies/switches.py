@@ -15,11 +15,10 @@ from ctxkit.faces import listed
 from ctxkit.messages import Message, Text
 from ctxkit.policies.chain import Joined, Part
 from ctxkit.policies.policy import name_of
-from ctxkit.policies.setting import share
-from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary, asks_anew
+from ctxkit.policies.summarisers import Passage, text_of
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_places import asks_anew
 from ctxkit.policies.triggers import Due, Share
-from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +34,8 @@ __dir__ = listed(__all__)
 
 LEVEL = "level"
 """Where the details of a summary of summaries say how many levels lie below it."""
+HIGHEST = 3
+"""Level above which none is made: its summaries are summarised among themselves."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -50,12 +51,10 @@ class Levels(Part):
     """Writes the summaries, which stay."""
     fan: int = 4
     """Summaries of a level that become one of the next."""
-    highest: int = 3
-    """Level above which none is made: its summaries are summarised among themselves."""
 
     def __post_init__(self) -> None:
-        if self.fan < 2 or self.highest < 1:
-            raise BadArguments("Levels need a fan of 2 or more and a highest level of 1 or more.")
+        if self.fan < 2:
+            raise BadArguments("Levels need a fan of 2 or more.")
 
     @property
     def name(self) -> str:
@@ -87,7 +86,7 @@ class Levels(Part):
             made = inner.asked(inner.maker, passage)
             merged = new.summarise(
                 before,
-                _at_level(made, min(level + 1, self.highest)),
+                _at_level(made, min(level + 1, HIGHEST)),
                 f"{before - first} summaries of level {level}",
                 start=first,
                 method="summary",
@@ -201,10 +200,7 @@ class Prepared:
         """Return what the second one makes of the passage and the draft; without a draft, of the
         passage.
         """
-        draft = self.prepare(passage)
-        text = draft if isinstance(draft, str) else ""
-        if isinstance(draft, Message):
-            text = contents.texts(draft)
+        text = text_of(self.prepare(passage))
         if not text.strip():
             return self.commit(passage)
         draft = f"A draft of the summary, to be checked and finished:\n{text}"
@@ -240,7 +236,7 @@ class TaskEnds(Due):
     """Share of the window below which the end of a task changes nothing."""
 
     def __post_init__(self) -> None:
-        share(self, "share")
+        Share(self.share)  # refuses what is no share
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first such call."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ctxkit.messages import Message, Text
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, Roll
 from ctxkit.texts import contents
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.messages import ToolCall
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -30,9 +30,9 @@ EVICTED = "[tool result — evicted: "
 class Tombstones(Scheduled):
     """Evict all tool results but the last, where all of them together are over a budget."""
 
-    max_tokens: int = 8000
+    max_tokens: Natural = 8000
     """Characters of all results divided by four; up to this nothing is done."""
-    keep_last: int = 20
+    keep_last: Natural = 20
     """Results at the end that stay whole."""
     manifest: bool = True
     """Add a message that lists what is there and what was evicted."""
@@ -41,9 +41,6 @@ class Tombstones(Scheduled):
     def appends(self) -> bool:
         """True where it lists what was evicted."""
         return self.manifest
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "max_tokens", "keep_last")
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Evict at the calls whose results are over the budget; list them where that saves, too."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.dues import Due
-from ctxkit.policies.summary import asks_anew
+from ctxkit.policies.summary_places import asks_anew
 
 if TYPE_CHECKING:
     from ctxkit.history import Log

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.history import ASSISTANT, USER
-from ctxkit.policies.setting import Setting, at_least, share
-from ctxkit.policies.summary import leading
+from ctxkit.policies.setting import Setting
+from ctxkit.policies.summary_places import leading
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Positive, Proportion
     from ctxkit.tokens import Room
 
 
@@ -22,13 +23,10 @@ class Window(Setting):
     pinned (fuseraft).
     """
 
-    keep_tokens: int = 60_000
+    keep_tokens: Positive = 60_000
     """Tokens that the messages may have."""
     estimated: bool = False
     """Count in the system's own measure instead of the bill's."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "keep_tokens")
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history within the budget; at least one message is kept after the
@@ -50,14 +48,10 @@ class KeepTurns(Setting):
     settings say.
     """
 
-    keep_turns: int = 10
+    keep_turns: Positive = 10
     """Newest turns to keep, each from its user message on."""
-    keep_first: int = 0
+    keep_first: Natural = 0
     """Turns at the beginning that are kept too, such as the task."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "keep_turns")
-        at_least(self, 0, "keep_first")
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the first and the newest turns."""
@@ -74,11 +68,8 @@ class KeepTurns(Setting):
 class WindowShare(Setting):
     """Drop the oldest until the prompt fits a share of the window."""
 
-    keep_share: float = 0.5
+    keep_share: Proportion = 0.5
     """Share of the window that the prompt may fill."""
-
-    def __post_init__(self) -> None:
-        share(self, "keep_share")
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history within that share."""

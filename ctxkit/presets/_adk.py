@@ -19,6 +19,7 @@ from ctxkit.presets.moments import opens_turn
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -31,21 +32,18 @@ DIFFERENCES = (
         "the new invocations and, before them, `overlap_size` earlier ones",
         "as the document",
         "the new invocations; those before stand in the summary before, and are not read again",
-        "as the default",
     ),
     Difference(
         "by tokens, when",
         "after an invocation",
         "before each call of the model too; what counts is the prompt of the call before",
         "before each call; what counts is the coming prompt",
-        "as the default",
     ),
     Difference(
         "by invocations, when",
         "after an invocation",
         "as the document",
         "before the first call of the next turn, which shows the same",
-        "as the default",
     ),
     Difference(
         "a summary that does not pay",
@@ -53,14 +51,12 @@ DIFFERENCES = (
         "not asked for where the range is no larger than the last summary; taken where it is larger"
         " than the range",
         "made, and refused where the prompt would grow",
-        "as the default",
     ),
     Difference(
         "what counts as an event",
         "events",
         "the results of one reply are one event",
         "each result is one",
-        "as the default",
     ),
 )
 
@@ -107,10 +103,10 @@ class AdkSummary(Anchored):
 def adk(
     *,
     context_window: int | None = None,
-    compaction_interval: int | None = None,
-    overlap_size: int | None = None,
-    token_threshold: int | None = None,
-    event_retention_size: int | None = None,
+    compaction_interval: Positive | None = None,
+    overlap_size: Natural | None = None,
+    token_threshold: Positive | None = None,
+    event_retention_size: Natural | None = None,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -122,37 +118,26 @@ def adk(
     interval of 3 with an overlap of 1.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         compaction_interval: new user turns after which a compaction is due; with `overlap_size`.
         overlap_size: turns before the new ones that the summariser reads once more; it changes
             nothing here.
         token_threshold: tokens of the prompt at which one is due; with `event_retention_size`.
         event_retention_size: events at the end that are kept as they are.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
     if (token_threshold is None) != (event_retention_size is None):
         raise BadArguments("token_threshold and event_retention_size must be set together.")
     if (compaction_interval is None) != (overlap_size is None):
         raise BadArguments("compaction_interval and overlap_size must be set together.")
-    for name, least in (
-        ("token_threshold", 1),
-        ("event_retention_size", 0),
-        ("compaction_interval", 1),
-        ("overlap_size", 0),
-    ):
-        if parameters[name] is not None and parameters[name] < least:
-            raise BadArguments(f"{name} must be {least} or more, not {parameters[name]}.")
     ways: list[Any] = []
     if token_threshold is not None:
         ways.append(Above(token_threshold, or_equal=True))
     if compaction_interval is not None:
         ways.append(Both((Turns(compaction_interval), opens_turn)))
     if not ways:
-        return Rules(window=context_window, name="adk", parameters=parameters)
+        return Rules(window=context_window)
     policy = AdkSummary(
         keep_messages=1,
         events=event_retention_size,
@@ -165,6 +150,4 @@ def adk(
         trigger=ways[0] if len(ways) == 1 else ways[0] | ways[1],
         window=context_window,
         summariser=summariser,
-        name="adk",
-        parameters=parameters,
     )

@@ -20,6 +20,7 @@ from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, PositiveShare
     from ctxkit.tokens import Room
 
 MAX_CHARS = 4096
@@ -31,28 +32,24 @@ DIFFERENCES = (
         "`max_context_window_tokens` and `max_output_tokens` are required",
         "no defaults",
         "the model's window, and 16,384 tokens for the reply as in its example",
-        "as the default",
     ),
     Difference(
         "what is excluded",
         "is marked, not deleted",
         "and can be taken in again",
         "the session keeps its whole log; the view is derived",
-        "as the default",
     ),
     Difference(
         "counting",
         "an estimate of four characters a token",
         "of each message as JSON",
         "the prompt's tokens for when, the estimate for how much",
-        "as the default",
     ),
     Difference(
         "reasoning beside a call",
         "belongs to the call's group",
         "goes with it",
         "it goes with the call",
-        "as the default",
     ),
 )
 
@@ -138,9 +135,9 @@ def agent_framework(
     *,
     context_window: int | None = None,
     max_output_tokens: int = 16_384,
-    tool_eviction_threshold: float = 0.5,
-    truncation_threshold: float = 0.8,
-    keep_last_tool_call_groups: int = 4,
+    tool_eviction_threshold: PositiveShare = 0.5,
+    truncation_threshold: PositiveShare = 0.8,
+    keep_last_tool_call_groups: Natural = 4,
     preserve_first_user_group: bool = False,
 ) -> Rules:
     """Return the rules of `ContextWindowCompactionStrategy`, 1.23.0.
@@ -149,8 +146,7 @@ def agent_framework(
     4,096 characters).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         max_output_tokens: tokens of it that are held free for the reply.
         tool_eviction_threshold: share of the rest above which old tool uses become one line each.
         truncation_threshold: share of the rest above which the oldest groups are dropped, down to
@@ -158,14 +154,8 @@ def agent_framework(
         keep_last_tool_call_groups: replies with tool calls at the end that stay whole.
         preserve_first_user_group: whether the first user message always stays.
     """
-    parameters = dict(locals())
-    for name in ("tool_eviction_threshold", "truncation_threshold"):
-        if not 0 < parameters[name] <= 1:
-            raise BadArguments(f"{name} is a share above 0 and up to 1, not {parameters[name]}.")
     if truncation_threshold < tool_eviction_threshold:
         raise BadArguments("truncation_threshold must not lie below tool_eviction_threshold.")
-    if keep_last_tool_call_groups < 0:
-        raise BadArguments("keep_last_tool_call_groups must be 0 or more.")
     policy = TwoPhases(
         eviction=tool_eviction_threshold,
         truncation=truncation_threshold,
@@ -177,6 +167,4 @@ def agent_framework(
         trigger=Share(tool_eviction_threshold, of="budget"),
         window=context_window,
         reserve=max_output_tokens,
-        name="agent_framework",
-        parameters=parameters,
     )

@@ -12,8 +12,8 @@ from ctxkit.policies.chain import Chain
 from ctxkit.policies.digest import Digest, Excerpts
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
-from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary, boundary, turn_start
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_places import boundary, turn_start
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
@@ -32,6 +32,7 @@ DIFFERENCES = (
         "Compactor.Compact: keep what fits a token budget, digest old tool results",
         "Session.Compact: keep from the turn in which the budget is reached on, no digest",
         "the document's",
+        "as the program",
     ),
     Difference(
         "pairs",
@@ -48,27 +49,30 @@ DIFFERENCES = (
         "no archive in a compaction; the stub in the loop",
     ),
     Difference(
-        "characters", "limits in characters", "Go's len, so bytes", "the estimate counts bytes"
+        "characters",
+        "limits in characters",
+        "Go's len, so bytes",
+        "the estimate counts bytes",
+        "as the program",
     ),
     Difference(
         "tool summaries in the loop",
         "one by one, appended as user messages",
         "in batches, when the model has answered",
         "an excerpt stands in the place of the result, made at once",
-        "as the default",
     ),
     Difference(
         "spilled output",
         "output of more than 204,800 characters goes to a file",
         "so the limit of characters is never reached",
         "a live session writes the file; in a replay the other limits cut it",
-        "as the default",
     ),
     Difference(
         "second compaction",
         "old messages are summarised",
         "messages kept by the compaction before are neither summarised nor kept",
         "they are summarised",
+        "as the program",
     ),
 )
 
@@ -80,6 +84,7 @@ class AiSummary(Summary):
     """
 
     estimated: bool = True
+    apart: bool = False
     sections: tuple[str, ...] = PI_SECTIONS
     prefix: str = PREFIX
     digest: Any = None
@@ -109,14 +114,13 @@ class AiSummary(Summary):
         return history.safe(first) or history.safe_before(first)
 
     def _turn(self, history: History, keep: int) -> int:
-        start = boundary(history)
+        start = self.start(history)
         crossing = max(history.back(keep, estimated=True), start)
         return history.safe_before(max(turn_start(history, crossing), 0)) if crossing > start else 0
 
-    def passages(self, history: History, first: int) -> list[Passage]:
-        """Return what is summarised: with quirks only what came after the last compaction."""
-        start = boundary(history) if self.quirks else 0
-        return [Passage(history, first, start, self.limit, self.told())]
+    def start(self, history: History) -> int:
+        """Return the first position that is looked at: with quirks behind the last compaction."""
+        return boundary(history) if self.quirks else 0
 
 
 def effective_limit(
@@ -154,7 +158,7 @@ def ai(
     max_lines: int = 2000,
     max_bytes: int = 51_200,
     max_chars: int = 204_800,
-    large_output_threshold: int = 204_800,
+    large_output_threshold: int = 204_800,  # noqa: ARG001  live sessions read it of the rules
     truncate_mode: Literal["head", "head_tail", "middle"] = "head_tail",
     summariser: Any = None,
     quirks: bool = False,
@@ -163,8 +167,8 @@ def ai(
     `max_messages`.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000; 0: not known to the agent, which then goes by `max_tokens`.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000;
+            0: not known to the agent, which then goes by `max_tokens`.
         auto_compact: whether anything is compacted without being asked.
         max_messages: messages at which a compaction is due where neither a window nor `max_tokens`
             is set.
@@ -182,11 +186,9 @@ def ai(
         large_output_threshold: characters above which a live session keeps all of it in a file and
             shows where; a replay writes no file.
         truncate_mode: `head` or `head_tail` of the lines; `middle` for characters and bytes too.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program did: compact by whole turns, without a digest.
     """
-    parameters = dict(locals())
     if context_window is not None and context_window < 0:
         raise BadArguments(
             f"A window of {context_window} tokens holds nothing: give 0 for an unknown one."
@@ -218,8 +220,6 @@ def ai(
         estimator="ai",
         summariser=summariser,
         auto=auto_compact,
-        name="ai",
-        parameters=parameters,
         config=ConfigText("ai"),
     )
 

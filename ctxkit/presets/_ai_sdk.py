@@ -15,21 +15,13 @@ DIFFERENCES = (
         "not said",
         "goes with them, where nothing else follows it",
         "stays, unless `reasoning` says otherwise",
-        "as the default",
     ),
-    Difference(
-        "when",
-        "where the caller calls it",
-        "nowhere by itself",
-        "before each call",
-        "as the default",
-    ),
+    Difference("when", "where the caller calls it", "nowhere by itself", "before each call"),
     Difference(
         "several rules at once",
         "a list of rules, each for some tools",
         "one after the other",
         "one: chain `Prune` for more",
-        "as the default",
     ),
 )
 
@@ -49,18 +41,16 @@ def ai_sdk(
     (`toolCalls: []`); here `before-last-message` is the default, as in its own example.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         reasoning: whose reasoning is left out.
         tool_calls: `none`, `all`, `before-last-message` or `before-last-N-messages`.
         tools: names or globs of the tools that this concerns.
         empty_messages: what becomes of messages that hold nothing afterwards.
     """
-    parameters = dict(locals())
     pruning = Prune(
         reasoning=reasoning,
         tool_calls=tool_calls,
-        tools=tuple(tools),
+        tools=tools,
         empty_messages=empty_messages,
     )
-    return Rules(pruning=pruning, window=context_window, name="ai_sdk", parameters=parameters)
+    return Rules(pruning=pruning, window=context_window)

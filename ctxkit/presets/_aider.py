@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Both
+from ctxkit.presets.anchored_summaries import OwnCut
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
@@ -16,6 +15,7 @@ from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Positive
     from ctxkit.tokens import Room
 
 LEAST, MOST, SHARE = 1024, 8192, 16
@@ -32,44 +32,35 @@ DIFFERENCES = (
         "the chat history",
         "only messages of earlier turns; files and the repository's map are sent apart",
         "all messages but the request that waits",
-        "as the default",
     ),
     Difference(
         "size of a message",
         "tokens",
         "of its JSON, by the model's tokenizer",
         "a quarter of its characters",
-        "as the default",
     ),
     Difference(
         "a result that is still too large",
         "not said",
         "is summarised again, up to three times, then whole",
         "stays: the next turn summarises it again",
-        "as the default",
     ),
     Difference(
         "when",
         "after a reply",
         "in the background, by the weak model",
         "before the next turn's call",
-        "as the default",
     ),
 )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AiderSummary(Summary):
+class AiderSummary(OwnCut):
     """Keep the newest messages below half of the limit; the head ends with a reply."""
 
-    apart: bool = False
     estimated: bool = True
     limit_tokens: int = LEAST
     """Tokens that the history may have."""
-
-    @property
-    def keeps(self) -> None:
-        """Less than half of the limit."""
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept: behind a reply."""
@@ -88,7 +79,7 @@ class AiderSummary(Summary):
 def aider(
     *,
     context_window: int | None = None,
-    max_chat_history_tokens: int | None = None,
+    max_chat_history_tokens: Positive | None = None,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -99,26 +90,19 @@ def aider(
     window, from 1,024 to 8,192).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         max_chat_history_tokens: tokens that the history may have; None: a sixteenth of the window,
             1,024 to 8,192.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
     limit = max_chat_history_tokens
     if limit is None:
         limit = min(max((context_window or 200_000) // SHARE, LEAST), MOST)
-    if limit < 1:
-        raise BadArguments("max_chat_history_tokens must be 1 or more, or left out.")
     return Rules(
         policy=AiderSummary(limit_tokens=limit, instructions=focused(INSTRUCTIONS, focus)),
         trigger=Both((Above(limit, estimated=True), opens_turn)),
         window=context_window,
         estimator="chars/4",
         summariser=summariser,
-        name="aider",
-        parameters=parameters,
     )

@@ -16,21 +16,18 @@ DIFFERENCES = (
         "a text that tells the model of it",
         "not documented",
         "a sentence of the kit's own",
-        "as the default",
     ),
     Difference(
         "what the client holds",
         "the whole history; the server edits each request",
         "the same",
         "a pruning: the session keeps none of it",
-        "as the default",
     ),
     Difference(
         "clear_at_least",
         "the strategy is not applied where it would free less",
         "not to be seen",
         "as documented",
-        "as the default",
     ),
 )
 
@@ -52,8 +49,7 @@ def anthropic_clear_tools(
     of it states.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         trigger: tokens of the prompt above which results are cleared.
         keep: tool uses at the end that stay whole.
         clear_at_least: tokens that a clearing must free, or it is not done: a cached prefix has its
@@ -61,15 +57,12 @@ def anthropic_clear_tools(
         exclude_tools: tools whose uses are never cleared.
         clear_tool_inputs: clear the arguments of the calls too.
     """
-    parameters = dict(locals())
     pruning = ClearUses(
         trigger=trigger,
         keep=keep,
-        exclude=tuple(exclude_tools),
+        exclude=exclude_tools,
         clear_inputs=clear_tool_inputs,
         clear_at_least=clear_at_least,
         placeholder=CLEARED,
     )
-    return Rules(
-        pruning=pruning, window=context_window, name="anthropic_clear_tools", parameters=parameters
-    )
+    return Rules(pruning=pruning, window=context_window)

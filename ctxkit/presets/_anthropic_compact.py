@@ -4,7 +4,7 @@ all before it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
@@ -12,6 +12,9 @@ from ctxkit.policies.triggers import Above
 from ctxkit.presets.anchored_summaries import FreshStart
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.policies.setting import Natural
 
 LEAST = 50_000
 """Least tokens of the trigger that the API takes."""
@@ -26,21 +29,18 @@ DIFFERENCES = (
         "input tokens reach the trigger",
         "within the call that crosses it: the summary is a block at the head of its reply",
         "before that call, which is sent the summary",
-        "as the default",
     ),
     Difference(
         "what is billed",
         "the summary is a sampling step of its own, in `usage.iterations`",
         "the top-level usage leaves it out",
         "the summary's tokens count as they do under all presets",
-        "as the default",
     ),
     Difference(
         "pause_after_compaction",
         "the call stops behind the summary, so that the caller can add messages",
         "as documented",
         "keeps the last `keep_messages` messages, which is what the pause is for",
-        "as the default",
     ),
 )
 
@@ -51,7 +51,7 @@ def anthropic_compact(
     context_window: int | None = None,
     trigger: int = 150_000,
     pause_after_compaction: bool = False,
-    keep_messages: int = 2,
+    keep_messages: Natural = 2,
     instructions: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -63,28 +63,21 @@ def anthropic_compact(
     is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         trigger: tokens of the prompt from which the server compacts; at least 50,000.
         pause_after_compaction: let the caller keep messages behind the summary.
         keep_messages: how many it keeps; only with the pause.
         instructions: what the summariser is told instead of the standard prompt.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
     if trigger < LEAST:
         raise BadArguments(
             f"trigger must be {LEAST:,} tokens or more, as the API asks; got {trigger:,}."
         )
-    if keep_messages < 0:
-        raise BadArguments("keep_messages must be 0 or more.")
     kept = keep_messages if pause_after_compaction else 0
     return Rules(
         policy=FreshStart(keep_end=kept, instructions=instructions or INSTRUCTIONS),
         trigger=Above(trigger, or_equal=True),
         window=context_window,
         summariser=summariser,
-        name="anthropic_compact",
-        parameters=parameters,
     )

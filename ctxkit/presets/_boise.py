@@ -19,6 +19,7 @@ from ctxkit.texts.summary_passages import focused
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.policies.policy import Forecast, Past
+    from ctxkit.policies.setting import PositiveShare
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -32,22 +33,14 @@ DIFFERENCES = (
         "at the end of the turn that crosses the ceiling, then parked",
         "applied later as it was made",
         "made when it is applied, so it reaches further",
-        "as the default",
     ),
     Difference(
         "another model or agent",
         "applies a parked cut: the cached prefix is lost anyway",
         "as documented",
         "only the pause and the hard ceiling do",
-        "as the default",
     ),
-    Difference(
-        "the summary's budget",
-        "bounded",
-        "8,000 tokens in a later change",
-        "8,000 tokens",
-        "as the default",
-    ),
+    Difference("the summary's budget", "bounded", "8,000 tokens in a later change", "8,000 tokens"),
 )
 
 
@@ -100,10 +93,10 @@ class Armed(Open):
 def boise(
     *,
     context_window: int | None = None,
-    ceiling_ratio: float = 0.5,
+    ceiling_ratio: PositiveShare = 0.5,
     ceiling_cap_tokens: int = 100_000,
-    floor_ratio: float = 0.25,
-    hard_ceiling_ratio: float = 0.7,
+    floor_ratio: PositiveShare = 0.25,
+    hard_ceiling_ratio: PositiveShare = 0.7,
     hard_mult: float = 1.5,
     protected_turns: int = 3,
     summary_budget_tokens: int = 8000,
@@ -131,13 +124,8 @@ def boise(
         deferred_apply: wait with a cut until the provider's cache is cold.
         cache_ttl_seconds: seconds that it lives.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
-    for name in ("ceiling_ratio", "floor_ratio", "hard_ceiling_ratio"):
-        if not 0 < parameters[name] <= 1:
-            raise BadArguments(f"{name} is a share above 0 and up to 1, not {parameters[name]}.")
     ceiling, floor, hard = numbers(
         context_window or 200_000,
         ceiling_ratio=ceiling_ratio,
@@ -168,8 +156,6 @@ def boise(
         window=context_window,
         cache_life=cache_ttl_seconds,
         summariser=summariser,
-        name="boise",
-        parameters=parameters,
     )
 
 

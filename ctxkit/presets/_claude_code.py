@@ -37,7 +37,6 @@ DIFFERENCES = (
         "are cleared first, and only then the conversation is summarised",
         "how many stay is not documented",
         "off; `clear_tool_outputs` says how many stay",
-        "as the default",
     ),
     Difference(
         "where it is due",
@@ -45,14 +44,12 @@ DIFFERENCES = (
         "window less min(output limit, 20,000) less 13,000, as users found"
         " (anthropics/claude-code#31806)",
         "as users found",
-        "as the default",
     ),
     Difference(
         "what is loaded again",
         "CLAUDE.md, memory, plan, skills and up to five files",
         "from disk",
         "files alone, as the log has them; the rest is part of the fixed prompt of a log",
-        "as the default",
     ),
 )
 
@@ -146,8 +143,7 @@ def claude_code(
     confirmed: how many older tool outputs are cleared before that.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         auto_compact_enabled: whether anything is compacted without being asked.
         autocompact_pct_override: percent of the effective window at which it is due; can only lower
             it.
@@ -160,18 +156,16 @@ def claude_code(
         clear_tool_outputs: tool outputs that stay whole, older ones being cleared first; None: none
             is cleared.
         focus: what a summary shall look at besides, as after `/compact`.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
     held = summary_max_output_tokens + buffer_tokens
-    room_to_cut(context_window, held, 0)
+    room_to_cut(context_window, held)
     if autocompact_pct_override is not None and not 0 < autocompact_pct_override <= 100:
         raise BadArguments("autocompact_pct_override is a percentage above 0 and up to 100.")
     trigger: Any = Share(1.0, of="budget", or_equal=True)
     window = context_window or 200_000
     if auto_compact_window is not None:
-        room_to_cut(auto_compact_window, held, 0)
+        room_to_cut(auto_compact_window, held)
         trigger = trigger | Above(auto_compact_window - held, or_equal=True)
         window = min(window, auto_compact_window)
     if autocompact_pct_override is not None:
@@ -196,8 +190,6 @@ def claude_code(
         reserve=held,
         summariser=summariser,
         auto=auto_compact_enabled,
-        name="claude_code",
-        parameters=parameters,
     )
 
 

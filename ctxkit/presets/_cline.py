@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.checks import one_of, typed
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.halves import DropHalf
 from ctxkit.texts.summary_passages import focused
@@ -32,7 +32,6 @@ DIFFERENCES = (
         "not said",
         "a quarter of the characters of its JSON",
         "a quarter of its characters",
-        "as the default",
     ),
     Difference(
         "basic strategy",
@@ -40,21 +39,18 @@ DIFFERENCES = (
         "after an overflow, and where it is chosen: all requests, the last answers that fit, and"
         " notes on what went",
         "the summary is made there, too",
-        "as the default",
     ),
     Difference(
         "what the summariser is sent",
         "not said",
         "results of at most 2,000 characters, fitted into its own window",
         "the messages",
-        "as the default",
     ),
     Difference(
         "3.x: repeated reads",
         "files that were read again are shortened first; where that frees 30 %, nothing is dropped",
         "as documented",
         "the messages are dropped at once: put `superseded` before it for the reads",
-        "as the default",
     ),
 )
 
@@ -99,18 +95,14 @@ def cline(
     Args:
         version: `sdk` (the core of today) or `3` (first pair kept, half of the rest dropped, or
             three quarters).
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         max_input_tokens: tokens of prompt that it takes; None: 0.9 of the window.
         trigger_ratio: share of these from which a compaction is due; not for version 3.
         preserve_recent_tokens: tokens at the end that stay as they are, with the whole last turn.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
-    one_of("version", version, ("sdk", "3"))
-    more: dict[str, Any] = {"estimator": "chars/4", "name": "cline", "parameters": parameters}
+    more: dict[str, Any] = {"estimator": "chars/4"}
     if version == "3":
         reserve = held(context_window or 200_000)
         full = Share(1.0, of="budget", or_equal=True) | Overflow(recorded=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.errors import BadArguments
 from ctxkit.history import SUMMARY
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
@@ -26,6 +25,7 @@ from ctxkit.texts.summary_passages import focused
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 PREFIX = "[Summary of the work so far, written by the model that did it]\n"
@@ -40,7 +40,6 @@ DIFFERENCES = (
         "off unless the provider is OpenAI",
         "with OpenAI's models the server compacts: its item is encrypted",
         "the local way: `openai_server` shows the other one",
-        "as the default",
     ),
     LAST_CALL,
     LARGER,
@@ -49,7 +48,6 @@ DIFFERENCES = (
         "not said",
         "the oldest item is dropped and the model asked again",
         "a failure leaves the history as it was",
-        "as the default",
     ),
 )
 
@@ -123,8 +121,8 @@ def middle(text: str, tokens: int) -> str:
 def codex(
     *,
     context_window: int | None = None,
-    model_auto_compact_token_limit: int | None = None,
-    compact_user_message_max_tokens: int = 20_000,
+    model_auto_compact_token_limit: Positive | None = None,
+    compact_user_message_max_tokens: Natural = 20_000,
     tool_output_token_limit: int | None = None,
     compact_prompt: str = "",
     focus: str = "",
@@ -138,8 +136,7 @@ def codex(
     itself could not be read here.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         model_auto_compact_token_limit: tokens at which a compaction is due; never more than 0.9 of
             the window.
         compact_user_message_max_tokens: tokens of the user's messages that are kept (fixed in the
@@ -148,14 +145,8 @@ def codex(
             has it.
         compact_prompt: what the summariser is told, in place of the default.
         focus: what a summary shall look at besides (not in Codex).
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
-    if model_auto_compact_token_limit is not None and model_auto_compact_token_limit < 1:
-        raise BadArguments("model_auto_compact_token_limit must be 1 or more, or left out.")
-    if compact_user_message_max_tokens < 0:
-        raise BadArguments("compact_user_message_max_tokens must be 0 or more.")
     trigger: Any = Share(0.9, or_equal=True)
     if model_auto_compact_token_limit is not None:
         trigger = trigger | Above(model_auto_compact_token_limit, or_equal=True)
@@ -176,7 +167,5 @@ def codex(
         window=context_window,
         estimator="bytes/4",
         summariser=summariser,
-        name="codex",
-        parameters=parameters,
         config=ConfigText("codex"),
     )

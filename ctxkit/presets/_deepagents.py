@@ -11,7 +11,6 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
 from ctxkit.presets import clauses
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
@@ -27,10 +26,6 @@ PREFIX = (
     "Here is a summary of the conversation to date; all of it is kept in a file under"
     " /conversation_history/, to be read where a detail is needed:\n\n"
 )
-INSTRUCTIONS = (
-    "Extract the most important context from this conversation; your words will stand in its place."
-    " Sections: session intent, summary, artifacts, next steps; say None where there is nothing."
-)
 
 DIFFERENCES = (
     Difference(
@@ -38,32 +33,24 @@ DIFFERENCES = (
         "the whole history is written to /conversation_history/",
         "appended at each compaction",
         "named in the summary; a replay writes no file",
-        "as the default",
     ),
     Difference(
-        "media",
-        "inline images are moved to files",
-        "before the summary",
-        "left as they are",
-        "as the default",
+        "media", "inline images are moved to files", "before the summary", "left as they are"
     ),
     Difference(
         "models without a profile",
         "170,000 tokens and six messages",
         "and arguments are cut from 20 messages on",
         "a window is always known here: pass these by `trigger`, `keep`, `truncate_args_trigger`",
-        "as the default",
     ),
 )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DeepSummary(Summary):
+class DeepSummary(clauses.KeepsByClause):
     """Cut long arguments of old calls first; where a summary is still due, keep the end."""
 
-    apart: bool = False
     keep: tuple[str, float] = ("fraction", 0.10)
-    """What is kept: a number of messages or tokens, or a share of the window."""
     trigger: Any = None
     """Says whether a summary is due."""
     args_keep: tuple[str, float] | None = ("fraction", 0.10)
@@ -79,10 +66,6 @@ class DeepSummary(Summary):
         if self.trigger is not None and not self.trigger(new, room):
             return new
         return super().__call__(new, room)
-
-    def cut(self, history: History, room: Room) -> int:
-        """Return the first position that is kept."""
-        return clauses.cut(history, room, self.keep)
 
     def shortened(self, history: History, room: Room) -> History:
         """Return the history with long arguments of old calls cut."""
@@ -131,8 +114,7 @@ def deepagents(
     messages).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list:
             any of them.
         keep: what is kept, in the same words.
@@ -141,10 +123,8 @@ def deepagents(
         truncate_args_keep: what keeps its arguments.
         truncate_args_max_length: characters of an argument above which it is cut.
         summary_prompt: what the summariser is told, in place of the default.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
     due = clauses.trigger(trigger)
     args = clauses.trigger(truncate_args_trigger)
     if due is None:
@@ -158,7 +138,7 @@ def deepagents(
         ),
         max_length=truncate_args_max_length,
         prefix=PREFIX,
-        instructions=summary_prompt or INSTRUCTIONS,
+        instructions=summary_prompt or clauses.INSTRUCTIONS,
     )
     return Rules(
         policy=policy,
@@ -166,6 +146,4 @@ def deepagents(
         window=context_window,
         estimator="chars/4",
         summariser=summariser,
-        name="deepagents",
-        parameters=parameters,
     )

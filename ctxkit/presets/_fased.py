@@ -7,15 +7,14 @@ from __future__ import annotations
 from math import isnan
 from typing import Any, Literal
 
-from ctxkit.errors import BadArguments
+from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.flushes import MemoryFlush
-from ctxkit.policies.idle import PLACEHOLDER
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets import claws
-from ctxkit.presets.checks import room_to_cut, typed
+from ctxkit.presets.checks import between, room_to_cut, typed
 from ctxkit.presets.claws import FLOOR
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
@@ -36,6 +35,7 @@ DIFFERENCES = (
         "a skipped result",
         "fails: Compaction cancelled",
         "nothing is done",
+        "as the program",
     ),
     Difference(
         "a session that is one giant turn",
@@ -56,28 +56,24 @@ DIFFERENCES = (
         "strict by default",
         "only in mode safeguard; mode default ignores it",
         "as the program",
-        "as the default",
     ),
     Difference(
         "required sections and audit",
         "not in Fased",
         "OpenClaw's, off by default",
         "off; on with quality_retries",
-        "as the default",
     ),
     Difference(
         "providers of cache-ttl",
         "Anthropic",
         "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
         "every provider: whoever replays says so by context_pruning",
-        "as the default",
     ),
     Difference(
         "short results",
         "old results are cleared",
         "the placeholder takes the place of results that are shorter than it, too",
         "these are left as they are: it would make the prompt larger",
-        "as the default",
     ),
     Difference(
         "memory flush",
@@ -122,7 +118,7 @@ def fased(
     soft_trim_head_chars: int = 1500,
     soft_trim_tail_chars: int = 1500,
     hard_clear: bool = True,
-    hard_clear_placeholder: str = PLACEHOLDER,
+    hard_clear_placeholder: str = CLEARED,
     tools_allow: tuple[str, ...] = ("*",),
     tools_deny: tuple[str, ...] = (),
     focus: str = "",
@@ -132,8 +128,7 @@ def fased(
     """Return Fased's rules: Pi's, with at least the floor held free.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is
             Pi's summary.
         reserve_tokens: tokens held free; None: Pi's 16,384.
@@ -165,14 +160,11 @@ def fased(
         tools_allow: names or globs of the tools whose results are pruned.
         tools_deny: names or globs of the tools whose results never are.
         focus: what a summary shall look at besides, as after `/compact`.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program does where it fails or differs.
     """
     parameters = dict(locals())
-    claws.checked(parameters)
-    if context_pruning not in ("off", "cache-ttl"):
-        raise BadArguments(f"context_pruning is off or cache-ttl, not {context_pruning!r}.")
+    between(0.1, 0.9, max_history_share=max_history_share)
     held = claws.reserve(reserve_tokens, reserve_tokens_floor)
     room_to_cut(context_window, held, keep_recent_tokens)
     common = claws.summary(
@@ -201,7 +193,5 @@ def fased(
         reserve=held,
         estimator="fased",
         summariser=summariser,
-        name="fased",
-        parameters=parameters,
         config=ConfigText("fased"),
     )

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  read by grids
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
@@ -31,6 +33,7 @@ from ctxkit.presets.differences import Difference
 if TYPE_CHECKING:
     from ctxkit.policies.dues import Due
     from ctxkit.policies.policy import Forecast, Guard, Past
+    from ctxkit.policies.setting import Natural, Positive, Proportion
 
 REPLAY_CHARS = 2000
 """Characters of a reply that is sent again, where no number is set (the document's)."""
@@ -40,42 +43,52 @@ DIFFERENCES = (
         "turns",
         "messages of any role",
         "replies, with the message that each answers",
+        "as the program",
     ),
-    Difference("IncludeReasoning", "true", "false", "true"),
+    Difference("IncludeReasoning", "true", "false", "true", "as the program"),
     Difference(
         "anti-thrash",
         "text savings; resets by itself",
         "messages saved; nothing resets it; only the turn count is guarded",
         "tokens saved; TriggerTurnCount calls without a compaction reset it; the turn count alone"
         " is guarded",
+        "as the program",
     ),
     Difference(
         "intent lines",
         "the error before the parenthesis, commands shown",
         "after it, paths only",
         "as said",
+        "as the program",
     ),
     Difference(
         "MaxInTurnToolPairs",
         "opt-in",
         "0 means 12; only from 90 % of the budget on, in steps of 8",
         "0 is off",
+        "as the program",
     ),
-    Difference("MaxInTurnContextTokens", "opt-in", "always on, 200,000 characters", "0 is off"),
+    Difference(
+        "MaxInTurnContextTokens",
+        "opt-in",
+        "always on, 200,000 characters",
+        "0 is off",
+        "as the program",
+    ),
     Difference(
         "MaxTurnAge",
         "the last N turns",
         "begins with the reply, without the message it answers (mended later)",
         "begins with the message",
+        "as the program",
     ),
     Difference(
         "pairs of calls and results",
         "orphans are stripped",
         "of two results in two messages the second is dropped",
         "pairs are never parted",
-        "as the default",
     ),
-    Difference("system messages", "not said", "TextOnly drops them", "they stay", "as the default"),
+    Difference("system messages", "not said", "TextOnly drops them", "they stay"),
     Difference(
         "MaxReplayChars",
         "0 means 2,000",
@@ -88,14 +101,12 @@ DIFFERENCES = (
         "a single-turn limit is suppressed for one turn",
         "never suppressed",
         "as the program",
-        "as the default",
     ),
     Difference(
         "window mode",
         "pinned summaries are never dropped",
         "only leading ones are safe",
         "as the program; there is never more than one",
-        "as the default",
     ),
 )
 
@@ -129,8 +140,8 @@ def fuseraft(
     *,
     context_window: int | None = None,
     mode: Literal["llm", "intent", "lossless", "hybrid", "window"] = "llm",
-    trigger_turn_count: int = 50,
-    keep_recent_turns: int = 10,
+    trigger_turn_count: Positive = 50,
+    keep_recent_turns: Positive = 10,
     token_budget: int = 80_000,
     include_reasoning: bool | None = None,
     include_symbol_graph: bool = True,
@@ -140,22 +151,22 @@ def fuseraft(
     max_chars_per_history_message: int = 8000,
     anti_thrash_min_savings_ratio: float = 0.10,
     anti_thrash_window: int = 10,
-    warn_at: int = 0,
-    cutover_at: int = 0,
-    max_single_turn_input_tokens: int = 0,
-    max_tool_result_tokens: int = 0,
+    warn_at: Natural = 0,
+    cutover_at: Natural = 0,
+    max_single_turn_input_tokens: Natural = 0,
+    max_tool_result_tokens: Natural = 0,
     in_turn_tool_window: int = 20,
     text_only: bool = False,
     exclude_agents: tuple[str, ...] = (),
     max_turn_age: int = 0,
     max_tail_messages: int = 0,
-    context_cap_fraction: float = 0.0,
+    context_cap_fraction: Proportion = 0.0,
     max_tool_result_chars: int = 0,
     tool_result_char_overrides: Mapping[str, int] | None = None,
     max_replay_chars: int | None = 0,
     max_in_turn_tool_pairs: int = 0,
     max_in_turn_context_tokens: int = 0,
-    offload_chars: int = 40_000,
+    offload_chars: Natural = 40_000,
     adaptive_trim: bool = True,
     summariser: Any = None,
     quirks: bool = False,
@@ -164,8 +175,7 @@ def fuseraft(
     not in them.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         mode: `llm`, `intent`, `lossless`, `hybrid` put a message in the place of old turns;
             `window` drops pairs.
         trigger_turn_count: replies at which a compaction is due (not with `window`).
@@ -203,8 +213,7 @@ def fuseraft(
         offload_chars: characters above which a tool result becomes a stub that names an artifact;
             0: never.
         adaptive_trim: trim for one call where the prompt is over the window, instead of failing.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program does where it differs from its document.
     """
     parameters = dict(locals())
@@ -229,23 +238,16 @@ def fuseraft(
             "messages" if quirks else "tokens",
             reset=0 if quirks else trigger_turn_count,
         )
-        unguarded: Any = others[0]
-        for other in others[1:]:
-            unguarded = unguarded | other
-        guards.append(Except(thrash, unguarded))
-    for other in others:
-        trigger = trigger | other
+        guards.append(Except(thrash, reduce(or_, others)))
     return Rules(
         policy=_policy(parameters),
-        trigger=trigger,
+        trigger=reduce(or_, others, trigger),
         pruning=_pruning(parameters),
         guards=tuple(guards),
         warnings=_warnings(parameters),
         window=context_window,
         estimator="fuseraft",
         summariser=summariser,
-        name="fuseraft",
-        parameters=parameters,
         config=ConfigText("fuseraft"),
     )
 
@@ -259,10 +261,6 @@ def _warnings(p: dict[str, Any]) -> tuple[Any, ...]:
 
 def _checked(p: dict[str, Any]) -> None:
     """Refuse what fuseraft refuses at its start, and what could not work here."""
-    if p["mode"] not in ("llm", "intent", "lossless", "hybrid", "window"):
-        raise BadArguments(f"mode is llm, intent, lossless, hybrid or window, not {p['mode']!r}.")
-    if p["trigger_turn_count"] < 1 or p["keep_recent_turns"] < 1:
-        raise BadArguments("trigger_turn_count and keep_recent_turns must be 1 or more.")
     if p["keep_recent_turns"] >= p["trigger_turn_count"]:
         raise BadArguments(
             f"keep_recent_turns ({p['keep_recent_turns']}) must lie below trigger_turn_count "
@@ -272,19 +270,6 @@ def _checked(p: dict[str, Any]) -> None:
         raise BadArguments(
             f"warn_at ({p['warn_at']:,}) must lie below cutover_at ({p['cutover_at']:,})."
         )
-    if not 0 <= p["context_cap_fraction"] <= 1:
-        raise BadArguments(
-            f"context_cap_fraction lies between 0 and 1, not {p['context_cap_fraction']}."
-        )
-    for name in (
-        "warn_at",
-        "cutover_at",
-        "max_single_turn_input_tokens",
-        "max_tool_result_tokens",
-        "offload_chars",
-    ):
-        if p[name] < 0:
-            raise BadArguments(f"{name} must be 0 (off) or more, not {p[name]}.")
 
 
 def _policy(p: dict[str, Any]) -> Any:

@@ -15,6 +15,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Share
+from ctxkit.presets.anchored_summaries import OwnCut
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
@@ -41,35 +42,30 @@ DIFFERENCES = (
         "characters",
         "characters of its JSON",
         "characters of its text, names and arguments",
-        "as the default",
     ),
     Difference(
         "second look",
         "the model is asked once more whether the snapshot lost anything",
         "two calls for each compaction",
         "one: hand in a summariser that asks twice",
-        "as the default",
     ),
     Difference(
         "after a failed compaction",
         "not said",
         "only truncation from then on, no summary",
         "every attempt summarises",
-        "as the default",
     ),
     Difference(
         "long outputs beyond the budget",
         "truncated to their last lines",
         "to head and tail of the limit of characters, and saved to a file",
         "head and tail; no file is written by a replay",
-        "as the default",
     ),
     Difference(
         "pipeline: distillation",
         "nodes over 3,000 (at once: 15,000) tokens are condensed by a model",
         "in the background, as nodes age out",
         "they are cut to the truncation's limit, without a model, in the step in which it is due",
-        "as the default",
     ),
 )
 
@@ -138,22 +134,15 @@ def split_point(history: History, share: float) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Pipeline(Summary):
+class Pipeline(OwnCut):
     """Beyond the retained tokens cut long messages down; over the maximum put a snapshot in the
     place of the oldest.
     """
 
-    apart: bool = False
     max_tokens: int = 150_000
     """Tokens of the prompt above which the oldest are summarised."""
     node_tokens: int = 4000
     """Tokens that a message beyond the retained ones keeps."""
-
-    @property
-    def keeps(self) -> None:
-        """Nothing is kept at least: what is beyond the retained tokens is cut down before anything
-        is summarised.
-        """
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history within its budgets."""
@@ -198,8 +187,7 @@ def gemini(
     Args:
         variant: `classic` (one compression at a share of the window) or `pipeline` (budgets of
             tokens).
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         compression_threshold: share of the window at which a compression is due
             (`model.compressionThreshold`).
         compression_preserve_threshold: share of the characters, the newest, that is kept.
@@ -214,22 +202,19 @@ def gemini(
         max_tokens_per_node: pipeline: tokens that a message beyond the retained ones keeps.
         max_state_tokens: pipeline: tokens of a snapshot.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
-    if variant not in ("classic", "pipeline"):
-        raise BadArguments(f"variant is classic or pipeline, not {variant!r}.")
     common: dict[str, Any] = {
         "window": context_window,
         "estimator": "chars/4",
         "summariser": summariser,
+        "config": ConfigText("gemini"),
     }
     told = focused(INSTRUCTIONS, focus)
     if variant == "classic":
         if not 0 < compression_preserve_threshold < 1:
             raise BadArguments("compression_preserve_threshold lies between 0 and 1.")
-        policy: Any = GeminiSummary(
+        policy: Summary = GeminiSummary(
             keep_messages=1,
             preserve=compression_preserve_threshold,
             result_tokens=function_response_token_budget,
@@ -239,9 +224,6 @@ def gemini(
         return Rules(
             policy=policy,
             trigger=Share(compression_threshold, or_equal=True),
-            name="gemini",
-            parameters=parameters,
-            config=ConfigText("gemini"),
             **common,
         )
     if retained_tokens >= max_tokens:
@@ -264,8 +246,5 @@ def gemini(
             Results(max_chars=masked, consumed_chars=-1, suffix=MASKED),
             Replies(max_chars=masked, suffix=MASKED),
         ),
-        name="gemini",
-        parameters=parameters,
-        config=ConfigText("gemini"),
         **common,
     )

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.anchored_summaries import end, message_of
+from ctxkit.presets.anchored_summaries import OwnCut, end, message_of
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.texts import contents
@@ -18,6 +16,7 @@ from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Proportion
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -36,34 +35,25 @@ DIFFERENCES = (
         "before a reply",
         "before the reply to a request, and after an overflow",
         "before each call, and after an overflow",
-        "as the default",
     ),
     Difference(
         "pairs of call and result",
         "older ones are summarised in the background",
         "turned off in the program (`ENABLE_TOOL_PAIR_SUMMARIZATION`)",
         "never",
-        "as the default",
     ),
     Difference(
         "a request that is too large for the summariser",
         "not said",
         "results are left out of the middle: 10, 20, 50 per cent, all",
         "the summariser is asked once, with all",
-        "as the default",
     ),
 )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class WithRequest(Summary):
+class WithRequest(OwnCut):
     """Summarise everything, and say the last request again behind the summary."""
-
-    apart: bool = False
-
-    @property
-    def keeps(self) -> None:
-        """Nothing is kept at least."""
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the end of what was said; where a request waits, it is kept instead of
@@ -92,7 +82,7 @@ class WithRequest(Summary):
 def goose(
     *,
     context_window: int | None = None,
-    auto_compact_threshold: float = 0.8,
+    auto_compact_threshold: Proportion = 0.8,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -102,19 +92,12 @@ def goose(
     at 1, all messages summarised, the last message of the user that is text alone said again.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         auto_compact_threshold: share of the window above which it compacts
             (`GOOSE_AUTO_COMPACT_THRESHOLD`); 0 or 1: only after an overflow.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
-    if not 0 <= auto_compact_threshold <= 1:
-        raise BadArguments(
-            f"auto_compact_threshold lies between 0 and 1, not at {auto_compact_threshold}."
-        )
     full: Any = Overflow(recorded=True)
     if 0 < auto_compact_threshold < 1:
         full = Share(auto_compact_threshold) | full
@@ -123,6 +106,4 @@ def goose(
         trigger=full,
         window=context_window,
         summariser=summariser,
-        name="goose",
-        parameters=parameters,
     )

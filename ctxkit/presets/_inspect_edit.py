@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import numpy as np
 
-from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.setting import Setting
 from ctxkit.presets import share_threshold
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
@@ -20,6 +19,7 @@ from ctxkit.texts import contents
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural
     from ctxkit.tokens import Room
 
 REMOVED = "(Tool result removed)"
@@ -30,7 +30,6 @@ DIFFERENCES = (
         "not said",
         "up to three passes, then the sample fails: compaction insufficient",
         "one pass; where it is not enough the prompt stays over the threshold",
-        "as the default",
     ),
     MEMORY_TOOL,
     Difference(
@@ -38,7 +37,6 @@ DIFFERENCES = (
         "a call with its result",
         "the tools of the provider's server count as well",
         "results in the log",
-        "as the default",
     ),
 )
 
@@ -47,7 +45,7 @@ DIFFERENCES = (
 class Edited(Setting):
     """Clear old thinking and old tool uses, or put a text in the place of a whole use."""
 
-    keep: int = 3
+    keep: Natural = 3
     """Tool uses at the end that stay whole."""
     exclude: tuple[str, ...] = ()
     """Names or globs of the tools whose uses are neither cleared nor counted."""
@@ -55,9 +53,6 @@ class Edited(Setting):
     """Replies at the end that keep their thinking; None: all keep it."""
     keep_inputs: bool = True
     """Whether the calls stay where their results are cleared."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "keep")
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history without old thinking and old tool results."""
@@ -110,7 +105,7 @@ def inspect_edit(
     *,
     context_window: int | None = None,
     threshold: float = 0.9,
-    keep_thinking_turns: int | Literal["all"] = 1,
+    keep_thinking_turns: Natural | Literal["all"] = 1,
     keep_tool_uses: int = 3,
     keep_tool_inputs: bool = True,
     exclude_tools: tuple[str, ...] = (),
@@ -120,8 +115,7 @@ def inspect_edit(
     Read in `inspect_ai/model/_compaction/edit.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price
-            table, else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         keep_thinking_turns: replies at the end that keep their thinking, or `all`.
         keep_tool_uses: tool uses at the end that stay whole; excluded tools do not count among
@@ -130,20 +124,15 @@ def inspect_edit(
             become one line.
         exclude_tools: tools whose uses are never cleared.
     """
-    parameters = dict(locals())
-    is_number = isinstance(keep_thinking_turns, int) and keep_thinking_turns >= 0
-    if keep_thinking_turns != "all" and not is_number:
-        raise BadArguments("keep_thinking_turns is 'all' or a number of replies, 0 or more.")
+    thinking = None if keep_thinking_turns == "all" else keep_thinking_turns
     policy: Any = Edited(
         keep=keep_tool_uses,
         exclude=("tool_search", *exclude_tools),
-        thinking_turns=None if keep_thinking_turns == "all" else keep_thinking_turns,
+        thinking_turns=thinking,
         keep_inputs=keep_tool_inputs,
     )
     return Rules(
         policy=policy,
         trigger=share_threshold.trigger(threshold),
         window=context_window,
-        name="inspect_edit",
-        parameters=parameters,
     )

@@ -28,14 +28,12 @@ DIFFERENCES = (
         "all messages of the sample's input stay",
         "those marked so; without any, up to the first user message",
         "up to the first user message",
-        "as the default",
     ),
     Difference(
         "an input too long for the summariser",
         "tool output is shortened",
         "the largest output is halved, up to twelve times",
         "as it is",
-        "as the default",
     ),
     MEMORY_TOOL,
 )
@@ -45,7 +43,12 @@ DIFFERENCES = (
 class TaskAndSummary(Anchored):
     """Keep what comes up to the first user message; summarise all the rest."""
 
-    through_user: bool = True
+    def front(self, history: History, first: int = 0) -> int:
+        """Return the first position that may be summarised: behind the first user message."""
+        asked = history.next(0, "user")
+        if asked >= 0 and not history.role("summary")[:asked].any():
+            first = max(first, asked + 1)
+        return super().front(history, first)
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the end: nothing after the task is kept as it is."""
@@ -66,15 +69,12 @@ def inspect_summary(
     Read in `inspect_ai/model/_compaction/summary.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         instructions: what the summariser is told besides.
         prompt: what it is told in place of the default.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
     policy = TaskAndSummary(
         keep_messages=1,
         prefix=PREFIX,
@@ -85,6 +85,4 @@ def inspect_summary(
         trigger=share_threshold.trigger(threshold),
         window=context_window,
         summariser=summariser,
-        name="inspect_summary",
-        parameters=parameters,
     )

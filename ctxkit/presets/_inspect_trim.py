@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.presets import share_threshold
@@ -14,6 +13,7 @@ from ctxkit.presets.differences import MEMORY_TOOL, Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Proportion
     from ctxkit.tokens import Room
 
 DIFFERENCES = (
@@ -22,7 +22,6 @@ DIFFERENCES = (
         "not said",
         "up to three passes, then the sample fails: compaction insufficient",
         "as many passes as it takes, and no failure",
-        "as the default",
     ),
     MEMORY_TOOL,
     Difference(
@@ -30,7 +29,6 @@ DIFFERENCES = (
         "calls keep their results",
         "an orphaned result is dropped, and so is an orphaned call",
         "the cut moves behind the result",
-        "as the default",
     ),
 )
 
@@ -48,8 +46,7 @@ class Trim(Setting):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with the task and its end."""
-        due = share_threshold.trigger(self.threshold)
-        limit = due.tokens(room) if self.threshold <= 1 else self.threshold
+        limit = share_threshold.trigger(self.threshold).tokens(room)
         while history.tokens > limit:
             new = self.once(history)
             if new is history:
@@ -72,25 +69,19 @@ class Trim(Setting):
 
 @typed
 def inspect_trim(
-    *, context_window: int | None = None, threshold: float = 0.9, preserve: float = 0.8
+    *, context_window: int | None = None, threshold: float = 0.9, preserve: Proportion = 0.8
 ) -> Rules:
     """Return the rules of Inspect's trimming compaction.
 
     Read in `inspect_ai/model/_compaction/trim.py` and `_trim.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         preserve: share of the messages after the task that one pass leaves.
     """
-    parameters = dict(locals())
-    if not 0 <= preserve <= 1:
-        raise BadArguments(f"preserve lies between 0 and 1, not at {preserve}.")
     return Rules(
         policy=Trim(threshold=threshold, preserve=preserve),
         trigger=share_threshold.trigger(threshold),
         window=context_window,
-        name="inspect_trim",
-        parameters=parameters,
     )

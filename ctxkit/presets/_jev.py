@@ -14,7 +14,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.history import TOOL
 from ctxkit.messages import Message  # noqa: TC001  as above
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.setting import Setting, at_least, share
+from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
@@ -23,6 +23,7 @@ from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Proportion
     from ctxkit.tokens import Room
 
 SLACK = 120
@@ -34,21 +35,18 @@ DIFFERENCES = (
         "a hosted model scores each call and each result",
         "it is sent the whole conversation without results",
         "every old result goes and every call stays, unless `scorer` is given",
-        "as the default",
     ),
     Difference(
         "when",
         "where Claude Code compacts",
         "in its hook, also by hand",
         "above a share of the window that is set here",
-        "as the default",
     ),
     Difference(
         "where too little is freed",
         "Claude Code's own summary",
         "below a share that the plugin's options name",
         "nothing more is done",
-        "as the default",
     ),
 )
 
@@ -57,20 +55,16 @@ DIFFERENCES = (
 class KeepTheText(Setting):
     """Cut old results to their head, or leave them out with their calls; text is never touched."""
 
-    preserve_recent: int = 6
+    preserve_recent: Natural = 6
     """Messages at the end whose calls stay; results in a row are one message."""
-    head_chars: int = 300
+    head_chars: Natural = 300
     """Characters that a cut result keeps."""
-    threshold: float = 0.5
+    threshold: Proportion = 0.5
     """Least score at which a call, or a result, stays."""
     scorer: Callable[[Message], tuple[float, float]] | None = None
     """Scores a result: ``(result) -> (keep its call, keep it)``, each from 0 to 1; None: ``(1,
     0)``.
     """
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "preserve_recent", "head_chars")
-        share(self, "threshold")
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history with less of its old results."""
@@ -153,8 +147,7 @@ def jev(
     (0.8) is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         compact_at: share of the window above which it compacts; there Claude Code decides.
         keep_threshold: least score at which a call, or a result, stays.
         preserve_recent_messages: messages at the end whose calls stay.
@@ -162,7 +155,6 @@ def jev(
         scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: all calls stay, no
             old result does.
     """
-    parameters = dict(locals())
     if scorer is not None and not callable(scorer):
         raise BadArguments(
             f"scorer is called with a result and returns two scores; {scorer!r} cannot be called."
@@ -177,6 +169,4 @@ def jev(
         policy=policy,
         trigger=Share(compact_at) | Overflow(recorded=True),
         window=context_window,
-        name="jev",
-        parameters=parameters,
     )

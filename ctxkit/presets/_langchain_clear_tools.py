@@ -16,14 +16,12 @@ DIFFERENCES = (
         "the oldest are cleared one by one, and it stops once so much is freed; where all free"
         " less, all are cleared",
         "as the program",
-        "as the default",
     ),
     Difference(
         "arguments of cleared calls",
         "cleared with `clear_tool_inputs`",
         "become an empty table",
         "as the program, where that is smaller",
-        "as the default",
     ),
     Difference(
         "size",
@@ -51,8 +49,7 @@ def langchain_clear_tools(
     Read in `langchain/agents/middleware/context_editing.py` of langchain 1.5.0.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         trigger: tokens of the prompt above which results are cleared.
         clear_at_least: tokens after which the clearing stops; 0: all that may be cleared is.
         keep: results at the end that stay whole; excluded tools count among them.
@@ -60,16 +57,13 @@ def langchain_clear_tools(
         exclude_tools: tools whose results are never cleared.
         placeholder: what a cleared result says.
     """
-    parameters = dict(locals())
     pruning = ClearUses(
         trigger=trigger,
         keep=keep,
-        exclude=tuple(exclude_tools),
+        exclude=exclude_tools,
         clear_inputs=clear_tool_inputs,
         clear_at_least=clear_at_least,
         enough=True,
         placeholder=placeholder,
     )
-    return Rules(
-        pruning=pruning, window=context_window, name="langchain_clear_tools", parameters=parameters
-    )
+    return Rules(pruning=pruning, window=context_window)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary
 from ctxkit.presets import clauses
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import LARGER, Difference
@@ -17,14 +16,9 @@ from ctxkit.presets.differences import LARGER, Difference
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.messages import Message
-    from ctxkit.tokens import Room
 
 PREFIX = "Here is a summary of the conversation to date:\n\n"
 TOO_LONG = "Previous conversation was too long to summarize."
-INSTRUCTIONS = (
-    "Extract the most important context from this conversation; your words will stand in its place."
-    " Sections: session intent, summary, artifacts, next steps; say None where there is nothing."
-)
 
 DIFFERENCES = (
     Difference(
@@ -33,14 +27,12 @@ DIFFERENCES = (
         "from a user message on, so it can be nothing at all: then the summary says only that it"
         " was too long",
         "as the program",
-        "as the default",
     ),
     Difference(
         "fractions",
         "of the model's input limit",
         "an error where the profile of the model is not known",
         "of the window",
-        "as the default",
     ),
     Difference(
         "size",
@@ -53,18 +45,11 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LangChainSummary(Summary):
+class LangChainSummary(clauses.KeepsByClause):
     """Keep by LangChain's measure; the summariser sees only the end of what goes."""
 
-    apart: bool = False
-    keep: tuple[str, float] = ("messages", 20)
-    """What is kept: a number of messages or tokens, or a share of the window."""
     trim_tokens: int | None = 4000
     """Tokens of what goes, its newest, that the summariser is sent; None: all."""
-
-    def cut(self, history: History, room: Room) -> int:
-        """Return the first position that is kept."""
-        return clauses.cut(history, room, self.keep)
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return what the summariser is sent."""
@@ -107,25 +92,22 @@ def langchain_summary(
     messages, 4,000 tokens, the cut moves back to the reply whose results it would part).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list:
             any of them.
         keep: what is kept, in the same words.
         trim_tokens_to_summarize: tokens of what goes, its newest, that the summariser sees; None:
             all.
         summary_prompt: what the summariser is told, in place of the default.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
     due = clauses.trigger(trigger)
     policy = LangChainSummary(
         keep_messages=1,
         keep=clauses.checked(keep, "keep"),
         trim_tokens=trim_tokens_to_summarize,
         prefix=PREFIX,
-        instructions=summary_prompt or INSTRUCTIONS,
+        instructions=summary_prompt or clauses.INSTRUCTIONS,
     )
     return Rules(
         policy=policy if due is not None else None,
@@ -133,6 +115,4 @@ def langchain_summary(
         window=context_window,
         estimator="chars/4",
         summariser=summariser,
-        name="langchain_summary",
-        parameters=parameters,
     )

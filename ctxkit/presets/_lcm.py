@@ -12,15 +12,15 @@ from ctxkit.history import SUMMARY
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.anchored_summaries import fresh
+from ctxkit.presets.anchored_summaries import OwnCut, fresh
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -33,52 +33,42 @@ DIFFERENCES = (
         "nothing: the agent can search and open what a summary stands for",
         "by tools over its database",
         "the log keeps all; what the agent would open again no replay can know",
-        "as the default",
     ),
     Difference(
         "when",
         "above a share of the window, and of raw messages in between",
         "deferred to a moment at which the cache is cold, by default",
         "above the share of the window, before the call",
-        "as the default",
     ),
     Difference(
         "summaries that become one",
         "not said",
         "by depth, with counts of its own for each",
         "the oldest `fanout` at the front, of any depth",
-        "as the default",
     ),
 )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Leaves(Summary):
+class Leaves(OwnCut):
     """Summarise the oldest chunk behind the summaries until the prompt fits; condense summaries
     when there are many.
     """
 
-    apart: bool = False
     estimated: bool = True
     summaries_stay: bool = True
     share: float = 0.75
     """Share of the window that the prompt may have afterwards."""
-    tail: int = 64
+    tail: Natural = 64
     """Messages at the end that stay raw."""
-    chunk: int = 20_000
+    chunk: Positive = 20_000
     """Tokens of one chunk."""
     fanout: int = 8
     """Summaries that become one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, 1, "chunk")
-        at_least(self, 0, "tail")
         at_least(self, 2, "fanout")
-
-    @property
-    def keeps(self) -> None:
-        """Messages are kept, not tokens."""
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with leaves in the place of its oldest chunks."""
@@ -142,18 +132,15 @@ def lcm(
     20,000 tokens a leaf. The number of summaries that become one is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         context_threshold: share of the window above which it compacts, and below which it then
             stays.
         fresh_tail_count: messages at the end that stay raw.
         leaf_chunk_tokens: tokens of one chunk that becomes a summary.
         fanout: summaries that become one of the next depth.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
     if not 0 < context_threshold < 1:
         raise BadArguments("context_threshold lies between 0 and 1.")
     return Rules(
@@ -168,6 +155,4 @@ def lcm(
         window=context_window,
         estimator="chars/4",
         summariser=summariser,
-        name="lcm",
-        parameters=parameters,
     )

@@ -17,6 +17,7 @@ from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import PositiveShare
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -30,21 +31,18 @@ DIFFERENCES = (
         "when the history grows too long for the window",
         "not to be read: the server's repository is archived",
         "at nine tenths of the window, an assumption",
-        "as the default",
     ),
     Difference(
         "where the cut falls",
         "about 70 % of the newest stay",
         "not to be read",
         "at the next place at which no call is parted from its result",
-        "as the default",
     ),
     Difference(
         "memory blocks",
         "part of the system prompt, never compacted",
         "as documented",
         "part of the fixed prompt of a log",
-        "as the default",
     ),
 )
 
@@ -85,7 +83,7 @@ def letta(
     mode: Literal["sliding_window", "all"] = "sliding_window",
     sliding_window_percentage: float = 0.3,
     clip_chars: int | None = 50_000,
-    threshold: float = 0.9,
+    threshold: PositiveShare = 0.9,
     prompt: str = "",
     focus: str = "",
     summariser: Any = None,
@@ -97,25 +95,17 @@ def letta(
     share of the window at which it is due.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         mode: `sliding_window` keeps the newest messages; `all` summarises everything.
         sliding_window_percentage: share of the messages, the oldest, that is summarised at least.
         clip_chars: characters of a summary; None: any number.
         threshold: share of the window at which a compaction is due (an assumption).
         prompt: what the summariser is told, in place of the default.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
-    if mode not in ("sliding_window", "all"):
-        raise BadArguments(f"mode is sliding_window or all, not {mode!r}.")
-    if not 0 < sliding_window_percentage < 1 or not 0 < threshold <= 1:
-        raise BadArguments(
-            "sliding_window_percentage and threshold are shares above 0 and below 1 (threshold up"
-            " to 1)."
-        )
+    if not 0 < sliding_window_percentage < 1:
+        raise BadArguments("sliding_window_percentage is a share above 0 and below 1.")
     policy = LettaSummary(
         keep_messages=1,
         share=sliding_window_percentage if mode == "sliding_window" else None,
@@ -128,6 +118,4 @@ def letta(
         trigger=Share(threshold) | Overflow(recorded=True),
         window=context_window,
         summariser=summariser,
-        name="letta",
-        parameters=parameters,
     )

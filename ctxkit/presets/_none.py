@@ -11,7 +11,6 @@ def none(*, context_window: int | None = None) -> Rules:
     """Return rules that never change anything.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
     """
-    return Rules(window=context_window, name="none", parameters={"context_window": context_window})
+    return Rules(window=context_window)

@@ -7,10 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import BadArguments
-from ctxkit.messages import Message, Sized
+from ctxkit.policies.provider_native import compacted
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.anchored_summaries import end, fresh
 from ctxkit.presets.checks import typed
@@ -18,6 +17,7 @@ from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.setting import Positive
     from ctxkit.tokens import Room
 
 DIFFERENCES = (
@@ -26,21 +26,13 @@ DIFFERENCES = (
         "prior state and reasoning, opaque",
         "encrypted: nobody can see it",
         "a message of a known size without text",
-        "as the default",
     ),
-    Difference(
-        "the item's size",
-        "fewer tokens",
-        "not documented",
-        "`item_tokens`, an assumption",
-        "as the default",
-    ),
+    Difference("the item's size", "fewer tokens", "not documented", "`item_tokens`, an assumption"),
     Difference(
         "when",
         "while a reply is streamed",
         "within the call that crosses the threshold",
         "before the next call",
-        "as the default",
     ),
 )
 
@@ -49,31 +41,22 @@ DIFFERENCES = (
 class ServerItem(Setting):
     """Put one opaque item in the place of everything."""
 
-    item_tokens: int = 1500
+    item_tokens: Positive = 1500
     """Size of the item, in tokens."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "item_tokens")
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the item, with what must stay."""
         n = end(history)
         if not fresh(history, 0, n).any():
             return history
-        item = Message(
-            role="summary", kind="native", parts=(Sized("compaction", tokens=self.item_tokens),)
-        )
-        new = history.summarise(
-            n, item, "the provider compacts", tokens=self.item_tokens, method="native"
-        )
-        return new if new.tokens < history.tokens else history
+        return compacted(history, n, self.item_tokens)
 
 
 @typed
 def openai_server(
     *,
     context_window: int | None = None,
-    compact_threshold: int | None = None,
+    compact_threshold: Positive | None = None,
     item_tokens: int = 1500,
 ) -> Rules:
     """Return the rules of `context_management` with a `compact_threshold`.
@@ -83,20 +66,14 @@ def openai_server(
     window is what Fased sets.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         compact_threshold: tokens of the prompt above which the server compacts; None: 0.7 of the
             window.
         item_tokens: size of the item, in tokens: an assumption, since no log shows it.
     """
-    parameters = dict(locals())
-    if compact_threshold is not None and compact_threshold < 1:
-        raise BadArguments("compact_threshold must be 1 or more, or left out.")
     trigger: Any = Share(0.7) if compact_threshold is None else Above(compact_threshold)
     return Rules(
         policy=ServerItem(item_tokens=item_tokens),
         trigger=trigger,
         window=context_window,
-        name="openai_server",
-        parameters=parameters,
     )

@@ -7,15 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.errors import BadArguments
-from ctxkit.policies.idle import PLACEHOLDER
+from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
-from ctxkit.policies.summary import anything
+from ctxkit.policies.summary_places import anything
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import claws
-from ctxkit.presets.checks import one_of, room_to_cut, typed
+from ctxkit.presets.checks import between, room_to_cut, typed
 from ctxkit.presets.claws import FLOOR
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from ctxkit.policies.summarisers import Passage
 
 TURN_CHARS = 600
-VERSIONS = ("2026.9.6", "2026.3")
-NEWEST = VERSIONS[0]
 
 DIFFERENCES = (
     Difference(
@@ -37,28 +34,24 @@ DIFFERENCES = (
         "safeguard",
         "default where the config has no `agents.defaults`",
         "safeguard",
-        "as the default",
     ),
     Difference(
         "quality guard",
         "off unless turned on",
         "audits sections, identifiers and the last request, and asks again",
         "off; with it on, `quality_guard_max_retries` times",
-        "as the default",
     ),
     Difference(
         "providers of cache-ttl",
         "Anthropic",
         "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
         "every provider: whoever replays says so by `pruning`",
-        "as the default",
     ),
     Difference(
         "live cap of one tool result",
         "not said",
         "30 % of the window, at most 16,000 characters, where it enters",
         "none: the log holds what entered",
-        "as the default",
     ),
     Difference(
         "pruning persists",
@@ -73,7 +66,6 @@ DIFFERENCES = (
         "the placeholder takes the place of results that are shorter than it, too, and a trimmed"
         " one may have more tokens than it had",
         "these are left as they are: it would make the prompt larger",
-        "as the default",
     ),
     Difference(
         "size of a message",
@@ -82,7 +74,6 @@ DIFFERENCES = (
         " break, images noted in 56; for pruning names of tools and the system prompt do not count",
         "for summaries of 2026.9.6 scripts and images as the program; for pruning, and in 2026.3,"
         " all that is sent, an image 4,800, each character one",
-        "as the default",
     ),
     Difference(
         "images",
@@ -96,7 +87,6 @@ DIFFERENCES = (
         "2026.9.6 deletes these keys: reserve, floor, history share, the ratios and sizes of"
         " pruning",
         "they can be set here; `to_config()` writes them only for 2026.3",
-        "as the default",
     ),
     Difference(
         "cap of the reserve",
@@ -193,7 +183,7 @@ def openclaw(
     soft_trim_head_chars: int = 1500,
     soft_trim_tail_chars: int = 1500,
     hard_clear: bool = True,
-    hard_clear_placeholder: str = PLACEHOLDER,
+    hard_clear_placeholder: str = CLEARED,
     tools_allow: tuple[str, ...] = ("*",),
     tools_deny: tuple[str, ...] = (),
     summariser: Any = None,
@@ -211,8 +201,7 @@ def openclaw(
         version: the program that is followed, where they differ.
         pruning: `cache-ttl` trims and clears tool results for one call, after a pause; None:
             nothing is pruned.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is
             Pi's summary.
         reserve_tokens: tokens held free; None: Pi's 16,384.
@@ -241,12 +230,13 @@ def openclaw(
         hard_clear_placeholder: what a cleared result says.
         tools_allow: names or globs of the tools whose results are pruned.
         tools_deny: names or globs of the tools whose results never are.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
     parameters = dict(locals())
-    _checked(parameters)
-    newest = version == NEWEST
+    between(0.1, 0.9, max_history_share=max_history_share)
+    between(0, 12, recent_turns_preserve=recent_turns_preserve)
+    between(0, 3, quality_guard_max_retries=quality_guard_max_retries)
+    newest = version == "2026.9.6"
     held = claws.reserve(reserve_tokens, reserve_tokens_floor)
     if newest:
         held = claws.capped(held, context_window)
@@ -276,18 +266,5 @@ def openclaw(
         reserve=held,
         estimator="openclaw" if newest else "pi",
         summariser=summariser,
-        name="openclaw",
-        parameters=parameters,
         config=ConfigText("openclaw"),
     )
-
-
-def _checked(p: dict[str, Any]) -> None:
-    if p["pruning"] not in (None, "cache-ttl"):
-        raise BadArguments(f"pruning is 'cache-ttl' or None, not {p['pruning']!r}.")
-    one_of("version", p["version"], VERSIONS)
-    claws.checked(p)
-    if not 0 <= p["recent_turns_preserve"] <= 12:
-        raise BadArguments("recent_turns_preserve lies between 0 and 12.")
-    if not 0 <= p["quality_guard_max_retries"] <= 3:
-        raise BadArguments("quality_guard_max_retries lies between 0 and 3.")

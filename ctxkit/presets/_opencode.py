@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summary import LOCAL, Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.checks import one_of, typed
+from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.moments import opens_turn
@@ -28,30 +27,24 @@ if TYPE_CHECKING:
     from ctxkit.policies.summarisers import Passage
     from ctxkit.tokens import Room
 
-VERSIONS = ("1.18", "1.0", "2")
 TRUNCATED = "\n[truncated]"
 OUTPUT_MAX = 32_000
 OUTPUT_CHARS = 2000
 BUFFER = 20_000
+PROTECTED = "skill"
+"""The tool whose output is never pruned."""
 INSTRUCTIONS = (
     "Write what another agent needs to go on with this work: goal, instructions of the user,"
     " discoveries, what is accomplished and what is left, relevant files and folders."
 )
 
 DIFFERENCES = (
-    Difference(
-        "pruning",
-        "off by default",
-        "older versions prune unless it is turned off",
-        "off",
-        "as the default",
-    ),
+    Difference("pruning", "off by default", "older versions prune unless it is turned off", "off"),
     Difference(
         "what the summariser is sent",
         "the conversation",
         "tool output of at most 2,000 characters",
         "as the program, for summarisers that read the messages",
-        "as the default",
     ),
     Difference(
         "kept turns",
@@ -65,14 +58,12 @@ DIFFERENCES = (
         "recent context",
         "messages within 15,000 tokens, from a request on, written as text into the checkpoint",
         "the same messages, as they are",
-        "as the default",
     ),
     Difference(
         "upper bound of the kept tokens",
         "not said",
         "8,000 in earlier versions, 15,000 in later ones",
         "15,000",
-        "as the default",
     ),
     LAST_CALL,
 )
@@ -100,8 +91,6 @@ class OpenCodeSummary(Summary):
     """Tokens of tool output, the newest, that pruning leaves alone."""
     prune_minimum: int = 20_000
     """Tokens that a pruning must free."""
-    protected_tools: tuple[str, ...] = ("skill",)
-    """Tools whose output is never pruned."""
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history summarised where it is full, else pruned."""
@@ -112,9 +101,7 @@ class OpenCodeSummary(Summary):
     def pruned(self, history: History) -> History:
         """Return the history without the output of old tools, up to the last summary."""
         stop = max(history.nth_last("user", 2), 0)
-        mask = history.role("tool") & (np.arange(len(history)) < stop)
-        if self.protected_tools:
-            mask &= ~history.tool(*self.protected_tools)
+        mask = history.role("tool") & (np.arange(len(history)) < stop) & ~history.tool(PROTECTED)
         rows = np.flatnonzero(mask & (history.chars > len(CLEARED)))[::-1]
         sizes = history.estimates[rows]
         old = rows[np.cumsum(sizes) > self.prune_protect]
@@ -208,8 +195,7 @@ def opencode(
     Args:
         version: `1.18`, `1.0` (two turns, only the newest split) or `2` (from a request on, 15,000
             tokens). 1.18 is the default, as 2 is not what `opencode` installs.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         limit_input: tokens of prompt that it takes, where the provider names them apart.
         limit_output: tokens of reply that it gives; at most 32,000 are held free (2: `reserved`).
         auto: whether anything is compacted without being asked.
@@ -227,11 +213,8 @@ def opencode(
             all.
         max_bytes: bytes of it; 0: all.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
-    one_of("version", version, VERSIONS)
     output = min(limit_output, OUTPUT_MAX) or OUTPUT_MAX
     held = output
     window = context_window
@@ -240,10 +223,7 @@ def opencode(
     elif limit_input is not None:
         held = min(BUFFER, output) if reserved is None else reserved
         window = limit_input if context_window is None else min(limit_input, context_window)
-    if window is not None and held >= window:
-        raise BadArguments(
-            f"A window of {window:,} tokens with {held:,} held free for the reply leaves no room."
-        )
+    room_to_cut(window, held)
     turns = 2 if tail_turns is None and version == "1.0" else tail_turns
     if version == "2" and preserve_recent_tokens is None:
         preserve_recent_tokens = 15_000
@@ -269,7 +249,5 @@ def opencode(
         estimator="chars/4",
         summariser=summariser,
         auto=auto,
-        name="opencode",
-        parameters=parameters,
         config=ConfigText("opencode"),
     )

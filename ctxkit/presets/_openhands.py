@@ -24,14 +24,12 @@ DIFFERENCES = (
         "events",
         "each tool call and each result is an event, the calls of one reply too",
         "messages: calls in one reply are one",
-        "as the default",
     ),
     Difference(
         "nothing that could be condensed",
         "not said",
         "above the size it is put off; above the tokens and on request everything is summarised",
         "as the program; after an overflow too",
-        "as the default",
     ),
     LARGER,
 )
@@ -103,17 +101,14 @@ def openhands(
     defaults; its `default_condenser` sets a max_size of 80 and a keep_first of 4.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         max_size: events above which a condensation is due; half of them remain.
         max_tokens: tokens of the prompt above which it is due, the window's at the most; less than
             half of them remain.
         keep_first: events at the beginning that are never forgotten.
         minimum_progress: share of the events that a condensation must forget.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
     if max_size < 1 or keep_first < 0 or max_size // 2 - keep_first - 1 <= 0:
         raise BadArguments(
             f"keep_first ({keep_first}) must lie below half of max_size ({max_size}) less one: "
@@ -136,6 +131,4 @@ def openhands(
         trigger=trigger,
         window=context_window,
         summariser=summariser,
-        name="openhands",
-        parameters=parameters,
     )

@@ -8,13 +8,10 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.structured import INSTRUCTIONS, PiSummary
 from ctxkit.policies.totals import LastTotal
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.checks import one_of, room_to_cut, typed
+from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
 from ctxkit.texts.summary_passages import focused
-
-VERSIONS = ("1.5.2", "0.73.1", "0.58.3")
-NEWEST = VERSIONS[0]
 
 DIFFERENCES = (
     Difference(
@@ -47,6 +44,7 @@ DIFFERENCES = (
         "is not in the session yet while the cut is looked for: it does not count among the recent"
         " tokens",
         "as the program",
+        "as the program",
     ),
     Difference(
         "failed and aborted replies",
@@ -55,7 +53,6 @@ DIFFERENCES = (
         " kept first",
         "their estimate lies on the message behind them; a cut at one falls on that message, and"
         " right before a compaction it does not count yet",
-        "as the default",
     ),
     Difference(
         "large last tool result",
@@ -71,26 +68,26 @@ DIFFERENCES = (
         "0.58.3 and 0.73.1 write a summary of nothing where the cut is at the first message; 1.5.2"
         " does not compact",
         "nothing is done",
-        "as the default",
     ),
     Difference(
         "images of the user",
         "not said",
         "weigh nothing in 0.58.3 and 0.73.1, and 4,800 characters in 1.5.2",
         "as the program of that version",
+        "as the program",
     ),
     Difference(
         "commands of the user",
         "not said",
         "weigh what the command and its output do",
         "weigh some characters more: the words that the model is shown around them",
-        "as the default",
     ),
     Difference(
         "tokens of a summary",
         "not said",
         "at most 0.8 of the reserve in 0.58.3 and 0.73.1; the model's own limit in 1.5.2",
         "as the program of that version",
+        "as the program",
     ),
     Difference(
         "a summary larger than what it replaces",
@@ -104,21 +101,18 @@ DIFFERENCES = (
         "a cut normally falls on the beginning of a turn",
         "the cut moves onto the change, and the whole turn counts as split",
         "such entries are not part of a session here, so the cut stays on the user message",
-        "as the default",
     ),
     Difference(
         "summaries of branches",
         "not said",
         "weigh nothing while the cut is looked for; one right before it is kept",
         "are messages like others",
-        "as the default",
     ),
     Difference(
         "chars/4",
         "called a conservative estimate",
         "was 30 % too low on a real session",
         "the cut is found by Pi's estimate, the trigger by the recorded size",
-        "as the default",
     ),
 )
 
@@ -144,22 +138,18 @@ def pi(
 
     Args:
         version: the program that is followed, where they differ.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         enabled: whether anything is compacted without being asked.
         reserve_tokens: tokens held free for the reply and the summary; before 1.5.2 a summary has
             at most 0.8 of them.
         keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
         custom_instructions: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: do what the program of that version does where it loses messages, cuts nothing, or
             looks only before a turn.
     """
-    parameters = dict(locals())
-    one_of("version", version, VERSIONS)
     room_to_cut(context_window, reserve_tokens, keep_recent_tokens)
-    newest = version == NEWEST
+    newest = version == "1.5.2"
     policy = PiSummary(
         keep_tokens=keep_recent_tokens,
         limit=None if newest else max(int(0.8 * reserve_tokens), 1),
@@ -179,7 +169,5 @@ def pi(
         estimator="pi/1" if newest else "pi",
         summariser=summariser,
         auto=enabled,
-        name="pi",
-        parameters=parameters,
         config=ConfigText("pi"),
     )

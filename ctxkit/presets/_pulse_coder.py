@@ -12,7 +12,8 @@ from ctxkit.messages import SAID_BY, Message, Text
 from ctxkit.policies.guards import Attempts
 from ctxkit.policies.prune import Prune
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary, anything
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary_places import anything
 from ctxkit.policies.triggers import Above, CutShort
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 PREFIX = "[COMPACTED_CONTEXT]\n"
+PRUNE = Prune(tool_calls="all", reasoning="all")
+"""What is done to all messages before the last turns are taken, where no summary came about."""
 WINDOW = 64_000
 """Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is passed apart and never
 weighed.
@@ -36,21 +39,18 @@ DIFFERENCES = (
         "the summary that was paid for is thrown away, and the result may still be above the"
         " target",
         "as the document says",
-        "as the default",
     ),
     Difference(
         "who writes the new messages back",
         "the caller must commit them",
         "where it does not, both attempts are spent on the same summary and nothing changes",
         "they are committed",
-        "as the default",
     ),
     Difference(
         "system messages before the first kept user message",
         "not said",
         "dropped (the system prompt is passed apart)",
         "they stay",
-        "as the default",
     ),
     Difference(
         "a result that is not smaller",
@@ -76,8 +76,6 @@ class PulseSummary(Summary):
     prefix: str = PREFIX
     sections: tuple[str, ...] = PULSE_SECTIONS
     apart: bool = False
-    prune: Any = Prune(tool_calls="all", reasoning="all")  # noqa: RUF009  frozen
-    """What is done to all messages before the last turns are taken, where no summary came about."""
 
     def __call__(self, history: History, room: Room) -> History:
         """Return summary and last turns, or the last turns alone."""
@@ -91,7 +89,7 @@ class PulseSummary(Summary):
                 made = Message(role="summary", parts=(Text(made),), details=said)
             new = history.summarise(first, made, "summary", start=start, method="summary")
         except ModelError:
-            return self.last(self.prune(history, room), "fallback")
+            return self.last(PRUNE(history, room), "fallback")
         if above(new, self.target):
             return self.last(history, "summary-too-large")
         return history if self.must_shrink and new.tokens >= history.tokens else new
@@ -152,11 +150,9 @@ def pulse_coder(
             versions: 4).
         compact_summary_max_tokens: tokens that a summary may have.
         max_compaction_attempts: compactions in one turn.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
         quirks: take a result that is not smaller.
     """
-    parameters = dict(locals())
     trigger = int(0.75 * context_window_tokens) if compact_trigger is None else compact_trigger
     target = int(0.5 * context_window_tokens) if compact_target is None else compact_target
     if not trigger > target:
@@ -178,7 +174,5 @@ def pulse_coder(
         assumed=context_window_tokens == WINDOW,
         estimator="pulse_coder",
         summariser=summariser,
-        name="pulse_coder",
-        parameters=parameters,
         config=ConfigText("pulse_coder"),
     )

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Ladder
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.anchored_summaries import FreshStart
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import between, room_to_cut, typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.halves import DropHalf
 
@@ -29,28 +28,24 @@ DIFFERENCES = (
         "the work goes on as if nothing had happened",
         "commands of the first message, outlines of the files that were read, the editor's state",
         "none of these: the log does not hold them",
-        "as the default",
     ),
     Difference(
         "default of the share",
         "100 % in the settings",
         "a setting of the profile goes first",
         "100 %: then the buffer decides",
-        "as the default",
     ),
     Difference(
         "a summary that fails",
         "the older half is hidden instead",
         "only where the prompt is over what is allowed; below that nothing is done",
         "the older half goes in both cases",
-        "as the default",
     ),
     Difference(
         "a hidden half",
         "messages are hidden and come back where the user goes back",
         "a line says how many were hidden",
         "they are dropped, without that line",
-        "as the default",
     ),
 )
 
@@ -72,26 +67,19 @@ def roo(
     cb83656, and in `packages/types/src/providers/anthropic.ts` (8,192) at 2d8837c.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         max_tokens: tokens of a reply, held free.
         auto_condense_context: whether a summary is made; else the older half goes.
         auto_condense_context_percent: per cent of the window from which a summary is made (5 to
             100).
         custom_condensing_prompt: what the summariser is told instead.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
-    if not 5 <= auto_condense_context_percent <= 100:
-        raise BadArguments("auto_condense_context_percent lies between 5 and 100.")
+    between(5, 100, auto_condense_context_percent=auto_condense_context_percent)
     half = DropHalf(keep_first=1, quarter=False, pairs="all")
     window = context_window or 200_000
     reserve = max_tokens + int(BUFFER * window)
-    if reserve >= window:
-        raise BadArguments(
-            f"A window of {window:,} tokens with {reserve:,} held free leaves no room."
-        )
+    room_to_cut(window, reserve)
     policy: Any = half
     full: Any = Share(1.0, of="budget") | Overflow(recorded=True)
     if auto_condense_context:
@@ -103,6 +91,4 @@ def roo(
         window=context_window,
         reserve=reserve,
         summariser=summariser,
-        name="roo",
-        parameters=parameters,
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.summary import Summary
@@ -19,6 +18,7 @@ from ctxkit.texts.summary_passages import focused
 if TYPE_CHECKING:
     from ctxkit.history import History, Log
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, Positive
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -27,19 +27,12 @@ INSTRUCTIONS = (
 )
 
 DIFFERENCES = (
-    Difference(
-        "target_count",
-        "required",
-        "no default",
-        "20, so that the preset can be compared",
-        "as the default",
-    ),
+    Difference("target_count", "required", "no default", "20, so that the preset can be compared"),
     Difference(
         "calls and results",
         "left out of what the summariser sees",
         "`include_function_content_in_summary` puts them in",
         "the summariser sees them",
-        "as the default",
     ),
     LARGER,
 )
@@ -138,8 +131,8 @@ def semantic_kernel(
     *,
     method: Literal["summary", "truncation"] = "summary",
     context_window: int | None = None,
-    target_count: int = 20,
-    threshold_count: int = 0,
+    target_count: Positive = 20,
+    threshold_count: Natural = 0,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -151,20 +144,13 @@ def semantic_kernel(
 
     Args:
         method: `summary` or `truncation`.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         target_count: messages that remain.
         threshold_count: messages beyond them before anything is done; within it a user message is
             looked for.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
-    if method not in ("summary", "truncation"):
-        raise BadArguments(f"method is summary or truncation, not {method!r}.")
-    if target_count < 1 or threshold_count < 0:
-        raise BadArguments("target_count must be 1 or more, threshold_count 0 or more.")
     policy: Any = Truncated(target=target_count, threshold=threshold_count)
     if method == "summary":
         policy = Reduced(
@@ -178,6 +164,4 @@ def semantic_kernel(
         trigger=Count(target_count + threshold_count + 1),
         window=context_window,
         summariser=summariser,
-        name="semantic_kernel",
-        parameters=parameters,
     )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
@@ -23,6 +22,7 @@ from ctxkit.texts.summary_passages import focused
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural, PositiveShare
     from ctxkit.tokens import Room
 
 EDGE = 200
@@ -39,28 +39,24 @@ DIFFERENCES = (
         "messages",
         "all results of one reply are one message",
         "each result is one",
-        "as the default",
     ),
     Difference(
         "when the window is applied",
         "after each turn; with `per_turn` before each call, or every so many",
         "as documented",
         "before the first call of a turn, or before each call",
-        "as the default",
     ),
     Difference(
         "an overflow",
         "the oldest results are cut to 200 characters at each end, one message a try",
         "then the window, else it fails",
         "all results that are long enough at once, then the window",
-        "as the default",
     ),
     Difference(
         "proactive compression",
         "off; `True` means 0.7 of the window",
         "as documented",
         "off; a share turns it on",
-        "as the default",
     ),
 )
 
@@ -131,13 +127,13 @@ def strands(
     *,
     method: Literal["window", "summary"] = "window",
     context_window: int | None = None,
-    window_size: int = 40,
+    window_size: Natural = 40,
     should_truncate_results: bool = True,
     per_turn: bool = False,
-    pin_first: int = 0,
-    proactive_compression: float | None = None,
+    pin_first: Natural = 0,
+    proactive_compression: PositiveShare | None = None,
     summary_ratio: float = 0.3,
-    preserve_recent_messages: int = 10,
+    preserve_recent_messages: Natural = 10,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -147,8 +143,7 @@ def strands(
 
     Args:
         method: `window` (the default manager) or `summary`.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         window_size: messages that the window keeps; 0: none.
         should_truncate_results: whether an overflow cuts long results before anything is dropped.
         per_turn: apply the window before each call, not only when a turn begins.
@@ -158,16 +153,8 @@ def strands(
         summary_ratio: share of the messages that a summary takes (0.1 to 0.8).
         preserve_recent_messages: messages at the end that are never summarised.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
-            one, without a model.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
     """
-    parameters = dict(locals())
-    if method not in ("window", "summary"):
-        raise BadArguments(f"method is window or summary, not {method!r}.")
-    if window_size < 0 or pin_first < 0 or preserve_recent_messages < 0:
-        raise BadArguments("window_size, pin_first and preserve_recent_messages are 0 or more.")
-    if proactive_compression is not None and not 0 < proactive_compression <= 1:
-        raise BadArguments("proactive_compression is a share above 0 and up to 1.")
     trigger: Any = Overflow(recorded=True)
     if proactive_compression is not None:
         trigger = trigger | Share(proactive_compression, or_equal=True)
@@ -189,6 +176,4 @@ def strands(
         trigger=trigger,
         window=context_window,
         summariser=summariser,
-        name="strands",
-        parameters=parameters,
     )

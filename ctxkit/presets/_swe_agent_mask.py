@@ -20,13 +20,9 @@ def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None 
         n: observations (tool results) at the end that stay whole.
         polling: mask only at every so many observations, so that the provider's cache lives in
             between.
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
     """
-    parameters = dict(locals())
     return Rules(
         pruning=Clear(keep_last=n, polling=polling, placeholder=PLACEHOLDER),
         window=context_window,
-        name="swe_agent_mask",
-        parameters=parameters,
     )

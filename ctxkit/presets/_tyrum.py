@@ -5,7 +5,7 @@ before each call.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,10 +16,9 @@ from ctxkit.policies.chain import Chain
 from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.prune import Cap, Prune
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import between, typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
 from ctxkit.texts import identifiers, obligations, summary_passages
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.history import History
+    from ctxkit.policies.summarisers import Passage
     from ctxkit.texts.obligations import Obligations
     from ctxkit.tokens import Room
 
@@ -45,39 +45,39 @@ DIFFERENCES = (
         "only tool results, never user or assistant turns",
         "calls are cut out of assistant messages, and messages left empty disappear",
         "as the program: a result without its call would be refused by providers",
-        "as the default",
     ),
     Difference(
         "when",
         "not said",
         "before a turn, and after an overflow; not between the calls of a turn",
         "before each call, and after an overflow",
+        "as the program",
     ),
     Difference(
         "audit for lost identifiers",
         "a checkpoint that lost identifiers is asked for again",
         "cannot fail: the identifiers are merged in before the checkpoint is searched",
         "the model's own output is audited",
+        "as the program",
     ),
     Difference(
         "identifiers of paths",
         "paths are kept",
         "only the part of a path after its first name is found",
         "whole paths are found",
+        "as the program",
     ),
     Difference(
         "long lists",
         "nothing is dropped silently",
         "lists are cut to 8 items, names to 20, silently",
         "cut too, and the text says how many went",
-        "as the default",
     ),
     Difference(
         "a stale pending item",
         "approvals stay intact",
         "one at the first message blocks every compaction",
         "as the program",
-        "as the default",
     ),
 )
 
@@ -135,7 +135,9 @@ class CheckpointMaker:
         for _ in range(self.attempts):
             again = told if not lack else f"{told}\n\nThe last attempt lacked: {', '.join(lack)}."
             try:
-                point = obligations.checkpoint(json.loads(str(self.model(_told(passage, again)))))
+                point = obligations.checkpoint(
+                    json.loads(str(self.model(replace(passage, instructions=again))))
+                )
             except (ModelError, BadArguments, ValueError, AttributeError) as error:
                 lack = (f"valid JSON ({error})",)
                 continue
@@ -153,10 +155,6 @@ def _written(point: Obligations | None) -> str:
     """Return all the words of a checkpoint."""
     values = () if point is None else vars(point).values()
     return "\n".join(v if isinstance(v, str) else "\n".join(v) for v in values)
-
-
-def _told(passage: Passage, instructions: str) -> Passage:
-    return Passage(passage.history, passage.before, passage.start, passage.limit, instructions)
 
 
 def _previous(passage: Passage) -> Obligations | None:
@@ -216,7 +214,7 @@ def pruning(max_messages: int = 0, keep: int = 4) -> Any:
     keep = max(2, keep)
     if cap:
         keep = min(keep, max(2, cap - 1))
-    prune = Prune(tool_calls=f"before-last-{keep}-messages", empty_messages="remove")
+    prune = Prune(tool_calls=f"before-last-{keep}-messages")
     return Chain.of(prune, Cap(max_messages=cap))
 
 
@@ -239,8 +237,7 @@ def tyrum(
     """Return Tyrum's rules; the size is its estimate of characters, not the provider's count.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table,
-            else 200,000.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         limit_input: tokens of prompt that the model takes, where the provider names them apart.
         limit_output: tokens of reply that it gives; None: `reserved_input_tokens` are held back
             instead.
@@ -257,13 +254,9 @@ def tyrum(
         quirks: find only inner parts of paths, audit nothing and look only before a turn, as the
             program.
     """
-    parameters = dict(locals())
-    if not 0 <= reserved_input_tokens <= 400_000:
-        raise BadArguments(
-            f"reserved_input_tokens lies between 0 and 400,000, not {reserved_input_tokens:,}."
-        )
-    if not 0 <= keep_last_messages_after_compaction <= 200:
-        raise BadArguments("keep_last_messages_after_compaction lies between 0 and 200.")
+    keep = keep_last_messages_after_compaction
+    between(0, 400_000, reserved_input_tokens=reserved_input_tokens)
+    between(0, 200, keep_last_messages_after_compaction=keep)
     if limit_input and limit_input > reserved_input_tokens:
         trigger: Any = Above(limit_input - reserved_input_tokens, or_equal=True, estimated=True)
     else:
@@ -273,7 +266,7 @@ def tyrum(
     if quirks:
         trigger = Both((trigger, opens_turn))
     policy = TyrumSummary(
-        keep_messages=max(keep_last_messages_after_compaction, 1),
+        keep_messages=max(keep, 1),
         summariser=CheckpointMaker(model=summariser, quirks=quirks),
         must_shrink=not quirks,
     )
@@ -290,6 +283,4 @@ def tyrum(
             if memory_flush
             else None
         ),
-        name="tyrum",
-        parameters=parameters,
     )

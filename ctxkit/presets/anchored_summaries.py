@@ -26,33 +26,32 @@ class Anchored(Summary):
     apart: bool = False
     keep_first: int = 0
     """Messages at the beginning that stay."""
-    through_user: bool = False
-    """The beginning reaches to the first user message, at least."""
 
     def front(self, history: History, first: int = 0) -> int:
         """Return the first position that may be summarised."""
         first = max(first, self.keep_first)
-        if self.through_user:
-            asked = history.next(0, "user")
-            summaries = np.flatnonzero(history.role("summary"))
-            if asked >= 0 and not (len(summaries) and summaries[0] < asked):
-                first = max(first, asked + 1)
         if 0 < first < len(history):
             first = history.safe(first) or len(history)
         return super().front(history, min(first, len(history)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class FreshStart(Summary):
-    """Summarise everything but the last few messages: the model goes on from the summary."""
+class OwnCut(Summary):
+    """The base of summaries whose cut goes by no number of tokens: none are kept at least."""
 
     apart: bool = False
-    keep_end: int = 0
-    """Messages at the end that stay."""
 
     @property
     def keeps(self) -> None:
-        """Nothing is kept at least."""
+        """No number of tokens is kept at least."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FreshStart(OwnCut):
+    """Summarise everything but the last few messages: the model goes on from the summary."""
+
+    keep_end: int = 0
+    """Messages at the end that stay."""
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the end of what may go: before a call that still waits for its result."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import wraps
 from inspect import signature
-from math import isfinite
-from numbers import Real
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec
 
 from ctxkit.errors import BadArguments
+from ctxkit.policies.setting import in_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ctxkit.policies.rules import Rules
+
 P = ParamSpec("P")
-R = TypeVar("R")
 
 
-def room_to_cut(window: int | None, reserve: int, keep: int) -> None:
+def room_to_cut(window: int | None, reserve: int, keep: int = 0) -> None:
     """Refuse a window in which a compaction frees nothing.
 
     Raises:
@@ -37,52 +38,33 @@ def room_to_cut(window: int | None, reserve: int, keep: int) -> None:
         )
 
 
-def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    """Refuse a word that is none of those known.
+def between(low: float, high: float, **settings: float) -> None:
+    """Refuse settings outside two limits, which they may be themselves.
 
     Raises:
-        BadArguments: it is none; the sentence says which there are.
+        BadArguments: one is; the sentence names it.
     """
-    if value not in known:
-        raise BadArguments(f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {value!r}.")
+    for name, value in settings.items():
+        if not low <= value <= high:
+            raise BadArguments(f"{name} lies between {low:,} and {high:,}, not at {value:,}.")
 
 
-def typed(make: Callable[P, R]) -> Callable[P, R]:
-    """Return a preset that first refuses settings of another kind than its signature says."""
+def typed(make: Callable[P, Rules]) -> Callable[P, Rules]:
+    """Return a preset that first refuses settings of another kind than its signature says, and
+    whose rules bear its name and, as `parameters`, all its settings.
+    """
+    known = signature(make).parameters
+    defaults = {name: parameter.default for name, parameter in known.items()}
 
     @wraps(make)
-    def made(*args: P.args, **settings: P.kwargs) -> R:
-        for name, value in settings.items():
-            parameter = signature(make).parameters.get(name)
-            if parameter is not None:
-                _check(make.__name__, name, str(parameter.annotation), value)
-        return make(*args, **settings)
+    def made(*args: P.args, **settings: P.kwargs) -> Rules:
+        for name in [name for name in known if name in settings]:
+            need = f"{name} of preset {make.__name__!r} must be {{words}}"
+            settings[name] = in_kind(settings[name], str(known[name].annotation), need)
+        rules = copy(make(*args, **settings))
+        given = dict(zip(known, args, strict=False)) | settings
+        object.__setattr__(rules, "name", rules.name or make.__name__)
+        object.__setattr__(rules, "parameters", defaults | given)
+        return rules
 
     return made
-
-
-def _check(preset: str, name: str, annotation: str, value: Any) -> None:
-    kinds = set(annotation.split(" | "))
-    if kinds - _KINDS.keys() - {"None"} or (value is None and "None" in kinds):
-        return  # of a kind that the preset itself looks at
-    if not any(_KINDS[kind][1](value) for kind in kinds - {"None"}):
-        words = " or ".join(_KINDS[kind][0] for kind in _KINDS if kind in kinds)
-        raise BadArguments(f"{name} of preset {preset!r} must be {words}, not {value!r}.")
-
-
-def _number(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and isfinite(value)
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
-
-
-_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "bool": ("True or False", lambda v: isinstance(v, bool)),
-    "int": ("a whole number", lambda v: _number(v) and v == int(v)),
-    "float": ("a number", _number),
-    "str": ("text", lambda v: isinstance(v, str)),
-    "tuple[str, ...]": ("a list of texts", _texts),
-}
-"""Kinds of setting as signatures write them: how a sentence names them, and what is one."""

@@ -4,9 +4,11 @@ their AND and OR.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
+from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Both, Count, Either, Share
 
 if TYPE_CHECKING:
@@ -14,8 +16,25 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 KINDS = ("tokens", "messages", "fraction")
+INSTRUCTIONS = (
+    "Extract the most important context from this conversation; your words will stand in its place."
+    " Sections: session intent, summary, artifacts, next steps; say None where there is nothing."
+)
 ROLES = ("user", "assistant", "tool", "summary")
 """Roles that LangChain keeps in its state; the system prompt is not among them."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class KeepsByClause(Summary):
+    """Summarise all but what is kept in LangChain's words."""
+
+    apart: bool = False
+    keep: tuple[str, float] = ("messages", 20)
+    """What is kept: a number of messages or tokens, or a share of the window."""
+
+    def cut(self, history: History, room: Room) -> int:
+        """Return the first position that is kept."""
+        return cut(history, room, self.keep)
 
 
 def checked(size: Any, what: str) -> tuple[str, float]:

@@ -4,9 +4,9 @@ pruning when cold.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import BadArguments
 from ctxkit.policies.idle import CacheTtl
 
 if TYPE_CHECKING:
@@ -14,17 +14,6 @@ if TYPE_CHECKING:
 
 FLOOR = 20_000
 """Least tokens held free."""
-_PRUNING = (
-    "ttl_seconds",
-    "keep_last_assistants",
-    "soft_trim_ratio",
-    "hard_clear_ratio",
-    "min_prunable_tool_chars",
-    "soft_trim_max_chars",
-    "soft_trim_head_chars",
-    "soft_trim_tail_chars",
-    "hard_clear",
-)
 
 
 def reserve(reserve_tokens: int | None = None, reserve_tokens_floor: int = FLOOR) -> int:
@@ -37,20 +26,6 @@ def reserve(reserve_tokens: int | None = None, reserve_tokens_floor: int = FLOOR
 def capped(held: int, window: int | None) -> int:
     """Return the tokens held free by OpenClaw 2026.9: a quarter of the window at most."""
     return min(held, (window or 200_000) // 4)
-
-
-def checked(p: Mapping[str, Any]) -> None:
-    """Refuse what both refuse.
-
-    Raises:
-        BadArguments: an unknown mode, or a share outside 0.1 to 0.9.
-    """
-    if p["mode"] not in ("default", "safeguard"):
-        raise BadArguments(f"mode is default or safeguard, not {p['mode']!r}.")
-    if not 0.1 <= p["max_history_share"] <= 0.9:
-        raise BadArguments(
-            f"max_history_share lies between 0.1 and 0.9, not at {p['max_history_share']}."
-        )
 
 
 def summary(p: Mapping[str, Any], held: int, *, focus: str, seconds: float) -> dict[str, Any]:
@@ -67,11 +42,13 @@ def summary(p: Mapping[str, Any], held: int, *, focus: str, seconds: float) -> d
 
 
 def cold(p: Mapping[str, Any], **more: Any) -> CacheTtl:
-    """Return the pruning of results after a pause, with what one of the two has besides."""
+    """Return the pruning of results after a pause, with what one of the two has besides; settings
+    are called as its own, but for three.
+    """
     return CacheTtl(
-        **{name: p[name] for name in _PRUNING},
+        **{f.name: p[f.name] for f in fields(CacheTtl) if f.name in p},
         placeholder=p["hard_clear_placeholder"],
-        allow=tuple(p["tools_allow"]) or ("*",),
-        deny=tuple(p["tools_deny"]),
+        allow=p["tools_allow"] or ("*",),
+        deny=p["tools_deny"],
         **more,
     )

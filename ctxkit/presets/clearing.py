@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ASSISTANT
 from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, OldFirst
 from ctxkit.schedules.rows import NEVER
 from ctxkit.texts import contents
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ctxkit.messages import Message
+    from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -28,15 +28,15 @@ class ClearUses(Scheduled):
     """Put a placeholder in the place of old tool results, where the prompt is over a limit."""
 
     counts = False
-    trigger: int = 100_000
+    trigger: Natural = 100_000
     """Tokens of the prompt up to which nothing is done."""
-    keep: int = 3
+    keep: Natural = 3
     """Tool uses at the end that stay whole."""
     exclude: tuple[str, ...] = ()
     """Names or globs of the tools whose uses are never cleared; they count among the kept."""
     clear_inputs: bool = False
     """Clear the arguments of the calls too."""
-    clear_at_least: int = 0
+    clear_at_least: Natural = 0
     """Tokens to free: with `enough` the clearing stops there.
 
     Without it nothing is done where fewer would be freed.
@@ -47,7 +47,6 @@ class ClearUses(Scheduled):
     """What a cleared result says."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "trigger", "keep", "clear_at_least")
         if not self.placeholder:
             raise BadArguments(
                 "A cleared result needs a placeholder: providers refuse an empty one."

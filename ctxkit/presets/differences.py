@@ -13,7 +13,7 @@ class Difference(NamedTuple):
     program: str
     default: str
     """What the preset does."""
-    quirks: str = "as the program"
+    quirks: str = "as the default"
     """What it does with `quirks=True`."""
 
 
@@ -22,22 +22,14 @@ LAST_CALL = Difference(
     "tokens of the context",
     "prompt and reply of the last call together",
     "the prompt of the coming call",
-    "as the default",
 )
 """Of systems that go by the usage that the last reply brought."""
-LARGER = Difference(
-    "a summary larger than what it replaces",
-    "not said",
-    "is taken",
-    "is refused",
-    "as the default",
-)
+LARGER = Difference("a summary larger than what it replaces", "not said", "is taken", "is refused")
 """Of systems that do not look at the size of what was written."""
 MEMORY_TOOL = Difference(
     "memory tool",
     "the model is warned to save what matters before",
     "a message at nine tenths of the threshold",
     "none",
-    "as the default",
 )
 """Of Inspect's three ways."""

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ctxkit.history import ASSISTANT, TOOL
-from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.setting import Setting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import History
+    from ctxkit.policies.setting import Positive
     from ctxkit.tokens import Room
 
 
@@ -25,7 +26,7 @@ class DropHalf(Setting):
     as in their API.
     """
 
-    keep_first: int = 2
+    keep_first: Positive = 2
     """Messages at the beginning that stay."""
     quarter: bool = True
     """Drop three quarters where the prompt is more than twice what is allowed (Cline)."""
@@ -33,9 +34,6 @@ class DropHalf(Setting):
     """`rest`: an even number, counted in pairs of what may go; `all`: half of all but the first,
     made even.
     """
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "keep_first")
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history without the older messages."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
+from ctxkit.errors import UnknownPreset, did_you_mean
 from ctxkit.policies import policy_names as policies
 from ctxkit.policies.rules import as_rules as rules_of_policy
 from ctxkit.presets.preset_names import names, preset
@@ -52,33 +52,19 @@ def _made(rules: Any) -> Rules:
 
 
 def _named(words: str) -> Rules:
+    from ctxkit import presets
+
     name, _, settings = words.partition(":")
     word = name.strip().lower().replace("-", "_")
     if word in names() and "|" not in words:
-        return preset(word, **_settings(word, settings))
+        parameters = signature(getattr(presets, word)).parameters.items()
+        known = {key: (str(p.annotation), p.default) for key, p in parameters}
+        return preset(word, **policies.settings_in(settings, f"preset {word!r}", known))
     first = words.split("|", maxsplit=1)[0].partition(":")[0].strip().lower().replace("-", "_")
     if first not in policies.names():
-        known = [*names(), *policies.names()]
+        nearest = did_you_mean(first, [*names(), *policies.names()])
         raise UnknownPreset(
-            f"There is no preset and no policy {first!r}.{did_you_mean(first, known)} "
+            f"There is no preset and no policy {first!r}.{nearest} "
             f"Presets are {', '.join(names())}."
         )
     return rules_of_policy(words).but(name=words.strip())
-
-
-def _settings(name: str, words: str) -> dict[str, Any]:
-    """Return the settings behind a preset's name as values."""
-    from ctxkit import presets
-
-    known = signature(getattr(presets, name)).parameters
-    out = {}
-    for item in filter(None, (part.strip() for part in words.split(","))):
-        key, equals, value = item.partition("=")
-        key = key.strip().replace("-", "_")
-        if not equals:
-            raise BadArguments(
-                f"Setting {item!r} of preset {name!r} needs a value: write {key}=...."
-            )
-        default = known[key].default if key in known else None
-        out[key] = value.strip() if isinstance(default, str) else policies.plain_value(value)
-    return out

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Image, Text, Thinking, ToolCall
-from ctxkit.texts import trims
+from ctxkit.messages import Text, Thinking, ToolCall
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -128,12 +128,7 @@ def _json(value: Any) -> str:
 
 def plain(message: Message) -> str:
     """Return the text of a message without its thinking; an image is `[image]`."""
-    parts = (
-        p.text if isinstance(p, Text) else "[image]"
-        for p in message.parts
-        if isinstance(p, (Text, Image))
-    )
-    return "\n".join(parts)
+    return contents.texts_and(message, "[image]")
 
 
 def _labelled(

@@ -134,7 +134,9 @@ def _others(rules: Any) -> tuple[tuple[Choice, ...], list[str]]:
         elif isinstance(value, str) and words:
             choices.append(Choice(name, value, literal_eval(f"({words[1]},)")))
     absent = [
-        n for n, v in given.items() if v is None and re.search(r"(^|\| )int\b", says.get(n, ""))
+        n
+        for n, v in given.items()
+        if v is None and re.search(r"(^|\| )(int|Natural|Positive)\b", says.get(n, ""))
     ]
     return tuple(choices), absent
 

@@ -11,7 +11,7 @@ from engines.running import Tally, as_pi, ask, sessions, version
 from ctxkit import presets
 from ctxkit.engine import log_of
 from ctxkit.history import History
-from ctxkit.policies.summary import asks_anew
+from ctxkit.policies.summary_places import asks_anew
 from ctxkit.tokens import Room, named
 
 pytestmark = pytest.mark.engines

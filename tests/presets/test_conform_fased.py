@@ -288,7 +288,7 @@ def test_fa27_below_the_ratios_nothing_happens_and_between_them_only_trimming():
     some = policy(said(3), room)
     assert ["trimmed" in m.text for m in some.messages if m.role == "tool"] == [True] * 3
     many = policy(said(30), room)
-    cleared = [m.text == idle.PLACEHOLDER for m in many.messages if m.role == "tool"]
+    cleared = [m.text == idle.CLEARED for m in many.messages if m.role == "tool"]
     assert cleared[0]
     assert not cleared[-1]
     assert int(many.chars.sum()) < 0.5 * 80_000

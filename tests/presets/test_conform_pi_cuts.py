@@ -9,7 +9,7 @@ from pi_oracle import COSTED, Cut, pi
 
 from ctxkit.history import History, Log
 from ctxkit.policies.structured import PiSummary
-from ctxkit.policies.summary import boundary
+from ctxkit.policies.summary_places import boundary
 from ctxkit.tokens import PI
 
 A = (["user", "assistant"] * 3, [10] * 6)

@@ -306,15 +306,25 @@ def test_a_setting_of_another_kind_is_refused_by_name(name, settings_):
         preset(name, **settings_)
 
 
+def test_settings_are_taken_as_those_of_policies_are():
+    """one name, or a list, where several are meant; a whole number of any kind"""
+    rules = preset("anthropic_clear_tools", exclude_tools="bash", keep=2.0)
+    assert rules.parameters["exclude_tools"] == ("bash",)
+    assert rules.pruning == preset("anthropic_clear_tools", exclude_tools=["bash"], keep=2).pruning
+
+
 @pytest.mark.parametrize("name", presets.names())
 def test_every_setting_refuses_what_is_no_such_thing(name):
     """text for a number, a number for text, NaN: named in one sentence, whichever preset it is"""
     make = getattr(presets, name)
     for key, parameter in signature(make).parameters.items():
-        if parameter.annotation in ("int", "int | None", "float", "float | None"):
+        kind = parameter.annotation.removesuffix(" | None")
+        if kind in ("int", "float", "Natural", "Positive", "Proportion", "PositiveShare"):
             wrong = ["x", [], True, float("nan"), float("inf")]
-        elif parameter.annotation in ("bool", "str", "str | None", "tuple[str, ...]"):
+        elif kind in ("bool", "str", "tuple[str, ...]"):
             wrong = [3.5, {}]
+        elif kind.startswith("Literal["):
+            wrong = ["x", 3.5, True, []]
         else:
             continue
         for value in wrong:

@@ -25,6 +25,19 @@ def test_a_name_may_have_settings_and_words_may_be_a_policy():
     assert as_rules(ck.presets.pi).label == "pi"
 
 
+def test_settings_of_presets_are_written_as_those_of_policies():
+    """lists joined by a plus, tables by colons, commas inside double quotes"""
+    rules = as_rules("anthropic_clear_tools:exclude_tools=bash+read*, keep=1")
+    assert rules.pruning.exclude == ("bash", "read*")
+    assert rules.pruning.keep == 1
+    assert as_rules('pi:custom_instructions="names, paths"').parameters["custom_instructions"] == (
+        "names, paths"
+    )
+    words = "fuseraft:tool_result_char_overrides=grep:20000+bash:500"
+    overrides = as_rules(words).parameters["tool_result_char_overrides"]
+    assert overrides == {"grep": 20_000, "bash": 500}
+
+
 @pytest.mark.parametrize("word", ["fuserat", "cler:keep_last=3", "fuserat | clear"])
 def test_the_nearest_name_is_suggested(word):
     right = "clear" if word.startswith("cler") else "fuseraft"
