@@ -1,6 +1,7 @@
 """Messages, their parts and the usage of a call: frozen values without behaviour of their own.
 
-Everything here is pure data. A `None` means that the log cannot say; it is never a zero.
+Everything here is pure data. A `None` means that the log cannot say; it is never a zero. Arguments
+and details are JSON, so nothing here is in a circle, and the collector of garbage looks at none.
 """
 
 from __future__ import annotations
