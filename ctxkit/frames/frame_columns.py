@@ -62,10 +62,10 @@ def _masked(dtype: str) -> Any:
 
 
 @cache
-def _extension(dtype: str) -> Any:
+def _utc() -> Any:
     import pandas as pd
 
-    return pd.StringDtype("pyarrow") if dtype == TEXT else pd.DatetimeTZDtype("ns", "UTC")
+    return pd.DatetimeTZDtype("ns", "UTC")
 
 
 def _array(dtype: str, values: list[Any]) -> Any:
@@ -83,7 +83,7 @@ def _array(dtype: str, values: list[Any]) -> Any:
     except (pa.ArrowException, UnicodeEncodeError, OverflowError, TypeError):
         array = pa.array([_sane(dtype, v) for v in values], type=_arrow(dtype), from_pandas=True)
     if dtype == TEXT:
-        return pd.arrays.ArrowStringArray(array, dtype=_extension(TEXT))
+        return pd.arrays.ArrowStringArray(array)
     return _masked(dtype)(_plain(array), _missing(array))
 
 
@@ -150,7 +150,7 @@ def _times(values: list[Any]) -> Any:
     nanos[known] = (
         np.round(seconds[known] * 1e6).astype("int64") * 1000
     )  # a float of today holds no more than micros
-    return pd.array(nanos.view("datetime64[ns]"), dtype=_extension(TIME), copy=False)
+    return pd.array(nanos.view("datetime64[ns]"), dtype=_utc(), copy=False)
 
 
 def _second(value: Any) -> float:
