@@ -1,6 +1,7 @@
 """Messages, their parts and the usage of a call: frozen values without behaviour of their own.
 
-Everything here is pure data. A `None` means that the log cannot say; it is never a zero.
+Everything here is pure data. A `None` means that the log cannot say; it is never a zero. Arguments
+and details are JSON, so nothing here is in a circle, and the collector of garbage looks at none.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=Fal
     kind: Literal["image", "audio", "document"] = "image"
 
 
-class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True, gc=False):
     """A model's request to run a tool.
 
     `arguments` is the JSON object; `raw` is the text as written where it is no JSON object.
@@ -121,7 +122,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return (fresh or 0) + (read or 0) + (write or 0) + (long or 0)
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """One item of the conversation. A tool result is a message of its own, with role `tool`.
 
     An assistant message is the reply of exactly one call, so `usage`, `model`, `stop` and `latency`
@@ -225,7 +226,7 @@ def _count(value: object) -> int:
 EditKind = Literal["dropped", "shortened", "replaced", "summarised"]
 
 
-class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """What a policy did to a history.
 
     `targets` are ids of messages that stood in the view. What came for them is in `inserted`:

@@ -123,12 +123,6 @@ def results(messages: Iterable[Message]) -> dict[int, Message]:
     return {id(c): m for m, c in answered(messages) if c is not None and m.role == "tool"}
 
 
-def only_call(message: Message) -> ToolCall | None:
-    """Return the tool call of a reply that has exactly one."""
-    calls = [p for p in message.parts if type(p) is ToolCall]
-    return calls[0] if len(calls) == 1 else None
-
-
 def _among(arguments: dict[str, Any], names: dict[str, None]) -> Iterable[str]:
     """Return which of some names a call gives, the first of them first."""
     given = arguments.keys() & names.keys()

@@ -319,3 +319,10 @@ def test_any_value_of_a_broken_log_becomes_a_column(values):
         frame = build([FrameColumn("c", dtype, "", "")], {"c": values})
         assert str(frame["c"].dtype) == dtype
         assert len(frame) == len(values)
+
+
+def test_what_is_cut_after_the_last_call_was_sent_to_it():
+    asked, last = user("x" * 40), assistant("yes")
+    frame = ck.frame(session(asked, last, summarised([asked, last], "s" * 8)), per="message")
+    assert frame["shown_tokens"].tolist() == [0, 0]
+    assert frame["sent_tokens"].tolist() == [10, pd.NA]

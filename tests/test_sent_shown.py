@@ -15,13 +15,13 @@ from talks_by_chance import by_chance, small
 
 import ctxkit as ck
 from ctxkit.composition import layers, report
-from ctxkit.frames import lengths
 from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.messages import Usage
 from ctxkit.plots._diff import diff_data
 from ctxkit.policies.rules import Rules
 from ctxkit.presets.preset_names import names, preset
 from ctxkit.session import Session
+from ctxkit.tokens import lengths
 
 
 def sent_ids(session, call):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from builders import assistant, session, step, summarised, user
 
@@ -69,3 +71,9 @@ def test_a_call_that_is_not_there_is_named(index: int):
 def test_a_session_that_refers_to_itself_ends():
     s = session(user("a"), assistant("b"), parents=(1, 0))
     assert len(s.path) == 2
+
+
+def test_the_collector_of_garbage_walks_over_no_message():
+    asked, answer = step("bash", "ok", command=["ls", "-l"])
+    cut = summarised([asked, answer], details={"turn": 1})
+    assert not any(map(gc.is_tracked, (asked, *asked.parts, answer, cut)))

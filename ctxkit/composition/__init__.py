@@ -13,12 +13,12 @@ from ctxkit.composition.reports import ContextReport, Contributor, WindowPart
 from ctxkit.composition.sections import Section, sections
 from ctxkit.display.markup import line
 from ctxkit.faces import listed, renamed
-from ctxkit.frames.lengths import measure
 from ctxkit.messages import Message, Source, Text, Thinking, ToolCall
 from ctxkit.readers.given import of_session
 from ctxkit.sizes.windows import window_of
 from ctxkit.subjects import answered, what
 from ctxkit.titles import title_of
+from ctxkit.tokens.lengths import measure
 
 if TYPE_CHECKING:
     from ctxkit.session import Call, Session

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.composition.sections import sections
 from ctxkit.display.markup import line
-from ctxkit.frames.lengths import part_chars, part_tokens
 from ctxkit.messages import LOST, Image, Text, Thinking, ToolCall
 from ctxkit.sizes.sharing import by_weight
+from ctxkit.tokens.lengths import part_chars, part_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

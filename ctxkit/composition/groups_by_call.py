@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.composition.groups import GROUPS, LATER, TOOLS, UNSEEN, share, shares
-from ctxkit.frames.lengths import json_chars
 from ctxkit.messages import Edit
 from ctxkit.session import apply_edit
 from ctxkit.sizes import Sizes, sizes
+from ctxkit.tokens.lengths import json_chars
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message, Source, ToolSchema

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.prices import cost_usd
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ctxkit.messages import Message
+
+
+def costs(
+    messages: Sequence[Message], models: Sequence[str | None]
+) -> tuple[list[tuple[float | None, str | None]], list[float | None]]:
+    """Return what `cost` and `by_table` say of each call; the table is asked once for both."""
+    spent = [cost(m, model) for m, model in zip(messages, models, strict=True)]
+    by = zip(messages, models, spent, strict=True)
+    return spent, [by_table(m, model) if w == "recorded" else usd for m, model, (usd, w) in by]
 
 
 def cost(message: Message, model: str | None) -> tuple[float | None, str | None]:
@@ -29,8 +42,6 @@ def by_table(message: Message, model: str | None) -> float | None:
     """
     if message.usage is None or model is None or message.usage.prompt_tokens is None:
         return None
-    from ctxkit.prices import cost_usd
-
     return cost_usd(message.usage, model)
 
 

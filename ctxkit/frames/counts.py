@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.frames import lengths
+from ctxkit.tokens import lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -39,9 +39,8 @@ def build(columns: Sequence[FrameColumn], data: dict[str, list[Any]]) -> pd.Data
     import pandas as pd  # charts need the columns' names, and no frame
 
     n = len(next(iter(data.values()))) if data else 0
-    return pd.DataFrame(
-        {c.name: _array(c.dtype, data.get(c.name, [None] * n)) for c in columns}, copy=False
-    )
+    arrays = {c.name: _array(c.dtype, data.get(c.name, [None] * n)) for c in columns}
+    return pd.DataFrame(arrays, index=pd.RangeIndex(n), copy=False)
 
 
 @cache
@@ -60,6 +59,13 @@ def _masked(dtype: str) -> Any:
         FLOAT: arrays.FloatingArray,
         BOOL: arrays.BooleanArray,
     }[dtype]
+
+
+@cache
+def _utc() -> Any:
+    import pandas as pd
+
+    return pd.DatetimeTZDtype("ns", "UTC")
 
 
 def _array(dtype: str, values: list[Any]) -> Any:
@@ -144,8 +150,7 @@ def _times(values: list[Any]) -> Any:
     nanos[known] = (
         np.round(seconds[known] * 1e6).astype("int64") * 1000
     )  # a float of today holds no more than micros
-    utc = pd.DatetimeTZDtype("ns", "UTC")
-    return pd.DatetimeIndex(nanos.view("datetime64[ns]"), dtype=utc, copy=False).array
+    return pd.array(nanos.view("datetime64[ns]"), dtype=_utc(), copy=False)
 
 
 def _second(value: Any) -> float:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.frames.lengths import tokens
 from ctxkit.messages import Message
 from ctxkit.session import apply_edit
+from ctxkit.tokens.lengths import tokens
 
 _TELLS = 1.3
 """A factor between what was sent and an estimate that counting alone can explain."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.frames.costs import by_table, cost, output_source
+from ctxkit.frames.costs import costs, output_source
 from ctxkit.frames.frame_columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.messages import ToolCall, Usage
 from ctxkit.sizes.windows import window_of
@@ -131,10 +131,10 @@ def _session(session: Session, data: dict[str, list[Any]]) -> None:
     windows = {of: window_of(session, of[0], m) for of, m in any_reply.items()}
     data["context_limit"] += [windows[of].tokens for of in told]
     data["limit_source"] += [windows[of].source for of in told]
-    spent = [cost(m, model) for m, model in zip(replies, models, strict=True)]
+    spent, table = costs(replies, models)
     data["cost_usd"] += [usd for usd, _ in spent]
     data["cost_source"] += [where for _, where in spent]
-    data["table_usd"] += [by_table(m, model) for m, model in zip(replies, models, strict=True)]
+    data["table_usd"] += table
     data["stop"] += [m.stop for m in replies]
     data["is_error"] += [m.is_error for m in replies]
     data["seconds"] += [m.latency for m in replies]

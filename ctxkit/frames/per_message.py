@@ -8,7 +8,7 @@ from ctxkit.frames.counts import counting
 from ctxkit.frames.fates import Fate, fates
 from ctxkit.frames.frame_columns import BOOL, INT, TEXT, TIME, FrameColumn
 from ctxkit.messages import Edit, Message, ToolCall
-from ctxkit.subjects import about, answered, only_call
+from ctxkit.subjects import about, answered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,11 +122,13 @@ def _session(session: Session, data: dict[str, list[Any]], count: Count) -> None
     data["call"] += _calls(messages)
     data["role"] += [m.role for m in messages]
     data["kind"] += [m.kind or None for m in messages]
+    asks = [m.tool_calls if m.role == "assistant" else () for m in messages]
     data["tool"] += [
-        m.tool or (_called(m) if m.role == "assistant" and m.parts else None) for m in messages
+        m.tool or (_named(a) if a else None) for m, a in zip(messages, asks, strict=True)
     ]
     asked = [
-        call or (only_call(m) if m.role == "assistant" else None) for m, call in answered(messages)
+        call or (a[0] if len(a) == 1 else None)
+        for (_, call), a in zip(answered(messages), asks, strict=True)
     ]
     calls = {id(call): call for call in asked if call is not None}  # a reply's is its result's
     known = {i: about(call) for i, call in calls.items()}
@@ -165,19 +167,14 @@ def _states(
     data["reason"] += [None if fate is None else fate.reason for fate in stands]
     data["pruned_by"] += [None if fate is None else fate.pruned_by for fate in stands]
     data["shown_tokens"] += _left(sizes, stands, of)
-    then = _stands(session, -1, None) if session.calls else []
+    then = _stands(session, -1, _touched_at_last(session, touched)) if session.calls else []
     data["sent_tokens"] += _until(messages, _left(sizes, then, of)) if then else [None] * n
 
 
-def _stands(
-    session: Session, call: int | None, touched: dict[str, Fate] | None
-) -> list[Fate | None]:
-    """Return what stands for each message in the prompt of a call (None: the next);
-    None: it does.
+def _stands(session: Session, call: int | None, touched: dict[str, Fate]) -> list[Fate | None]:
+    """Return what stands for each message in the prompt of a call (None: the next), where the
+    edits before it touched these; None: it does.
     """
-    if touched is None:
-        stop = len(session.path) if call is None else session.call(call).position
-        touched = fates(session, sum(isinstance(e, Edit) for e in session.path[:stop]))
     stands = [touched.get(m.id) if m.visible else _HIDDEN for m in session.messages]
     if session.behind is None:
         return stands
@@ -195,6 +192,12 @@ def _stands(
         elif fate is not None and fate.shown is None:  # taken out and put in again as it was
             stands[i] = None if item.changed_by is None else fate._replace(shown=item.message)
     return stands
+
+
+def _touched_at_last(session: Session, touched: dict[str, Fate]) -> dict[str, Fate]:
+    """Return what the edits before the last call touched, of what all of them did."""
+    edits = sum(isinstance(e, Edit) for e in session.path[: session.calls[-1].position])
+    return touched if edits == len(session.edits) else fates(session, edits)
 
 
 def _pruned(fate: Fate | None, shown: Message | None, by: str) -> Fate:
@@ -235,6 +238,6 @@ def _calls(messages: tuple[Message, ...]) -> list[int | None]:
     return out
 
 
-def _called(message: Message) -> str | None:
-    names = [part.name for part in message.parts if type(part) is ToolCall]
-    return names[0] if len(names) == 1 else ", ".join(dict.fromkeys(names)) or None
+def _named(calls: Sequence[ToolCall]) -> str | None:
+    names = dict.fromkeys([call.name for call in calls])
+    return calls[0].name if len(calls) == 1 else ", ".join(names) or None

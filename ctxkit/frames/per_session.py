@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.frames import per_compaction
-from ctxkit.frames.costs import by_table, cost, output_source, weakest
+from ctxkit.frames.costs import costs, output_source, weakest
 from ctxkit.frames.frame_columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.frames.per_call import asked
 from ctxkit.frames.per_turn import total
@@ -205,8 +205,7 @@ def _totals(session: Session) -> dict[str, Any]:
     usages: list[Usage] = [m.usage for m in billed if m.usage is not None]
     prompts = [u.prompt_tokens for m, u in zip(billed, usages, strict=True) if m.kind != "turn"]
     models = [m.model or session.model for m in billed]
-    spent = [cost(m, model) for m, model in zip(billed, models, strict=True)]
-    table = [by_table(m, model) for m, model in zip(billed, models, strict=True)]
+    spent, table = costs(billed, models)
     known = bool(spent) and all(cost is not None for cost, _ in spent)
     total_prompts = total([u.prompt_tokens for u in usages])
     return {

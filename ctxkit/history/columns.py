@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
-from ctxkit.tokens.counters import arguments
+from ctxkit.tokens.lengths import call_chars
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ def chars(message: Message) -> int:
         elif isinstance(part, Thinking):
             total += len(part.text) or part.hidden
         elif isinstance(part, ToolCall):
-            total += len(part.name) + len(arguments(part))
+            total += call_chars(part)
         elif isinstance(part, Image):
             total += IMAGE_CHARS
         elif isinstance(part, Sized):

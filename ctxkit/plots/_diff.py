@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit.composition import preview
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.frames import lengths
 from ctxkit.frames.fates import Fate, State, fates
 from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.plots.axes import Axes
@@ -20,6 +19,7 @@ from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit
 from ctxkit.sizes import sizes
 from ctxkit.titles import title_of
+from ctxkit.tokens import lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

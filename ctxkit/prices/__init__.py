@@ -108,9 +108,10 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
     def at(self, prompt_tokens: int) -> Price:
         """Return the prices for a call with a prompt of this many tokens."""
-        tier = max(
-            (t for t in self.tiers if prompt_tokens > t.above), key=lambda t: t.above, default=None
-        )
+        tier = None
+        for t in self.tiers:
+            if prompt_tokens > t.above and (tier is None or t.above > tier.above):
+                tier = t
         if tier is None:
             return self
         changes = {

@@ -23,7 +23,7 @@ _BACK = 256
 class Shared:
     """What the conversations of one file have in common."""
 
-    def __init__(self, *, ambiguous: bool) -> None:
+    def __init__(self, uuids: set[str], *, ambiguous: bool) -> None:
         self.skipped: Counter[str] = Counter()
         self.facts: dict[str, Any] = {}
         self.agents: dict[str, str] = {}
@@ -34,7 +34,7 @@ class Shared:
         """True where a uuid names two lines: parents then say nothing, and the order of the lines
         counts.
         """
-        self.uuids: set[str] = set()
+        self.uuids = uuids
         """Those of all lines of the file."""
 
 

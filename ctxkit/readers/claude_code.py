@@ -127,8 +127,7 @@ class _Transcript:
         records = source.records
         self.has_main = any(text(r.get("type")) in _TALK and not _is_aside(r) for _, r in records)
         self.cost: float | None = None
-        self.shared = Shared(ambiguous=_ambiguous(records))
-        self.shared.uuids = {u for _, r in records if type(u := r.get("uuid")) is str}
+        self.shared = _shared(records)
         self.main = Conversation(self.shared, "")
         each_line(records, self._line, self.faults)
         for chain in (self.main, *self.chains.values()):
@@ -255,15 +254,16 @@ def _is_aside(record: dict[str, Any]) -> bool:
     return record.get("isSidechain") is True or type(record.get("parent_tool_use_id")) is str
 
 
-def _ambiguous(records: list[tuple[int, dict[str, Any]]]) -> bool:
+def _shared(records: list[tuple[int, dict[str, Any]]]) -> Shared:
     said: dict[str, Any] = {}
+    ambiguous = False
     for _, record in records:
         uuid = record.get("uuid")
-        if type(uuid) is str and said.setdefault(uuid, record.get("message")) != record.get(
-            "message"
-        ):
-            return True
-    return False
+        if type(uuid) is str:
+            message = record.get("message")
+            first = said.setdefault(uuid, message)
+            ambiguous = ambiguous or (first is not message and first != message)
+    return Shared(set(said), ambiguous=ambiguous)
 
 
 def _linked(child: Session, agents: dict[str, str]) -> Session:

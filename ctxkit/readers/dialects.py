@@ -93,25 +93,20 @@ _PLAIN = {
 def _plainly(
     raw: dict[str, Any], content: str | None, log: ReaderLog, more: dict[str, Any]
 ) -> Message | None:
-    said = raw.get("role")
+    said, called, tool = raw.get("role"), None, None
     parts: tuple[Part, ...] = (Text(content),) if content else ()
     if said == "assistant":
         calls = raw.get("tool_calls")
         if type(calls) is list:
             parts = (*parts, *[_plain_call(c) for c in calls if type(c) is dict])
-        return Message(role="assistant", id=log.new_id(raw.get("id")), parts=parts, **more)
-    if more:
-        more = {k: v for k, v in more.items() if k in _ALL}
-    if said == "tool":
-        called, tool, id_ = (
-            word(raw.get("tool_call_id")),
-            word(raw.get("name")),
-            log.new_id(raw.get("id")),
-        )
-        return Message(role="tool", id=id_, parts=parts, call_id=called, tool=tool, **more)
-    if said in ("user", "system"):
-        return Message(role=said, id=log.new_id(raw.get("id")), parts=parts, **more)
-    return None
+    elif said == "tool":
+        called, tool = word(raw.get("tool_call_id")), word(raw.get("name"))
+    elif said not in ("user", "system"):
+        return None
+    own = log.new_id(raw.get("id"))
+    made = Message(role=said, id=own, parts=parts, call_id=called, tool=tool)
+    all_ = more if said == "assistant" else {k: v for k, v in more.items() if k in _ALL}
+    return replace(made, **all_) if all_ else made
 
 
 def _plain_call(raw: dict[str, Any]) -> ToolCall:

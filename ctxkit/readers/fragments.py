@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit.messages import Edit, Image, Message, Sized, Text, Thinking, ToolCall
-from ctxkit.readers.fields import as_text
-from ctxkit.tokens.counters import IMAGE_TOKENS
+from ctxkit.messages import Edit, Message
+from ctxkit.tokens.lengths import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +41,7 @@ def with_outputs(session: Session) -> Session:
     session's other growth was; never below the plain count of what is visible. `details` of the
     reply then say `output_source: estimated` and hold the `recorded_output_tokens`.
     """
-    counts = {id(m): _count(m) for m in session.log if type(m) is Message and m.usage is not None}
+    counts = {id(m): tokens(m) for m in session.log if type(m) is Message and m.usage is not None}
     broken = {own for own, n in counts.items() if n >= _LEAST}
     found = [
         m
@@ -51,7 +50,7 @@ def with_outputs(session: Session) -> Session:
     ]
     if not found:
         return session
-    growths = dict(_growths(session))
+    growths = dict(_growths(session, counts))
     ratios = [g.tokens / (g.reply + g.rest) for g in growths.values() if g.reply + g.rest]
     scale = min(max(median(ratios), 1.0), _MOST) if ratios else 1.0
     new = {id(m): _whole(m, counts[id(m)], growths.get(id(m)), scale) for m in found}
@@ -64,8 +63,13 @@ def _is_fragment(reply: Message, count: int) -> bool:
     return output is not None and output < count * (_ENDED if reply.stop else _OPEN)
 
 
-def _growths(session: Session) -> Iterator[tuple[int, _Growth]]:
-    """Yield by identity of a reply what the next prompt of the same agent and model grew by."""
+def _growths(session: Session, counts: dict[int, int]) -> Iterator[tuple[int, _Growth]]:
+    """Yield by identity of a reply what the next prompt of the same agent and model grew by.
+
+    Args:
+        session: a session.
+        counts: tokens of each reply with a usage, by its identity.
+    """
     last: tuple[Message, int] | None = None
     rest = 0
     for entry in session.path:
@@ -81,10 +85,10 @@ def _growths(session: Session) -> Iterator[tuple[int, _Growth]]:
                 and prompt > last[1]
                 and (last[0].agent, last[0].model) == (entry.agent, entry.model)
             ):
-                yield id(last[0]), _Growth(prompt - last[1], _count(last[0]), rest)
+                yield id(last[0]), _Growth(prompt - last[1], counts[id(last[0])], rest)
             last, rest = (entry, prompt), 0
         elif type(entry) is Message and entry.visible and last is not None:
-            rest += _count(entry)
+            rest += tokens(entry)
 
 
 def _whole(reply: Message, count: int, growth: _Growth | None, scale: float) -> Message:
@@ -97,21 +101,3 @@ def _whole(reply: Message, count: int, growth: _Growth | None, scale: float) -> 
     details = {"output_source": "estimated", "recorded_output_tokens": reply.usage.output_tokens}
     usage = msgspec.structs.replace(reply.usage, output_tokens=output)
     return msgspec.structs.replace(reply, usage=usage, details={**reply.details, **details})
-
-
-def _count(message: Message) -> int:
-    """Return a quarter of a message's characters; an image by its weight."""
-    chars = images = 0
-    for part in message.parts:
-        kind = type(part)
-        if kind is Text or kind is Thinking:
-            chars += len(part.text)  # type: ignore[union-attr]
-        elif isinstance(part, ToolCall):
-            chars += len(part.name) + len(
-                part.raw if part.raw is not None else as_text(part.arguments)
-            )
-        elif isinstance(part, Image):
-            images += IMAGE_TOKENS
-        elif isinstance(part, Sized):
-            chars += part.chars or 0
-    return -(-chars // 4) + images

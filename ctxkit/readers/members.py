@@ -154,7 +154,7 @@ def sniff(source: Source) -> Reader:
         UnknownFormat: none does; the sentence says what the file looks like.
         ReadError: the file cannot be opened.
     """
-    if not (source.is_database or source.is_large or source.data.strip()):
+    if not (source.is_database or source.is_large) and source.is_blank:
         raise UnknownFormat("the file is empty: expected a session.", source.path)
     for m in members():
         if source.is_database and not getattr(m, "TABLES", ()):

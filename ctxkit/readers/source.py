@@ -115,6 +115,11 @@ class Source:
         n = len(SQLITE)
         return self._read(n) if self._data is None else self._data[:n]
 
+    @property
+    def is_blank(self) -> bool:
+        """True where the file holds nothing but white space."""
+        return not self.data or self.data.isspace()
+
     @cached_property
     def is_large(self) -> bool:
         """True for a large file of JSON lines on disk, packed or not: `stream` reads it in bounded

@@ -40,8 +40,9 @@ def falls(session: Session) -> tuple[Fall, ...]:
     """
     if session.format == "replay" or session.origin is not None:
         return ()
-    edits = [i for i, e in enumerate(session.path) if isinstance(e, Edit)]
-    found = [fall for calls in billed(session).values() for fall in _falls(calls, edits)]
+    agents = billed(session)
+    edits = [i for i, e in enumerate(session.path) if isinstance(e, Edit)] if agents else []
+    found = [fall for calls in agents.values() for fall in _falls(calls, edits)]
     return tuple(sorted(found, key=lambda f: f.call.index))
 
 

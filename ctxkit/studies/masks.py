@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit.faces import listed
-from ctxkit.frames.lengths import part_chars
+from ctxkit.tokens.lengths import part_chars
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -86,17 +86,23 @@ def as_json(value: object, *, ordered: bool = False) -> str:
     """Return compact JSON with characters beyond ASCII left as they are; what is not JSON is
     written as its text.
     """
+    return json_bytes(value, ordered=ordered).decode("utf-8", "surrogatepass")
+
+
+def json_bytes(value: object, *, ordered: bool = False) -> bytes:
+    """Return what `as_json` does, in UTF-8; lone surrogates are three bytes each."""
     try:
-        return (_sorted if ordered else _compact).encode(value).decode()
+        return (_sorted if ordered else _compact).encode(value)
     except (
         UnicodeEncodeError,
         TypeError,
         ValueError,
         OverflowError,
     ):  # lone surrogates, odd objects, huge integers
-        return json.dumps(
+        text = json.dumps(
             value, ensure_ascii=False, separators=(",", ":"), sort_keys=ordered, default=str
         )
+        return text.encode("utf-8", "surrogatepass")
 
 
 def message_tokens(counter: Callable[[str], int], message: Message) -> int:

@@ -11,7 +11,7 @@ import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Message, Sized, Text, Thinking, ToolCall
-from ctxkit.tokens.counters import arguments, as_json
+from ctxkit.tokens.counters import arguments, json_bytes
 from ctxkit.tokens.wide_scripts import beyond_units
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         if self.parts_as_json != "none" and not (isinstance(part, Text) and message.role != "tool"):
             return self._json(_sdk(part, message))
         if isinstance(part, ToolCall):
-            written = self.units(self._arguments(part))
+            plain = part.raw is None and not self.go_json
+            written = self._json(part.arguments) if plain else self.units(self._arguments(part))
             return written + (self.units(part.name) if self.tool_name else 0)
         return self.units(part.text)
 
@@ -144,7 +145,10 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return text
 
     def _json(self, value: Any) -> int:
-        return self.units(as_json(value))
+        raw = json_bytes(value)
+        if raw.isascii() or self.unit == "bytes":
+            return len(raw)
+        return self.units(raw.decode("utf-8", "surrogatepass"))
 
 
 _ROLES = {"summary": "assistant"}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from ctxkit.display.amounts import counted
 from ctxkit.display.markup import line
-from ctxkit.frames.lengths import tokens
 from ctxkit.frames.occupancy import prompts
 from ctxkit.messages import Edit, Message
 from ctxkit.sizes.windows import window_of
 from ctxkit.subjects import answered, what
+from ctxkit.tokens.lengths import tokens
 
 if TYPE_CHECKING:
     from ctxkit.session import Session

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
-from ctxkit.tokens.counters import IMAGE_TOKENS, as_json
+from ctxkit.tokens.counters import IMAGE_TOKENS, json_bytes
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message, Part
-
-_encode = msgspec.json.Encoder().encode
 
 
 def part_chars(part: Part) -> int:
@@ -23,23 +19,21 @@ def part_chars(part: Part) -> int:
     if kind is Text or kind is Thinking:
         return len(part.text)  # type: ignore[union-attr]
     if isinstance(part, ToolCall):
-        return len(part.name) + (
-            len(part.raw) if part.raw is not None else json_chars(part.arguments)
-        )
+        return call_chars(part)
     if isinstance(part, Sized):
         return part.chars or 0
     return 0
 
 
+def call_chars(call: ToolCall) -> int:
+    """Characters of a tool call: its name, and its arguments as compact JSON or as they came."""
+    return len(call.name) + (len(call.raw) if call.raw is not None else json_chars(call.arguments))
+
+
 def json_chars(value: object) -> int:
     """Characters of a value as compact JSON."""
-    if not value:
-        return 2
-    try:
-        raw = _encode(value)
-    except (TypeError, ValueError, OverflowError):  # lone surrogates, odd objects, huge integers
-        return len(as_json(value))
-    return len(raw) if raw.isascii() else len(raw.decode("utf-8", "replace"))
+    raw = json_bytes(value)
+    return len(raw if raw.isascii() else raw.decode("utf-8", "surrogatepass"))
 
 
 def part_tokens(part: Part) -> int:
@@ -70,9 +64,7 @@ def measure(message: Message) -> tuple[int, int]:
         if kind is Text or kind is Thinking:
             chars += len(part.text)  # type: ignore[union-attr]
         elif isinstance(part, ToolCall):
-            chars += len(part.name) + (
-                len(part.raw) if part.raw is not None else json_chars(part.arguments)
-            )
+            chars += call_chars(part)
         else:
             known += part_tokens(part) if (exact := _is_known(part)) else 0
             counted += part_chars(part) if exact else 0
