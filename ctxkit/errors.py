@@ -84,6 +84,15 @@ class StoreError(CtxkitError):
     """
 
 
+def in_words(value: object) -> str:
+    """Return a value as a sentence names it: in one line, of at most 80 characters."""
+    try:
+        shown = repr(value)
+    except Exception:  # noqa: BLE001  whatever a user's class raises, or an endless number
+        shown = f"a value of type {type(value).__name__}"
+    return plain(" ".join(shown[:4_000].split()), 80)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest known word, or an empty string."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast, runtime_checkable
 
-from ctxkit.errors import BadArguments, ModelError
+from ctxkit.errors import BadArguments, ModelError, in_words
 from ctxkit.history import History
 from ctxkit.messages import Message
 from ctxkit.policies.policy import call_alone, name_of
@@ -90,7 +90,9 @@ def as_part(given: object, what: str = "policy") -> Part:
         BadArguments: it cannot be called, or wants to be lent a summariser, which only parts are.
     """
     if not callable(given):
-        raise BadArguments(f"The {what} {given!r} cannot be called with a history and a room.")
+        raise BadArguments(
+            f"The {what} {in_words(given)} cannot be called with a history and a room."
+        )
     if isinstance(given, Part):
         return given
     if isinstance(given, _Lent) and not isinstance(given, type):

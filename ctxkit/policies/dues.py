@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, in_words
 from ctxkit.policies.policy import call_alone, name_of
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Asked(Due):
         due = self.function(history, room)
         if due not in (True, False):
             raise BadArguments(
-                f"Trigger {self.name} returned {due!r}; it must return True or False."
+                f"Trigger {self.name} returned {in_words(due)}; it must return True or False."
             )
         return bool(due)
 
@@ -123,10 +123,10 @@ def as_due(given: object, what: str = "trigger") -> Due:
         return Asked(cast("Trigger", given))
     if isinstance(given, _Jumps):
         raise BadArguments(
-            f"The {what} {given!r} has `first` and no call: derive its class from "
+            f"The {what} {in_words(given)} has `first` and no call: derive its class from "
             "ctxkit.policies.triggers.Due, which makes the call."
         )
-    raise BadArguments(f"The {what} {given!r} cannot be called with a history and a room.")
+    raise BadArguments(f"The {what} {in_words(given)} cannot be called with a history and a room.")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, in_words
 from ctxkit.policies.chain import Called
 from ctxkit.policies.dues import Asked
 from ctxkit.policies.policy import Guard
@@ -55,7 +55,8 @@ def guards(given: object) -> tuple[Guard, ...]:
     for guard in several:
         if not isinstance(guard, Guard):
             raise BadArguments(
-                f"{guard!r} is no guard: a guard has `first` and `refuses` (see policies.guards)."
+                f"{in_words(guard)} is no guard: a guard has `first` and `refuses` (see"
+                " policies.guards)."
             )
     return several
 

@@ -9,7 +9,7 @@ from functools import partial
 from sys import maxsize
 from typing import Any
 
-from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.errors import BadArguments, did_you_mean, in_words
 from ctxkit.history import Log  # noqa: TC001  as above
 from ctxkit.policies.chain import Chain, Part, as_part
 from ctxkit.policies.dues import Always, Due, Either, as_due
@@ -117,7 +117,7 @@ class Rules:
                 object.__setattr__(self, "summariser", summariser(self.summariser or "extractive"))
             elif not callable(self.summariser):
                 raise BadArguments(
-                    f"The summariser {self.summariser!r:.80} cannot be called with a passage."
+                    f"The summariser {in_words(self.summariser)} cannot be called with a passage."
                 )
             object.__setattr__(self, "policy", self.policy.using(self.summariser))
 
@@ -272,8 +272,8 @@ def as_rules(rules: Rules | Policy | str) -> Rules:
     given: object = _parsed(rules) if isinstance(rules, str) else rules
     if not callable(given):
         raise BadArguments(
-            f"{rules!r} is neither rules nor a policy: give rules, or a function (history, room) ->"
-            " history."
+            f"{in_words(rules)} is neither rules nor a policy: give rules, or a function"
+            " (history, room) -> history."
         )
     return Rules(policy=given)
 

@@ -10,7 +10,7 @@ from math import inf, isfinite
 from numbers import Real
 from typing import Any, TypeAlias
 
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, in_words
 from ctxkit.policies.chain import Part
 
 Natural: TypeAlias = int
@@ -87,7 +87,7 @@ def in_kind(value: Any, annotation: str, need: str) -> Any:
         if made is not None:
             return made
     words = " or ".join(words for words, _ in kinds)
-    raise BadArguments(f"{need.format(words=words)}, not {value!r}.")
+    raise BadArguments(f"{need.format(words=words)}, not {in_words(value)}.")
 
 
 @cache
@@ -171,7 +171,7 @@ def at_least(part: Any, low: float, *names: str) -> None:
         value = getattr(part, name)
         if value is not None and not (_number(value) and value >= low):  # NaN fails too
             raise BadArguments(
-                f"{type(part).__name__} needs {name} of at least {low}, not {value!r}."
+                f"{type(part).__name__} needs {name} of at least {low}, not {in_words(value)}."
             )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.errors import BadArguments, ModelError, did_you_mean
+from ctxkit.errors import BadArguments, ModelError, did_you_mean, in_words
 from ctxkit.faces import listed, renamed
 from ctxkit.messages import Message, Text
 from ctxkit.texts import contents, extracts, message_lines
@@ -236,8 +236,8 @@ def answer(made: Any) -> Message | str | int:
         raise ModelError("The summariser returned nothing; the history is kept as it was.")
     if not isinstance(made, (str, Message)):
         raise ModelError(
-            f"The summariser returned {made!r:.80}; it must return text, a message or a number of"
-            " tokens. The history is kept as it was."
+            f"The summariser returned {in_words(made)}; it must return text, a message or a"
+            " number of tokens. The history is kept as it was."
         )
     return made
 

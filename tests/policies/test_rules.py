@@ -208,3 +208,24 @@ def test_a_window_that_nobody_asked_for_is_no_bound():
 def test_a_policy_that_keeps_nothing_needs_no_trigger_above_the_default():
     assert Summary(keep_tokens=0).keeps == 0
     assert Rules(Summary(keep_tokens=0), triggers.Above(100)).trigger.limit == 100
+
+
+class Unspeakable:
+    def __repr__(self):
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        (Unspeakable(), "a value of type Unspeakable is neither"),
+        (10**5_000, "a value of type int is neither"),
+        (["a\nb"] * 1_000, r"… is neither"),
+    ],
+    ids=["no repr", "endless", "long"],
+)
+def test_what_are_no_rules_is_named_in_one_line(odd, words):
+    with pytest.raises(BadArguments, match=words) as told:
+        as_rules(odd)
+    assert len(str(told.value)) < 200
+    assert "\n" not in str(told.value)
