@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.engine.prefixes import PastPrompts, Prefixes, contents
+from ctxkit.engine.stretches import PrunedHistory
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
-from ctxkit.policies.chain import applied, in_a_row
+from ctxkit.policies.chain import in_a_row
 from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.hinges import written
-from ctxkit.policies.scheduled import split
-from ctxkit.schedules import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -52,7 +50,7 @@ class Pruned(Straight):
         past: the prompts before the first one; None: there are none, or they are not known.
     """
 
-    __slots__ = ("_bill", "_prompts", "_shared", "called", "pruning", "start")
+    __slots__ = ("_bill", "_prompts", "_shared", "called", "pruned", "start")
 
     def __init__(
         self,
@@ -66,17 +64,11 @@ class Pruned(Straight):
         past: PastPrompts | None = None,
     ) -> None:
         super().__init__(history, room, sent)
-        self.pruning = pruning
-        known, rest = split(pruning)
-        self.called = bool(rest)
+        self.pruned = PrunedHistory(history.at(start), pruning, room)
+        self.called = bool(self.pruned.rest)
         """True where each call is asked by itself."""
-        schedule = Schedule(history.at(start), known, room)
-        bill = (
-            _Called(schedule, rest, room, clock, past)
-            if rest
-            else _Scheduled(schedule, clock, past)
-        )
-        self._bill: _Called | _Scheduled = bill
+        bill = _Called if self.called else _Scheduled
+        self._bill: _Called | _Scheduled = bill(self.pruned, clock, past)
         self.start = start
         self._prompts: list[int] = []
         self._shared: list[int] = []
@@ -147,17 +139,9 @@ class Pruned(Straight):
 
     # -- what was sent -----------------------------------------------------------------------------
 
-    def left(self, call: int) -> History:
-        """Return what a call is sent."""
-        return self._bill.left(call)
-
     def past(self, call: int) -> PastPrompts:
         """Return the prompts before a call, for what comes after an edit there."""
         return PastPrompts(self._bill.prefixes.upto(call), self._bill.sequence(call - 1))
-
-    def knows(self, history: History, call: int) -> bool:
-        """Return True where it has worked out what a call is sent of a history."""
-        return self.start <= call < self.end and self.looks_at(history)
 
     def looks_at(self, history: History) -> bool:
         """Return True where it tells of the coming calls of a history, nothing edited since."""
@@ -169,7 +153,7 @@ def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
     """Return what all calls of a log are sent without an edit; kept with the log for a while."""
     known: dict[Any, Pruned] = log.memo.setdefault("pruned", {})
     parts = tuple(_identity(part) for part in in_a_row(pruning))
-    key = parts, room.limit, room.reserve, clock.life
+    key = parts, room.limit, room.reserve, clock.life, len(log), log.calls
     found = known.get(key)
     if found is None:
         while len(known) >= _KEPT:
@@ -200,17 +184,14 @@ def _plain(*values: object) -> bool:
 class _Scheduled:
     """The bill of parts that all say a schedule."""
 
-    def __init__(self, schedule: Schedule, clock: Clock, past: PastPrompts | None) -> None:
-        self._schedule = schedule
-        self._tracks = Tracks(schedule, clock, past)
+    def __init__(self, pruned: PrunedHistory, clock: Clock, past: PastPrompts | None) -> None:
+        self._schedule = pruned.schedule
+        self._tracks = Tracks(pruned.schedule, clock, past)
         self.prefixes = self._tracks.prefixes
 
     def extend(self, _call: int, ahead: int) -> tuple[list[int], list[int]]:
         self._schedule.extend(ahead)
         return self._tracks.extend()
-
-    def left(self, call: int) -> History:
-        return self._schedule.left(call)
 
     def sequence(self, call: int) -> NDArray[Any]:
         return self._tracks.sequence(call)
@@ -219,24 +200,16 @@ class _Scheduled:
 class _Called:
     """The bill where a part must be asked call by call, behind those that say a schedule."""
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        rest: Sequence[Part],
-        room: Room,
-        clock: Clock,
-        past: PastPrompts | None,
-    ) -> None:
-        self._schedule, self._rest = schedule, rest
-        self._room, self._call = room, schedule.rows.begin
+    def __init__(self, pruned: PrunedHistory, clock: Clock, past: PastPrompts | None) -> None:
+        self._pruned, self._call = pruned, pruned.schedule.rows.begin
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._last = past.last if past else None
 
     def extend(self, stop: int, ahead: int) -> tuple[list[int], list[int]]:
-        self._schedule.extend(ahead)
+        self._pruned.schedule.extend(ahead)
         out: tuple[list[int], list[int]] = ([], [])
         for call in range(self._call, stop):
-            view = self.left(call)
+            view = self._pruned.left(call)
             same = self._same(call, contents(view))
             out[0].append(view.tokens)
             out[1].append(0 if same is None else view.log.fixed_before(call) + view.before(same))
@@ -250,11 +223,5 @@ class _Called:
         last, self._last = self._last, now
         return None if last is None else self.prefixes.shared(call, last, now)
 
-    def left(self, call: int) -> History:
-        view = self._schedule.left(call)
-        for part in self._rest:
-            view = applied(part, view, self._room)
-        return view
-
     def sequence(self, call: int) -> NDArray[Any]:
-        return contents(self.left(call))
+        return contents(self._pruned.left(call))
