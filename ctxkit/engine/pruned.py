@@ -16,7 +16,6 @@ from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.hinges import written
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
     from ctxkit.history import Log
