@@ -67,7 +67,7 @@ class Pruned(Straight):
         self.called = bool(self.pruned.rest)
         """True where each call is asked by itself."""
         bill = _Called if self.called else _Scheduled
-        self._bill: _Called | _Scheduled = bill(self.pruned, clock, past)
+        self._bill: _Called | _Scheduled = bill(self.pruned, start, clock, past)
         self.start = start
         self._prompts: list[int] = []
         self._shared: list[int] = []
@@ -183,9 +183,11 @@ def _plain(*values: object) -> bool:
 class _Scheduled:
     """The bill of parts that all say a schedule."""
 
-    def __init__(self, pruned: PrunedHistory, clock: Clock, past: PastPrompts | None) -> None:
+    def __init__(
+        self, pruned: PrunedHistory, start: int, clock: Clock, past: PastPrompts | None
+    ) -> None:
         self._schedule = pruned.schedule
-        self._tracks = Tracks(pruned.schedule, clock, past)
+        self._tracks = Tracks(pruned.schedule, start, clock, past)
         self.prefixes = self._tracks.prefixes
 
     def extend(self, _call: int, ahead: int) -> tuple[list[int], list[int]]:
@@ -199,8 +201,10 @@ class _Scheduled:
 class _Called:
     """The bill where a part must be asked call by call, behind those that say a schedule."""
 
-    def __init__(self, pruned: PrunedHistory, clock: Clock, past: PastPrompts | None) -> None:
-        self._pruned, self._call = pruned, pruned.schedule.rows.begin
+    def __init__(
+        self, pruned: PrunedHistory, start: int, clock: Clock, past: PastPrompts | None
+    ) -> None:
+        self._pruned, self._call = pruned, start
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._last = past.last if past else None
 

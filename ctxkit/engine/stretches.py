@@ -8,6 +8,7 @@ from ctxkit.history import History
 from ctxkit.policies.chain import applied
 from ctxkit.policies.scheduled import split
 from ctxkit.schedules import Schedule
+from ctxkit.schedules.layers import since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PrunedHistory:
-    """What a pruning leaves of a history, from its call on.
+    """What a pruning leaves of a history, from its call on, or an earlier one that a part goes by.
 
     Args:
         history: what is in force, before any pruning.
@@ -32,7 +33,8 @@ class PrunedHistory:
     def __init__(self, history: History, pruning: Part | None, room: Room) -> None:
         known, self.rest = split(pruning)
         """`rest`: parts behind the first that says no schedule: they are asked call by call."""
-        self.schedule = Schedule(history, known, room)
+        first = min((part.begin(history) for part in known), default=history.call)
+        self.schedule = Schedule(history.at(first), known, room)
         """What the other parts change when."""
         self._room = room
 
@@ -87,7 +89,7 @@ class Stretch(NamedTuple):
     def changes(self) -> Iterator[Changed]:
         """Yield what they change at its calls, in order."""
         if self.schedule is not None and self.stop > self.start:
-            yield from (e for e in self.schedule.top.events if e.call < self.stop)
+            yield from since(self.schedule.top.events, self.start, self.stop)
 
     def left(self, call: int) -> History:
         """Return what one of its calls was sent."""

@@ -95,12 +95,14 @@ class Track:
 class Tracks:
     """The bill of a schedule: one track for each layer of which a call may be given one."""
 
-    def __init__(self, schedule: Schedule, clock: Clock, past: PastPrompts | None = None) -> None:
+    def __init__(
+        self, schedule: Schedule, start: int, clock: Clock, past: PastPrompts | None = None
+    ) -> None:
         self._schedule, self._past = schedule, past
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._tracks: list[Track] = []
         self._last: Track
-        self._call = schedule.rows.begin
+        self._start = self._call = start
         self._adds = False
 
     def extend(self) -> tuple[list[int], list[int]]:
@@ -119,7 +121,7 @@ class Tracks:
             fixed = log.fixed_at[call]
             size = top.total(call, TOKENS) + fixed
             prompts.append(size)
-            new = self._new(call) if call > rows.begin else self._first(call, size)
+            new = self._new(call) if call > self._start else self._first(call, size)
             shared.append(max(size - new - max(fixed - was, 0), 0))
             was = fixed
         self._call = top.stop

@@ -61,13 +61,12 @@ class Scheduled(Setting):
         """Return what this call is sent."""
         if not all(map(says_when, self.steps)):
             return self.stepped(history, room)
-        return Schedule(self.begin(history), (self,), room).left(history.call, name_of(self))
+        schedule = Schedule(history.at(self.begin(history)), (self,), room)
+        return schedule.left(history.call, name_of(self))
 
-    def begin(self, history: History) -> History:
-        """Return the history at the first call on which it can depend what a call is
-        sent: itself.
-        """
-        return history
+    def begin(self, history: History) -> int:
+        """Return the first call on which it can depend what a call is sent: itself."""
+        return history.call
 
     def stepped(self, history: History, room: Room) -> History:
         """Return what this call is sent where a step has to be called."""
