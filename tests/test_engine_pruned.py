@@ -444,3 +444,38 @@ def test_a_resumed_session_sends_again_what_was_sent_once(seed, before):
             lived.append(context.prepare(message.time - message.latency).tokens)
         context.add(message)
     assert lived == done.prompts.tolist()
+
+
+class Whole(Clear):
+    """A clearing whose own call clears nothing."""
+
+    def __call__(self, history, room):
+        return history
+
+
+class Staged(Scheduled):
+    """Gives each call what another part leaves, and does not name it in `steps`."""
+
+    of: object = None
+
+    def schedule(self, view, room):
+        view.stages((None, self.of), lambda call, size: 1)
+
+
+@pytest.mark.parametrize("of", [Whole(keep_last=1), lambda history, room: history])
+def test_a_stage_with_a_call_of_its_own_is_refused(of):
+    """its schedule would be billed and sent, and its call asked by nobody"""
+    part = Staged()
+    object.__setattr__(part, "of", of)
+    log = Log.of(late_talk(5, 24), Fours())
+    for pruning in (part, by_calls((part,))):
+        with pytest.raises(BadArguments, match="has a call of its own: name it in `steps`"):
+            run(log, Rules(pruning=pruning, counter=Fours()))
+
+
+def test_steps_with_a_call_of_their_own_need_a_word_on_each_call():
+    part = type("Steps", (Clear,), {"steps": (Whole(keep_last=1),)})(keep_last=1)
+    with pytest.raises(
+        BadArguments, match="A step of Steps has a call of its own: say in `stepped`"
+    ):
+        run(Log.of(late_talk(5, 24), Fours()), Rules(pruning=part, counter=Fours()))

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Part, in_a_row
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.setting import Setting
@@ -68,9 +69,12 @@ class Scheduled(Setting):
         """Return the first call on which it can depend what a call is sent: itself."""
         return history.call
 
-    def stepped(self, history: History, room: Room) -> History:
+    def stepped(self, history: History, room: Room) -> History:  # noqa: ARG002  as those who say
         """Return what this call is sent where a step has to be called."""
-        raise NotImplementedError
+        raise BadArguments(
+            f"A step of {type(self).__name__} has a call of its own: say in `stepped` what a call"
+            " is sent."
+        )
 
 
 def says_when(part: Any) -> bool:

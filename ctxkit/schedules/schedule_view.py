@@ -5,7 +5,7 @@ and a pen.
 from __future__ import annotations
 
 from bisect import insort
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ctxkit.history.view import role_code
 from ctxkit.schedules.changes import ChangeRule
@@ -45,6 +45,7 @@ class _Found(dict[int, News]):
         return new
 
 
+@runtime_checkable
 class SaysWhen(Protocol):
     """A part of a pruning that says what changes when."""
 
