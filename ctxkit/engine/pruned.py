@@ -49,7 +49,7 @@ class Pruned(Straight):
         past: the prompts before the first one; None: there are none, or they are not known.
     """
 
-    __slots__ = ("_bill", "_prompts", "_shared", "called", "pruned", "start")
+    __slots__ = ("_bill", "_prompts", "_shared", "called", "pruned", "sound", "start")
 
     def __init__(
         self,
@@ -68,7 +68,8 @@ class Pruned(Straight):
         """True where each call is asked by itself."""
         bill = _Called if self.called else _Scheduled
         self._bill: _Called | _Scheduled = bill(self.pruned, start, clock, past)
-        self.start = start
+        self.start, self.sound = start, True
+        """`sound`: no error or interrupt left it half worked out; else it must be made anew."""
         self._prompts: list[int] = []
         self._shared: list[int] = []
 
@@ -83,7 +84,9 @@ class Pruned(Straight):
         """
         while self.end < call:
             ahead = min(self.end + max(len(self._prompts) // 2, _FIRST), stop)
+            self.sound = False
             prompts, shared = self._bill.extend(call, max(ahead, call))
+            self.sound = True
             self._prompts += prompts
             self._shared += shared
 
@@ -144,8 +147,10 @@ class Pruned(Straight):
 
     def looks_at(self, history: History) -> bool:
         """Return True where it tells of the coming calls of a history, nothing edited since."""
-        own = self.history
-        return own.log is history.log and own.head is history.head and own.lo == history.lo
+        own, sound = self.history, self.sound and self.pruned.schedule.sound
+        return (
+            sound and own.log is history.log and own.head is history.head and own.lo == history.lo
+        )
 
 
 def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
@@ -154,7 +159,7 @@ def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
     parts = tuple(_identity(part) for part in in_a_row(pruning))
     key = parts, room.limit, room.reserve, clock.life, len(log), log.calls
     found = known.get(key)
-    if found is None:
+    if found is None or not found.sound:
         while len(known) >= _KEPT:
             del known[next(iter(known))]
         found = known[key] = Pruned(History.start(log), room, pruning, clock, 0)

@@ -176,9 +176,11 @@ class Run:
         look = self._look
         if isinstance(look, Pruned) and look.looks_at(history) and look.start == start:
             return look.pruned
-        if (cuts, start) not in self._left:
-            self._left[cuts, start] = PrunedHistory(history.at(start), pruning, self.room)
-        return self._left[cuts, start]
+        found = self._left.get((cuts, start))
+        if found is None or not found.schedule.sound:
+            found = PrunedHistory(history.at(start), pruning, self.room)
+            self._left[cuts, start] = found
+        return found
 
     # -- what was done
     # ----------------------------------------------------------------------------------------------
@@ -232,8 +234,9 @@ class Run:
         if stop <= start:
             return
         if isinstance(look, Pruned):
+            prompts, shared = look.prompts(start, stop), look.shared(start, stop)
             self.call, self._unsent = stop, None
-            self._bill_each(look.prompts(start, stop), look.shared(start, stop), start)
+            self._bill_each(prompts, shared, start)
             self.called += (stop - start) * look.called
             return
         marks = self.billed.marks

@@ -64,8 +64,8 @@ def several_of(given: object) -> tuple[Any, ...]:
     """Return a tuple or a list as a tuple, anything else as a tuple of one: also a named tuple
     that is itself a part or a guard.
     """
-    one = callable(given) or isinstance(given, Guard) or not isinstance(given, (list, tuple))
-    return (given,) if one else tuple(given)  # type: ignore[call-overload]
+    one = callable(given) or isinstance(given, Guard)
+    return tuple(given) if isinstance(given, (list, tuple)) and not one else (given,)
 
 
 def written(part: object) -> Any:
