@@ -62,8 +62,9 @@ class Scheduled(Setting):
         """Return what this call is sent."""
         if not all(map(says_when, self.steps)):
             return self.stepped(history, room)
-        schedule = Schedule(history.at(self.begin(history)), (self,), room)
-        return schedule.left(history.call, name_of(self))
+        first = self.begin(history)
+        begun = history if first == history.call else history.at(first)  # what was done stays
+        return Schedule(begun, (self,), room).left(history.call, name_of(self))
 
     def begin(self, history: History) -> int:
         """Return the first call on which it can depend what a call is sent: itself."""
