@@ -49,7 +49,7 @@ class Pruned(Straight):
         past: the prompts before the first one; None: there are none, or they are not known.
     """
 
-    __slots__ = ("_bill", "_prompts", "_shared", "called", "pruned", "sound", "start")
+    __slots__ = ("_bill", "_prompts", "_shared", "_sound", "called", "pruned", "start")
 
     def __init__(
         self,
@@ -66,10 +66,9 @@ class Pruned(Straight):
         self.pruned = PrunedHistory(history.at(start), pruning, room)
         self.called = bool(self.pruned.rest)
         """True where each call is asked by itself."""
-        bill = _Called if self.called else _Scheduled
-        self._bill: _Called | _Scheduled = bill(self.pruned, start, clock, past)
-        self.start, self.sound = start, True
-        """`sound`: no error or interrupt left it half worked out; else it must be made anew."""
+        bill = _Called if self.called else Tracks
+        self._bill: _Called | Tracks = bill(self.pruned, start, clock, past)
+        self.start, self._sound = start, True
         self._prompts: list[int] = []
         self._shared: list[int] = []
 
@@ -84,9 +83,9 @@ class Pruned(Straight):
         """
         while self.end < call:
             ahead = min(self.end + max(len(self._prompts) // 2, _FIRST), stop)
-            self.sound = False
+            self._sound = False
             prompts, shared = self._bill.extend(call, max(ahead, call))
-            self.sound = True
+            self._sound = True
             self._prompts += prompts
             self._shared += shared
 
@@ -147,10 +146,14 @@ class Pruned(Straight):
 
     def looks_at(self, history: History) -> bool:
         """Return True where it tells of the coming calls of a history, nothing edited since."""
-        own, sound = self.history, self.sound and self.pruned.schedule.sound
-        return (
-            sound and own.log is history.log and own.head is history.head and own.lo == history.lo
-        )
+        own = self.history
+        same = own.log is history.log and own.head is history.head and own.lo == history.lo
+        return same and self.sound
+
+    @property
+    def sound(self) -> bool:
+        """False where an error or an interrupt left it half worked out: it must be made anew."""
+        return self._sound and self.pruned.schedule.sound
 
 
 def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
@@ -183,24 +186,6 @@ def _identity(part: Part) -> Any:
 
 def _plain(*values: object) -> bool:
     return all(type(v) in _PLAIN or (type(v) is tuple and _plain(*v)) for v in values)
-
-
-class _Scheduled:
-    """The bill of parts that all say a schedule."""
-
-    def __init__(
-        self, pruned: PrunedHistory, start: int, clock: Clock, past: PastPrompts | None
-    ) -> None:
-        self._schedule = pruned.schedule
-        self._tracks = Tracks(pruned.schedule, start, clock, past)
-        self.prefixes = self._tracks.prefixes
-
-    def extend(self, _call: int, ahead: int) -> tuple[list[int], list[int]]:
-        self._schedule.extend(ahead)
-        return self._tracks.extend()
-
-    def sequence(self, call: int) -> NDArray[Any]:
-        return self._tracks.sequence(call)
 
 
 class _Called:

@@ -11,7 +11,7 @@ from ctxkit.engine.billed import Billed
 from ctxkit.engine.marks import Held, HookEvent, Kept
 from ctxkit.engine.prefixes import common
 from ctxkit.engine.pruned import Pruned, whole
-from ctxkit.engine.sent import SentCalls, SentItem
+from ctxkit.engine.sent import SentItem, items_of, left_out, turnovers
 from ctxkit.engine.stretches import PrunedHistory, Stretch, stretches
 from ctxkit.history import History, Log
 from ctxkit.history.clock import Clock
@@ -104,22 +104,17 @@ class Run:
         """Return the prompt tokens billed for the calls start..stop."""
         return self.billed.sizes(start, stop, self.call)
 
-    @property
-    def sent_calls(self) -> SentCalls:
-        """The prompts of this run, message by message."""
-        return SentCalls(self)
-
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return what went out at a call, message by message; None: what would go out next."""
-        return self.sent_calls.at(call)
+        return items_of(self, call)
 
     def left_out(self, call: int | None) -> dict[int, str]:
         """Return the rows that stood at a call and that a pruning left out, with its name."""
-        return self.sent_calls.left_out(call)
+        return left_out(self, call)
 
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
-        """Yield what came into the prompt and went out of it at each call; see `SentCalls`."""
-        return self.sent_calls.turnovers(start, stop)
+        """Yield what came into the prompt and went out of it at each call; see `sent.turnovers`."""
+        return turnovers(self, start, stop)
 
     def stretches(self) -> list[Stretch]:
         """Return what was in force from one compaction to the next."""

@@ -53,78 +53,67 @@ class Turnover(NamedTuple):
     """Tokens that no message holds."""
 
 
-class SentCalls:
-    """The prompts of a run, worked out when they are asked for; the log and the run stay as they
-    are.
+def items_of(run: SentRun, call: int | None) -> tuple[SentItem, ...]:
+    """Return what went out at a call: first what no message holds, then the messages in order.
+
+    None: what the next call would be sent, if nothing were compacted.
     """
+    items, _ = _found(run, call)
+    fixed = run.log.fixed_in(run.call if call is None else call)
+    if fixed:
+        said = Message(role="system", id=FIXED, kind=FIXED, parts=(Sized(FIXED, tokens=fixed),))
+        items.insert(0, SentItem(said, fixed, fixed, None))
+    return tuple(items)
 
-    def __init__(self, run: SentRun) -> None:
-        self._run = run
 
-    def at(self, call: int | None) -> tuple[SentItem, ...]:
-        """Return what went out at a call: first what no message holds, then the messages in order.
+def left_out(run: SentRun, call: int | None) -> dict[int, str]:
+    """Return the rows that stood at a call and that prunings left out, with the part that did."""
+    return _found(run, call)[1]
 
-        None: what the next call would be sent, if nothing were compacted.
-        """
-        items, _ = self._found(call)
-        run = self._run
-        fixed = run.history.at(run.call).fixed if call is None else run.log.fixed_at[call]
-        if fixed:
-            said = Message(role="system", id=FIXED, kind=FIXED, parts=(Sized(FIXED, tokens=fixed),))
-            items.insert(0, SentItem(said, fixed, fixed, None))
-        return tuple(items)
 
-    def left_out(self, call: int | None) -> dict[int, str]:
-        """Return the rows that stood at a call and that prunings left out, with the part
-        that did.
-        """
-        return self._found(call)[1]
+def turnovers(run: SentRun, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
+    """Yield what comes and goes at each of the calls start..stop, the first of them anew.
 
-    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
-        """Yield what comes and goes at each of the calls start..stop, the first of them anew.
-
-        Their prompts are gone through once, however many there are; where a part says no schedule,
-        each prompt is worked out by itself.
-        """
-        stop = self._run.call if stop is None else min(stop, self._run.call)
-        begins = {start, self._run.begin, *(c.call for c in self._run.cuts)}
-        bounds = [*sorted(c for c in begins if start <= c < stop), stop]
-        for begin, end in pairwise(bounds):
-            pruned = self._run.pruned(begin)
-            if pruned.rest:
-                yield from (self.whole(call, self.at(call)) for call in range(begin, end))
-            else:
-                yield from _turnovers(pruned.schedule.extend(end), begin, end)
-
-    # -- inside ------------------------------------------------------------------------------------
-
-    def _found(self, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
-        """Return the messages of a prompt, and the rows that were left out of it."""
-        run = self._run
-        call = run.call if call is None else call
-        pruned = run.pruned(call)
-        schedule = pruned.schedule.extend(call + 1)
-        out: dict[int, str] = {}
-        done = (c.by for c in reversed(run.cuts) if c.call <= call)
-        by = next(filter(None, done), "") if run.rules.policy is None else name_of(run.rules.policy)
-        items = list(_scheduled(schedule, call, by or "a compaction", out))
+    Their prompts are gone through once, however many there are; where a part says no schedule,
+    each prompt is worked out by itself.
+    """
+    stop = run.call if stop is None else min(stop, run.call)
+    begins = {start, run.begin, *(c.call for c in run.cuts)}
+    bounds = [*sorted(c for c in begins if start <= c < stop), stop]
+    for begin, end in pairwise(bounds):
+        pruned = run.pruned(begin)
         if pruned.rest:
-            items = _called(schedule.left(call), pruned.rest, items, run, out)
-        return items, out
+            yield from (whole(call, items_of(run, call)) for call in range(begin, end))
+        else:
+            yield from _turnovers(pruned.schedule.extend(end), begin, end)
 
-    @staticmethod
-    def whole(call: int, items: Sequence[SentItem]) -> Turnover:
-        """Return a call with all that it was sent, as if nothing were known of the one before."""
-        fixed, came = 0, list[State]()
-        for item in items:
-            if item.message.kind == FIXED:
-                fixed = item.tokens
-            else:
-                same = item.row >= 0 and item.changed_by is None
-                key = content_key(item.message)  # one text in two places counts as what each was
-                content = -item.row - 1 if same else content_at(item.row, key)
-                came.append(State(call, item.message, item.tokens, content))
-        return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
+
+def whole(call: int, items: Sequence[SentItem]) -> Turnover:
+    """Return a call with all that it was sent, as if nothing were known of the one before."""
+    fixed, came = 0, list[State]()
+    for item in items:
+        if item.message.kind == FIXED:
+            fixed = item.tokens
+        else:
+            same = item.row >= 0 and item.changed_by is None
+            key = content_key(item.message)  # one text in two places counts as what each was
+            content = -item.row - 1 if same else content_at(item.row, key)
+            came.append(State(call, item.message, item.tokens, content))
+    return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
+
+
+def _found(run: SentRun, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
+    """Return the messages of a prompt, and the rows that were left out of it."""
+    call = run.call if call is None else call
+    pruned = run.pruned(call)
+    schedule = pruned.schedule.extend(call + 1)
+    out: dict[int, str] = {}
+    done = (c.by for c in reversed(run.cuts) if c.call <= call)
+    by = next(filter(None, done), "") if run.rules.policy is None else name_of(run.rules.policy)
+    items = list(_scheduled(schedule, call, by or "a compaction", out))
+    if pruned.rest:
+        items = _called(schedule.left(call), pruned.rest, items, run, out)
+    return items, out
 
 
 def _turnovers(schedule: Schedule, start: int, stop: int) -> Iterator[Turnover]:

@@ -52,7 +52,6 @@ class SentRun(Protocol):
     log: Log
     rules: Rules
     room: Room
-    history: History
     cuts: list[Kept]
     begin: int
     call: int

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.prefixes import PastPrompts
+    from ctxkit.engine.stretches import PrunedHistory
     from ctxkit.history.clock import Clock
-    from ctxkit.schedules import Layer, Rows, Schedule
+    from ctxkit.schedules import Layer, Rows
 
 
 class Track:
@@ -96,22 +97,23 @@ class Tracks:
     """The bill of a schedule: one track for each layer of which a call may be given one."""
 
     def __init__(
-        self, schedule: Schedule, start: int, clock: Clock, past: PastPrompts | None = None
+        self, pruned: PrunedHistory, start: int, clock: Clock, past: PastPrompts | None
     ) -> None:
-        self._schedule, self._past = schedule, past
+        self._schedule, self._past = pruned.schedule, past
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._tracks: list[Track] = []
         self._last: Track
         self._start = self._call = start
         self._adds = False
 
-    def extend(self) -> tuple[list[int], list[int]]:
-        """Return the prompts of the calls of the last extension, and what each shares with others.
+    def extend(self, _stop: int, ahead: int) -> tuple[list[int], list[int]]:
+        """Return the prompts of the calls up to `ahead`, and what each shares with others.
 
         That is the longest prefix of a living prompt before it; where no cache is left, what it
         has in common with the prompt before.
         """
-        top, rows, log = self._schedule.top, self._schedule.rows, self._schedule.rows.log
+        schedule = self._schedule.extend(ahead)
+        top, rows, log = schedule.top, schedule.rows, schedule.rows.log
         self._adds = top.adds
         if not self._tracks:
             self._tracks = [Track(layer, rows) for layer in top.branches()]
