@@ -206,7 +206,7 @@ def hidden(done: Run) -> tuple[int, int]:
     """Return how many messages, and tool results among them, the next call would no longer see as
     they were said.
     """
-    view, log = done.stretches()[-1].left(done.call), done.log
+    view, log = done.coming(), done.log
     rows, keys = (view.head.column(log, name) for name in ("rows", "keys"))
     stand = rows[(rows >= 0) & (keys == 0)].tolist()
     results = sum(log.roles[row] == TOOL for row in stand)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 import numpy as np
 import pytest
+from builders import session
 from conftest import sample
 from contracts import kinds
 from hypothesis import given, settings
@@ -15,7 +17,8 @@ from late_talks import late_talk
 from scheduled_parts import PARTS
 from talks_by_chance import Fours, by_chance
 
-from ctxkit.engine import Run, advance, log_of, run
+from ctxkit.agent.context import LiveContext
+from ctxkit.engine import Run, advance, identified, log_of, run
 from ctxkit.errors import BadArguments
 from ctxkit.history import Log
 from ctxkit.messages import Message, Text
@@ -25,6 +28,7 @@ from ctxkit.policies.chain import Chain, Ladder, Part, applied
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.digest import Digest
 from ctxkit.policies.dues import Due
+from ctxkit.policies.idle import CacheTtl
 from ctxkit.policies.keep import Roles, Tail
 from ctxkit.policies.pairs import ToolPairs
 from ctxkit.policies.policy import call_alone
@@ -345,8 +349,15 @@ def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
     log = log_of(by_chance(7, 40), Rules(counter=Fours()))
     policy = trigger and POLICIES["summary"]
     rules = Rules(policy, trigger, pruning=join(Backwards()), counter=Fours())
-    with pytest.raises(BadArguments, match="say what becomes of a message in the order of calls"):
-        run(log, rules)
+    live = Run(log, rules)
+
+    def lived():
+        for call in range(live.call + 1, log.calls + 1):
+            advance(live, rules, call)
+
+    for tried in (partial(run, log, rules), lived) * 3:  # it is not billed when it is tried again
+        with pytest.raises(BadArguments, match="say what becomes of a message in the order of"):
+            tried()
 
 
 class Below(ToolPairs):
@@ -420,3 +431,59 @@ def test_a_policy_whose_call_is_redefined_is_asked_wherever_the_trigger_is_due(p
     rules = Rules(policy, triggers.Above(2000), counter=Fours())
     plain = run(log, rules.but(policy=Often().__call__))
     assert [c.call for c in run(log, rules).cuts] == [c.call for c in plain.cuts] != []
+
+
+@pytest.mark.parametrize("before", [(), (Clear(keep_last=8),)])
+@pytest.mark.parametrize("seed", [25017, 242772])
+def test_a_resumed_session_sends_again_what_was_sent_once(seed, before):
+    """what it remembers of calls that another process sent is worked out from the log"""
+    trims = {"soft_trim_ratio": 0.01, "soft_trim_max_chars": 300, "soft_trim_head_chars": 50}
+    clears = {"soft_trim_tail_chars": 50, "hard_clear_ratio": 0.02, "min_prunable_tool_chars": 0}
+    lasting = CacheTtl(persists=True, ttl_seconds=20, **trims, **clears)
+    rules = Rules(pruning=Chain((*before, lasting)), counter=Fours(), window=40_000)
+    said, lived = identified(session(*late_talk(seed, 18))).messages, []
+    log = log_of(session(*said), rules, fixed=0, tokens=[Fours().message(m) for m in said])
+    done = run(log, rules)
+    context = LiveContext(session(), rules)
+    for n, message in enumerate(said):
+        if message.role == "assistant":
+            if len(lived) in {6, 9, 12, 15}:
+                context = LiveContext(session(*said[:n]), rules)
+            lived.append(context.prepare(message.time - message.latency).tokens)
+        context.add(message)
+    assert lived == done.prompts.tolist()
+
+
+class Whole(Clear):
+    """A clearing whose own call clears nothing."""
+
+    def __call__(self, history, room):
+        return history
+
+
+class Staged(Scheduled):
+    """Gives each call what another part leaves, and does not name it in `steps`."""
+
+    of: object = None
+
+    def schedule(self, view, room):
+        view.stages((None, self.of), lambda call, size: 1)
+
+
+@pytest.mark.parametrize("of", [Whole(keep_last=1), lambda history, room: history])
+def test_a_stage_with_a_call_of_its_own_is_refused(of):
+    """its schedule would be billed and sent, and its call asked by nobody"""
+    part = Staged()
+    object.__setattr__(part, "of", of)
+    log = Log.of(late_talk(5, 24), Fours())
+    for pruning in (part, by_calls((part,))):
+        with pytest.raises(BadArguments, match="has a call of its own: name it in `steps`"):
+            run(log, Rules(pruning=pruning, counter=Fours()))
+
+
+def test_steps_with_a_call_of_their_own_need_a_word_on_each_call():
+    part = type("Steps", (Clear,), {"steps": (Whole(keep_last=1),)})(keep_last=1)
+    with pytest.raises(
+        BadArguments, match="A step of Steps has a call of its own: say in `stepped`"
+    ):
+        run(Log.of(late_talk(5, 24), Fours()), Rules(pruning=part, counter=Fours()))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.engine.sent import FIXED, SentItem
+from ctxkit.engine.sent import FIXED, SentItem, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -122,7 +122,7 @@ class Told:
             run, changed = self._of(span[0])
             if any(call in changed for call in span):
                 for call in span:
-                    yield run.sent_calls.whole(call, self.sent(call))
+                    yield whole(call, self.sent(call))
             else:
                 yield from run.turnovers(span[0], span[-1] + 1)
 

@@ -33,7 +33,9 @@ def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
     """Return the run of a whole log under rules; `limit` is the window where the rules
     name none.
     """
-    return advance(Run(log, rules, limit), rules, log.calls)
+    done = advance(Run(log, rules, limit), rules, log.calls)
+    done.over = True
+    return done
 
 
 def advance(run: Run, rules: Rules, stop: int) -> Run:

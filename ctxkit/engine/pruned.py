@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.engine.prefixes import PastPrompts, Prefixes, contents
+from ctxkit.engine.stretches import PrunedHistory
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
-from ctxkit.policies.chain import applied, in_a_row
+from ctxkit.policies.chain import in_a_row
 from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.hinges import written
-from ctxkit.policies.scheduled import split
-from ctxkit.schedules import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from ctxkit.history import Log
@@ -52,7 +49,7 @@ class Pruned(Straight):
         past: the prompts before the first one; None: there are none, or they are not known.
     """
 
-    __slots__ = ("_bill", "_prompts", "_shared", "called", "pruning", "start")
+    __slots__ = ("_bill", "_prompts", "_shared", "_sound", "called", "pruned", "start")
 
     def __init__(
         self,
@@ -66,18 +63,12 @@ class Pruned(Straight):
         past: PastPrompts | None = None,
     ) -> None:
         super().__init__(history, room, sent)
-        self.pruning = pruning
-        known, rest = split(pruning)
-        self.called = bool(rest)
+        self.pruned = PrunedHistory(history.at(start), pruning, room)
+        self.called = bool(self.pruned.rest)
         """True where each call is asked by itself."""
-        schedule = Schedule(history.at(start), known, room)
-        bill = (
-            _Called(schedule, rest, room, clock, past)
-            if rest
-            else _Scheduled(schedule, clock, past)
-        )
-        self._bill: _Called | _Scheduled = bill
-        self.start = start
+        bill = _Called if self.called else Tracks
+        self._bill: _Called | Tracks = bill(self.pruned, start, clock, past)
+        self.start, self._sound = start, True
         self._prompts: list[int] = []
         self._shared: list[int] = []
 
@@ -92,7 +83,9 @@ class Pruned(Straight):
         """
         while self.end < call:
             ahead = min(self.end + max(len(self._prompts) // 2, _FIRST), stop)
+            self._sound = False
             prompts, shared = self._bill.extend(call, max(ahead, call))
+            self._sound = True
             self._prompts += prompts
             self._shared += shared
 
@@ -147,31 +140,29 @@ class Pruned(Straight):
 
     # -- what was sent -----------------------------------------------------------------------------
 
-    def left(self, call: int) -> History:
-        """Return what a call is sent."""
-        return self._bill.left(call)
-
     def past(self, call: int) -> PastPrompts:
         """Return the prompts before a call, for what comes after an edit there."""
         return PastPrompts(self._bill.prefixes.upto(call), self._bill.sequence(call - 1))
 
-    def knows(self, history: History, call: int) -> bool:
-        """Return True where it has worked out what a call is sent of a history."""
-        return self.start <= call < self.end and self.looks_at(history)
-
     def looks_at(self, history: History) -> bool:
         """Return True where it tells of the coming calls of a history, nothing edited since."""
         own = self.history
-        return own.log is history.log and own.head is history.head and own.lo == history.lo
+        same = own.log is history.log and own.head is history.head and own.lo == history.lo
+        return same and self.sound
+
+    @property
+    def sound(self) -> bool:
+        """False where an error or an interrupt left it half worked out: it must be made anew."""
+        return self._sound and self.pruned.schedule.sound
 
 
 def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
     """Return what all calls of a log are sent without an edit; kept with the log for a while."""
     known: dict[Any, Pruned] = log.memo.setdefault("pruned", {})
     parts = tuple(_identity(part) for part in in_a_row(pruning))
-    key = parts, room.limit, room.reserve, clock.life
+    key = parts, room.limit, room.reserve, clock.life, len(log), log.calls
     found = known.get(key)
-    if found is None:
+    if found is None or not found.sound:
         while len(known) >= _KEPT:
             del known[next(iter(known))]
         found = known[key] = Pruned(History.start(log), room, pruning, clock, 0)
@@ -197,46 +188,21 @@ def _plain(*values: object) -> bool:
     return all(type(v) in _PLAIN or (type(v) is tuple and _plain(*v)) for v in values)
 
 
-class _Scheduled:
-    """The bill of parts that all say a schedule."""
-
-    def __init__(self, schedule: Schedule, clock: Clock, past: PastPrompts | None) -> None:
-        self._schedule = schedule
-        self._tracks = Tracks(schedule, clock, past)
-        self.prefixes = self._tracks.prefixes
-
-    def extend(self, _call: int, ahead: int) -> tuple[list[int], list[int]]:
-        self._schedule.extend(ahead)
-        return self._tracks.extend()
-
-    def left(self, call: int) -> History:
-        return self._schedule.left(call)
-
-    def sequence(self, call: int) -> NDArray[Any]:
-        return self._tracks.sequence(call)
-
-
 class _Called:
     """The bill where a part must be asked call by call, behind those that say a schedule."""
 
     def __init__(
-        self,
-        schedule: Schedule,
-        rest: Sequence[Part],
-        room: Room,
-        clock: Clock,
-        past: PastPrompts | None,
+        self, pruned: PrunedHistory, start: int, clock: Clock, past: PastPrompts | None
     ) -> None:
-        self._schedule, self._rest = schedule, rest
-        self._room, self._call = room, schedule.rows.begin
+        self._pruned, self._call = pruned, start
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._last = past.last if past else None
 
     def extend(self, stop: int, ahead: int) -> tuple[list[int], list[int]]:
-        self._schedule.extend(ahead)
+        self._pruned.schedule.extend(ahead)
         out: tuple[list[int], list[int]] = ([], [])
         for call in range(self._call, stop):
-            view = self.left(call)
+            view = self._pruned.left(call)
             same = self._same(call, contents(view))
             out[0].append(view.tokens)
             out[1].append(0 if same is None else view.log.fixed_before(call) + view.before(same))
@@ -250,11 +216,5 @@ class _Called:
         last, self._last = self._last, now
         return None if last is None else self.prefixes.shared(call, last, now)
 
-    def left(self, call: int) -> History:
-        view = self._schedule.left(call)
-        for part in self._rest:
-            view = applied(part, view, self._room)
-        return view
-
     def sequence(self, call: int) -> NDArray[Any]:
-        return contents(self.left(call))
+        return contents(self._pruned.left(call))

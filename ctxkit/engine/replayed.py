@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +11,10 @@ from ctxkit.engine.billed import Billed
 from ctxkit.engine.marks import Held, HookEvent, Kept
 from ctxkit.engine.prefixes import common
 from ctxkit.engine.pruned import Pruned, whole
-from ctxkit.engine.sent import SentCalls, SentItem
-from ctxkit.engine.stretches import Stretch, stretches
+from ctxkit.engine.sent import SentItem, items_of, left_out, turnovers
+from ctxkit.engine.stretches import PrunedHistory, Stretch, stretches
 from ctxkit.history import History, Log
 from ctxkit.history.clock import Clock
-from ctxkit.policies.chain import applied
 from ctxkit.policies.forecasts import Straight
 from ctxkit.policies.policy import name_of
 
@@ -48,6 +48,8 @@ class Run:
         self.log, self.rules, self.room = log, rules, rules.room(log, limit)
         self.clock = Clock.of(log, rules.cache_life)
         self.begin = self.call = 0
+        self.over = False
+        """Nothing more is said in its log."""
         self.billed = Billed(log, self.clock)
         self._unsent: History | None = None
         self._look: Straight | None = None
@@ -55,8 +57,7 @@ class Run:
         """What a call that found no cache has in common with the one before, where not
         all of it.
         """
-        self._sent: SentCalls | None = None
-        self._stretches: tuple[tuple[int, int], list[Stretch]] | None = None
+        self._left: dict[tuple[int, int], PrunedHistory] = {}
         self.called = 0
         """Calls at which a pruning had to be asked by itself, as it says no schedule."""
         self.history = History.start(self.log)
@@ -103,31 +104,21 @@ class Run:
         """Return the prompt tokens billed for the calls start..stop."""
         return self.billed.sizes(start, stop, self.call)
 
-    @property
-    def sent_calls(self) -> SentCalls:
-        """The prompts of this run, message by message."""
-        if self._sent is None:
-            self._sent = SentCalls(self)
-        return self._sent
-
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return what went out at a call, message by message; None: what would go out next."""
-        return self.sent_calls.at(call)
+        return items_of(self, call)
 
     def left_out(self, call: int | None) -> dict[int, str]:
         """Return the rows that stood at a call and that a pruning left out, with its name."""
-        return self.sent_calls.left_out(call)
+        return left_out(self, call)
 
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
-        """Yield what came into the prompt and went out of it at each call; see `SentCalls`."""
-        return self.sent_calls.turnovers(start, stop)
+        """Yield what came into the prompt and went out of it at each call; see `sent.turnovers`."""
+        return turnovers(self, start, stop)
 
     def stretches(self) -> list[Stretch]:
-        """Return what was in force from one compaction to the next; kept until the run goes on."""
-        at = self.call, len(self.cuts)
-        if self._stretches is None or self._stretches[0] != at:
-            self._stretches = at, list(stretches(self))
-        return self._stretches[1]
+        """Return what was in force from one compaction to the next."""
+        return list(stretches(self))
 
     def prompt_sizes(self, calls: int) -> list[int | None]:
         """Return the tokens of the prompts of the first so many calls."""
@@ -156,18 +147,35 @@ class Run:
 
     def shown(self) -> History:
         """Return what the last call was sent, pruned; its `messages` are made when asked for."""
-        return self._left(self.history, max(self.call - 1, 0))
+        call = max(self.call - 1, 0)
+        return self.pruned(call).left(call)
 
     def coming(self) -> History:
         """Return what the next call would be sent, pruned, if nothing were compacted."""
-        return self._left(self.history, self.call)
+        return self.pruned(self.call).left(self.call)
 
-    def _left(self, history: History, call: int) -> History:
-        """Return what the prunings leave of a history at a call."""
-        if isinstance(self._look, Pruned) and self._look.knows(history, call):
-            return self._look.left(call)
-        view = history.at(call)
-        return view if self.rules.pruning is None else applied(self.rules.pruning, view, self.room)
+    def pruned(self, call: int) -> PrunedHistory:
+        """Return what the prunings leave of the history in force at a call; of one before the run
+        began, all.
+
+        The bill's own is taken where there is one. What comes next is worked out by itself while
+        the log may go on: a schedule is asked about each call once.
+        """
+        if call == self.call and not self.over:
+            return PrunedHistory(self.history.at(call), self.rules.pruning, self.room)
+        cuts = bisect_right(self.cuts, call, key=lambda cut: cut.call)
+        history = self.cuts[cuts - 1].new if cuts else History.start(self.log)
+        start, pruning = max(history.call, self.begin), self.rules.pruning
+        if call < self.begin:
+            start, pruning = history.call, None
+        look = self._look
+        if isinstance(look, Pruned) and look.looks_at(history) and look.start == start:
+            return look.pruned
+        found = self._left.get((cuts, start))
+        if found is None or not found.schedule.sound:
+            found = PrunedHistory(history.at(start), pruning, self.room)
+            self._left[cuts, start] = found
+        return found
 
     # -- what was done
     # ----------------------------------------------------------------------------------------------
@@ -214,16 +222,16 @@ class Run:
         if not (call or history.head.size or history.lo):
             return whole(self.log, self.room, pruning, self.clock)
         past = look.past(call) if isinstance(look, Pruned) and look.start < call else None
-        start = call if past or call == self.begin else call - 1
-        return Pruned(history, self.room, pruning, self.clock, start, sent=self.sizes, past=past)
+        return Pruned(history, self.room, pruning, self.clock, call, sent=self.sizes, past=past)
 
     def bill(self, look: Straight, start: int, stop: int) -> None:
         """Write down the calls start..stop, of which the forecast knows the sizes."""
         if stop <= start:
             return
         if isinstance(look, Pruned):
+            prompts, shared = look.prompts(start, stop), look.shared(start, stop)
             self.call, self._unsent = stop, None
-            self._bill_each(look.prompts(start, stop), look.shared(start, stop), start)
+            self._bill_each(prompts, shared, start)
             self.called += (stop - start) * look.called
             return
         marks = self.billed.marks

@@ -4,28 +4,23 @@ it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.history import History
 from ctxkit.history.head_items import content_at, content_key
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.chain import applied
 from ctxkit.policies.policy import name_of
-from ctxkit.policies.scheduled import split
-from ctxkit.schedules import Schedule
+from ctxkit.schedules.layers import since
 from ctxkit.schedules.rows import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine.marks import Kept
-    from ctxkit.history import Log
+    from ctxkit.engine.stretches import SentRun
+    from ctxkit.history import History
     from ctxkit.policies.chain import Part
-    from ctxkit.policies.rules import Rules
-    from ctxkit.policies.scheduled import Scheduled
-    from ctxkit.tokens.counters import Room
+    from ctxkit.schedules import Schedule
 
 FIXED = "fixed"
 """The kind of the item that stands for all that no message of the log holds."""
@@ -58,124 +53,78 @@ class Turnover(NamedTuple):
     """Tokens that no message holds."""
 
 
-class SentRun(Protocol):
-    """What a run tells of itself."""
+def items_of(run: SentRun, call: int | None) -> tuple[SentItem, ...]:
+    """Return what went out at a call: first what no message holds, then the messages in order.
 
-    log: Log
-    rules: Rules
-    room: Room
-    history: History
-    cuts: list[Kept]
-    begin: int
-    call: int
-
-
-class SentCalls:
-    """The prompts of a run, worked out when they are asked for; the log and the run stay as they
-    are.
+    None: what the next call would be sent, if nothing were compacted.
     """
+    items, _ = _found(run, call)
+    fixed = run.log.fixed_in(run.call if call is None else call)
+    if fixed:
+        said = Message(role="system", id=FIXED, kind=FIXED, parts=(Sized(FIXED, tokens=fixed),))
+        items.insert(0, SentItem(said, fixed, fixed, None))
+    return tuple(items)
 
-    def __init__(self, run: SentRun) -> None:
-        self._run = run
-        self._schedules: dict[tuple[int, int], Schedule] = {}
 
-    def at(self, call: int | None) -> tuple[SentItem, ...]:
-        """Return what went out at a call: first what no message holds, then the messages in order.
+def left_out(run: SentRun, call: int | None) -> dict[int, str]:
+    """Return the rows that stood at a call and that prunings left out, with the part that did."""
+    return _found(run, call)[1]
 
-        None: what the next call would be sent, if nothing were compacted.
-        """
-        items, _ = self._found(call)
-        run = self._run
-        fixed = run.history.at(run.call).fixed if call is None else run.log.fixed_at[call]
-        if fixed:
-            said = Message(role="system", id=FIXED, kind=FIXED, parts=(Sized(FIXED, tokens=fixed),))
-            items.insert(0, SentItem(said, fixed, fixed, None))
-        return tuple(items)
 
-    def left_out(self, call: int | None) -> dict[int, str]:
-        """Return the rows that stood at a call and that prunings left out, with the part
-        that did.
-        """
-        return self._found(call)[1]
+def turnovers(run: SentRun, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
+    """Yield what comes and goes at each of the calls start..stop, the first of them anew.
 
-    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
-        """Yield what comes and goes at each of the calls start..stop, the first of them anew.
-
-        Their prompts are gone through once, however many there are; where a part says no schedule,
-        each prompt is worked out by itself.
-        """
-        stop = self._run.call if stop is None else min(stop, self._run.call)
-        begins = {start, self._run.begin, *(c.call for c in self._run.cuts)}
-        bounds = [*sorted(c for c in begins if start <= c < stop), stop]
-        for begin, end in pairwise(bounds):
-            known, rest = split(self._pruning(begin))
-            if rest:
-                yield from (self.whole(call, self.at(call)) for call in range(begin, end))
-            else:
-                history = self._history(begin).at(begin)
-                yield from _turnovers(Schedule(history, known, self._run.room).extend(end), end)
-
-    # -- inside ------------------------------------------------------------------------------------
-
-    def _pruning(self, call: int) -> Any:
-        """Return what prunes a call: calls before the run began went out as the record says."""
-        return self._run.rules.pruning if call >= self._run.begin else None
-
-    def _history(self, call: int) -> History:
-        """Return the history in force at a call, of the call at which it came into force."""
-        cut = bisect_right([c.call for c in self._run.cuts], call) - 1
-        if cut < 0:
-            return History.start(self._run.log)
-        return self._run.cuts[cut].new.at(self._run.cuts[cut].call)
-
-    def _schedule(self, call: int, parts: Sequence[Scheduled]) -> Schedule:
-        """Return the schedule over the history in force at a call."""
-        history, begin = self._history(call), self._run.begin if call >= self._run.begin else 0
-        start = max(history.call, begin)
-        key = len([c for c in self._run.cuts if c.call <= call]), start
-        if key not in self._schedules:
-            self._schedules[key] = Schedule(history.at(start), parts, self._run.room)
-        return self._schedules[key]
-
-    def _found(self, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
-        """Return the messages of a prompt, and the rows that were left out of it."""
-        run = self._run
-        known, rest = split(run.rules.pruning if call is None else self._pruning(call))
-        if call is None:
-            call = run.call
-            schedule = Schedule(run.history.at(call), known, run.room)
+    Their prompts are gone through once, however many there are; where a part says no schedule,
+    each prompt is worked out by itself.
+    """
+    stop = run.call if stop is None else min(stop, run.call)
+    begins = {start, run.begin, *(c.call for c in run.cuts)}
+    bounds = [*sorted(c for c in begins if start <= c < stop), stop]
+    for begin, end in pairwise(bounds):
+        pruned = run.pruned(begin)
+        if pruned.rest:
+            yield from (whole(call, items_of(run, call)) for call in range(begin, end))
         else:
-            schedule = self._schedule(call, known)
-        out: dict[int, str] = {}
-        done = (c.by for c in reversed(run.cuts) if c.call <= call)
-        by = next(filter(None, done), "") if run.rules.policy is None else name_of(run.rules.policy)
-        items = list(_scheduled(schedule.extend(call + 1), call, by or "a compaction", out))
-        if rest:
-            items = _called(schedule.left(call), rest, items, run, out)
-        return items, out
-
-    @staticmethod
-    def whole(call: int, items: Sequence[SentItem]) -> Turnover:
-        """Return a call with all that it was sent, as if nothing were known of the one before."""
-        fixed, came = 0, list[State]()
-        for item in items:
-            if item.message.kind == FIXED:
-                fixed = item.tokens
-            else:
-                same = item.row >= 0 and item.changed_by is None
-                key = content_key(item.message)  # one text in two places counts as what each was
-                content = -item.row - 1 if same else content_at(item.row, key)
-                came.append(State(call, item.message, item.tokens, content))
-        return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
+            yield from _turnovers(pruned.schedule.extend(end), begin, end)
 
 
-def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
-    """Yield the calls of a schedule that was extended once, from its first call on."""
-    rows, top, n, i = schedule.rows, schedule.top, 0, 0
-    events, before = top.events, None
-    for call in range(rows.begin, stop):
-        came, gone = [rows.said(p) for p in range(n, rows.shown(call))], list[State]()
-        n = rows.shown(call)
+def whole(call: int, items: Sequence[SentItem]) -> Turnover:
+    """Return a call with all that it was sent, as if nothing were known of the one before."""
+    fixed, came = 0, list[State]()
+    for item in items:
+        if item.message.kind == FIXED:
+            fixed = item.tokens
+        else:
+            same = item.row >= 0 and item.changed_by is None
+            key = content_key(item.message)  # one text in two places counts as what each was
+            content = -item.row - 1 if same else content_at(item.row, key)
+            came.append(State(call, item.message, item.tokens, content))
+    return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
+
+
+def _found(run: SentRun, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
+    """Return the messages of a prompt, and the rows that were left out of it."""
+    call = run.call if call is None else call
+    pruned = run.pruned(call)
+    schedule = pruned.schedule.extend(call + 1)
+    out: dict[int, str] = {}
+    done = (c.by for c in reversed(run.cuts) if c.call <= call)
+    by = next(filter(None, done), "") if run.rules.policy is None else name_of(run.rules.policy)
+    items = list(_scheduled(schedule, call, by or "a compaction", out))
+    if pruned.rest:
+        items = _called(schedule.left(call), pruned.rest, items, run, out)
+    return items, out
+
+
+def _turnovers(schedule: Schedule, start: int, stop: int) -> Iterator[Turnover]:
+    """Yield the calls start..stop of a schedule that was extended to there, the first anew."""
+    rows, top, n = schedule.rows, schedule.top, schedule.rows.shown(start)
+    came, gone = [top.state(p, start) for p in range(n)], list[State]()
+    events, i, before = since(top.events, start + 1, stop), 0, None
+    for call in range(start, stop):
+        if call > start:
+            came, gone = [rows.said(p) for p in range(n, rows.shown(call))], []
+            n = rows.shown(call)
         while i < len(events) and events[i].call <= call:
             gone.append(events[i].was)
             came.append(events[i].now)
@@ -186,7 +135,7 @@ def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
         before = None if added is None else State(call, added.message, added.tokens, added.content)
         if before is not None:
             came.append(before)
-        yield Turnover(call, call == rows.begin, came, gone, rows.log.fixed_in(call))
+        yield Turnover(call, call == start, came, gone, rows.log.fixed_in(call))
 
 
 def _scheduled(

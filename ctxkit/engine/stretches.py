@@ -2,69 +2,97 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ctxkit.history import History
 from ctxkit.policies.chain import applied
 from ctxkit.policies.scheduled import split
 from ctxkit.schedules import Schedule
+from ctxkit.schedules.layers import since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.engine.marks import Kept
-    from ctxkit.engine.sent import SentRun
+    from ctxkit.history import Log
+    from ctxkit.policies.chain import Part
+    from ctxkit.policies.rules import Rules
     from ctxkit.schedules.layers import Changed
+    from ctxkit.tokens.counters import Room
 
 
-class Stretch:
-    """The calls from one compaction to the next.
+class PrunedHistory:
+    """What a pruning leaves of a history, from its call on, or an earlier one that a part goes by.
 
     Args:
-        run: the run that it is a part of.
-        start: its first call.
-        stop: one past its last call.
-        history: what is in force at its first call, before any pruning.
-        cut: the compaction that it begins with; None: the run's beginning.
+        history: what is in force, before any pruning.
+        pruning: a part, or a chain of parts; None: all is left.
+        room: the limit, the reserve and the counter.
     """
 
-    def __init__(
-        self, run: SentRun, start: int, stop: int, history: History, cut: Kept | None
-    ) -> None:
-        self.start, self.stop, self.history, self.cut = start, stop, history, cut
-        self._run = run
-        self._known, self.rest = split(run.rules.pruning)
-        """`rest`: parts of the pruning behind the first that says no schedule: they are asked call
-        by call.
-        """
+    def __init__(self, history: History, pruning: Part | None, room: Room) -> None:
+        known, self.rest = split(pruning)
+        """`rest`: parts behind the first that says no schedule: they are asked call by call."""
+        first = min((part.begin(history) for part in known), default=history.call)
+        self.schedule = Schedule(history.at(first), known, room)
+        """What the other parts change when."""
+        self._room = room
 
-    @cached_property
-    def schedule(self) -> Schedule | None:
-        """What the other parts change when; None without a pruning."""
-        if self._run.rules.pruning is None:
-            return None
-        schedule = Schedule(self.history.at(self.start), self._known, self._run.room)
-        return schedule.extend(self._end) if self._end > self.start else schedule
+    def left(self, call: int) -> History:
+        """Return what a call is sent."""
+        view = self.schedule.left(call)
+        for part in self.rest:
+            view = applied(part, view, self._room)
+        return view
+
+
+class SentRun(Protocol):
+    """What a run tells of itself."""
+
+    log: Log
+    rules: Rules
+    room: Room
+    cuts: list[Kept]
+    begin: int
+    call: int
+
+    def pruned(self, call: int) -> PrunedHistory:
+        """Return what is left of the history in force at a call."""
+
+
+class Stretch(NamedTuple):
+    """The calls from one compaction to the next."""
+
+    run: SentRun
+    start: int
+    """Its first call."""
+    stop: int
+    """One past its last call."""
+    history: History
+    """What is in force, before any pruning."""
+    cut: Kept | None
+    """The compaction that it begins with; None: the run's beginning."""
 
     @property
-    def _end(self) -> int:
-        """One past the last call that is worked out: behind a run's last one, that which comes."""
-        return self.stop + (self.stop == self._run.call)
+    def rest(self) -> tuple[Part, ...]:
+        """Parts of the pruning that are asked call by call."""
+        return split(self.run.rules.pruning)[1]
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """What the other parts change when; None without a pruning."""
+        if self.run.rules.pruning is None:
+            return None
+        return self.run.pruned(self.start).schedule.extend(self.stop)
 
     def changes(self) -> Iterator[Changed]:
         """Yield what they change at its calls, in order."""
         if self.schedule is not None and self.stop > self.start:
-            yield from (e for e in self.schedule.top.events if e.call < self.stop)
+            yield from since(self.schedule.top.events, self.start, self.stop)
 
     def left(self, call: int) -> History:
-        """Return what a call was sent; behind the last one, what would be if nothing were
-        compacted.
-        """
-        view = self.history.at(call) if self.schedule is None else self.schedule.left(call)
-        for part in self.rest:
-            view = applied(part, view, self._run.room)
-        return view
+        """Return what one of its calls was sent."""
+        return self.run.pruned(call).left(call)
 
 
 def stretches(run: SentRun) -> Iterator[Stretch]:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.prefixes import PastPrompts
+    from ctxkit.engine.stretches import PrunedHistory
     from ctxkit.history.clock import Clock
-    from ctxkit.schedules import Layer, Rows, Schedule
+    from ctxkit.schedules import Layer, Rows
 
 
 class Track:
@@ -95,21 +96,24 @@ class Track:
 class Tracks:
     """The bill of a schedule: one track for each layer of which a call may be given one."""
 
-    def __init__(self, schedule: Schedule, clock: Clock, past: PastPrompts | None = None) -> None:
-        self._schedule, self._past = schedule, past
+    def __init__(
+        self, pruned: PrunedHistory, start: int, clock: Clock, past: PastPrompts | None
+    ) -> None:
+        self._schedule, self._past = pruned.schedule, past
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._tracks: list[Track] = []
         self._last: Track
-        self._call = schedule.rows.begin
+        self._start = self._call = start
         self._adds = False
 
-    def extend(self) -> tuple[list[int], list[int]]:
-        """Return the prompts of the calls of the last extension, and what each shares with others.
+    def extend(self, _stop: int, ahead: int) -> tuple[list[int], list[int]]:
+        """Return the prompts of the calls up to `ahead`, and what each shares with others.
 
         That is the longest prefix of a living prompt before it; where no cache is left, what it
         has in common with the prompt before.
         """
-        top, rows, log = self._schedule.top, self._schedule.rows, self._schedule.rows.log
+        schedule = self._schedule.extend(ahead)
+        top, rows, log = schedule.top, schedule.rows, schedule.rows.log
         self._adds = top.adds
         if not self._tracks:
             self._tracks = [Track(layer, rows) for layer in top.branches()]
@@ -119,7 +123,7 @@ class Tracks:
             fixed = log.fixed_at[call]
             size = top.total(call, TOKENS) + fixed
             prompts.append(size)
-            new = self._new(call) if call > rows.begin else self._first(call, size)
+            new = self._new(call) if call > self._start else self._first(call, size)
             shared.append(max(size - new - max(fixed - was, 0), 0))
             was = fixed
         self._call = top.stop

@@ -64,12 +64,7 @@ def edit_of(step: Step, now: View) -> Edit:
 def insert(
     view: H, position: int, message: Message, reason: str = "", *, method: str | None = None
 ) -> H:
-    """Put one more message before a position (a digest, a notice, a pinned signal);
-    `len(history)` is the end.
-
-    Raises:
-        UnsoundHistory: the position lies between a tool call and its result.
-    """
+    """Do what `History.insert` says."""
     if not is_safe(view, position):
         raise UnsoundHistory(
             f"A message at position {position} would part a tool call from its result."
@@ -85,14 +80,7 @@ def insert(
 def become(
     view: H, messages: Sequence[Message], reason: str = "", *, method: str | None = None
 ) -> H:
-    """Show these messages instead: what a policy that works on a plain list of messages gives
-    back.
-
-    A message under an id that is shown is that message, changed or not; any other one is new.
-
-    Raises:
-        UnsoundHistory: a call or a result lost its partner, or a message that stays is gone.
-    """
+    """Do what `History.become` says."""
     shown = view.messages
     items = [view.item(p) for p in range(len(view))]
     places = {m.id: p for p, m in enumerate(shown)}
@@ -126,9 +114,7 @@ def become(
 
 
 def apply(view: H, edit: Edit) -> H:
-    """Do what a recorded edit did, as far as its targets are shown; pairs are not checked: it
-    is a fact.
-    """
+    """Do what `History.apply` says."""
     shown = view.messages
     ids = {m.id: p for p, m in enumerate(shown)}
     at = sorted(ids[t] for t in edit.targets if t in ids)

@@ -56,15 +56,7 @@ def replace(
 
 
 def left_as(view: H, changes: Mapping[int, tuple[Message | None, int]], reason: str = "") -> H:
-    """Put messages of known sizes in the place of some; None leaves one out.
-
-    Args:
-        changes: by position the new message with its tokens.
-        reason: why, for a person to read.
-
-    Raises:
-        UnsoundHistory: a tool call would lose its result, or a result its call.
-    """
+    """Do what `History.left_as` says."""
     at = sorted(p for p, (m, _) in changes.items() if m is not None)
     found = [(view.item(p).row, *changes[p]) for p in at]
     makers: list[Maker] = [
@@ -85,12 +77,7 @@ def left_as(view: H, changes: Mapping[int, tuple[Message | None, int]], reason: 
 
 
 def positions(view: H, which: Mask) -> NDArray[Any]:
-    """Return the positions of a mask, rising; those of an array that is rising positions
-    already are taken as is.
-
-    Raises:
-        BadArguments: as `mask` does.
-    """
+    """Return what `History.positions` says."""
     if isinstance(which, np.ndarray) and which.dtype == np.int64 and which.ndim == 1 and which.size:
         rises = which.size == 1 or bool((which[1:] > which[:-1]).all())
         if rises and which[0] >= 0 and which[-1] < len(view):
@@ -99,12 +86,7 @@ def positions(view: H, which: Mask) -> NDArray[Any]:
 
 
 def mask(view: H, which: Mask) -> NDArray[Any]:
-    """Return booleans, one a message, from booleans or from positions.
-
-    Raises:
-        BadArguments: there are as many booleans as messages, or positions within them, or else
-            this.
-    """
+    """Return what `History.mask` says."""
     given, n = np.asarray(which), len(view)
     if given.size and given.dtype.kind not in "bui":
         raise BadArguments(f"A mask is booleans or positions, not {which!r:.60}.")

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def back(view: View, tokens: int, estimated: bool = False) -> int:
-    """Return the last position from which at least `tokens` are shown (Pi's walk back); 0 where
-    there are fewer.
-    """
+    """Return what `History.back` says."""
     sums = _measure(view, estimated).P
     lo, hi, nh = view.lo, view.hi, view.head.size
     aim = sums[hi] - tokens
@@ -31,12 +29,7 @@ def back(view: View, tokens: int, estimated: bool = False) -> int:
 
 
 def fitting(view: View, budget: int, *, start: int = 0, estimated: bool = False) -> int:
-    """Return the first position from which the messages fit the budget, together with what
-    remains before them.
-
-    What remains: the first `start` messages, everything that `stays`, and in tokens (not
-    estimates) the fixed part.
-    """
+    """Return what `History.fitting` says."""
     if not estimated:
         budget -= view.fixed
     log, head = view.log, view.head
@@ -72,9 +65,7 @@ def before(view: View, position: int, *, estimated: bool = False) -> int:
 
 
 def safe(view: View, position: int) -> int:
-    """Return the first safe cut at or after a position; 0 where none is left (a verb then
-    changes nothing).
-    """
+    """Return what `History.safe` says."""
     nh = view.head.size
     if position >= nh:
         ahead = view.lo - nh
@@ -119,9 +110,7 @@ def nth_last(view: View, role: str, n: int) -> int:
 
 
 def next_of(view: View, position: int, *roles: str) -> int:
-    """Return the first position at or after one that has one of these roles; -1 where there is
-    none.
-    """
+    """Return what `History.next` says."""
     codes = [role_code(r) for r in roles]
     for p in range(position, view.head.size):
         if view.head.items[p].role(view.log) in codes:

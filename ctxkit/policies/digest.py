@@ -81,9 +81,9 @@ class _Archive:
         """Let the window follow a call; yield each result that becomes one of the old ones."""
         came, went, settled = news
         for p in (*went, *settled):
-            if p in window:
-                window.out(p)
+            if p in window and window.out(p):
                 lines.out(p)
+                view.change(p, AS_IT_CAME, since=call)
         for p in came:
             if not view.stays(p, call) and window.put(p):
                 view.change(p, _stubbed, since=call)

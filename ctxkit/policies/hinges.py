@@ -62,8 +62,11 @@ def guards(given: object) -> tuple[Guard, ...]:
 
 
 def several_of(given: object) -> tuple[Any, ...]:
-    """Return a tuple or a list as a tuple, anything else as a tuple of one."""
-    return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    """Return a tuple or a list as a tuple, anything else as a tuple of one: also a named tuple
+    that is itself a part or a guard.
+    """
+    one = callable(given) or isinstance(given, Guard)
+    return tuple(given) if isinstance(given, (list, tuple)) and not one else (given,)
 
 
 def written(part: object) -> Any:

@@ -87,11 +87,9 @@ class CacheTtl(Scheduled):
             return
         view.stages((None, _AfterPause(self)), lambda call, _: self.acts(view, room, call))
 
-    def begin(self, history: History) -> History:
-        """Return the history as it was behind the last compaction, where what was sent once is sent
-        again.
-        """
-        return history.at(history.since) if self.persists else history
+    def begin(self, history: History) -> int:
+        """Return the call of the last compaction, where what was sent once is sent again."""
+        return history.since if self.persists else history.call
 
     def acts(self, view: ScheduleView, room: Room, call: int, freed: int = 0) -> bool:
         """Return True where a call comes after a long pause, and is large enough.

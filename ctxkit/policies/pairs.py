@@ -46,6 +46,8 @@ class ToolPairs(Scheduled):
             for p in went:
                 pair = view.rows.group(p)
                 shown[pair].remove(p)
+                if window.is_old(pair):
+                    view.change(p, AS_IT_CAME, since=call)
                 if not shown[pair]:
                     window.out(pair)
             for p in came:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Part, in_a_row
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.setting import Setting
@@ -61,17 +62,20 @@ class Scheduled(Setting):
         """Return what this call is sent."""
         if not all(map(says_when, self.steps)):
             return self.stepped(history, room)
-        return Schedule(self.begin(history), (self,), room).left(history.call, name_of(self))
+        first = self.begin(history)
+        begun = history if first == history.call else history.at(first)  # what was done stays
+        return Schedule(begun, (self,), room).left(history.call, name_of(self))
 
-    def begin(self, history: History) -> History:
-        """Return the history at the first call on which it can depend what a call is
-        sent: itself.
-        """
-        return history
+    def begin(self, history: History) -> int:
+        """Return the first call on which it can depend what a call is sent: itself."""
+        return history.call
 
-    def stepped(self, history: History, room: Room) -> History:
+    def stepped(self, history: History, room: Room) -> History:  # noqa: ARG002  as those who say
         """Return what this call is sent where a step has to be called."""
-        raise NotImplementedError
+        raise BadArguments(
+            f"A step of {type(self).__name__} has a call of its own: say in `stepped` what a call"
+            " is sent."
+        )
 
 
 def says_when(part: Any) -> bool:

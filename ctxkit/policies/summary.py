@@ -135,11 +135,7 @@ class Summary(Setting):
         start, first = self.front(history), self.cut(history, room)
         if first <= start or not anything(history, first, start):
             return history
-        maker = self.summariser
-        if type(maker) is Fixed:  # nothing is read: an edit costs microseconds
-            made: Message | str | int = min(maker.tokens, self.limit or maker.tokens)
-        else:
-            made = self.written(history, first)
+        made = self.written(history, first)
         why = "between the beginning and what is kept" if start else "older than what is kept"
         new = history.summarise(first, made, why, start=start, method="summary")
         return history if self.must_shrink and new.tokens >= history.tokens else new
@@ -195,7 +191,11 @@ class Summary(Setting):
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary of all before a position: its message, text or size."""
-        parts, maker = self.behind(history, first), self.maker
+        maker = self.maker
+        if isinstance(maker, Fixed):  # it reads nothing, and is of one size however turns are split
+            parts = [Passage(history, first, 0, self.limit)]
+        else:
+            parts = self.behind(history, first)
         return self.joined([self.asked(maker, passage) for passage in parts], parts)
 
     def behind(self, history: History, first: int) -> list[Passage]:

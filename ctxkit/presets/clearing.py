@@ -116,7 +116,8 @@ class _Seen:
         for p in (*went, *settled):
             if p in self._able:
                 self._anew(p)
-                self._able.out(p)
+                if self._able.out(p):
+                    view.change(p, AS_IT_CAME, since=call)
                 odd.add(p)
         for p in went:
             if p in self._counted:

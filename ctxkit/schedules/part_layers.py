@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.schedules.changes import Changes
-from ctxkit.schedules.schedule_view import ScheduleView
+from ctxkit.schedules.schedule_view import SaysWhen, ScheduleView
 from ctxkit.schedules.stages import Stages
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from ctxkit.schedules.layers import Added, Changed, Layer
     from ctxkit.schedules.rows import State
-    from ctxkit.schedules.schedule_view import SaysWhen
     from ctxkit.tokens.counters import Room
 
 
@@ -65,11 +64,24 @@ class PartLayer:
             )
         parts, choose = view.staged
         if self._stages is None:
-            layers = [
-                self.before if p is None else PartLayer(p, self.before, self.room) for p in parts
-            ]
+            layers = [self.before if p is None else self._stage(p) for p in parts]
             self._inner = self._stages = Stages(layers, self.rows)
         self._stages.extend(stop, choose)
+
+    def _stage(self, part: SaysWhen) -> PartLayer:
+        """Return what a stage leaves.
+
+        Raises:
+            BadArguments: it has no schedule, or a class below its schedule redefines the call.
+        """
+        calls = sum("__call__" in vars(kind) for kind in type(part).__mro__)
+        if calls > 1 or not isinstance(part, SaysWhen):
+            raise BadArguments(
+                f"{type(self.part).__name__} gives a call what {type(part).__name__} leaves, which"
+                " has a call of its own: name it in `steps`, and say in `stepped` what a call is"
+                " sent."
+            )
+        return PartLayer(part, self.before, self.room)
 
     def state(self, p: int, call: int) -> State:
         """Return what a position says at a call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -223,6 +223,11 @@ class Rows:
             if call < stop and call > self.begin and p is not None:
                 found.append((call, p))
         return sorted(found)
+
+    def parted(self, start: int, stop: int) -> set[int]:
+        """Return the calls in start..stop at which a result came late: some cut is safe no more."""
+        calls = takewhile(lambda call: call >= start, reversed(self.log.late_cuts.values()))
+        return {call for call in calls if call < stop}
 
     # -- columns -----------------------------------------------------------------------------------
 

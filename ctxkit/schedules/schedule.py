@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Room
 
 
+_ALSO_AT_ONCE = (8, 64, 512)
+"""How many calls there are where they are asked about at once, too."""
+
+
 class WholePart(SaysWhen, Protocol):
     """A part in a row of parts."""
 
@@ -40,6 +44,9 @@ class Schedule:
 
     def __init__(self, history: History, parts: Sequence[WholePart], room: Room) -> None:
         self.history, self.rows = history, Rows(history)
+        self._parts, self._room = parts, room
+        self.sound = True
+        """False where an error or an interrupt left it half worked out: it must be made anew."""
         self.top: Layer = Said(self.rows)
         self._counting: list[PartLayer] = []
         for part in parts:
@@ -50,10 +57,17 @@ class Schedule:
     def extend(self, stop: int) -> Schedule:
         """Ask the parts about all calls up to `stop`, as far as they were not asked.
 
+        Who asks call by call, as a live session does, has them asked now and then about all calls
+        at once, too: what a replay would refuse is refused there.
+
         Raises:
-            BadArguments: a part counts what one before it appends without saying so.
+            BadArguments: a part counts what one before it appends without saying so, or does not
+                speak in the order of calls.
         """
+        by_calls, self.sound = self.rows.begin < self.top.stop < stop, False
         self.top.extend(stop)
+        if by_calls and stop - self.rows.begin in _ALSO_AT_ONCE:
+            Schedule(self.history, self._parts, self._room).extend(stop)
         for layer in self._counting:
             if layer.before.adds:
                 raise BadArguments(
@@ -61,6 +75,7 @@ class Schedule:
                     " the end of calls: let the class of that part say that it `appends`, so that"
                     " both are asked call by call."
                 )
+        self.sound = True
         return self
 
     def changed(self, call: int) -> Iterator[tuple[int, State]]:

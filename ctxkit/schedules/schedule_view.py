@@ -5,7 +5,7 @@ and a pen.
 from __future__ import annotations
 
 from bisect import insort
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ctxkit.history.view import role_code
 from ctxkit.schedules.changes import ChangeRule
@@ -45,6 +45,7 @@ class _Found(dict[int, News]):
         return new
 
 
+@runtime_checkable
 class SaysWhen(Protocol):
     """A part of a pruning that says what changes when."""
 
@@ -218,7 +219,10 @@ class ScheduleView:
         return often
 
     def news(self, *roles: str) -> Iterator[News]:
-        """Yield what became of the messages of some roles (none: of any), call by call."""
+        """Yield what became of the messages of some roles (none: of any), call by call.
+
+        Where a late result parts them (a cut before one `is_safe` no more), the call is there, too.
+        """
         rows, found = self.rows, _Found()
         codes = frozenset(role_code(r) for r in roles) or None
         for p in rows.of_roles(self.first, rows.shown(self.stop - 1), codes):
@@ -234,7 +238,9 @@ class ScheduleView:
         for call, p in rows.came_to_stay(self.start, self.stop):
             if rows.arrival(p) < call and (codes is None or rows.role(p) in codes):
                 found[call].settled.append(p)
-        yield from (new for _, new in sorted(found.items()) if any(new[1:]))
+        yield from (
+            found[call] for call in sorted(found.keys() | rows.parted(self.start, self.stop))
+        )
 
     def events(self, *roles: str) -> dict[int, list[int]]:
         """Return, by call, the messages of some roles (none: of any) that a part before changes."""
@@ -257,8 +263,8 @@ class ScheduleView:
         window: OldFirst = self.memory.setdefault(("window", role), OldFirst())
         for call, came, went, stay in self.news(role):
             for p in went:
-                if p in window:
-                    window.out(p)
+                if p in window and window.out(p):
+                    yield p, call, False  # it may come back as one of the newest
             for p in came:
                 if (settled or not self.stays(p, call)) and window.put(p):
                     yield p, call, True

@@ -30,11 +30,13 @@ class OldFirst:
         self.old += i < self.old
         return i < self.old
 
-    def out(self, p: int) -> None:
-        """Leave a number out."""
+    def out(self, p: int) -> bool:
+        """Leave a number out; return True where it was one of the old ones."""
         i = bisect_left(self.found, p)
+        was = i < self.old
         del self.found[i]
-        self.old -= i < self.old
+        self.old -= was
+        return was
 
     def is_old(self, p: int) -> bool:
         """Return True for one of the old numbers."""

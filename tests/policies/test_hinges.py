@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import pytest
 from builders import assistant, user
@@ -359,3 +360,30 @@ def test_the_names_that_users_derive_from_are_on_the_face():
     assert ck.policies.Part is Part
     assert ck.policies.triggers.Due is triggers.Due
     assert ck.policies.guards.Open is guards.Open
+
+
+class Patience(NamedTuple):
+    """A guard that is a named tuple."""
+
+    calls: int
+
+    def first(self, past, forecast, start, stop):
+        return max(start, self.calls)
+
+    def refuses(self, past, was, new):
+        return None
+
+
+class Long(NamedTuple):
+    """A trigger that is one."""
+
+    tokens: int
+
+    def __call__(self, history, room):
+        return history.tokens > self.tokens
+
+
+def test_a_named_tuple_is_one_guard_and_one_warning():
+    rules = Rules(nothing, Long(0), guards=Patience(3), warnings=Long(0), counter=Fours())
+    assert rules.guards == (Patience(3),)
+    assert len(run(LOG, rules).warned) == 1

@@ -9,10 +9,14 @@ from histories import CHARS, ROOM, shown, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxkit.engine import Run, advance, run
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.history import Log
 from ctxkit.messages import Message, Text
+from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above
 
 LONG = "word " * 80  # 100 tokens
 
@@ -162,6 +166,37 @@ def test_sizes_stand_for_summaries_that_nobody_wrote():
     h = shown(turns(5))
     new = Summary(keep_turns=1, summariser=Fixed(7))(h, ROOM)
     assert new.item(0).tokens == 7
+
+
+class Noted(Summary):
+    """What a person adds to whatever a summary says."""
+
+    def written(self, history, first):
+        return f"{super().written(history, first)} tokens, and {'more ' * 40}"
+
+
+class Sized(Fixed):
+    """A summariser of a fixed size that changes nothing."""
+
+
+def test_what_a_class_writes_is_billed_and_sent_for_a_summary_of_a_fixed_size():
+    policy = Noted(keep_tokens=300, summariser=Fixed(7))
+    log, rules = Log.of(turns(8), CHARS), Rules(policy, Above(900), counter=CHARS)
+    done, live = run(log, rules), Run(log, rules)
+    for cut in done.cuts:
+        advance(live, rules, cut.call + 1)
+        plain = policy(cut.was, done.room)
+        assert plain.messages == live.shown().messages
+        assert plain.tokens == live.shown().tokens == done.prompts[cut.call]
+        assert texts(plain)[0].startswith("7 tokens, and more")
+    assert done.cuts
+
+
+@pytest.mark.parametrize("keep", range(100, 700, 50))
+def test_a_fixed_size_is_one_whatever_turns_are_split_and_for_its_subclasses(keep):
+    h = shown(turns(2), user("now"), *(assistant(LONG) for _ in range(9)))
+    made = [Summary(keep_tokens=keep, summariser=f(70))(h, ROOM) for f in (Fixed, Sized)]
+    assert [new.item(0).tokens for new in made] == [70, 70]
 
 
 def test_a_prefix_is_not_doubled():

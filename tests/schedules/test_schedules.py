@@ -79,6 +79,30 @@ def test_ids_that_are_used_again(name):
     check()
 
 
+BACK = [("clear", 0), ("clear at_least", 0), ("pairs", 7), ("uses", 0), ("uses with inputs", 2)]
+
+
+@pytest.mark.parametrize(("name", "seed"), BACK)
+def test_results_that_come_back(name, seed):
+    """a call's id is used again, so a part before shows its result again, now among the newest"""
+    holds((*PARTS["prune twice"], *PARTS[name]), ids_again(late_talk(seed, 24)), 6_000)
+
+
+def test_lines_of_results_that_come_back():
+    parts = [part for name in ("prune twice", "prune", "digest") for part in PARTS[name]]
+    holds(parts, ids_again(late_talk(753034, 24, late=0.4)), 40_000)
+
+
+def test_a_late_result_that_is_hidden_parts_what_it_parts():
+    """nothing comes for the second part at that call, and yet a cut is safe no more"""
+    log, room = Log.of(late_talk(441313, 24), Fours()), Room(6_000, 0, Fours())
+    head = History.start(log, 5).summarise(5, "so far: little")
+    schedule = Schedule(head, PARTS["text and turn age"], room).extend(log.calls)
+    for call in range(5, log.calls):
+        own = called(PARTS["text and turn age"], head.at(call), room)
+        assert said(schedule.left(call).messages) == said(own.messages), call
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_behind_a_head(name):
     """A schedule that begins behind an edited head gives what the call gives of the same history."""
