@@ -97,9 +97,10 @@ def sweep(settings: int, *, loss: bool = False) -> Deed:
     return lambda: csv(ck.sweep([session], rules, loss=loss, progress=False))
 
 
-def compare(session: Session) -> Deed:
-    """Every preset, with losses."""
-    return lambda: csv(ck.compare(session, "all", progress=False))
+def compare(session: Session, presets: int = 0) -> Deed:
+    """Every preset, or so many of the first, with losses."""
+    rules = rules_of("all")[:presets] if presets else "all"
+    return lambda: csv(ck.compare(session, rules, progress=False))
 
 
 def advise() -> Deed:
@@ -159,8 +160,8 @@ def many(sessions: int) -> Deed:
 DEEDS: dict[str, Callable[[int], Deed]] = {
     "sweep": sweep,
     "sweep with losses": lambda n: sweep(n, loss=True),
-    "compare pi": lambda _: compare(real(PI)),
-    "compare claude": lambda _: compare(real(CLAUDE)),
+    "compare pi": lambda n: compare(real(PI), n),
+    "compare claude": lambda n: compare(real(CLAUDE), n),
     "compare made": lambda n: compare(made(n)),
     "advise": lambda _: advise(),
     "frontier": frontier,
