@@ -7,21 +7,20 @@ same.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import ctxkit as ck
 from ctxkit.prices import price, register
 from ctxkit.teams.troupe import played
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 PRICED = "claude-sonnet-4-5"
 """Scripted replies cost nothing; they are billed as this model's."""
 TASK = "Write a library for Roman numerals: to_roman, from_roman and add, each with tests."
-VERIFY = f"{sys.executable} -m unittest -v"
+VERIFY = "python -m unittest -v"
 CODE = "ERR-ROMAN-41"
 """What every refusal must begin with; the Planner says it once, and writes it down nowhere."""
 _VALUES = '''"""The letters of Roman numerals and what they stand for."""
@@ -131,7 +130,13 @@ def config(**shown: dict[str, Any]) -> dict[str, Any]:
 
 
 def team(folder: Path, name: str = "library", **shown: dict[str, Any]) -> Any:
-    """Return the team, ready for `TASK`; what it is billed has the prices of `PRICED`."""
+    """Return the team, ready for `TASK`; what it is billed has the prices of `PRICED`.
+
+    Its `python` is the one that runs this: by its path, prompts would be as long as that is.
+    """
+    own, others = str(Path(sys.executable).parent), os.environ.get("PATH", "")
+    if not others.startswith(own):
+        os.environ["PATH"] = os.pathsep.join([own, others])
     known = price(PRICED)
     models = {}
     for agent, turns in _parts().items():

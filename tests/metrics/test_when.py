@@ -56,12 +56,11 @@ def test_another_window_gets_another_answer():
 @given(by=st.integers(50, 5_000), floor=st.integers(2_000, 60_000), summary=st.integers(100, 5_000))
 def test_no_other_ceiling_is_cheaper(by, floor, summary):
     told = when(grown(8, by), floor=floor, summary_tokens=summary)
-    if told.best < told.window:
+    best = next(c for c in told.ceilings if c.name == "best")
+    if told.best < told.window and best.calls > 1:  # no cycle is shorter than a call
         cheapest = min((c for c in told.ceilings if c.calls > 1), key=lambda c: c.usd)
-        best = next(c for c in told.ceilings if c.name == "best")
-        assert best.usd == pytest.approx(
-            cheapest.usd, rel=0.02
-        )  # whole requests against the continuous limit
+        # whole requests against the continuous limit
+        assert best.usd == pytest.approx(cheapest.usd, rel=0.02)
 
 
 def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
