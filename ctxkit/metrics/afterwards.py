@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,7 @@ from ctxkit.metrics.loss import lost
 from ctxkit.metrics.meaning import missing
 from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.standing_texts import Places
+from ctxkit.metrics.text_items import KEPT
 from ctxkit.metrics.wordings import rule
 from ctxkit.readers.given import of_session
 from ctxkit.tools.tool_names import looks
@@ -74,6 +75,7 @@ class Acts:
         self.memory, self.rereads = memory, Rereads(memory)
         self.names = list(memory.numbers)
         self._against: dict[int, list[int]] = {}
+        self._given = lru_cache(KEPT)(self._pairs)
 
     def against(self, item: int) -> list[int]:
         """Return the calls that write or run what a ban names, in order."""
@@ -105,13 +107,17 @@ class Acts:
     def stale(self, text: str, call: int) -> list[str]:
         """Return the values that a text gives and that others had replaced before a call."""
         upto = self.memory.upto[call] if call < self.memory.calls else len(self.memory.messages)
-        lines = [line for line, _ in self._replaced.lines(text[:SEARCHED])]
         out = []
-        for name, value in dict.fromkeys(pairs("\n".join(lines))):
+        for name, value in self._given(text):
             said = [v for row, v in self._values.get(name, ()) if row < upto]
             if value in said and value != said[-1]:
                 out.append(f"{name} = {value} (now {said[-1]})")
         return out
+
+    def _pairs(self, text: str) -> tuple[tuple[str, str], ...]:
+        """Return what a text gives of the names that were given more than one value."""
+        lines = [line for line, _ in self._replaced.lines(text[:SEARCHED])]
+        return tuple(dict.fromkeys(pairs("\n".join(lines))))
 
     @cached_property
     def _replaced(self) -> Places:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ahocorasick_rs import AhoCorasick
@@ -26,16 +24,19 @@ class Places:
 
     def lines(self, text: str) -> Iterator[tuple[str, set[int]]]:
         """Yield the lines of a text in which any stand, in whatever case, with the numbers of
-        those; the texts are to be casefolded.
+        those; the texts are to be casefolded, and so is the line where that makes it longer.
         """
         folded = text.casefold()
-        if not (found := self.of(folded)):
-            return
-        lines, numbers = text.split("\n"), dict[int, set[int]]()
-        ends = list(accumulate(len(line) + 1 for line in folded.split("\n")))
-        for which, start, _ in found:
-            numbers.setdefault(bisect_right(ends, start), set()).add(which)
-        yield from ((lines[at], of) for at, of in numbers.items())
+        told = text if len(text) == len(folded) else folded
+        found: dict[tuple[int, int], set[int]] = {}
+        begin = end = -1
+        for which, start, _ in self.of(folded):
+            if not begin <= start < end:  # they come in order, so a line is looked for once
+                begin, end = folded.rfind("\n", 0, start) + 1, folded.find("\n", start)
+                end = end if end >= 0 else len(folded)
+                standing = found.setdefault((begin, end), set())
+            standing.add(which)
+        yield from ((told[begin:end], of) for (begin, end), of in found.items())
 
 
 class StandingTexts:

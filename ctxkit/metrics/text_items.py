@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_KEPT = 4096
+KEPT = 4096
 """Texts of which it is remembered what they hold."""
 _UNIT = re.compile(r"(?<=\d)(?=[^\d.,])")
 """Between a number and its unit, where a text may have a space."""
@@ -49,7 +49,7 @@ class TextItems:
         key = key_of(message)
         found = self._texts.get(key)
         if found is None:
-            if len(self._texts) >= _KEPT:
+            if len(self._texts) >= KEPT:
                 self._texts.clear()
             found = self._texts[key] = np.array(sorted(self._look(message)), np.int64)
         return found

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.metrics.items import CUT_AT, FoundItem, items
-from ctxkit.metrics.standing_texts import StandingTexts
+from ctxkit.metrics.standing_texts import Places, StandingTexts
 from ctxkit.metrics.text_items import TextItems
 from ctxkit.metrics.wordings import Wordings
 
@@ -98,3 +98,15 @@ def test_what_a_call_of_a_tool_names_is_found():
     [path] = [f for f in items(user("src/a/b.ts")) if f.family == "path"]
     put_in = call("read", path="src/a/b.ts")
     assert TextItems({FoundItem("path", path.text): 0}, Wordings([])).of(put_in).tolist() == [0]
+
+
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=3), max_size=5), st.text("aABb ß\n", max_size=60)
+)
+def test_lines_in_which_any_stand(texts, text):
+    told = [
+        (folded, {n for n, t in enumerate(texts) if t in folded})
+        for folded in text.casefold().split("\n")
+    ]
+    found = [(line.casefold(), of) for line, of in Places(texts).lines(text)]
+    assert sorted(found, key=str) == sorted([(line, of) for line, of in told if of], key=str)
