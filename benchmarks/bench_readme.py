@@ -32,7 +32,7 @@ LINES = (
     ("ck.compare with losses, 27 presets, Pi's log of 484 calls", "compare pi", BOTH, 1.5, "s"),
     ('the same, "all" presets of each', "compare pi", 0, 1.5, "s"),
     ("27 presets, a Claude Code log of 184 calls", "compare claude", BOTH, 0.7, "s"),
-    ('the same, "all" presets of each', "compare claude", 0, 0.7, "s"),
+    ('that log, "all" presets of each', "compare claude", 0, 0.7, "s"),
     ('"all" presets, 2,000 calls made up', "compare made", 2_000, 5.0, "s"),
     ("ck.advise over eight sessions", "advise", 0, 1.5, "s"),
     ("ck.score of a replay with 400 cuts", "score", 400, 0.3, "s"),
