@@ -60,7 +60,8 @@ class Cached(NamedTuple):
             return False
         at = known.at(self.tokens)
         fits = self.tokens + ask + (limit or _ROOM) <= self.window
-        return fits and self.held * at.read + (self.tokens - self.held + ask - own) * at.write() < 0
+        again = self.held * at.read + (self.tokens - self.held + ask) * at.write()
+        return fits and again < own * at.write()
 
 
 class ModelSummariser:
