@@ -17,6 +17,7 @@ from late_talks import late_talk
 from scheduled_parts import PARTS
 from talks_by_chance import Fours, by_chance
 
+from ctxkit import read, samples
 from ctxkit.agent.context import LiveContext
 from ctxkit.engine import Run, advance, identified, log_of, run
 from ctxkit.errors import BadArguments
@@ -487,3 +488,34 @@ def test_steps_with_a_call_of_their_own_need_a_word_on_each_call():
         BadArguments, match="A step of Steps has a call of its own: say in `stepped`"
     ):
         run(Log.of(late_talk(5, 24), Fours()), Rules(pruning=part, counter=Fours()))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Interrupted(Scheduled):
+    """Empties every second result; stops in the middle of what it says, where it is told to."""
+
+    now: list[bool] = field(default_factory=list, compare=False)
+
+    def schedule(self, view, room):
+        seen = view.memory.setdefault("seen", [])
+        for p in view.new("tool"):
+            seen.append(p)
+            if self.now:
+                raise KeyboardInterrupt
+            if len(seen) % 2:
+                view.change(p, "[emptied]", since=view.arrival(p))
+
+
+def test_what_was_sent_is_worked_out_anew_after_an_interrupt():
+    """Also of an earlier stretch, whose bill is written long since."""
+    log = log_of(identified(read(samples.path())))
+    part = Interrupted()
+    rules = Rules(policy="summary:keep_tokens=4000", trigger=triggers.Above(11_000), pruning=part)
+    done, again = run(log, rules), run(log, rules)
+    call = done.cuts[0].call + 5
+    assert len(done.cuts) > 1
+    part.now.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        done.sent(call)
+    part.now.clear()
+    assert done.sent(call) == again.sent(call)
