@@ -21,7 +21,15 @@ def test_each_setting_has_its_word(found):
     assert words["none"] == "over the window from call 211"
     assert words["pi"] == "thrashes"
     assert words["strands"] == "cheapest on the front"
-    assert words["inspect_edit"] == "on the front"
+    assert words["inspect_edit"] == "on the front, not told apart"
+
+
+def test_green_is_only_a_front_whose_cost_is_told_apart_from_the_record(found):
+    said = dict(zip(found.index, verdicts(found), strict=True))
+    assert found.loc["strands", "told_apart"] == "cheaper"
+    assert said["strands"].tone == "good"
+    assert found.loc["inspect_edit", "told_apart"] == "not told apart"
+    assert said["inspect_edit"].tone == ""
 
 
 def test_the_call_is_the_first_that_does_not_fit(found):

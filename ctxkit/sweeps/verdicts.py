@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 RECORDED = "recorded"
+FRONT = "on the front"
+UNTOLD = "not told apart"
 HEADS = (
     Heading("rules", "the setting; several that come to the same stand in one row", number=False),
     Heading("cost", "dollars of prompts, replies and summaries", group="dollars"),
@@ -92,16 +94,18 @@ def _verdict(row: dict[Any, Any], *, front: bool, cheapest: bool) -> SettingVerd
     if known(row["thrash"]) and row["thrash"]:
         told.append(("thrashes", "bad"))
     if front:
-        told.append(("cheapest on the front" if cheapest else "on the front", "good"))
+        told.append((f"cheapest {FRONT}" if cheapest else FRONT, "good"))
     if row["rules"] == RECORDED:
         told.append(("as it was", ""))
     elif known(row["told_apart"]):
         apart = line(str(row["told_apart"]), 40)
-        told.append((apart if apart.startswith("not") else f"{apart} than the record", ""))
+        told.append((apart if apart == UNTOLD else f"{apart} than the record", ""))
     if not told:
         return SettingVerdict("")
-    whole = [word for word, _ in told]
-    return SettingVerdict(*told[0], tuple(whole))
+    whole = tuple(word for word, _ in told)
+    if whole[0].endswith(FRONT) and whole[-1] == UNTOLD:
+        return SettingVerdict(f"{whole[0]}, {UNTOLD}", "", whole)
+    return SettingVerdict(*told[0], whole)
 
 
 def folded(frame: pd.DataFrame) -> list[list[int]]:
@@ -134,7 +138,7 @@ def glance(frame: pd.DataFrame) -> Tabular:
 
 def _together(found: Iterable[SettingVerdict]) -> SettingVerdict:
     """Return one verdict for rows that come to the same: that of the one that has most to say."""
-    return max(found, key=lambda v: (v.word == "cheapest on the front", len(v.all)))
+    return max(found, key=lambda v: (v.word.startswith("cheapest"), len(v.all)))
 
 
 def _row(
