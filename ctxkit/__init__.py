@@ -1,6 +1,4 @@
-"""ctxkit, the laboratory for agent context: run an agent, read what any agent left, replay it under
-other settings.
-"""
+"""ctxkit, the laboratory for agent context: run an agent, read what any left, replay it."""
 
 from __future__ import annotations
 

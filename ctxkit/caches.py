@@ -8,9 +8,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return the folder for our own copies: `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache;
-    not created here.
-    """
+    """Return `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; it is not made here."""
     named = os.environ.get("CTXKIT_CACHE_DIR")
     if named:
         return Path(named)

@@ -79,9 +79,7 @@ class ModelError(CtxkitError):
 
 
 class StoreError(CtxkitError):
-    """Something on disk could not be kept or opened: a lock, a torn log, a path outside
-    its root.
-    """
+    """Something on disk could not be kept or opened: a lock, a torn log, a path out of bounds."""
 
 
 def in_words(value: object) -> str:

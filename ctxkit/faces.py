@@ -1,6 +1,4 @@
-"""The face of a package: its names, each imported when it is first asked for, and nothing else in
-`dir`.
-"""
+"""The face of a package: its names, each imported when first asked for, and no others."""
 
 from __future__ import annotations
 

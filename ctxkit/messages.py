@@ -14,9 +14,7 @@ EVENTS = frozenset({"api_error", "synthetic"})
 """Kinds of messages that the program wrote beside the talk: a refused call that was tried again, a
 reply that it made up. They have the role `system`, are shown to no model and are no calls."""
 LOST = "lost"
-"""Kind of the message that stands for a conversation's beginning that is not in its file: a size,
-no text.
-"""
+"""Kind of the message that stands for a beginning that is not in its file: a size, no text."""
 
 SECTIONS = "sections"
 """Where `Message.details` names the sections that the parts of a message are: for each of them
@@ -58,9 +56,7 @@ class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, 
 
 
 class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
-    """An image or another binary attachment; `data` is base64 text, or empty where the log holds
-    none.
-    """
+    """An image or other attachment; `data` is base64, or empty where the log holds none."""
 
     media_type: str = "image/png"
     data: str = ""
@@ -81,9 +77,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
 
 
 class Sized(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=False):
-    """Content of which the log gives only a size: `chars` characters, or `tokens`, of the `kind`
-    named.
-    """
+    """Content of which a log gives only `chars` characters, or `tokens`, of the `kind` named."""
 
     kind: str
     chars: int | None = None
@@ -112,9 +106,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def prompt_tokens(self) -> int | None:
-        """The size of the whole prompt: input + cache read + cache writes; None where the log has
-        none of them.
-        """
+        """Size of the whole prompt: input, cache reads, cache writes; None without any."""
         fresh, read = self.input_tokens, self.cache_read_tokens
         write, long = self.cache_write_tokens, self.cache_write_1h_tokens
         if fresh is None and read is None and write is None and long is None:
@@ -141,9 +133,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     time: float | None = None
     """Seconds since 1970, UTC. For a reply: when it was written (its end)."""
     kind: str = ""
-    """A finer word than the role: `wrapper`, `injected`, `bash`, `custom`, `branch_summary`,
-    `developer`, `turn` ...
-    """
+    """A finer word than the role: `wrapper`, `injected`, `bash`, `custom`, `developer`, ..."""
     tool: str | None = None
     """Name of the tool, for a tool result."""
     call_id: str | None = None
@@ -153,9 +143,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     error: str | None = None
     """What the provider or the tool said of the failure."""
     visible: bool = True
-    """False where the message is never sent to a model (for instance a command excluded from the
-    context).
-    """
+    """False where no model is sent it (for instance a command kept out of the context)."""
     pinned: bool = False
     """True where no policy may remove it."""
     pending: bool = False
@@ -163,9 +151,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     usage: Usage | None = None
     model: str | None = None
     stop: str | None = None
-    """Why the reply ended: `stop`, `tool`, `length`, `error`, `aborted`, or the provider's own
-    word.
-    """
+    """Why the reply ended: `stop`, `tool`, `length`, `error`, `aborted`, or a provider's word."""
     latency: float | None = None
     """Seconds that the call took."""
     context_window: int | None = None
@@ -175,9 +161,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
 
     @property
     def text(self) -> str:
-        """All readable text of the message: text and thinking, joined by newlines; no tool
-        arguments.
-        """
+        """All readable text, thinking too, joined by newlines; no arguments of tools."""
         return "\n".join(p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text)
 
     @property
@@ -199,9 +183,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
 
     @property
     def sections(self) -> tuple[tuple[str, str, int], ...]:
-        """Name, text and raw characters of each section that its parts are; empty where it has
-        none.
-        """
+        """Name, text and raw characters of each section that its parts are, if any."""
         told = self.details.get(SECTIONS)
         if not isinstance(told, list) or len(told) != len(self.parts):
             return ()
@@ -261,18 +243,14 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fal
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
-    """A place in a file that could not be read: line counted from 1 (0: the whole file), and what
-    was expected.
-    """
+    """A place that could not be read: its line from 1 (0: the file), and what was expected."""
 
     line: int
     why: str
 
 
 class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A tool that was offered to the model, as far as the log shows it; `chars` is the size of its
-    JSON.
-    """
+    """A tool offered to the model, as far as a log shows it; `chars` of its JSON."""
 
     name: str
     description: str = ""

@@ -1,6 +1,4 @@
-"""A recorded session replayed as if other rules had been in force; the trajectory itself stays as
-it was.
-"""
+"""A recorded session replayed as if under other rules; the trajectory stays as it was."""
 
 from __future__ import annotations
 
@@ -78,9 +76,7 @@ def replayed(
     fixed: int | Sequence[int] | None = None,
     last_usage: bool = False,
 ) -> Run:
-    """Return the run behind a replay: prompts, fresh tokens, compactions, what was held back,
-    events.
-    """
+    """Return the run behind a replay: prompts, fresh tokens, compactions, held back, events."""
     rules = as_rules(rules)
     as_recorded = isinstance(rules.policy, AsRecorded)
     log = log_of(
@@ -176,9 +172,7 @@ def summary(done: Run) -> dict[str, Any]:
 
 
 def crowded(done: Run) -> str | None:
-    """Return a note where the fixed part of the prompt alone fills the window that the rules go by;
-    else None.
-    """
+    """Return a note where the prompt's fixed part alone fills the rules' window; else None."""
     fixed, room = done.log.fixed, done.room
     if fixed < room.budget:
         return None
@@ -190,9 +184,7 @@ def crowded(done: Run) -> str | None:
 
 
 def shared_tokens(done: Run) -> NDArray[Any]:
-    """Return for each call the tokens that its prompt shares with the one before, cached still or
-    not.
-    """
+    """Return for each call the tokens shared with the prompt before, cached still or not."""
     prompts, fresh = done.prompts, done.fresh_tokens
     shared = np.asarray(prompts - fresh)
     for call in done.clock.calls:
@@ -203,9 +195,7 @@ def shared_tokens(done: Run) -> NDArray[Any]:
 
 
 def hidden(done: Run) -> tuple[int, int]:
-    """Return how many messages, and tool results among them, the next call would no longer see as
-    they were said.
-    """
+    """Return how many messages, and results among them, the next call would not see as said."""
     view, log = done.coming(), done.log
     rows, keys = (view.head.column(log, name) for name in ("rows", "keys"))
     stand = rows[(rows >= 0) & (keys == 0)].tolist()

@@ -54,9 +54,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     """Name of the reader that made it, or `live`, or `replay`."""
     log: tuple[Message | Edit, ...] = ()
     parents: tuple[int, ...] = ()
-    """For each entry the index of its parent in the log (-1: a root). Empty: each entry follows the
-    one before.
-    """
+    """For each entry its parent's index in the log (-1: a root). Empty: each follows the last."""
     leaf: int = -1
     """Index of the entry at which the conversation stands; -1: the last one."""
     agent: str = "main"
@@ -82,9 +80,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     """Places that could not be read."""
     details: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
-    """What its log cannot say or says wrongly, in plain sentences: what figures that rest on it
-    must tell.
-    """
+    """What its log cannot say or says wrongly: what figures that rest on it must tell."""
     origin: Session | None = None
     """Of a replay: the recorded session that it was made from."""
 
@@ -125,9 +121,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @cached_property
     def turns(self) -> tuple[int, ...]:
-        """For each entry of `path` its zero-based turn: recorded where the log says, else one turn
-        an input.
-        """
+        """For each entry of `path` its turn from 0: as recorded, else one turn an input."""
         out: list[int] = []
         turn, answered = 0, False
         for entry in self.path:
@@ -173,9 +167,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     # -- what is shown ----------------------------------------------------------------------------
 
     def view(self, call: int | None = None) -> tuple[Message, ...]:
-        """Return the messages shown to the model at a call (negatives from the end); None: those
-        shown next.
-        """
+        """Return the messages shown at a call (negatives from the end); None: shown next."""
         stop = len(self.path) if call is None else self.call(call).position
         shown: tuple[Message, ...] = ()
         for shown_, _ in _fold(self.path[:stop]):

@@ -1,6 +1,4 @@
-"""What a session is called where a person reads it: a title, the first words asked, or project and
-date.
-"""
+"""What a session is called for a person: a title, its first words, or project and date."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ def _words(text: str, limit: int) -> str:
 
 
 def project_of(session: Session) -> str | None:
-    """Return the last part of the folder that the agent worked in; None where the log
-    names none.
-    """
+    """Return the last part of the folder that the agent worked in; None where not named."""
     parts = [p for p in (session.cwd or "").replace("\\", "/").split("/") if p]
     return line(parts[-1], 60) if parts else None
 

@@ -40,9 +40,7 @@ class AgentLog:
 
     @cached_property
     def anchored(self) -> Sizes:
-        """The sizes of the shared log: the record's, and for what it did not hold counts on its
-        scale.
-        """
+        """The shared log's sizes: the record's, else counts on the record's scale."""
         if self.shared is self.record:
             return self.known
         counter, known = default(), self.known

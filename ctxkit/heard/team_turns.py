@@ -50,9 +50,7 @@ def team_turns(session: Session) -> list[TeamTurn]:
 
 
 def recorded_turns(of: object) -> pd.DataFrame | None:
-    """Return a row a turn of a team as it was recorded, with its thresholds (see `turn_table`);
-    None where it is no team's ledger.
-    """
+    """Return a row a turn of a recorded team (see `turn_table`); None without its ledger."""
     session = getattr(of, "session", of)
     if not isinstance(session, Session) or not is_ledger(session):
         return None

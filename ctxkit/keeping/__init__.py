@@ -1,6 +1,4 @@
-"""An archive of sessions: copied before their tools delete them, read and searched like any folder
-of logs.
-"""
+"""An archive of sessions, copied before their tools delete them; read like any folder."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The archive on disk: packed copies beside an index of what they are copies of; whole or not
-there.
-"""
+"""The archive on disk: packed copies beside an index of their originals; whole or absent."""
 
 from __future__ import annotations
 
@@ -130,9 +128,7 @@ class Archive:
         return done
 
     def _placed(self, part: Path, target: Path, digest: str) -> int:
-        """Put a copy in its place; where the archive holds the same content, as one file under two
-        names.
-        """
+        """Put a copy in its place; equal content is one file under two names."""
         packed, twin = part.stat().st_size, self.folder / self._held.get(digest, "")
         with suppress(OSError):  # no such copy any more, or no links here
             if _same(part, twin):
@@ -145,9 +141,7 @@ class Archive:
         return packed
 
     def _sessions(self, original: Original, folder: str, stamp: list[int]) -> Copied:
-        """Keep a database as one log of our own format a session; those that did not change are
-        left alone.
-        """
+        """Keep a database as a log of our own format per session; unchanged ones stay."""
         found = read_all(original.path, progress=False)
         if not found:
             raise CtxkitError(

@@ -1,6 +1,4 @@
-"""Copy the sessions of known tools into an archive: packed, by content, resumable; the originals
-are only read.
-"""
+"""Copy known tools' sessions into an archive, packed, resumable; originals are only read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What there is to keep: the files of a tool's sessions as they are, databases as one log a
-session.
-"""
+"""What there is to keep: files of tools' sessions as they are, databases session by session."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ class Original:
     tool: str
     path: Path
     name: str
-    """Relative to the archive; its parts are names of folders as they were found, never of the
-    file's content.
-    """
+    """Relative to the archive; its parts are names of folders as found, never a file's content."""
 
     @property
     def is_database(self) -> bool:
@@ -90,9 +86,7 @@ def originals(place: Place, top: Path) -> Iterator[Original]:
 
 
 def _word(root: Path) -> str:
-    """The name of a place in the archive: its own, with what lies above where that alone says
-    little.
-    """
+    """A place's name in the archive: its own, with those above where it says little."""
     above, own = root.parent.name.lstrip("."), root.name.lstrip(".")
     return f"{above}-{own}" if above and own in _COMMON else own or "home"
 

@@ -30,9 +30,7 @@ FOUND = {
     "time": "datetime64[ns, UTC]",
     "text": "string",
 }
-"""The columns of `find`. `message` is the index among the session's messages, `text` what stands
-around the words.
-"""
+"""Columns of `find`: `message` is its index in the session, `text` what is around the words."""
 
 
 def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.DataFrame:

@@ -1,6 +1,4 @@
-"""What is remembered for a working folder: the entries of the user's memory that are in
-its scope.
-"""
+"""What is remembered for a working folder: entries of the user's memory in its scope."""
 
 from __future__ import annotations
 
@@ -169,9 +167,7 @@ class Memories:
     def _held(
         self, *, everywhere: bool = False, own: bool = False
     ) -> list[tuple[MemoryFolder, MemoryEntry]]:
-        """Return entries with their folders; `own`: those that were saved in this
-        working folder.
-        """
+        """Return entries with their folders; `own`: those saved in this working folder."""
         guids, seen = None if everywhere else self.scope.guids(), set[str]()
         guids = frozenset() if own and guids is None else guids
         out = []

@@ -147,7 +147,5 @@ def _sendable(name: str, value: str) -> str:
 
 
 def expanded(text: str) -> str:
-    """Return a text with variables of the environment in the place of `${NAME}`; empty where
-    missing.
-    """
+    """Return a text with the environment's variables for `${NAME}`; empty where missing."""
     return _VARIABLE.sub(lambda found: os.environ.get(found[1], ""), text)

@@ -1,3 +1,1 @@
-"""A model as a callable: scripted, any provider through LiteLLM, a local file; and the table of
-overflow messages.
-"""
+"""A model as a callable: scripted, any through LiteLLM, a local file; and who overflows how."""

@@ -1,6 +1,4 @@
-"""Messages as the Chat Completions dictionaries that providers take, and their replies
-as messages.
-"""
+"""Messages as the Chat Completions dictionaries of providers, and their replies as messages."""
 
 from __future__ import annotations
 
@@ -81,9 +79,7 @@ def _paired(messages: list[Message]) -> Iterator[Message]:
 
 
 def chat_message(message: Message, *, signed_by: str | None = None) -> dict[str, Any]:
-    """Return one message as a Chat Completions dictionary; thinking only where the model signed it
-    (see `to_chat`).
-    """
+    """Return a message as a Chat Completions dictionary; of thinking only what is signed."""
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": _content(message)}
     out: dict[str, Any] = {"role": message.sent_as, "content": _content(message)}
@@ -97,9 +93,7 @@ def chat_message(message: Message, *, signed_by: str | None = None) -> dict[str,
 
 
 def thinks_unsigned(chat: list[dict[str, Any]]) -> bool:
-    """Return True where the last reply called tools without signed thinking: Anthropic then refuses
-    to think.
-    """
+    """Say whether the last reply called tools without signed thinking: Anthropic refuses it."""
     last = next((m for m in reversed(chat) if m["role"] == "assistant"), None)
     return last is not None and bool(last.get("tool_calls")) and "thinking_blocks" not in last
 

@@ -149,9 +149,7 @@ def ended(
 
 
 def _finish(stream: Any, said: Any) -> Any:
-    """Return the finish reason that the server sent; LiteLLM says `stop` of its own at the end of
-    any stream.
-    """
+    """Return the finish reason that the server sent; LiteLLM ends any stream with `stop`."""
     if not hasattr(stream, "received_finish_reason"):
         return said
     return stream.received_finish_reason or getattr(stream, "intermittent_finish_reason", None)

@@ -1,6 +1,4 @@
-"""A model file on this machine: any GGUF through xllamacpp, each step constrained to a
-JSON schema.
-"""
+"""A model file on this machine: any GGUF by xllamacpp, each step held to a JSON schema."""
 
 from __future__ import annotations
 
@@ -91,9 +89,7 @@ class Local:
         self._runtime: Runtime | None = None
 
     def close(self) -> None:
-        """Free the memory, unless another session uses the same file; the next call
-        loads it again.
-        """
+        """Free the memory, unless another session uses the file; the next call loads it."""
         if self._given_up is not None:
             self._given_up()
         self._runtime = self._given_up = None
@@ -215,9 +211,7 @@ def _schema(tools: Sequence[ToolSchema]) -> dict[str, Any]:
 
 
 def _steps(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[dict[str, str]]:
-    """Return the conversation as a plain chat in which each step of the assistant is one JSON
-    object.
-    """
+    """Return the talk as a plain chat in which each step of the assistant is a JSON object."""
     listing = "\n".join(
         f"- {t.name}({', '.join(t.parameters.get('properties', {}))}): {t.description}"
         for t in tools

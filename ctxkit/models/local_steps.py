@@ -62,9 +62,7 @@ class Heard:
 
 
 def spoken(text: str) -> str:
-    """Return what the answer in a step that is not whole yet says so far; nothing for a
-    tool call.
-    """
+    """Return what the answer in an unfinished step says so far; nothing for a tool call."""
     found = _SPOKEN.match(text)
     if found is None:
         return ""

@@ -1,6 +1,4 @@
-"""What a model is to the kit: a callable that takes a request, says its deltas as they come, and
-returns its reply.
-"""
+"""A model to the kit: a callable that takes a request, streams deltas, returns its reply."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """A piece of a reply as it streams: text, thinking, a called tool's name, its arguments; or why
-    one waits.
-    """
+    """A piece of a stream: text, thinking, a tool's name or arguments; or why one waits."""
 
     kind: Literal["text", "thinking", "tool_call", "arguments", "wait"]
     text: str
@@ -48,15 +44,11 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that stands in frames, such as `anthropic/claude-sonnet-4-5` or
-        `scripted/billing`.
-        """
+        """Its name in frames, such as `anthropic/claude-sonnet-4-5` or `scripted/billing`."""
 
     @property
     def notice(self) -> str:
-        """What every output must say of it, for instance that no model was called; empty for a real
-        one.
-        """
+        """What every output must say of it, such as that no model was called; else empty."""
 
     @property
     def context_window(self) -> int | None:

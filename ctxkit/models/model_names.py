@@ -1,6 +1,4 @@
-"""Models by name: `scripted/NAME` (the default), `local/PATH`, and everything that
-LiteLLM knows.
-"""
+"""Models by name: `scripted/NAME` (the default), `local/PATH`, and all that LiteLLM knows."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ DEFAULT = "scripted/tour"
 LOOKUP = "ports"
 """A scripted model without a script: it answers from what it is shown (`models.lookups`)."""
 SCRIPT_WINDOW = 16_000
-"""Context window of the shipped scripts: small enough for the long one to be compacted several
-times.
-"""
+"""Window of the shipped scripts, so small that the long one is compacted several times."""
 
 
 def model(

@@ -234,9 +234,7 @@ def window_in(text: str) -> int | None:
 
 
 def is_rate_limit(error: str | BaseException) -> bool:
-    """Return True where an error asks to come back later: then a retry helps, and a compaction does
-    not.
-    """
+    """Say whether an error asks to come back later: a retry helps, a compaction does not."""
     return not is_overflow(error) and bool(_LIMITED.search(_words(error)))
 
 

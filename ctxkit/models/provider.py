@@ -1,6 +1,4 @@
-"""Any provider through LiteLLM, which is imported at the first call and kept from the network and
-from debug noise.
-"""
+"""Any provider through LiteLLM: imported at the first call, kept from network and noise."""
 
 from __future__ import annotations
 
@@ -82,9 +80,7 @@ def anthropic_clearing(
     clear_at_least: int | None = None,
     exclude: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return Anthropic's own clearing of old tool results, for `server_edits` (defaults of its
-    documentation).
-    """
+    """Return Anthropic's own clearing of tool results for `server_edits`, with its defaults."""
     edit: dict[str, Any] = {
         "type": "clear_tool_uses_20250919",
         "trigger": {"type": "input_tokens", "value": trigger},

@@ -80,9 +80,7 @@ def _noting(parse: Any, raw: Raw) -> Any:
 
 
 def _event(chunk: Any) -> Any:
-    """Return an event; of a line of a stream only the last event, which holds the usage, is
-    decoded.
-    """
+    """Return an event; a stream's lines are not decoded but for the last, with the usage."""
     if not isinstance(chunk, str):
         told = isinstance(chunk, dict) and chunk.get("type") in (None, "message_delta")
         return chunk if told else None

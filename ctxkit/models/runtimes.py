@@ -55,9 +55,7 @@ def take(key: Key, load: Callable[[], Any]) -> Runtime:
 
 
 def give_up(key: Key) -> None:
-    """Count one user less; the last one frees the memory, at the end of a call that is
-    under way.
-    """
+    """Count one user less; with the last the memory is freed, behind a call under way."""
     with _GUARD:
         runtime = _LOADED.get(key)
         if runtime is None:

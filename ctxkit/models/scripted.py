@@ -1,6 +1,4 @@
-"""A model that reads its replies from a session: deterministic, offline, and it says so. The tools
-really run.
-"""
+"""A model that reads its replies from a session, offline, and says so. Tools really run."""
 
 from __future__ import annotations
 
@@ -121,9 +119,7 @@ class Scripted:
 
 
 def turns_of(messages: Sequence[Message]) -> tuple[Turn, ...]:
-    """Return the replies of a conversation, turn by turn: a turn begins at an input that follows a
-    reply.
-    """
+    """Return a talk's replies by turn: a turn begins at an input that follows a reply."""
     turns: list[list[Message]] = []
     for message in messages:
         if message.role == "user" and (not turns or turns[-1]):

@@ -108,9 +108,7 @@ _ROWS = 90
 
 
 def _ledger(region: str, random: Random) -> tuple[str, str]:
-    """Return a ledger of a region, and the id of the one row whose amount is negative by
-    mistake.
-    """
+    """Return a region's ledger, and the id of the one row that is negative by mistake."""
     rows = ["id,day,account,amount_cents,currency,note"]
     wrong = random.randrange(20, _ROWS - 10)
     found = ""
@@ -127,9 +125,7 @@ def _ledger(region: str, random: Random) -> tuple[str, str]:
 
 
 def audit() -> Script:
-    """Return the long script: a ledger a turn is written, read, searched and mended; the last turn
-    needs the first.
-    """
+    """Return the long script: a ledger a turn is written and mended; the last needs the first."""
     random = Random(20)  # noqa: S311  a script, not a secret
     w = _Writer("audit")
     prompts = [

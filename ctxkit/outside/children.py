@@ -1,6 +1,4 @@
-"""A child process that speaks lines of JSON: started without a shell, bounded, ended with all it
-started.
-"""
+"""A child process that speaks lines of JSON: no shell, bounded, ended with all it started."""
 
 from __future__ import annotations
 

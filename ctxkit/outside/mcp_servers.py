@@ -1,6 +1,4 @@
-"""Servers of tools that speak the Model Context Protocol over their input and output, through the
-package `mcp`.
-"""
+"""Servers of tools by the Model Context Protocol over stdio, through the package `mcp`."""
 
 from __future__ import annotations
 

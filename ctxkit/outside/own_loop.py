@@ -1,6 +1,4 @@
-"""A loop of its own in a thread of its own: what lives longer than a turn, whose loop ends with it,
-runs there.
-"""
+"""A loop in a thread of its own, for what lives longer than a turn and its loop."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ class Loop:
 
 
 class Looped(ABC):
-    """What lives on a loop of its own, which is begun when it is first asked for; at the latest it
-    ends with the process.
-    """
+    """What lives on a loop of its own, begun when first asked for, ended with the process."""
 
     _LOOP = "ctxkit"
     """The name of the loop's thread."""

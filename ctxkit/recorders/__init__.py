@@ -1,6 +1,4 @@
-"""Any agent in this kernel recorded into a session: through LiteLLM's callbacks and the HTTP
-clients of SDKs.
-"""
+"""Any agent in this kernel, recorded: by LiteLLM's callbacks and SDKs' HTTP clients."""
 
 from ctxkit.faces import listed
 from ctxkit.recorders.callbacks import record, recorder

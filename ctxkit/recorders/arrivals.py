@@ -42,9 +42,7 @@ class _Finder(MetaPathFinder):
 
 @contextmanager
 def arriving(name: str, then: Callable[[ModuleType], None]) -> Iterator[None]:
-    """Call `then` with a module: at once where it is imported, else when it is, inside
-    the block.
-    """
+    """Call `then` with a module: now if it is imported, else when it is, in the block."""
     there = sys.modules.get(name)
     if there is not None:
         then(there)

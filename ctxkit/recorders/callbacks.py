@@ -1,6 +1,4 @@
-"""The door to a recording: a context manager for any agent of this kernel, and a callback for
-LiteLLM alone.
-"""
+"""The door to a recording: a context manager for any agent, a callback for LiteLLM alone."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ _asking: ContextVar[str | None] = ContextVar("ctxkit_asking", default=None)
 
 
 def recorder(name: str = "recorded") -> Any:
-    """Return a LiteLLM callback that records, for `litellm.callbacks`; its `recording` holds the
-    session.
-    """
+    """Return a callback for `litellm.callbacks` whose `recording` holds the session."""
     load_litellm()
     return _callback(Recording(name))
 

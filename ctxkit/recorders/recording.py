@@ -64,9 +64,7 @@ class Recording:
 
     @property
     def session(self) -> Session:
-        """The session so far; conversations beside the longest are its children, as a subagent's
-        are.
-        """
+        """The session so far; other talks than the longest are its children."""
         found = sorted(self.sessions, key=lambda s: -len(s.calls))
         if not found:
             return Session(id=self.name, format="live", product="litellm")
@@ -140,9 +138,7 @@ class Recording:
 
     def end(self, ident: str, asked: Mapping[str, Any], response: Any, times: tuple[float, float],
             error: str | None) -> None:  # fmt: skip
-        """Note what LiteLLM asked and what came back, unless it was before this recording: reports
-        come late.
-        """
+        """Note what LiteLLM asked and got, but for late reports of an earlier recording."""
         if times[0] < self.since:
             return
         answer = _plain(response) if error is None else failure("openai", error)
@@ -162,9 +158,7 @@ class Recording:
         self._keep("openai", "litellm", request, answer, times, **more)
 
     def hear(self, heard: Exchange, ident: str | None) -> None:
-        """Note a call that an HTTP client sent; with `ident` it is one of LiteLLM's, which mostly
-        reports it itself.
-        """
+        """Note an HTTP client's call; `ident`: one of LiteLLM's, which it mostly reports."""
         with self._lock:
             self._news = time.monotonic()
             if ident is not None:
@@ -197,9 +191,7 @@ class Recording:
 
 
 def _opening(kind: Kind, request: Mapping[str, Any]) -> bytes:
-    """Return what tells a conversation from another: its instructions, and the first words that no
-    model wrote.
-    """
+    """Return what tells talks apart: instructions, and the first words not by a model."""
     said = request.get("messages") or request.get("input") or ()
     if isinstance(said, str):
         said = [said]

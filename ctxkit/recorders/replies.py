@@ -1,6 +1,4 @@
-"""What a provider's HTTP answer says, whole or as a stream of events: the reply as its own API has
-it.
-"""
+"""What a provider's HTTP answer says, whole or as events: the reply as its API has it."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ _OVER = ("response.completed", "response.incomplete", "response.failed")
 
 
 def kind_of(url: str, body: Any) -> Kind | None:
-    """Return which API a request goes to, or None where it is no conversation that is
-    known here.
-    """
+    """Return which API a request goes to; None where it is no conversation known here."""
     path = urlsplit(url).path.rstrip("/")
     for end, (kind, key) in _ENDS.items():
         said = body.get(key) if isinstance(body, dict) else None
@@ -84,9 +80,7 @@ def _objects(data: bytes) -> list[dict[str, Any]]:
 
 
 def reply_of(kind: Kind, data: bytes, status: int = 200) -> dict[str, Any]:
-    """Return the response that bytes hold; what is cut off in the middle is returned as far as it
-    goes.
-    """
+    """Return the response that bytes hold, as far as it goes where it is cut off."""
     try:
         whole = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):

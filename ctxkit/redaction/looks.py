@@ -55,9 +55,7 @@ def _random_chunk(chunk: str) -> bool:
 
 
 def mixed(value: str) -> bool:
-    """Return True where capitals, small letters and digits change at least at every
-    fourth place.
-    """
+    """Say whether capitals, small letters, digits change at least at every fourth place."""
     kinds = ["A" if c.isupper() else "a" if c.islower() else "0" for c in value if c.isalnum()]
     return 4 * sum(a != b for a, b in pairwise(kinds)) >= len(kinds)
 

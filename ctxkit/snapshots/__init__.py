@@ -1,6 +1,4 @@
-"""Snapshot logs of fuseraft (`ctx_snapshots*.jsonl`): read fast and large, followed, understood,
-written.
-"""
+"""fuseraft's snapshot logs (`ctx_snapshots*.jsonl`): read, followed, understood, written."""
 
 from __future__ import annotations
 

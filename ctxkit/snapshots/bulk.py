@@ -145,9 +145,7 @@ def _missing(name: str, n: int) -> np.ndarray[Any, Any]:
 
 
 def _values(column: _Column) -> pa.Array:
-    """The cells without their keys, and the last without its brace; every one must begin with the
-    key.
-    """
+    """The cells without key, the last without its brace; each must begin with the key."""
     if not pc.all(pc.starts_with(column.cells, column.key)).as_py():
         raise _Odd
     values = pc.binary_slice(column.cells, len(column.key), _LONGEST)

@@ -50,13 +50,9 @@ class CacheHead(msgspec.Struct):
     rows: int = 0
     words: dict[str, list[str]] = {}
     seal: str = ""
-    """Hash of the logs as they were, in the order of the rows; empty where the rows lie in no such
-    order.
-    """
+    """Hash of the logs, in the order of the rows; empty where the rows lie in no such order."""
     faults: list[SnapshotFault] = []
-    """All faults, in the order of the logs: those of the index, and the last lines that are not
-    finished.
-    """
+    """All faults in the order of the logs: the index's, and last lines that are not finished."""
     version: int = _VERSION
 
 
@@ -76,9 +72,7 @@ _bodies = msgspec.json.Decoder(tuple[list[SnapshotLog], list[tuple[int, int]], l
 
 
 def folder_for(key: str, root: str | Path | None = None) -> Path:
-    """Return the folder for a reading; not created here. `key` names what was asked for: a new log
-    changes no key.
-    """
+    """Return the folder for a reading, which is not made; a new log changes no `key`."""
     base = cache_folder() / "snapshots" if root is None else Path(root)
     return base / blake2b(key.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
@@ -142,9 +136,7 @@ def begin(folder: Path, index: CacheIndex) -> None:
 def append(
     folder: Path, index: CacheIndex, block: Block, runs: list[tuple[int, int]], words: Words
 ) -> None:
-    """Write rows after those that count; the index on disk is not touched. `words` are those of the
-    block.
-    """
+    """Write rows, with their `words`, after those that count; the index is not touched."""
     head = index.head
     old, new = _files(folder, head), _files(folder, head, words)
     for name, (file, dtype) in new.items():
@@ -254,9 +246,7 @@ def _gathered(
 
 
 def _private(path: str) -> Any:
-    """Open a file that only its owner may read: a log may be private, and its columns are no less
-    so.
-    """
+    """Open a file that only its owner may read, as private as the log may be."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, flags, 0o600), "r+b")
 

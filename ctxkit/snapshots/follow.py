@@ -76,9 +76,7 @@ class Follower:
         raise StopIteration
 
     def new(self) -> pd.DataFrame:
-        """Return what is new since the last look, without waiting; a frame without rows where
-        nothing is.
-        """
+        """Return what is new since the last look, maybe a frame without rows; never waits."""
         report = Report()
         changed = [log for log in map(self._log, self._found()) if not log.is_same()]
         blocks = [parse(parts, self._words, report)[0] for parts in groups(changed, report)]
@@ -87,9 +85,7 @@ class Follower:
         return out
 
     def stop(self) -> None:
-        """End the iteration, from another thread too; what is there is not lost to a
-        later `new`.
-        """
+        """End the iteration, from any thread; what is there is not lost to a later `new`."""
         self._stopped.set()
 
     def _found(self) -> list[str]:

@@ -187,9 +187,7 @@ def _last_before(rows: _LogRows, at: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _previous(rows: _LogRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Turns, and for each the agent's turn before it in the same session; -1 where there
-    is none.
-    """
+    """Turns, and for each the same agent's turn before it in the session; -1: none."""
     plain = np.flatnonzero(~rows.marker)
     order = plain[np.lexsort((plain, rows.agent[plain], rows.session[plain]))]
     before = np.full(len(order), -1)

@@ -1,6 +1,4 @@
-"""Bytes of snapshot logs to columns: many lines at once, and one at a time only around what is
-damaged.
-"""
+"""Snapshot logs to columns: many lines at once, one at a time only around what is damaged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Snapshot logs to a frame: what is kept is mapped, what is new is read, what is asked for is
-selected.
-"""
+"""Snapshot logs to a frame: what is kept is mapped, what is new is read, the wanted selected."""
 
 from __future__ import annotations
 

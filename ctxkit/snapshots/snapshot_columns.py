@@ -1,6 +1,4 @@
-"""The schema of snapshot logs as columns: raw arrays while reading and on disk, a frame for the
-user.
-"""
+"""Snapshot logs as columns: raw arrays in memory and on disk, a frame for the user."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ ARRAYS: dict[str, np.dtype[Any]] = {
     **{f"{name}.missing": np.dtype(np.bool_) for name in COUNTS},
     FLAG: np.dtype(np.bool_),
 }
-"""Raw arrays of a log: nanoseconds since 1970 (UTC), codes of texts (-1: missing), counts beside
-their masks.
-"""
+"""Nanoseconds since 1970 (UTC), codes of texts (-1: missing), counts beside their masks."""
 
 Block = dict[str, "np.ndarray[Any, Any]"]
 Words = dict[str, dict[str, int]]
@@ -59,9 +55,7 @@ def codes(words: dict[str, int], texts: Iterable[str | None]) -> list[int]:
 
 
 def recode(block: Block, old: Mapping[str, Sequence[str]], words: Words) -> Block:
-    """Return the block with its codes of `old` texts changed to those of `words`, which grow in
-    order of appearance.
-    """
+    """Return the block with codes of `old` texts as those of `words`, which grow in order."""
     out = dict(block)
     for name in TEXTS:
         seen = pd.unique(block[name])
@@ -72,9 +66,7 @@ def recode(block: Block, old: Mapping[str, Sequence[str]], words: Words) -> Bloc
 
 
 def width(name: str, words: int) -> np.dtype[Any]:
-    """The type of an array on disk; codes are as narrow as pandas wants them, which would copy
-    others.
-    """
+    """The type of an array on disk; codes are as narrow as pandas', which would copy others."""
     if name not in TEXTS:
         return ARRAYS[name]
     return np.dtype(np.int8 if words < _FEW else np.int16 if words < _MANY else np.int32)

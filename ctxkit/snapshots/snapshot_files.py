@@ -1,6 +1,4 @@
-"""Which files are snapshot logs, and their bytes as whole lines: from where the last reading
-stopped.
-"""
+"""Which files are snapshot logs, and their lines from where the last reading stopped."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ _SAMPLES, _SAMPLE = 16, 4096
 
 
 Stamp = tuple[int, int, int, int]
-"""Size (-1: never read), times of change (content, anything) in nanoseconds, and inode
-of a file.
-"""
+"""A file's size (-1: never read), times of change (content, anything; ns), and inode."""
 
 
 class SnapshotLog(msgspec.Struct):
@@ -92,9 +88,7 @@ def seal(paths: list[str], stamps: Iterable[Stamp] | None = None) -> str:
 
 
 def fingerprint(path: str, size: int) -> str:
-    """Return a hash of at most 16 samples of 4 kB, first and last ones included, of the first
-    `size` bytes.
-    """
+    """Return a hash of at most 16 samples of 4 kB of the first `size` bytes, ends included."""
     step = max((size - _SAMPLE) // (_SAMPLES - 1), _SAMPLE)
     seen = blake2b(digest_size=16)
     try:
@@ -167,9 +161,7 @@ def _named(path: str) -> list[str]:
 
 
 def _below(folder: str) -> list[str]:
-    """Logs of a folder in sorted order; links to folders are not followed, so that there is no
-    circle.
-    """
+    """Logs of a folder, sorted; links to folders are not followed: there is no circle."""
     out: list[str] = []
     for where, folders, names in os.walk(folder):
         folders.sort()

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from ctxkit.snapshots.faults import Report
 
 START = b'{"ts":'
-"""How a line of fuseraft's begins: where one line was torn and another written after it, the second
-begins here.
-"""
+"""How a line of fuseraft's begins; behind a torn line, the second one begins here."""
 LARGEST = 2**63 - 1
 ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 """How a time begins."""

@@ -1,6 +1,4 @@
-"""Columns that are kept, brought up to date: what is new is read, or all where a log is not what it
-was.
-"""
+"""Kept columns brought up to date: what is new is read, or all where a log is another."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _TRIES = 3
 
 
 def up_to_date(folder: Path, logs: list[str]) -> tuple[Block, Mapping[str, Any], Faults] | None:
-    """Return rows, texts and faults of logs from the cache, brought up to date; None where none can
-    be kept.
-    """
+    """Return a cache's rows, texts and faults, brought up to date; None where none is kept."""
     for _ in range(_TRIES):
         try:
             index = _opened(folder, logs) or _update(folder, logs)
@@ -37,9 +33,7 @@ def up_to_date(folder: Path, logs: list[str]) -> tuple[Block, Mapping[str, Any],
 
 
 def all_faults(found: list[SnapshotFault], logs: list[SnapshotLog]) -> Faults:
-    """Return what was found wrong, and the last lines that are not finished, in the order of the
-    logs.
-    """
+    """Return faults and last lines that are not finished, in the order of the logs."""
     report = Report()
     report.remember(found)
     for log in logs:
@@ -85,9 +79,7 @@ def _ranks(index: cache.CacheIndex, logs: list[str]) -> list[int]:
 
 
 def _update(folder: Path, logs: list[str]) -> cache.CacheIndex:
-    """Read what is new into the arrays, or all of it where any log is not what it was; an index for
-    these logs.
-    """
+    """Read what is new, or all where a log is not what it was; return these logs' index."""
     from filelock import FileLock
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,6 +1,4 @@
-"""Snapshot logs written byte for byte as fuseraft writes them, appended and flushed a line at a
-time.
-"""
+"""Snapshot logs byte for byte as fuseraft writes them, appended and flushed line by line."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""What is kept on disk: the session's log, its artifacts and events, and checkpoints as pointers
-into the log.
-"""
+"""What is kept on disk: a session's log, artifacts, events, checkpoints (places in the log)."""

@@ -1,6 +1,4 @@
-"""Large tool results kept as files inside the agent's root; what the model gets instead says where
-they are.
-"""
+"""Large tool results as files below the agent's root; the model gets where they are."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ class Artifacts:
         self._root.write(f"{FOLDER}/{artifact}.txt", clean.encode("utf-8", "replace"), private=True)
 
     def keep(self, tool: str, text: str) -> str:
-        """Keep a result, without keys, and return the stub for the model; where it cannot be kept,
-        the text itself.
-        """
+        """Keep a result, without keys; return its stub, or the text if it cannot be kept."""
         text = redact(text)
         data = text.encode("utf-8", "replace")
         digest = sha256(data).hexdigest()

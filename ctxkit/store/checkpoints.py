@@ -1,6 +1,4 @@
-"""Checkpoints: the places just before each compaction, as pointers into the log. They cost nothing
-and lose nothing.
-"""
+"""The places just before each compaction, as pointers into the log: free, and lossless."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def checkpoints(session: Session) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints of a session, those of abandoned branches included, oldest first, at
-    most 25.
-    """
+    """Return a session's checkpoints, of left branches too: oldest first, at most 25."""
     parents = session.parents or tuple(range(-1, len(session.log) - 1))
     on_path = set(session.indices)
     found = [

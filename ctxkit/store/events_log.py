@@ -1,6 +1,4 @@
-"""The events of a session as JSON lines in fuseraft's shape: ts, session, agent, turn, event_type,
-payload.
-"""
+"""A session's events as fuseraft's lines: ts, session, agent, turn, event_type, payload."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A session on disk: appended and flushed entry by entry, one writer at a time, a torn end set
-aside and reported.
-"""
+"""A session on disk, flushed entry by entry: one writer; a torn end is set aside and told."""
 
 from __future__ import annotations
 

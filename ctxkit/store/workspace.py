@@ -88,9 +88,7 @@ class Workspace:
         return self.folder / "logs" / f"events_{session}.jsonl"
 
     def chart(self, session: str) -> Path:
-        """Return the growth chart of a session, written at the end of each turn
-        (fuseraft's name).
-        """
+        """Return the growth chart, written at the end of each turn (fuseraft's name)."""
         return self.folder / "logs" / f"ctx_viz_{session}.html"
 
     def state(self, session: str) -> Path:
@@ -180,9 +178,7 @@ class Workspace:
             here.write(name, (text.encode("utf-8", "replace"),))
 
     def held(self, folder: Path, name: str, most: int = 1_000_000) -> str:
-        """Return the text of a file of the workspace, at most so many bytes; empty where there is
-        none.
-        """
+        """Return a text of the workspace, at most so many bytes; empty where unreadable."""
         try:
             with self.reach(folder) as here, os.fdopen(here.open(name, os.O_RDONLY), "rb") as file:
                 return file.read(most).decode("utf-8", "replace")

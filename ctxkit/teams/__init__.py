@@ -1,6 +1,4 @@
-"""Teams: several agents on one task, each in a session of its own, with hand-offs, contracts and
-views.
-"""
+"""Several agents on one task, each in its own session, with hand-offs, contracts and views."""
 
 from __future__ import annotations
 

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _INHERITED: tuple[Any, ...] = (None, "", 0, "auto")
-"""Values by which an agent's section says that its file's is meant, as fuseraft has it; empty lists
-and sections are others.
-"""
+"""Values by which an agent's section says that its file's is meant, as fuseraft has it."""
 _MOST = 200_000
 
 

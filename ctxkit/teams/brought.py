@@ -1,6 +1,4 @@
-"""What the prompt of a turn brings of another agent's last words: all of them, or one item of a
-list in them.
-"""
+"""What a turn's prompt brings of another agent's last words: all, or one item of a list."""
 
 from __future__ import annotations
 

@@ -63,9 +63,7 @@ def condition_of(f: Fields | None, where: str) -> Condition:
 
 
 def object_in(reply: str) -> dict[str, Any] | None:
-    """Return the JSON object of a reply: all of it, that of a fence, or from its first brace to its
-    last; None where there is none.
-    """
+    """Return the JSON object of a reply: all, a fence's, or first to last brace; else None."""
     for text in _candidates(reply[:_MOST]):
         try:
             found = json.loads(text)

@@ -1,6 +1,4 @@
-"""The fields of a section of a config, asked for by kind; names in any case, as fuseraft takes
-them.
-"""
+"""The fields of a section of a config, by kind; names in any case, as fuseraft takes them."""
 
 from __future__ import annotations
 

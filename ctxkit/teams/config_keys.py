@@ -114,9 +114,7 @@ _MODEL = "model= and models= name models, with the settings that are theirs"
 
 
 def _of_agents(body: Fields) -> list[str]:
-    """Say what no agent's section is obeyed in, a sentence for each key, and what tools are not
-    there.
-    """
+    """Say, key by key, what no agent's section is obeyed in, and what tools are not there."""
     keys: dict[str, list[str]] = {}
     plugins: dict[str, list[str]] = {}
     for agent in body.rows("Agents"):

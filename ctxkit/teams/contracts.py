@@ -96,9 +96,7 @@ class Proof:
         return f"not written: {', '.join(left[:10])}" if left else ""
 
     def _tests(self, _: Requirement) -> str:
-        """Ask for a run of the tests that succeeded in the turn of the last change, or after it;
-        nothing is run here.
-        """
+        """Ask for tests that were run, with success, since the last change; none is run here."""
         last = max((c.turn for c in self.changes if c.written), default=-1)
         runs = [ok for c in self.changes if c.turn >= last for command, ok in c.commands
                 if _matches(self.plan.suite, command)]  # fmt: skip
@@ -149,7 +147,5 @@ def _plain(path: str) -> str:
 
 
 def _matches(words: Iterable[str], command: str) -> bool:
-    """Say whether a command holds one of some texts (fuseraft's patterns are texts
-    between bars).
-    """
+    """Say whether a command holds one of some texts (fuseraft's: texts between bars)."""
     return any(w.strip().casefold() in command.casefold() for w in words)

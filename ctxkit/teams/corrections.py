@@ -1,6 +1,4 @@
-"""What is said to an agent of a team in the user's place: corrections begin as fuseraft's, so views
-pin them.
-"""
+"""What is said to a team's agent in the user's place, begun as fuseraft's: views pin it."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ if TYPE_CHECKING:
     from ctxkit.teams.rosters import Member, TeamState, Transition
 
 REMINDER_TASK, REMINDER_CHARS, REMINDED = 50, 2_000, 200
-"""A task longer than this is said again behind a context longer than that, in so many
-characters.
-"""
+"""A task longer than this is said again, cut to so many characters, behind a longer context."""
 
 
 def prompt(member: Member, state: TeamState | None, task: str, chars: int) -> str:

@@ -56,9 +56,7 @@ def _said(session: Session, calls: Sequence[int]) -> list[Message]:
 
 
 def _with(log: AgentLog, blocks: dict[int, str]) -> AgentLog:
-    """Put blocks before the prompts of the calls that they belong to; a turn without a prompt of
-    its own has none.
-    """
+    """Put blocks before the prompts of the calls that they belong to, where there is one."""
     out: list[Message] = []
     call, prompt = 0, -1
     for m in log.shared.messages:

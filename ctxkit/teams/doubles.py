@@ -37,9 +37,7 @@ def check_doubles(path: str | Path) -> None:
 
 
 def _follow(event: Any, places: list[dict[str, Any]], yaml: Any) -> None:
-    """Take one event: a stack holds for each open section whether it is a mapping, its keys, and
-    what comes next.
-    """
+    """Take one event; the stack holds each open section's kind, its keys, and what is next."""
     if isinstance(event, yaml.CollectionEndEvent):
         places.pop()
         return

@@ -1,6 +1,4 @@
-"""What becomes of a hand-off whose contract failed, and who looks when it is odd: fuseraft's
-FailureHandling and Verifier.
-"""
+"""What becomes of a hand-off whose contract failed: fuseraft's FailureHandling and Verifier."""
 
 from __future__ import annotations
 

@@ -42,9 +42,7 @@ def by_scatter(given: SelectionParts) -> Routing:
 
 
 def by_items(given: SelectionParts) -> Routing:
-    """Return an agent that makes a list, one that has a turn for each item of it, and one that
-    makes an answer of all of these.
-    """
+    """Return three agents: one makes a list, one has a turn for each item, one the answer."""
     f = given.selection.section("MapReduce") or Fields({})
     splits, maps, reduces = (
         given.agent(f.text(key), f"MapReduce.{key}") for key in ("Splitter", "Mapper", "Reducer")

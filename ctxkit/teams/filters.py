@@ -175,9 +175,7 @@ class _Parts:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OwnTurns(Scheduled):
-    """At each turn show the task, some of one's own earlier words, and what is new: a declared
-    context.
-    """
+    """A declared context: each turn shows the task, some of one's own words, and what is new."""
 
     counts = False
     turns: int = 0

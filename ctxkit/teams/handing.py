@@ -1,6 +1,4 @@
-"""The tools that only a team has: handing on by a call, the summary that is handed on, another
-agent's help.
-"""
+"""The tools that only a team has: handing on, the summary handed on, another agent's help."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What is put together from files for an agent: the block of a hand-off, and that of a declared
-context.
-"""
+"""What is put together from files for an agent: a hand-off's block, a declared context's."""
 
 from __future__ import annotations
 
@@ -148,9 +146,7 @@ def read_json(root: Readable, path: str) -> dict[str, Any] | None:
 
 
 def read_text(root: Readable, path: str) -> str:
-    """Return a text of the team's folder, at most a million bytes; empty where it cannot
-    be read.
-    """
+    """Return a text of the team's folder, at most a million bytes; empty where unreadable."""
     try:
         return root.read(path, _READ).decode("utf-8", "replace")
     except StoreError:

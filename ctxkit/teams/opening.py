@@ -1,6 +1,4 @@
-"""`ck.team`: a team from a config, fuseraft's orchestration file among them, or the
-scripted one.
-"""
+"""`ck.team`: a team from a config (fuseraft's orchestration file, too), or the scripted one."""
 
 from __future__ import annotations
 

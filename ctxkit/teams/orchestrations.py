@@ -1,6 +1,4 @@
-"""A team's config, in the shape of fuseraft's orchestration file, to a plan: what cannot work is
-said at once.
-"""
+"""A team's config, shaped as fuseraft's, to a plan; what cannot work is said at once."""
 
 from __future__ import annotations
 

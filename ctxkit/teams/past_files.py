@@ -1,6 +1,4 @@
-"""The files of a recorded team as they stood at each of its turns, as far as its own calls wrote
-them.
-"""
+"""The files of a recorded team as they stood at each turn, as far as its own calls wrote them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One agent of a team, from its part of the config: its model, tools, instructions, view
-and rules.
-"""
+"""One agent of a team from its part of the config: model, tools, instructions, view, rules."""
 
 from __future__ import annotations
 
@@ -129,9 +127,7 @@ def model_of(f: Fields) -> str:
 
 
 def rules_of(config: Mapping[str, Any], name: str | None, drop: tuple[str, ...] = ()) -> Any:
-    """Return the rules of one agent, or those in which all agree; a declared context leaves the
-    window's filter out.
-    """
+    """Return the rules of one agent, or what all agree in; filters of a declared context go."""
     found = read(config, name)
     rules = preset("fuseraft", **{k: v for k, v in found.settings.items() if k not in drop})
     return rules.but(auto=rules.auto and _compacts(config))

@@ -77,9 +77,7 @@ class SelectionParts:
 
 
 def by_keyword(given: SelectionParts) -> Routing:
-    """Return routes by keywords: a reply that holds none goes to `DefaultAgent`; a route from an
-    agent to itself ends the team.
-    """
+    """Return routes by keywords; none goes to `DefaultAgent`, one to itself ends the team."""
     routes = given.selection.rows("Routes")
     if not routes:
         raise BadArguments("A selection by keyword needs Routes: a Keyword and an Agent each.")

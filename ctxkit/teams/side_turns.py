@@ -1,6 +1,4 @@
-"""Turns beside the way of a state machine: an agent for recovery, a verifier, branches, a manager
-that gets nowhere, an agent that says nothing clear.
-"""
+"""Turns beside a state machine's way: recovery, verifier, branches, a manager at a loss."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Signals in a reply: a keyword alone on a line or at the beginning of one, said by the agent
-itself.
-"""
+"""Signals in an agent's own reply: a keyword alone on a line, or at the beginning of one."""
 
 from __future__ import annotations
 
@@ -55,8 +53,6 @@ def _own(text: str) -> Iterable[str]:
 
 
 def _longest(found: list[str]) -> tuple[str, ...]:
-    """Leave out what is only the beginning of another signal that was given: `DONE` of `DONE WITH
-    BUGS`.
-    """
+    """Leave out what only begins another signal that was given: `DONE` of `DONE WITH BUGS`."""
     low = {s: s.casefold() for s in found}
     return tuple(s for s in found if not any(o != s and low[o].startswith(low[s]) for o in found))

@@ -1,6 +1,4 @@
-"""An agent as another's tool: it is asked, works in a session of its own, and only its answer is
-heard.
-"""
+"""An agent as another's tool: it works in its own session, and only its answer is heard."""
 
 from __future__ import annotations
 

@@ -62,9 +62,7 @@ _WRONG, _RIGHT = '(5, "V"), (1, "I")', '(5, "V"), (4, "IV"), (1, "I")'
 
 
 class Played(Scripted):
-    """A scripted agent of a team: its part goes by its turns that are over, so that a turn cut off
-    begins anew.
-    """
+    """A scripted agent of a team; it goes by turns that are over: one cut off begins anew."""
 
     _over = 0
 
@@ -83,9 +81,7 @@ def played(
     turns: Sequence[Sequence[Message | tuple[str, dict[str, Any]] | str]],
     clock: Callable[[], float],
 ) -> Played:
-    """Return a scripted agent: of each turn its tool calls (name, arguments) and its last words, in
-    order.
-    """
+    """Return a scripted agent: each turn's tool calls (name, arguments), then its last words."""
     made: list[Turn] = []
     for n, turn in enumerate(turns):
         made.append(tuple(_reply(each, f"{agent}_{n}_{i}".lower()) for i, each in enumerate(turn)))

@@ -1,6 +1,4 @@
-"""How a turn of an agent ended: whether it is over, its last words, the signals that it gave by a
-tool call.
-"""
+"""How an agent's turn ended: whether it is over, its last words, signals by a tool call."""
 
 from __future__ import annotations
 

@@ -186,9 +186,7 @@ class TurnTaker:
         return handed(self._shelf(changes), found.way.handoff, receiver)
 
     def _changes(self, member: Member | None = None, since: int = 0, number: int = 0) -> list[Deed]:
-        """Return what was changed in all turns; `member`: with its turns from `since` on, the
-        team's of that number, which is not in the ledger yet.
-        """
+        """Return all changes; `member`: with those since `since`, which no ledger has yet."""
         turns = [
             (int(m["turn"] or 0), m["agent"], self._sessions[m["agent"]].session, own)
             for m in self._ledger.moves(of_task=True)

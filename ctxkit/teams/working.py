@@ -1,6 +1,4 @@
-"""A team at work: agents take turns on one task, each in a session of its own, with one ledger
-between them.
-"""
+"""A team at work: agents take turns, each in its own session, with one ledger between them."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""What an agent may do: files inside a root, search, a shell and the kernel; any typed function
-becomes a tool.
-"""
+"""What an agent may do: files below a root, search, shell, kernel, any typed function."""

@@ -1,6 +1,4 @@
-"""What one thread prints, taken without touching what the others print, and never more of it than
-fits.
-"""
+"""What one thread prints, never more than fits, without touching what others print."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ _taken: ContextVar[Bounded | None] = ContextVar("ctxkit_captured", default=None)
 
 
 class _Routed:
-    """A stream that writes to the capture of the context it is called in, else to the stream it
-    stands for.
-    """
+    """A stream that writes to its context's capture, else to the stream it stands for."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -73,9 +69,7 @@ class _Routed:
 
 @contextmanager
 def captured() -> Iterator[Bounded]:
-    """Take what this thread prints to stdout and stderr inside the block; other threads print as
-    before.
-    """
+    """Take what this thread prints inside the block; other threads print as before."""
     out = Bounded()
     token = _taken.set(out)
     _route(1)

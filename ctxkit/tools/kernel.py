@@ -1,6 +1,4 @@
-"""The two tools that reach beyond files, off until the user names them: python in the user's
-namespace, and a shell.
-"""
+"""The two tools beyond files, off until named: python in the user's namespace, a shell."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _CHUNK = 1 << 16
 
 
 def python_tool(space: dict[str, Any]) -> Tool:
-    """Return a tool that runs Python in the user's own namespace and gives what was printed and the
-    last value.
-    """
+    """Return a tool that runs Python in the user's namespace, and gives its output and value."""
 
     def python(code: str) -> Any:
         """Run Python code in the notebook's namespace; gives what it printed and the value of its
@@ -69,9 +65,7 @@ def _execute(tree: ast.Module, space: dict[str, Any]) -> Image | None:
 
 
 def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
-    """Return a tool that runs a shell command in the root folder, without the keys of the
-    environment.
-    """
+    """Return a tool that runs a shell command in the root folder, without any secrets."""
 
     async def shell(command: str) -> str:
         """Run a shell command in the working folder; gives its output and, where it is not 0, its

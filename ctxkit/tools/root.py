@@ -1,6 +1,4 @@
-"""A root folder that no path leaves: `..`, absolute paths, symlinks, NUL bytes and device files are
-refused.
-"""
+"""A root folder that no path leaves: no `..`, absolute path, symlink, NUL byte or device."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Tools by which an agent keeps its brief and a summary of the session as files (fuseraft's
-plugins).
-"""
+"""Tools by which an agent keeps its brief and a session summary as files, as fuseraft's."""
 
 from __future__ import annotations
 

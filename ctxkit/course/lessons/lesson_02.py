@@ -61,9 +61,7 @@ def _whole() -> Session:
 
 
 def _wrong(replay: Session, index: int) -> str:
-    """Say what is wrong at one call: words that are gone, a new result that is gone, an old one
-    that stands.
-    """
+    """Say what is wrong at a call: words or a new result gone, or an old result that stands."""
     items = replay.sent(index)
     if sum(item.message.role != "tool" for item in items) < _words(index):
         return f"At call {index} more is gone than results: what was said, or calls of tools."
