@@ -44,12 +44,4 @@ def weigh(config: Mapping[str, Any]) -> int:
     return 4 * ("compactor" in names) + 2 * ("tooloutput" in names)
 
 
-CONFIG = Config(
-    system="ai",
-    file="config.json",
-    syntax="json",
-    weigh=weigh,
-    read=TABLE.found,
-    tree=TABLE.tree,
-    keys=TABLE.paths,
-)
+CONFIG = Config("ai", "config.json", weigh, TABLE.found, TABLE.tree, TABLE.paths)

@@ -72,12 +72,4 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return TABLE.tree(parameters) or {"mcp_servers": {}}
 
 
-CONFIG = Config(
-    system="codex",
-    file="config.toml",
-    syntax="toml",
-    weigh=weigh,
-    read=read,
-    tree=tree,
-    keys=TABLE.paths,
-)
+CONFIG = Config("codex", "config.toml", weigh, read, tree, TABLE.paths)

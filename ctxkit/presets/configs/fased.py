@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.presets.configs import claw_configs
@@ -66,12 +67,6 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-CONFIG = Config(
-    system="fased",
-    file="fased.json",
-    syntax="json",
-    weigh=lambda config: claw_configs.weigh(config, openclaw=False),
-    read=read,
-    tree=tree,
-    keys={**TABLE.paths, "quality_retries": RETRIES.path},
-)
+WEIGH = partial(claw_configs.weigh, openclaw=False)
+PATHS = {**TABLE.paths, "quality_retries": RETRIES.path}
+CONFIG = Config("fased", "fased.json", WEIGH, read, tree, PATHS)

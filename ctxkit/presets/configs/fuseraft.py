@@ -217,17 +217,9 @@ def _uncompacted(found: FoundKeys) -> None:
     )
 
 
-CONFIG = Config(
-    system="fuseraft",
-    file="orchestration.yaml",
-    syntax="yaml",
-    weigh=weigh,
-    read=read,
-    tree=tree,
-    keys={
-        **{k.parameter: k.path for k in KEYS},
-        **{k.parameter: f"Agents[].{k.path}" for k in (*AGENT_KEYS, WINDOW)},
-        "routing_signals": "Selection.StateMachine.States[].Transitions[].Signal",
-    },
-    one_agent=False,
-)
+PATHS = {
+    **KeyTable(KEYS).paths,
+    **{k.parameter: f"Agents[].{k.path}" for k in (*AGENT_KEYS, WINDOW)},
+    "routing_signals": "Selection.StateMachine.States[].Transitions[].Signal",
+}
+CONFIG = Config("fuseraft", "orchestration.yaml", weigh, read, tree, PATHS, one_agent=False)

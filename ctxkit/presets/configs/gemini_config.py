@@ -110,12 +110,5 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-CONFIG = Config(
-    system="gemini",
-    file="settings.json",
-    syntax="json",
-    weigh=weigh,
-    read=read,
-    tree=tree,
-    keys={**TABLE.paths, "variant": "experimental.contextManagement"},
-)
+PATHS = {**TABLE.paths, "variant": "experimental.contextManagement"}
+CONFIG = Config("gemini", "settings.json", weigh, read, tree, PATHS)

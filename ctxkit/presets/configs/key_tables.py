@@ -142,7 +142,7 @@ class KeyTable:
         return tree
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Config:
     """The config file of one system."""
 
@@ -150,8 +150,6 @@ class Config:
     """The system, which is its preset's name too."""
     file: str
     """What the file is usually called."""
-    syntax: str
-    """The syntax in which it is written, where a file that was read does not say otherwise."""
     weigh: Callable[[Mapping[str, Any]], int]
     """How many signs of this system a file shows."""
     read: Callable[[Mapping[str, Any], str | None], FoundKeys]
@@ -162,6 +160,11 @@ class Config:
     """The key of each parameter that the file can hold."""
     one_agent: bool = True
     """Whether the file has settings of one agent only."""
+
+    @property
+    def syntax(self) -> str:
+        """The syntax in which it is written, where a file that was read does not say otherwise."""
+        return self.file.rpartition(".")[2]
 
 
 def taken(key: Key, value: Any, shown: str) -> Any:

@@ -6,6 +6,7 @@ Read in its configuration reference (https://docs.openclaw.ai/gateway/configurat
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.presets.configs import claw_configs
@@ -69,12 +70,5 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return TABLE.tree({**kept, "pruning": parameters.get("pruning") or "off"})
 
 
-CONFIG = Config(
-    system="openclaw",
-    file="openclaw.json",
-    syntax="json",
-    weigh=lambda config: claw_configs.weigh(config, openclaw=True),
-    read=read,
-    tree=tree,
-    keys=TABLE.paths,
-)
+WEIGH = partial(claw_configs.weigh, openclaw=True)
+CONFIG = Config("openclaw", "openclaw.json", WEIGH, read, tree, TABLE.paths)

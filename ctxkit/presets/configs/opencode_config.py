@@ -74,15 +74,5 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-CONFIG = Config(
-    system="opencode",
-    file="opencode.json",
-    syntax="json",
-    weigh=weigh,
-    read=read,
-    tree=tree,
-    keys={
-        **TABLE.paths,
-        **{k.parameter: f"limit.{k.path}" for k in LIMIT.keys},
-    },
-)
+PATHS = {**TABLE.paths, **{k.parameter: f"limit.{k.path}" for k in LIMIT.keys}}
+CONFIG = Config("opencode", "opencode.json", weigh, read, tree, PATHS)

@@ -44,12 +44,4 @@ def weigh(config: Mapping[str, Any]) -> int:
     return 3 * mine + sum(k in config for k in OTHERS)
 
 
-CONFIG = Config(
-    system="pi",
-    file="settings.json",
-    syntax="json",
-    weigh=weigh,
-    read=TABLE.found,
-    tree=TABLE.tree,
-    keys=TABLE.paths,
-)
+CONFIG = Config("pi", "settings.json", weigh, TABLE.found, TABLE.tree, TABLE.paths)
