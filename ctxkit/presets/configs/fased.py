@@ -6,7 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.presets.configs import claw_configs
-from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable, section, taken
+from ctxkit.presets.configs.key_tables import (
+    Config,
+    FoundKeys,
+    Key,
+    KeyTable,
+    listed,
+    section,
+    taken,
+)
 from ctxkit.presets.configs.values import FLAG, WHOLE, choice
 
 if TYPE_CHECKING:
@@ -23,11 +31,8 @@ TABLE = KeyTable(
         Key(f"{claw_configs.PRUNING}.mode", "context_pruning", choice("off", "cache-ttl")),
         *claw_configs.CLEARING,
     ),
-    elsewhere=claw_configs.ELSEWHERE
-    | {
-        f"{claw_configs.COMPACTION}.recentTurnsPreserve",
-        f"{claw_configs.COMPACTION}.customInstructions",
-    },
+    elsewhere=listed("recentTurnsPreserve customInstructions", claw_configs.COMPACTION)
+    | claw_configs.ELSEWHERE,
     silent=frozenset({"agents.list", ENABLED.path, RETRIES.path}),
     open=claw_configs.OPEN,
 )

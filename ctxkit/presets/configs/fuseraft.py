@@ -127,11 +127,9 @@ def _agents(body: Mapping[str, Any]) -> list[tuple[str, FoundKeys]]:
 def _window(model: Any, models: Any) -> Any:
     own = _get(model, "MaxContextTokens")
     alias = model if isinstance(model, str) else _get(model, "ModelId")
-    return (
-        own
-        if own is not None or not isinstance(alias, str)
-        else _get(_get(models, alias), "MaxContextTokens")
-    )
+    if own is not None or not isinstance(alias, str):
+        return own
+    return _get(_get(models, alias), "MaxContextTokens")
 
 
 def _one(agents: list[tuple[str, FoundKeys]], wanted: str, found: FoundKeys) -> None:
@@ -191,13 +189,9 @@ def _routes(selection: Any) -> bool:
 
 
 def _all(section: Any) -> list[Any]:
-    return (
-        list(section.values())
-        if isinstance(section, dict)
-        else section
-        if isinstance(section, list)
-        else []
-    )
+    if isinstance(section, dict):
+        return list(section.values())
+    return section if isinstance(section, list) else []
 
 
 def _uncompacted(found: FoundKeys) -> None:

@@ -12,7 +12,7 @@ from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ctxkit.presets.configs.values import ValueKind
 
@@ -179,10 +179,15 @@ def taken(key: Key, value: Any, shown: str) -> Any:
         raise BadArguments(f"{shown} must be {key.kind.words}, not {_brief(value)}.") from None
 
 
-def section(config: Mapping[str, Any], path: str) -> Any:
-    """Return what stands at a path, or None."""
+def listed(words: str, below: str = "") -> frozenset[str]:
+    """Return the keys that a text lists, a blank between two; all of them below a section."""
+    return frozenset(f"{below}.{word}" if below else word for word in words.split())
+
+
+def section(config: Mapping[str, Any], path: str | Iterable[str]) -> Any:
+    """Return what stands at a path, or None; the names on it, or these joined by dots."""
     place: Any = config
-    for name in path.split("."):
+    for name in path.split(".") if isinstance(path, str) else path:
         place = place.get(name) if isinstance(place, dict) else None
     return place
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.presets.configs import claw_configs
-from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable
+from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable, listed
 from ctxkit.presets.configs.values import FLAG, PROMPT, WHOLE, choice
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ TABLE = KeyTable(
         Key(f"{claw_configs.PRUNING}.mode", "pruning", choice("off", "cache-ttl")),
         *claw_configs.CLEARING,
     ),
-    elsewhere=claw_configs.ELSEWHERE
-    | {f"{claw_configs.FLUSH}.enabled", f"{claw_configs.FLUSH}.softThresholdTokens"},
+    elsewhere=listed("enabled softThresholdTokens", claw_configs.FLUSH) | claw_configs.ELSEWHERE,
     silent=frozenset({"agents.list"}),
     open=claw_configs.OPEN,
 )
