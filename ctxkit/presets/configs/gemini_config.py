@@ -71,10 +71,8 @@ def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     """
     found = TABLE.found(config)
     for path in OLDER:
-        if section(config, path) is not None:
-            found.settings.setdefault(
-                THRESHOLD.parameter, taken(THRESHOLD, section(config, path), path)
-            )
+        if (value := section(config, path)) is not None:
+            found.settings.setdefault(THRESHOLD.parameter, taken(THRESHOLD, value, path))
     if section(config, "experimental.contextManagement") is True:
         found.settings["variant"] = "pipeline"
     return found
