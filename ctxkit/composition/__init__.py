@@ -131,9 +131,7 @@ def _parts(shown: tuple[ShownMessage, ...]) -> list[WindowPart]:
 
 
 def _scaled(parts: list[WindowPart], total: int) -> list[WindowPart]:
-    """The parts made smaller together: their counts were more than the provider billed for all of
-    them.
-    """
+    """The parts made smaller together: more tokens were counted than the provider billed."""
     before: dict[str, int] = {}
     for part in parts:
         before[part.group] = before.get(part.group, 0) + part.tokens

@@ -77,17 +77,13 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     limit: int
     limit_source: Source
-    """`recorded`, `derived` from the table of prices, or `estimated` where neither knows
-    the model.
-    """
+    """`recorded`, `derived` from the table of prices, or `estimated` for an unknown model."""
     prompt_tokens: int
     prompt_source: Source
     residue: int
     """Tokens of the recorded prompt that no log shows; 0 without recorded usage."""
     excess: int
-    """Tokens by which the counts of what is shown exceed the recorded prompt; the parts are scaled
-    down by them.
-    """
+    """Tokens by which the counts exceed the recorded prompt; the parts are scaled down by them."""
     messages_n: int
     counter: str
     """Name of the counter that shared recorded sizes among messages, or counted them."""
@@ -155,9 +151,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(out)
 
     def to_html(self) -> str:
-        """Return the report as HTML that reads on light and dark and runs nothing; all text of the
-        log is escaped.
-        """
+        """Return the report as HTML for light and dark, which runs nothing; logs are escaped."""
         cut = any(p.raw_tokens != p.tokens for p in self.parts)
         heads = _HEADS if cut else _HEADS[:-1]
         rows = "".join(

@@ -1,6 +1,4 @@
-"""Sessions of known tools on this machine: where they lie, how large and how old; no file is read
-whole.
-"""
+"""Sessions of known tools on this machine: where, how large, how old; no file is read whole."""
 
 from __future__ import annotations
 
@@ -98,9 +96,7 @@ def _rows(home: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
 def found(
     home: str | os.PathLike[str] | None = None,
 ) -> Iterator[tuple[Place, os.DirEntry[str], tuple[str, ...]]]:
-    """Yield the files of known tools, each with its place and the folders between; none
-    is opened.
-    """
+    """Yield the files of known tools, with their place and the folders between; none is opened."""
     return ((place, entry, folders) for place, entry, folders, _ in _dated(home))
 
 
@@ -138,9 +134,7 @@ def _tops(place: Place, home: str | os.PathLike[str] | None) -> list[Path]:
 
 
 def _files(top: Path, place: Place) -> Iterator[tuple[os.DirEntry[str], tuple[str, ...]]]:
-    """Yield the files of a place with the folders between; without following links, and not too
-    deep.
-    """
+    """Yield the files of a place with the folders between; not too deep, no link is followed."""
     waiting: list[tuple[str, tuple[str, ...]]] = [(str(top), ())]
     while waiting:
         folder, between = waiting.pop()

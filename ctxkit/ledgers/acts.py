@@ -92,9 +92,7 @@ class Act(NamedTuple):
 
     @property
     def commit(self) -> str:
-        """The command or the message of the commit that it makes, without keys; empty: it makes
-        none.
-        """
+        """Command or message of the commit that it makes, without keys; empty: it makes none."""
         if self.is_command:
             said = command_of(self)
             return said if _COMMIT in said else ""
@@ -123,9 +121,7 @@ def acts(session: Session) -> Iterator[Act]:
 
 
 def changes_of(session: Session) -> ChangeLog:
-    """Return the change log of a session: an entry for each turn of an agent that
-    changed anything.
-    """
+    """Return a change log: an entry for each turn of an agent that changed anything."""
     by_turn: dict[tuple[int, str], list[Act]] = {}
     for act in acts(session):
         if act.tracked and act.outcome != "pending":

@@ -99,9 +99,7 @@ class ClaudeSummary(Anchored):
 
 
 def last_files(history: History, n: int) -> dict[str, str]:
-    """Return the last files that were read or written by path, newest first, with what was last
-    read of them.
-    """
+    """Return the files that were read or written last, newest first, with what was read of them."""
     asked: dict[str, str] = {}
     seen: dict[str, str] = {}
     for message in history.messages:

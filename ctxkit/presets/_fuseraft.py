@@ -297,9 +297,7 @@ def _policy(p: dict[str, Any]) -> Any:
 
 
 def _pruning(p: dict[str, Any]) -> Any:
-    """Return what is done for each call, in fuseraft's order: offload, the filter, the windows, the
-    last resort.
-    """
+    """Return what is done for each call, in order: offload, filter, windows, last resort."""
     quirks = p["quirks"]
     pairs = p["max_in_turn_tool_pairs"] or (12 if quirks else 0)
     tokens = p["max_in_turn_context_tokens"] or (50_000 if quirks else 0)

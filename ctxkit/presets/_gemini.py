@@ -111,16 +111,12 @@ class GeminiSummary(Summary):
         return history.shorten(changes, reason="outputs beyond the budget are cut")
 
     def cut(self, history: History, _room: Room) -> int:
-        """Return the first user message after the share that goes; else the last one, or the end
-        after a reply.
-        """
+        """Return the first request behind what goes; else the last, or the end after a reply."""
         return split_point(history, 1 - self.preserve)
 
 
 def split_point(history: History, share: float) -> int:
-    """Return where Gemini CLI splits: the first user message at or beyond a share of the
-    characters.
-    """
+    """Return where Gemini CLI splits: the first request at or beyond a share of the characters."""
     chars = history.chars
     before = np.concatenate([[0], np.cumsum(chars)])
     starts = np.flatnonzero(history.role("user", "summary"))

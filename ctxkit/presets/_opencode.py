@@ -110,9 +110,7 @@ class OpenCodeSummary(Summary):
         return history.shorten(np.sort(old), CLEARED, reason="old tool output is pruned")
 
     def cut(self, history: History, room: Room) -> int:
-        """Return where the kept turns begin: the last ones that fit, or as much of a long one as
-        does.
-        """
+        """Return where the kept turns begin: the last that fit, or what fits of a long one."""
         budget = self.tail_tokens
         if budget is None:
             budget = min(15_000, max(2000, room.budget // 4))
@@ -137,9 +135,7 @@ class OpenCodeSummary(Summary):
         return history.safe_before(first)
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
-        """Return the summary of a passage; one who reads it is handed tool output of at most 2,000
-        characters.
-        """
+        """Return the summary of a passage; who reads it gets 2,000 characters of each output."""
         if isinstance(maker, LOCAL):
             return super().asked(maker, passage)
         history, most = passage.history, OUTPUT_CHARS + len(TRUNCATED)
@@ -152,9 +148,7 @@ class OpenCodeSummary(Summary):
 
     @staticmethod
     def from_request(history: History, budget: int) -> int:
-        """Return the request from which the messages within a budget begin; the last one where all
-        would be kept.
-        """
+        """Return the request at which messages within a budget begin; the last where all fit."""
         n = len(history)
         start = min(history.back(budget + 1, estimated=True) + 1, n - 1)
         if history.before(n, estimated=True) <= budget:

@@ -71,9 +71,7 @@ class Truncated(Setting):
 
 
 def reduction(history: History, target: int, threshold: int) -> int:
-    """Return the first position that is kept: the target, moved back over a run of tool use, then
-    to a user message.
-    """
+    """Return where what is kept begins: the target, back over tool use, then to a user message."""
     n = len(history)
     if n <= target + threshold:
         return 0
@@ -92,9 +90,7 @@ def reduction(history: History, target: int, threshold: int) -> int:
 
 
 def run_of_tools(history: History, position: int, start: int) -> int:
-    """Return the first position of the run of tool use in which a position lies, `start` at the
-    earliest.
-    """
+    """Return where the run of tool use begins that a position lies in, `start` at the earliest."""
     nh, lo = history.head.size, history.lo
     if position >= nh and tool_use(history, position):
         rows = _run_starts(history.log)
@@ -107,9 +103,7 @@ def run_of_tools(history: History, position: int, start: int) -> int:
 
 
 def _run_starts(log: Log) -> list[int]:
-    """Return for each row of a log the first row of its run of tool use: its own where
-    it is none.
-    """
+    """Return for each row of a log the first row of its run of tool use; else the row itself."""
     starts: list[int] = log.memo.setdefault("runs of tools", [])
     for row in range(len(starts), len(log)):
         ours, before = (_used(log.messages[r]) if r >= 0 else False for r in (row, row - 1))

@@ -83,9 +83,7 @@ class Sliding(Setting):
         return self.slid(history) if len(history) > self.window_size else history
 
     def slid(self, history: History) -> History:
-        """Return the last messages: from a user message on, else from a call whose
-        result follows.
-        """
+        """Return the last messages, from a user message on, else from a call with its result."""
         n = len(history)
         start = n - self.window_size
         found = history.next(start, "user") if self.window_size else n

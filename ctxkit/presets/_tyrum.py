@@ -119,9 +119,7 @@ class CheckpointMaker:
         )
 
     def _asked(self, passage: Passage, previous: Obligations | None) -> Obligations | None:
-        """Return the model's checkpoint, or None where it fails twice: then the deterministic one
-        follows.
-        """
+        """Return the model's checkpoint; None where it fails twice, for the one without a model."""
         said = "\n".join(summary_passages.plain(m) for m in passage.messages)
         texts = [t for m in passage.messages for t in (m.text, *map(arguments, m.tool_calls))]
         known = "\n".join([said, *texts, _written(previous), passage.instructions])
@@ -183,9 +181,7 @@ class TyrumSummary(Summary):
 
 
 def last_units(history: History, keep: int) -> int:
-    """Return the position at which the last `keep` messages of Tyrum begin; a reply with its tools
-    and steps is one.
-    """
+    """Return where the last `keep` messages begin; a reply with its tools and steps is one."""
     if not keep:
         return len(history)
     said = history.role("assistant", "tool")
@@ -207,9 +203,7 @@ class Spoken:
 
 
 def pruning(max_messages: int = 0, keep: int = 4) -> Any:
-    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on
-    their number.
-    """
+    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many."""
     cap = 0 if max_messages <= 0 else max(8, max_messages)
     keep = max(2, keep)
     if cap:

@@ -1,6 +1,4 @@
-"""The Go agent ai's `config.json`: `compactor`, `toolOutput` (docs/config-example.md at 467ceac);
-keys in any case.
-"""
+"""The Go agent ai's `config.json` (docs/config-example.md at 467ceac); keys in any case."""
 
 from __future__ import annotations
 

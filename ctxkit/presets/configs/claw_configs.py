@@ -1,6 +1,4 @@
-"""What Fased's and OpenClaw's config files have in common: `agents.defaults.compaction` and
-`.contextPruning`.
-"""
+"""What Fased's and OpenClaw's config files share: `compaction` and `contextPruning`."""
 
 from __future__ import annotations
 

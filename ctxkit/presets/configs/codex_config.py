@@ -39,9 +39,7 @@ def weigh(config: Mapping[str, Any]) -> int:
 
 
 def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
-    """Gather what the file says at its top, and over it what the profile says that it names with
-    `profile`.
-    """
+    """Gather what the file says at its top, and over it what the profile says that it names."""
     found = TABLE.found(config)
     name = config.get("profile")
     profile = (
@@ -53,9 +51,7 @@ def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
 
 
 def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters under the file's own keys; where all are unset, an empty table says
-    whose file it is.
-    """
+    """Return the parameters under the file's own keys; none: a table that says whose file it is."""
     return TABLE.tree(parameters) or {"mcp_servers": {}}
 
 

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConfigText:
-    """Writes a preset's rules as a config file of the system; frozen, so that rules stay comparable
-    and picklable.
-    """
+    """Writes a preset's rules as its system's config file; frozen, so that rules can be pickled."""
 
     system: str
     """Whose file: the preset's name."""

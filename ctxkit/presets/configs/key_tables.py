@@ -1,6 +1,4 @@
-"""A table of keys: what a config file's keys mean for a preset, read and written by the
-same lines.
-"""
+"""What a config file's keys mean for a preset: one table by which they are read and written."""
 
 from __future__ import annotations
 
@@ -188,9 +186,7 @@ def _brief(value: Any) -> str:
 
 
 def several(signs: int) -> int:
-    """Return how many signs there are, where they are more than one: one common word alone says
-    nothing.
-    """
+    """Return the number of signs, 0 for a single one: one common word alone says nothing."""
     return signs if signs > 1 else 0
 
 
