@@ -27,6 +27,8 @@ from ctxkit.tokens.counters import arguments
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from ctxkit.history import History
     from ctxkit.policies.summarisers import Passage
     from ctxkit.texts.obligations import Obligations
@@ -184,9 +186,14 @@ def last_units(history: History, keep: int) -> int:
     """Return where the last `keep` messages begin; a reply with its tools and steps is one."""
     if not keep:
         return len(history)
-    said = history.role("assistant", "tool")
-    begun = np.flatnonzero(~(said & np.concatenate(([False], said[:-1]))))
+    begun = np.flatnonzero(_begun(history))
     return int(begun[-keep]) if keep < len(begun) else 0
+
+
+def _begun(history: History) -> NDArray[Any]:
+    """Return a mask: True where a message of Tyrum begins."""
+    said = history.role("assistant", "tool")
+    return np.asarray(~(said & np.concatenate(([False], said[:-1]))))
 
 
 @dataclass(frozen=True)
@@ -197,9 +204,8 @@ class Spoken:
 
     def __call__(self, history: History, _room: Room) -> bool:
         """Return True from that many on."""
-        said = history.role("assistant") | history.role("tool")
-        begun = said & ~np.concatenate([[False], said[:-1]])
-        return history.count("user") + int((begun & history.role("assistant")).sum()) >= self.n
+        replies = _begun(history) & history.role("assistant")
+        return history.count("user") + int(replies.sum()) >= self.n
 
 
 def pruning(max_messages: int = 0, keep: int = 4) -> Any:
