@@ -112,22 +112,17 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return the parts as a DataFrame, one row a part."""
         whole = self.prompt_tokens
         rows = [
-            (
-                *(
-                    self.session,
-                    self.call,
-                    p.group,
-                    p.name or None,
-                    p.tokens,
-                    p.raw_tokens,
-                    p.chars,
-                    p.messages_n,
-                ),
-                *(p.tokens / whole if whole else None, p.source),
-            )
+            {
+                **msgspec.structs.asdict(p),
+                "session": self.session,
+                "call": self.call,
+                "part": p.group,
+                "name": p.name or None,
+                "share": p.tokens / whole if whole else None,
+            }
             for p in self.parts
         ]
-        return build(COLUMNS, {c.name: [row[i] for row in rows] for i, c in enumerate(COLUMNS)})
+        return build(COLUMNS, {c.name: [row[c.name] for row in rows] for c in COLUMNS})
 
     def to_text(self, *, parts: int = 40, contributors: int = 10) -> str:
         """Return the report as lines of text."""
@@ -142,7 +137,10 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         for group, tokens in self.groups().items():
             out.append(f"{tokens:>10,}  {self._share(tokens):>6}  {group}")
             named = [p for p in self.parts if p.group == group and p.name]
-            out += [f"{p.tokens:>10,}  {'':>6}    {_name(p)}{_shortened(p)}" for p in named[:parts]]
+            out += [
+                f"{p.tokens:>10,}  {'':>6}    {line(p.name, 60)}{_shortened(p)}"
+                for p in named[:parts]
+            ]
         out += ["", "largest messages"]
         out += [
             f"{c.tokens:>10,}  {_place(c):>6}  {line(c.name, 80)}"
@@ -230,27 +228,20 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         raw, n = sum(p.raw_tokens for p in named), sum(p.messages_n for p in named)
         wide = 160 * tokens / self.prompt_tokens if self.prompt_tokens else 0.0
         bar = f'<span aria-hidden="true" style="{_BAR};width:{wide:.0f}px"></span>'
-        cells = (
-            f"<strong>{group}</strong>",
-            f"{tokens:,}",
-            self._share(tokens),
-            bar,
-            f"{n or ''}",
-            _raw(raw, tokens),
-        )
-        return [cells, *(_cells(p) for p in named[:40] if p.name)]
+        rows = [_cells(f"<strong>{group}</strong>", tokens, n, raw, (self._share(tokens), bar))]
+        for p in named[:40]:
+            if p.name:
+                name = f"&emsp;{escape(p.name, 80)}"
+                rows.append(_cells(name, p.tokens, p.messages_n, p.raw_tokens))
+        return rows
 
 
-def _cells(part: WindowPart) -> tuple[str, ...]:
-    raw = _raw(part.raw_tokens, part.tokens)
-    return (
-        f"&emsp;{escape(part.name, 80)}",
-        f"{part.tokens:,}",
-        "",
-        "",
-        f"{part.messages_n or ''}",
-        raw,
-    )
+def _cells(
+    what: str, tokens: int, messages_n: int, raw: int, drawn: tuple[str, str] = ("", "")
+) -> tuple[str, ...]:
+    """Return the cells of a row; `drawn`: the share, and its bar."""
+    unshortened = f"{raw:,}" if raw != tokens else ""
+    return what, f"{tokens:,}", *drawn, f"{messages_n or ''}", unshortened
 
 
 def _row(cells: tuple[str, ...]) -> str:
@@ -266,14 +257,6 @@ def _table(caption: str, heads: tuple[str, ...], rows: str) -> str:
         f'<caption style="text-align:left;font-weight:bold">{caption}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )
-
-
-def _raw(raw: int, tokens: int) -> str:
-    return f"{raw:,}" if raw != tokens else ""
-
-
-def _name(part: WindowPart) -> str:
-    return line(part.name, 60)
 
 
 def _shortened(part: WindowPart) -> str:

@@ -88,20 +88,12 @@ class ClaudeSummary(Anchored):
 
     def restored(self, history: History) -> Message | None:
         """Return a message with the files that were read or written last."""
-        if not self.files:
-            return None
-        found = last_files(history, self.files)
+        found, most = last_files(history, self.files), 4 * self.file_tokens
         if not found:
             return None
-        parts = [
-            (
-                f"File {path}:\n{text}"
-                if text and len(text) <= 4 * self.file_tokens
-                else f"File {path}"
-            )
-            for path, text in found.items()
-        ]
-        return Message(role="user", kind="injected", parts=(Text("\n\n".join(parts)),))
+        whole = {path: f":\n{text}" for path, text in found.items() if 0 < len(text) <= most}
+        text = "\n\n".join(f"File {path}{whole.get(path, '')}" for path in found)
+        return Message(role="user", kind="injected", parts=(Text(text),))
 
 
 def last_files(history: History, n: int) -> dict[str, str]:

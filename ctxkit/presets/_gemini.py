@@ -95,16 +95,12 @@ class GeminiSummary(Summary):
         if not long.any():
             return history
         total, sizes = 0, history.estimates
+        head, tail = self.result_chars // 5, self.result_chars * 4 // 5
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(tools)[::-1].tolist():
             size = int(sizes[p])
             if total + size > self.result_tokens and long[p]:
-                text = trims.ends(
-                    contents.texts(history[p]),
-                    self.result_chars // 5,
-                    self.result_chars * 4 // 5,
-                    MARK,
-                )
+                text = trims.ends(contents.texts(history[p]), head, tail, MARK)
                 changes[p] = contents.with_text(history[p], text)
                 size = len(text) // 4
             total += size
@@ -144,13 +140,12 @@ class Pipeline(OwnCut):
         """Return the history within its budgets."""
         old = self.cut(history, room)
         mask = (np.arange(len(history)) < old) & (history.estimates > self.node_tokens)
+        half = 2 * self.node_tokens
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(mask & history.role("tool", "assistant")).tolist():
             text = contents.texts(history[p])
-            if len(text) > 4 * self.node_tokens and not contents.has_images(history[p]):
-                short = trims.ends(
-                    text, 2 * self.node_tokens - len(MARK), 2 * self.node_tokens, MARK
-                )
+            if len(text) > 2 * half and not contents.has_images(history[p]):
+                short = trims.ends(text, half - len(MARK), half, MARK)
                 changes[p] = contents.with_text(history[p], short)
         new = history.shorten(changes, reason="aged messages are cut")
         return super().__call__(new, room) if new.tokens > self.max_tokens else new

@@ -67,13 +67,9 @@ class KeepTheText(Setting):
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history with less of its old results."""
         starts = units(history)
-        edge = (
-            int(starts[-self.preserve_recent])
-            if 0 < self.preserve_recent < len(starts)
-            else len(history)
-        )
         if self.preserve_recent >= len(starts):
             return history
+        edge = int(starts[-self.preserve_recent]) if self.preserve_recent else len(history)
         cut: dict[int, Message | str] = {}
         gone: list[int] = []
         results = (history.column("roles") == TOOL) & ~history.stays

@@ -117,21 +117,18 @@ class OpenCodeSummary(Summary):
         n = len(history)
         if self.whole_turns:
             return self.from_request(history, budget)
-        first, left = n, budget
+        first, whole = n, history.before(n, estimated=True)
         most = n if self.tail_turns is None else self.tail_turns
         for turn in range(1, most + 1):
             start = history.nth_last("user", turn)
             if start < 0:
                 break
-            size = history.before(first, estimated=True) - history.before(start, estimated=True)
-            if size > left:
+            if whole - history.before(start, estimated=True) > budget:
                 if turn == 1 or self.split_any:
-                    kept = history.before(n, estimated=True) - history.before(first, estimated=True)
-                    first = min(
-                        history.safe(history.back(left + kept, estimated=True) + 1) or n, first
-                    )
+                    fits = history.safe(history.back(budget, estimated=True) + 1)
+                    first = min(fits or n, first)
                 break
-            first, left = start, left - size
+            first = start
         return history.safe_before(first)
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:

@@ -94,18 +94,16 @@ class PulseSummary(Summary):
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the `keep_turns`-th user message from the end; 0 where there are not more."""
-        first = history.nth_last("user", self.keep_turns or 1)
-        return (
-            history.safe_before(max(first, 0))
-            if history.count("user") > (self.keep_turns or 1)
-            else 0
-        )
+        return self.begun(history) if history.count("user") > (self.keep_turns or 1) else 0
 
     def last(self, history: History, why: str) -> History:
         """Return the last turns alone."""
-        first = max(history.nth_last("user", self.keep_turns or 1), 0)
-        start = self.front(history)
-        return history.drop(history.safe_before(first), why, start=start, method="fallback")
+        first, start = self.begun(history), self.front(history)
+        return history.drop(first, why, start=start, method="fallback")
+
+    def begun(self, history: History) -> int:
+        """Return where the last turns begin."""
+        return history.safe_before(max(history.nth_last("user", self.keep_turns or 1), 0))
 
 
 def above(history: History, target: int) -> bool:

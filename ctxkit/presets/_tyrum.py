@@ -270,6 +270,7 @@ def tyrum(
         summariser=CheckpointMaker(model=summariser, quirks=quirks),
         must_shrink=not quirks,
     )
+    flush = MemoryFlush(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1)
     return Rules(
         policy=policy,
         trigger=trigger | Overflow(recorded=True),
@@ -278,9 +279,5 @@ def tyrum(
         reserve=limit_output or reserved_input_tokens,
         estimator="tyrum",
         auto=auto,
-        flush=(
-            MemoryFlush(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1)
-            if memory_flush
-            else None
-        ),
+        flush=flush if memory_flush else None,
     )
