@@ -164,12 +164,8 @@ def report_(out: Out, *, session: str, call: int) -> None:
 
 def first(sighting: Sighting) -> None:
     """Print what is known of a session at once, before its log is read."""
-    told = [
-        line(sighting.title or sighting.id, 60),
-        f"{sighting.calls_n:,} calls",
-        f"{written(sighting.cost_usd, 'usd')} ({sighting.cost_source})"
-        if sighting.cost_usd
-        else "",
-    ]
+    told = [line(sighting.title or sighting.id, 60), f"{sighting.calls_n:,} calls"]
+    if sighting.cost_usd:
+        told.append(f"{written(sighting.cost_usd, 'usd')} ({sighting.cost_source})")
     lines(", ".join(filter(None, told)) + "\n")
     sys.stdout.flush()

@@ -178,11 +178,9 @@ def preview(message: Message) -> str:
         if isinstance(part, (Text, Thinking)) and part.text.strip():
             return line(part.text, 100)
         if isinstance(part, ToolCall):
-            told = (
-                part.raw
-                if part.raw is not None
-                else ", ".join(f"{k}={str(v)[:60]!r}" for k, v in part.arguments.items())
-            )
+            told = part.raw
+            if told is None:
+                told = ", ".join(f"{k}={str(v)[:60]!r}" for k, v in part.arguments.items())
             return line(f"{part.name}({told})", 100)
     return f"[{message.kind or 'no text'}]"
 

@@ -184,11 +184,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.to_text()
 
     def _title(self) -> str:
-        where = (
-            "before the next call"
-            if self.call is None
-            else f"at call {self.call}, turn {self.turn}"
-        )
+        at = f"at call {self.call}, turn {self.turn}"
+        where = "before the next call" if self.call is None else at
         model = f", {line(self.model, 60)}" if self.model else ""
         return f"Context of {line(self.title or self.session, 60)} {where}{model}"
 
@@ -210,11 +207,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         if self.excess:
             more = f"{self.excess:,} tokens more are shown than were recorded"
             return f"By {self.counter} {more}: the parts are scaled down."
-        off = (
-            ""
-            if self.count_error is None
-            else f"; the plain count is off by {self.count_error:+.0%}"
-        )
+        error = self.count_error
+        off = "" if error is None else f"; the plain count is off by {error:+.0%}"
         return (
             f"Sizes are scaled to recorded usage, shared by {self.counter}{off}. {self.residue:,}"
             " tokens are in no log."

@@ -182,12 +182,9 @@ def canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[Value, .
             facts.append(Canary(family, key, text.format(key=key), number))
         old, new = next(words), next(words)
         if number < rounds:
-            first, then = (
-                f"Build {number} runs on host {old}.",
-                f"Build {number} runs on host {new} now.",
-            )
-            pair = Canary("value", old, first, number), Canary("value", new, then, number + 1)
-            values.append(Value(*pair))
+            host = f"Build {number} runs on host"
+            before = Canary("value", old, f"{host} {old}.", number)
+            values.append(Value(before, Canary("value", new, f"{host} {new} now.", number + 1)))
     return tuple(facts), tuple(values)
 
 

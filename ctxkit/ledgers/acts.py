@@ -61,13 +61,9 @@ class Act(NamedTuple):
     @property
     def outcome(self) -> records.Outcome:
         """How it ended."""
-        return (
-            "pending"
-            if self.result is None
-            else "failed"
-            if records.failed(self.result)
-            else "done"
-        )
+        if self.result is None:
+            return "pending"
+        return "failed" if records.failed(self.result) else "done"
 
     @property
     def output(self) -> str:
@@ -177,13 +173,11 @@ _STATUS: dict[records.Outcome, Status] = {
 
 
 def _intent(session: Session, act: Act) -> IntentEntry:
-    failed = act.outcome == "failed"
+    failed, name = act.outcome == "failed", f"{session.id}\0{act.call.id}"
     named = {str(k): redact(contents.written(v)) for k, v in act.call.arguments.items()}
     cut = {k: v if len(v) <= MOST_ARGUMENT else v[:MOST_ARGUMENT] + "…" for k, v in named.items()}
     return IntentEntry(
-        intent_id=sha256(f"{session.id}\0{act.call.id}".encode("utf-8", "replace")).hexdigest()[
-            :16
-        ],
+        intent_id=sha256(name.encode("utf-8", "replace")).hexdigest()[:16],
         timestamp=stamp(act.reply.time),
         agent=act.agent,
         turn_index=act.turn,

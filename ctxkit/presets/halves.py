@@ -38,12 +38,9 @@ class DropHalf(Setting):
         first = self.keep_first
         if count <= 0 or first + count >= len(starts):
             return history
-        start, stop = int(starts[first]), int(starts[first + count])
-        if (
-            self.pairs == "rest"
-            and history.item(int(starts[first + count - 1])).role(history.log) != ASSISTANT
-        ):
-            stop = int(starts[first + count - 1])
+        start, last, stop = (int(starts[i]) for i in (first, first + count - 1, first + count))
+        if self.pairs == "rest" and history.item(last).role(history.log) != ASSISTANT:
+            stop = last
         start, stop = history.safe(start), history.safe_before(stop)
         return history.drop(stop, "the older half", start=start) if 0 < start < stop else history
 
