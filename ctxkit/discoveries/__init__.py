@@ -1,4 +1,6 @@
-"""Sessions of known tools on this machine: where, how large, how old; no file is read whole."""
+"""Sessions of known tools on this machine: where they lie, how large and how old; no file is read
+whole.
+"""
 
 from __future__ import annotations
 

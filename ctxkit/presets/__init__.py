@@ -1,4 +1,6 @@
-"""Real systems as rules, with their own settings: `presets.fased(reserve_tokens=40_000)`."""
+"""Real systems as rules, under their own names and their own settings:
+`presets.fased(reserve_tokens=40_000)`.
+"""
 
 from __future__ import annotations
 
