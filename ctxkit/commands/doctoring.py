@@ -13,7 +13,7 @@ import click
 
 from ctxkit.commands import WORSE
 from ctxkit.commands.options import answer
-from ctxkit.commands.printing import Out, show
+from ctxkit.commands.printing import Out, TableHead, show
 from ctxkit.display.markup import line
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 State = Literal["ready", "optional", "missing"]
 """Here; not here, and only some need it; not here, and everybody needs it (exit code 1)."""
 _SIGNS: dict[State, str] = {"ready": "ok", "optional": "-", "missing": "no"}
+HEADS = (TableHead("about", "about"), TableHead("state", "state"), TableHead("told", "what"))
 _WORDS = 80
 """Characters of what a damaged package says."""
 
@@ -42,14 +43,7 @@ def doctor_(context: click.Context, out: Out) -> None:
     """Say whether notebook, widgets, tokenizer, folders and models are ready."""
     found = [_looked(check) for check in CHECKS]
     if out.json or out.html:
-        from ctxkit.commands.printing import TableHead
-
-        heads = (
-            TableHead("about", "about"),
-            TableHead("state", "state"),
-            TableHead("told", "what"),
-        )
-        out.table("ctxkit doctor", heads, [f._asdict() for f in found])
+        out.table("ctxkit doctor", HEADS, [f._asdict() for f in found])
     else:
         show((), (), [f"{_SIGNS[f.state]:<3} {f.about}: {f.told}" for f in found])
     if any(f.state == "missing" for f in found):

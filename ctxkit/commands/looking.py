@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from ctxkit.commands import options
 from ctxkit.commands.printing import CALLS, COST, PEAK, Out, TableHead, dump, lines, say, written
@@ -102,22 +103,16 @@ def of_tool(logs: list[LogFile], tool: str | None) -> list[LogFile]:
 
 def row(log: LogFile, sighting: Sighting) -> dict[str, Any]:
     """Return a line of the list."""
+    told = asdict(sighting)
+    del told["spent"]
+    name, title = told.pop("id"), told.pop("title")
     return {
         "modified": log.modified,
         "tool": log.tool or sighting.format,
         "project": log.project,
-        "title": sighting.title or sighting.id,
-        "session": sighting.id,
-        "format": sighting.format,
-        "model": sighting.model,
-        "began": sighting.began,
-        "calls_n": sighting.calls_n,
-        "turns_n": sighting.turns_n,
-        "compactions_n": sighting.compactions_n,
-        "peak_tokens": sighting.peak_tokens,
-        "cost_usd": sighting.cost_usd,
-        "cost_source": sighting.cost_source,
-        "notes": sighting.notes,
+        "title": title or name,
+        "session": name,
+        **told,
         "path": log.path,
     }
 
@@ -169,12 +164,8 @@ def report_(out: Out, *, session: str, call: int) -> None:
 
 def first(sighting: Sighting) -> None:
     """Print what is known of a session at once, before its log is read."""
-    told = [
-        line(sighting.title or sighting.id, 60),
-        f"{sighting.calls_n:,} calls",
-        f"{written(sighting.cost_usd, 'usd')} ({sighting.cost_source})"
-        if sighting.cost_usd
-        else "",
-    ]
+    told = [line(sighting.title or sighting.id, 60), f"{sighting.calls_n:,} calls"]
+    if sighting.cost_usd:
+        told.append(f"{written(sighting.cost_usd, 'usd')} ({sighting.cost_source})")
     lines(", ".join(filter(None, told)) + "\n")
     sys.stdout.flush()

@@ -154,10 +154,8 @@ def lines(text: str) -> None:
         if each.startswith(" ") or not each:
             sys.stdout.write(fitted(each.rstrip(), wide) + "\n")
         else:
-            sys.stdout.write(
-                "\n".join(textwrap.wrap(each, wide, break_long_words=False, break_on_hyphens=False))
-                + "\n"
-            )
+            rows = textwrap.wrap(each, wide, break_long_words=False, break_on_hyphens=False)
+            sys.stdout.write("\n".join(rows) + "\n")
 
 
 def cells_of(text: str) -> int:

@@ -79,6 +79,10 @@ class LogFile(Stamp, frozen=True, kw_only=True):
     """Files that were read with it: those of its subagents."""
 
 
+_AS_IN_FRAMES = ("model", "calls_n", "turns_n", "compactions_n", "peak_tokens", "notes")
+"""What a sighting has from the frame of sessions as it stands there."""
+
+
 class Seen:
     """The notes of former looks; `read` takes from them what still holds."""
 
@@ -162,16 +166,11 @@ def sighting(session: Session) -> Sighting:
         id=session.id,
         title=line(redact(session.title[:_CHARS]), 200) if session.title else None,
         format=session.format,
-        model=row["model"],
         began=row["ts"],
-        calls_n=row["calls_n"],
-        turns_n=row["turns_n"],
-        compactions_n=row["compactions_n"],
-        peak_tokens=row["peak_tokens"],
         cost_usd=sum(p or 0.0 for p in prices) if known else None,
         cost_source=row["cost_source"] if known else None,
-        notes=row["notes"],
         spent=spent,
+        **{name: row[name] for name in _AS_IN_FRAMES},
     )
 
 

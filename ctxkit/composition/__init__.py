@@ -131,9 +131,7 @@ def _parts(shown: tuple[ShownMessage, ...]) -> list[WindowPart]:
 
 
 def _scaled(parts: list[WindowPart], total: int) -> list[WindowPart]:
-    """The parts made smaller together: their counts were more than the provider billed for all of
-    them.
-    """
+    """The parts made smaller together: more tokens were counted than the provider billed."""
     before: dict[str, int] = {}
     for part in parts:
         before[part.group] = before.get(part.group, 0) + part.tokens
@@ -180,11 +178,9 @@ def preview(message: Message) -> str:
         if isinstance(part, (Text, Thinking)) and part.text.strip():
             return line(part.text, 100)
         if isinstance(part, ToolCall):
-            told = (
-                part.raw
-                if part.raw is not None
-                else ", ".join(f"{k}={str(v)[:60]!r}" for k, v in part.arguments.items())
-            )
+            told = part.raw
+            if told is None:
+                told = ", ".join(f"{k}={str(v)[:60]!r}" for k, v in part.arguments.items())
             return line(f"{part.name}({told})", 100)
     return f"[{message.kind or 'no text'}]"
 

@@ -85,9 +85,7 @@ def pieces(message: Message) -> list[GroupedPiece]:
 
 
 def shares(message: Message, tokens: int) -> list[tuple[GroupedPiece, int]]:
-    """Return the pieces of a message, each with its share of the message's tokens; all are shared
-    out.
-    """
+    """Return the pieces of a message, each with its share of all of the message's tokens."""
     found = pieces(message)
     if not found and tokens:  # only its size is known
         found = [GroupedPiece(*_group(message, Text("")), 0, 1)]
@@ -138,9 +136,7 @@ def _spoken(message: Message) -> tuple[str, str]:
 
 
 def share(total: int, weights: Sequence[int]) -> list[int]:
-    """Share a whole number by weights, so that the shares sum up to it; the largest remainders are
-    rounded up.
-    """
+    """Share a whole number by weights, with no rest: the largest remainders are rounded up."""
     if not any(weights):
         return [total if i == 0 else 0 for i in range(len(weights))]
     return by_weight(total, weights)

@@ -22,17 +22,13 @@ class Layers(NamedTuple):
 
     calls: tuple[int, ...]
     groups: dict[str, tuple[int, ...]]
-    """Only groups that hold anything at any call, in the order of `GROUPS`; their sum is the
-    prompt.
-    """
+    """Groups that hold anything at any call, in the order of `GROUPS`; their sum is the prompt."""
     source: Source
     """`derived` where recorded prompts anchor the sizes, else `estimated`."""
 
 
 def layers(session: Session, counter: Counter | None = None, sized: Sizes | None = None) -> Layers:
-    """Return the composition of every prompt of a session, in one pass: what went out, as `report`
-    has it. `sized`: the sizes of a record, where they are known already.
-    """
+    """Return what each prompt held, as `report` has it; `sized`: a record's sizes, where known."""
     if session.behind is None:
         rows = _recorded(session, sized or sizes(session, counter))
     else:
@@ -124,9 +120,7 @@ def _recorded(session: Session, sized: Sizes) -> list[dict[str, int]]:
 
 
 def _row(session: Session, sized: Sizes, call: int, now: dict[str, int]) -> dict[str, int]:
-    """What is visible now and what is not; where more is visible than was recorded, scaled to what
-    was recorded.
-    """
+    """What is visible now and what is not; scaled where more is visible than was recorded."""
     visible, recorded = sum(now.values()), prompt(session, sized, call)
     rest, schemas, later = unseen(session, sized, call, visible)
     if recorded is not None and visible > (room := recorded - rest - sum(schemas) - later):
@@ -146,9 +140,7 @@ def _add(now: dict[str, int], parts: list[tuple[str, int]]) -> None:
 
 
 def prompt(session: Session, sized: Sizes, call: int | None) -> int | None:
-    """The recorded prompt of a call; None where there is none, and where the log has only sums over
-    whole turns.
-    """
+    """The recorded prompt of a call; None without one, or where the log has only sums of turns."""
     if call is None or session.calls[call].message.kind == "turn":
         return None
     return sized.recorded[call]

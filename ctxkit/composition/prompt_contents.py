@@ -113,9 +113,7 @@ def _shown(session: Session, index: int | None, sized: Sizes) -> list[ShownMessa
 
 
 def _as_said(session: Session, stop: int) -> dict[int, tuple[Message, str | None]]:
-    """By identity of a changed message in the view: as it was said, and the edit that
-    changed it.
-    """
+    """By identity of a changed message in view: as it was said, and the edit that changed it."""
     if not session.edits:
         return {}
     upto = sum(not isinstance(e, Message) for e in session.path[:stop])

@@ -77,17 +77,13 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     limit: int
     limit_source: Source
-    """`recorded`, `derived` from the table of prices, or `estimated` where neither knows
-    the model.
-    """
+    """`recorded`, `derived` from the table of prices, or `estimated` for an unknown model."""
     prompt_tokens: int
     prompt_source: Source
     residue: int
     """Tokens of the recorded prompt that no log shows; 0 without recorded usage."""
     excess: int
-    """Tokens by which the counts of what is shown exceed the recorded prompt; the parts are scaled
-    down by them.
-    """
+    """Tokens by which the counts exceed the recorded prompt; the parts are scaled down by them."""
     messages_n: int
     counter: str
     """Name of the counter that shared recorded sizes among messages, or counted them."""
@@ -116,22 +112,17 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return the parts as a DataFrame, one row a part."""
         whole = self.prompt_tokens
         rows = [
-            (
-                *(
-                    self.session,
-                    self.call,
-                    p.group,
-                    p.name or None,
-                    p.tokens,
-                    p.raw_tokens,
-                    p.chars,
-                    p.messages_n,
-                ),
-                *(p.tokens / whole if whole else None, p.source),
-            )
+            {
+                **msgspec.structs.asdict(p),
+                "session": self.session,
+                "call": self.call,
+                "part": p.group,
+                "name": p.name or None,
+                "share": p.tokens / whole if whole else None,
+            }
             for p in self.parts
         ]
-        return build(COLUMNS, {c.name: [row[i] for row in rows] for i, c in enumerate(COLUMNS)})
+        return build(COLUMNS, {c.name: [row[c.name] for row in rows] for c in COLUMNS})
 
     def to_text(self, *, parts: int = 40, contributors: int = 10) -> str:
         """Return the report as lines of text."""
@@ -146,7 +137,10 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         for group, tokens in self.groups().items():
             out.append(f"{tokens:>10,}  {self._share(tokens):>6}  {group}")
             named = [p for p in self.parts if p.group == group and p.name]
-            out += [f"{p.tokens:>10,}  {'':>6}    {_name(p)}{_shortened(p)}" for p in named[:parts]]
+            out += [
+                f"{p.tokens:>10,}  {'':>6}    {line(p.name, 60)}{_shortened(p)}"
+                for p in named[:parts]
+            ]
         out += ["", "largest messages"]
         out += [
             f"{c.tokens:>10,}  {_place(c):>6}  {line(c.name, 80)}"
@@ -155,9 +149,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(out)
 
     def to_html(self) -> str:
-        """Return the report as HTML that reads on light and dark and runs nothing; all text of the
-        log is escaped.
-        """
+        """Return the report as HTML for light and dark, which runs nothing; logs are escaped."""
         cut = any(p.raw_tokens != p.tokens for p in self.parts)
         heads = _HEADS if cut else _HEADS[:-1]
         rows = "".join(
@@ -192,11 +184,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.to_text()
 
     def _title(self) -> str:
-        where = (
-            "before the next call"
-            if self.call is None
-            else f"at call {self.call}, turn {self.turn}"
-        )
+        at = f"at call {self.call}, turn {self.turn}"
+        where = "before the next call" if self.call is None else at
         model = f", {line(self.model, 60)}" if self.model else ""
         return f"Context of {line(self.title or self.session, 60)} {where}{model}"
 
@@ -218,11 +207,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         if self.excess:
             more = f"{self.excess:,} tokens more are shown than were recorded"
             return f"By {self.counter} {more}: the parts are scaled down."
-        off = (
-            ""
-            if self.count_error is None
-            else f"; the plain count is off by {self.count_error:+.0%}"
-        )
+        error = self.count_error
+        off = "" if error is None else f"; the plain count is off by {error:+.0%}"
         return (
             f"Sizes are scaled to recorded usage, shared by {self.counter}{off}. {self.residue:,}"
             " tokens are in no log."
@@ -236,27 +222,20 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         raw, n = sum(p.raw_tokens for p in named), sum(p.messages_n for p in named)
         wide = 160 * tokens / self.prompt_tokens if self.prompt_tokens else 0.0
         bar = f'<span aria-hidden="true" style="{_BAR};width:{wide:.0f}px"></span>'
-        cells = (
-            f"<strong>{group}</strong>",
-            f"{tokens:,}",
-            self._share(tokens),
-            bar,
-            f"{n or ''}",
-            _raw(raw, tokens),
-        )
-        return [cells, *(_cells(p) for p in named[:40] if p.name)]
+        rows = [_cells(f"<strong>{group}</strong>", tokens, n, raw, (self._share(tokens), bar))]
+        for p in named[:40]:
+            if p.name:
+                name = f"&emsp;{escape(p.name, 80)}"
+                rows.append(_cells(name, p.tokens, p.messages_n, p.raw_tokens))
+        return rows
 
 
-def _cells(part: WindowPart) -> tuple[str, ...]:
-    raw = _raw(part.raw_tokens, part.tokens)
-    return (
-        f"&emsp;{escape(part.name, 80)}",
-        f"{part.tokens:,}",
-        "",
-        "",
-        f"{part.messages_n or ''}",
-        raw,
-    )
+def _cells(
+    what: str, tokens: int, messages_n: int, raw: int, drawn: tuple[str, str] = ("", "")
+) -> tuple[str, ...]:
+    """Return the cells of a row; `drawn`: the share, and its bar."""
+    unshortened = f"{raw:,}" if raw != tokens else ""
+    return what, f"{tokens:,}", *drawn, f"{messages_n or ''}", unshortened
 
 
 def _row(cells: tuple[str, ...]) -> str:
@@ -272,14 +251,6 @@ def _table(caption: str, heads: tuple[str, ...], rows: str) -> str:
         f'<caption style="text-align:left;font-weight:bold">{caption}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )
-
-
-def _raw(raw: int, tokens: int) -> str:
-    return f"{raw:,}" if raw != tokens else ""
-
-
-def _name(part: WindowPart) -> str:
-    return line(part.name, 60)
 
 
 def _shortened(part: WindowPart) -> str:

@@ -78,9 +78,8 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     rows = list(islice(_rows(home), _MOST))
     columns: dict[str, Any] = {name: [r[name] for r in rows] for name in COLUMNS}
     for name in ("modified", "goes"):
-        columns[name] = pd.to_datetime(columns[name], unit="s", utc=True, errors="coerce").as_unit(
-            "ns"
-        )
+        times = pd.to_datetime(columns[name], unit="s", utc=True, errors="coerce")
+        columns[name] = times.as_unit("ns")
     frame = pd.DataFrame(columns).astype(COLUMNS)
     frame = frame.sort_values("modified", ascending=False, ignore_index=True, kind="stable")
     frame.attrs["truncated"] = len(rows) >= _MOST
@@ -98,9 +97,7 @@ def _rows(home: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
 def found(
     home: str | os.PathLike[str] | None = None,
 ) -> Iterator[tuple[Place, os.DirEntry[str], tuple[str, ...]]]:
-    """Yield the files of known tools, each with its place and the folders between; none
-    is opened.
-    """
+    """Yield the files of known tools, with their place and the folders between; none is opened."""
     return ((place, entry, folders) for place, entry, folders, _ in _dated(home))
 
 
@@ -138,9 +135,7 @@ def _tops(place: Place, home: str | os.PathLike[str] | None) -> list[Path]:
 
 
 def _files(top: Path, place: Place) -> Iterator[tuple[os.DirEntry[str], tuple[str, ...]]]:
-    """Yield the files of a place with the folders between; without following links, and not too
-    deep.
-    """
+    """Yield the files of a place with the folders between; not too deep, no link is followed."""
     waiting: list[tuple[str, tuple[str, ...]]] = [(str(top), ())]
     while waiting:
         folder, between = waiting.pop()
@@ -175,6 +170,7 @@ def _row(place: Place, entry: os.DirEntry[str], folders: tuple[str, ...]) -> dic
         return None
     whole = len(start) >= stat.st_size
     lines = entry.name.endswith((".jsonl", ".md"))
+    seen = whole and lines and bool(place.marks)
     messages, source = _messages(start, stat.st_size, whole=whole) if lines else (None, None)
     path = os.path.dirname(entry.path) if entry.name in _FOLDERS else entry.path  # noqa: PTH120  as above
     return {
@@ -185,9 +181,7 @@ def _row(place: Place, entry: os.DirEntry[str], folders: tuple[str, ...]) -> dic
         "size_bytes": stat.st_size,
         "messages": messages,
         "messages_source": source,
-        "compactions": (
-            sum(start.count(m) for m in place.marks) if whole and lines and place.marks else None
-        ),
+        "compactions": sum(map(start.count, place.marks)) if seen else None,
     }
 
 

@@ -151,6 +151,4 @@ PLACES = (
     Place(tool="ctxkit", below=".ctxkit/sessions", project=-1),
     Place(tool="aider", below="", endings=(".md",), starts=(".aider.chat.history",), project=-1),
 )
-"""The places of tools that keep their sessions on disk; aider's is the home itself and is not
-searched below it.
-"""
+"""The places of tools that keep sessions on disk; below aider's, the home, nothing is searched."""

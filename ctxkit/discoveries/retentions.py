@@ -14,9 +14,7 @@ _MOST = 1 << 20
 _AGE = re.compile(r"(\d{1,6})([hdwm])")
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}
 _CLAUDE = 30.0
-"""Claude Code deletes what was not changed for so many days when it starts
-(`cleanupPeriodDays`).
-"""
+"""Days without a change after which Claude Code deletes a session (`cleanupPeriodDays`)."""
 
 
 def kept_days(tool: str, top: Path) -> float | None:
@@ -38,9 +36,7 @@ def kept_days(tool: str, top: Path) -> float | None:
 
 
 def _gemini(kept: dict[str, Any]) -> float | None:
-    """Off unless `sessionRetention.enabled` says otherwise, as `docs/cli/session-management.md` has
-    it.
-    """
+    """Off unless `sessionRetention.enabled` is true (`docs/cli/session-management.md`)."""
     if kept.get("enabled") is not True:
         return None
     age = kept.get("maxAge")
@@ -49,9 +45,7 @@ def _gemini(kept: dict[str, Any]) -> float | None:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    """Return a settings file, with comments as these tools take them; an empty one where it cannot
-    be read.
-    """
+    """Return a settings file, which may have comments; an empty one where it cannot be read."""
     try:
         if file.stat().st_size > _MOST:
             return {}

@@ -76,13 +76,8 @@ def _fuseraft(body: Any) -> _Found:
             yield ERROR, why
     turn = body.get("warnturntokens")
     if cutover and isinstance(turn, int) and turn >= cutover:
-        yield (
-            WARNING,
-            (
-                f"WarnTurnTokens ({turn:,}) is no less than CutoverAt ({cutover:,}): it warns too"
-                " late."
-            ),
-        )
+        late = f"WarnTurnTokens ({turn:,}) is no less than CutoverAt ({cutover:,})"
+        yield WARNING, f"{late}: it warns too late."
     tracked = section(body, "changetracking.path"), section(body, "validation.changelogpath")
     if all(tracked) and tracked[0] != tracked[1]:
         yield ERROR, "ChangeTracking.Path and Validation.ChangeLogPath must be the same file."

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ctxkit.display.markup import escape, line
+from ctxkit.display.sheets import Box, Heading, Tabular
 from ctxkit.gates.readings import FIGURES, Figure
 
 if TYPE_CHECKING:
@@ -65,17 +66,9 @@ class GateReport:
     def to_text(self) -> str:
         """Return what was found as lines of at most 80 characters."""
         shown = self.worse or tuple(c for c in self.changes if c.state == "better")
-        rows = [_HEAD, *map(cells, shown)] if shown else []
-        widths = [max(len(r[i]) for r in rows) for i in range(len(_HEAD))] if rows else []
-        table = [
-            "  ".join(
-                [*(c.ljust(w) for c, w in zip(r[:2], widths, strict=False))]
-                + [c.rjust(w) for c, w in zip(r[2:], widths[2:], strict=True)]
-            ).rstrip()
-            for r in rows
-        ]
+        table = Tabular(_HEADS, tuple(tuple(map(Box, cells(c))) for c in shown)).to_text()
         said = [line(s, 400) for s in (*self.faults, *self.notes)]
-        return "\n".join([*table, *said, self.sentence])
+        return "\n".join([*filter(None, [table]), *said, self.sentence])
 
     @property
     def sentence(self) -> str:
@@ -96,7 +89,11 @@ class GateReport:
         return f"<pre>{escape(self.to_text())}</pre>"
 
 
-_HEAD = ("rules", "figure", "before", "now", "change", "noise", "")
+_HEADS = (
+    Heading("rules", number=False),
+    Heading("figure", number=False, firm=True),
+    *map(Heading, ("before", "now", "change", "noise", "")),
+)
 
 
 def cells(change: Moved) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -121,7 +122,9 @@ def _shaken(setting: Any, limit: int | None) -> Iterable[Any]:
     if window is None:
         return
     for share in (1 - SHAKE, 1 + SHAKE):
-        yield setting._replace(rules=setting.rules.but(window=max(int(window * share), 1)))
+        with suppress(BadArguments):  # its reserve, or what it keeps, leaves no room in a window
+            rules = setting.rules.but(window=max(int(window * share), 1))
+            yield setting._replace(rules=rules)
 
 
 def _planted(session: Session) -> Iterable[tuple[Session, Sequence[Any]]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.display.sheets import Box, Heading, Tabular
 from ctxkit.errors import BadArguments
 from ctxkit.gates.pairing import faults
 from ctxkit.gates.programs import checked
@@ -110,8 +111,8 @@ class Survival:
             [f"{n:,}" for n in (r.number, r.tokens_given, r.tokens_left, r.stale_n, r.wrong_n)]
             for r in self.rounds
         ]
-        lines = _table(["compactions", "facts that stand", *FAMILIES], stands)
-        lines += ["", *_table(["round", "tokens given", "left", "stale values", "wrong"], rounds)]
+        lines = [_table(["compactions", "facts that stand", *FAMILIES], stands), ""]
+        lines += [_table(["round", "tokens given", "left", "stale values", "wrong"], rounds)]
         cliff = self.cliff
         fell = (
             f"Facts fall off after {cliff} compaction{'s' * (cliff != 1)}: less than half stand."
@@ -128,9 +129,8 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
 
 
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    wide = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    return ["  ".join(c.rjust(w) for c, w in zip(r, wide, strict=True)) for r in [head, *rows]]
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    return Tabular(tuple(map(Heading, head)), tuple(tuple(map(Box, r)) for r in rows)).to_text()
 
 
 def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int = 0) -> Survival:
@@ -182,12 +182,9 @@ def canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[Value, .
             facts.append(Canary(family, key, text.format(key=key), number))
         old, new = next(words), next(words)
         if number < rounds:
-            first, then = (
-                f"Build {number} runs on host {old}.",
-                f"Build {number} runs on host {new} now.",
-            )
-            pair = Canary("value", old, first, number), Canary("value", new, then, number + 1)
-            values.append(Value(*pair))
+            host = f"Build {number} runs on host"
+            before = Canary("value", old, f"{host} {old}.", number)
+            values.append(Value(before, Canary("value", new, f"{host} {new} now.", number + 1)))
     return tuple(facts), tuple(values)
 
 

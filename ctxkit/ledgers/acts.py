@@ -61,13 +61,9 @@ class Act(NamedTuple):
     @property
     def outcome(self) -> records.Outcome:
         """How it ended."""
-        return (
-            "pending"
-            if self.result is None
-            else "failed"
-            if records.failed(self.result)
-            else "done"
-        )
+        if self.result is None:
+            return "pending"
+        return "failed" if records.failed(self.result) else "done"
 
     @property
     def output(self) -> str:
@@ -92,9 +88,7 @@ class Act(NamedTuple):
 
     @property
     def commit(self) -> str:
-        """The command or the message of the commit that it makes, without keys; empty: it makes
-        none.
-        """
+        """Command or message of the commit that it makes, without keys; empty: it makes none."""
         if self.is_command:
             said = command_of(self)
             return said if _COMMIT in said else ""
@@ -123,9 +117,7 @@ def acts(session: Session) -> Iterator[Act]:
 
 
 def changes_of(session: Session) -> ChangeLog:
-    """Return the change log of a session: an entry for each turn of an agent that
-    changed anything.
-    """
+    """Return a change log: an entry for each turn of an agent that changed anything."""
     by_turn: dict[tuple[int, str], list[Act]] = {}
     for act in acts(session):
         if act.tracked and act.outcome != "pending":
@@ -181,13 +173,11 @@ _STATUS: dict[records.Outcome, Status] = {
 
 
 def _intent(session: Session, act: Act) -> IntentEntry:
-    failed = act.outcome == "failed"
+    failed, name = act.outcome == "failed", f"{session.id}\0{act.call.id}"
     named = {str(k): redact(contents.written(v)) for k, v in act.call.arguments.items()}
     cut = {k: v if len(v) <= MOST_ARGUMENT else v[:MOST_ARGUMENT] + "…" for k, v in named.items()}
     return IntentEntry(
-        intent_id=sha256(f"{session.id}\0{act.call.id}".encode("utf-8", "replace")).hexdigest()[
-            :16
-        ],
+        intent_id=sha256(name.encode("utf-8", "replace")).hexdigest()[:16],
         timestamp=stamp(act.reply.time),
         agent=act.agent,
         turn_index=act.turn,

@@ -1,6 +1,4 @@
-"""Evidence as a graph: files written, commands with their exit codes, symbols and what refers to
-them.
-"""
+"""Evidence as a graph: files written, commands with exit codes, symbols and references."""
 
 from __future__ import annotations
 

@@ -97,18 +97,14 @@ def claims(text: str) -> Iterator[Claim]:
 def _held(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
     """Return whether the log holds a claim up to a turn, and why."""
     past = [e for e in log.entries if e.turn_index <= turn]
+    runs = [c for e in past for c in e.commands_run]
     if claim.kind in ("wrote", "deleted"):
         written = claim.kind == "wrote"
         paths = {p for e in past for p in (e.files_written if written else e.files_deleted)}
         if any(_same(claim.target, p) for p in paths):
             return True, "the change log has the file"
-        runs = [
-            c for e in past for c in e.commands_run if c.succeeded and claim.target in c.command
-        ]
-        return (
-            (True, "a command names it") if runs else (False, "no change of that file, no command")
-        )
-    runs = [c for e in past for c in e.commands_run]
+        named = any(c.succeeded and claim.target in c.command for c in runs)
+        return named, "a command names it" if named else "no change of that file, no command"
     if claim.kind == "ran":
         known = [c.command for c in runs if c.command]  # a call may name none
         same = [c for c in known if claim.target in c or c in claim.target]

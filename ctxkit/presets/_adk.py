@@ -90,9 +90,7 @@ class AdkSummary(Anchored):
         )  # the turn that now begins is no part of it
 
     def front(self, history: History, first: int = 0) -> int:
-        """Return the first position that may be summarised: by invocations, behind the summaries
-        that stand.
-        """
+        """Return the first position that may go; by invocations, behind summaries that stand."""
         summaries = np.flatnonzero(history.role("summary"))
         if len(summaries) and not self.by_tokens(history):
             first = int(summaries[-1]) + 1

@@ -61,9 +61,7 @@ class TwoPhases(Setting):
     """
 
     eviction: float = 0.5
-    """Share of the budget above which old tool uses are collapsed, and down to which the oldest
-    groups are dropped.
-    """
+    """Share of the budget that collapses old tool uses, and down to which groups are dropped."""
     truncation: float = 0.8
     """Share of the budget above which the oldest groups are dropped."""
     keep_groups: int = 4

@@ -90,14 +90,10 @@ class AiSummary(Summary):
     digest: Any = None
     """A policy that works on what is left, where something was summarised."""
     quirks: bool = False
-    """Keep from the user message before the budget on, and lose what the compaction before had
-    kept.
-    """
+    """Keep from the user message before the budget on; lose what the compaction before had kept."""
 
     def __call__(self, history: History, room: Room) -> History:
-        """Return the history with its old part summarised and old results of the rest behind a
-        digest.
-        """
+        """Return the history, its old part summarised, old results of the rest behind a digest."""
         new = super().__call__(history, room)
         return new if new is history or self.digest is None else self.digest(new, room)
 
@@ -126,9 +122,7 @@ class AiSummary(Summary):
 def effective_limit(
     context_window: int, reserve_tokens: int = 16_384, max_tokens: int = 8000
 ) -> tuple[int, str]:
-    """Return the tokens at which a compaction is due and where the number comes from; ``(0,
-    "none")`` where nowhere.
-    """
+    """Return the tokens at which a compaction is due, and what says so; else ``(0, "none")``."""
     reserve = reserve_tokens if reserve_tokens > 0 else 16_384
     if context_window > 0 and context_window - reserve > 0:
         return context_window - reserve, "context_window"
@@ -136,9 +130,7 @@ def effective_limit(
 
 
 def strategy(word: str) -> Literal["llm", "heuristic", "off"]:
-    """Return the tool summary strategy that a word means: `llm` for an empty or unknown one, as the
-    program has it.
-    """
+    """Return the strategy that a word means: `llm` for an empty or unknown one, as the program."""
     low = word.strip().lower()
     return low if low in ("heuristic", "off") else "llm"  # type: ignore[return-value]
 

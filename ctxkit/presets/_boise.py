@@ -55,9 +55,7 @@ class FloorSummary(Summary):
     """Turns at the end that always stay."""
 
     def cut(self, history: History, _room: Room) -> int:
-        """Return the oldest user message from which what stays fits, not later than the last turns'
-        first.
-        """
+        """Return the oldest user message from which all fits, at latest the last turns' first."""
         users = np.flatnonzero(history.role("user")).tolist()
         if len(users) <= self.protected_turns:
             return 0

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
-from ctxkit.policies.chain import Part
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Overflow, Share
@@ -22,7 +21,6 @@ from ctxkit.tools.tool_names import reads, writes
 
 if TYPE_CHECKING:
     from ctxkit.history import History
-    from ctxkit.policies.policy import Trigger
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -62,9 +60,17 @@ class ClaudeSummary(Anchored):
     """Files that come back."""
     file_tokens: int = 5000
     """Tokens, at four characters each, above which a file comes back as its path alone."""
+    clear: Clear | None = None
+    """Clears older tool outputs first."""
+    due: Any = None
+    """Says whether a summary is due even then."""
 
     def __call__(self, history: History, room: Room) -> History:
         """Return a summary and the files."""
+        if self.clear is not None:
+            history = self.clear(history, room)
+            if not self.due(history, room):
+                return history
         start, n = self.front(history), self.cut(history, room)
         if not fresh(history, start, n).any():
             return history
@@ -82,26 +88,16 @@ class ClaudeSummary(Anchored):
 
     def restored(self, history: History) -> Message | None:
         """Return a message with the files that were read or written last."""
-        if not self.files:
-            return None
-        found = last_files(history, self.files)
+        found, most = last_files(history, self.files), 4 * self.file_tokens
         if not found:
             return None
-        parts = [
-            (
-                f"File {path}:\n{text}"
-                if text and len(text) <= 4 * self.file_tokens
-                else f"File {path}"
-            )
-            for path, text in found.items()
-        ]
-        return Message(role="user", kind="injected", parts=(Text("\n\n".join(parts)),))
+        whole = {path: f":\n{text}" for path, text in found.items() if 0 < len(text) <= most}
+        text = "\n\n".join(f"File {path}{whole.get(path, '')}" for path in found)
+        return Message(role="user", kind="injected", parts=(Text(text),))
 
 
 def last_files(history: History, n: int) -> dict[str, str]:
-    """Return the last files that were read or written by path, newest first, with what was last
-    read of them.
-    """
+    """Return the files that were read or written last, newest first, with what was read of them."""
     asked: dict[str, str] = {}
     seen: dict[str, str] = {}
     for message in history.messages:
@@ -171,7 +167,7 @@ def claude_code(
     if autocompact_pct_override is not None:
         at = (window - summary_max_output_tokens) * autocompact_pct_override / 100
         trigger = trigger | Above(max(int(at), 1), or_equal=True)
-    policy: Any = ClaudeSummary(
+    policy = ClaudeSummary(
         keep_messages=1,
         instructions=focused(INSTRUCTIONS, focus),
         limit=summary_max_output_tokens,
@@ -180,9 +176,7 @@ def claude_code(
     )
     trigger = trigger | Overflow(recorded=True)
     if clear_tool_outputs is not None:
-        policy = FirstClear(
-            clear=Clear(keep_last=clear_tool_outputs), summary=policy, trigger=trigger
-        )
+        policy = replace(policy, clear=Clear(keep_last=clear_tool_outputs), due=trigger)
     return Rules(
         policy=policy,
         trigger=trigger,
@@ -191,27 +185,3 @@ def claude_code(
         summariser=summariser,
         auto=auto_compact_enabled,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FirstClear(Part):
-    """Clear older tool outputs; where a compaction is still due afterwards, summarise too."""
-
-    clear: Clear
-    summary: ClaudeSummary
-    trigger: Trigger
-    """Says whether it is still due."""
-    name = "clear, then summarise"
-
-    def using(self, summariser: Any) -> FirstClear:
-        """Return the policy with a summariser for its second step."""
-        return replace(self, summary=self.summary.using(summariser))
-
-    def focused(self, focus: str) -> FirstClear:
-        """Return the policy with what the user wants the summary to look at."""
-        return replace(self, summary=self.summary.focused(focus))
-
-    def __call__(self, history: History, room: Room) -> History:
-        """Return the history after one or both steps."""
-        new = self.clear(history, room)
-        return self.summary(new, room) if self.trigger(new, room) else new

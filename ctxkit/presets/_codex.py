@@ -60,9 +60,7 @@ class CodexSummary(Summary):
 
     estimated: bool = True
     user_tokens: int = 20_000
-    """Tokens, by Codex's estimate, of the user messages that are kept; the oldest of them is cut to
-    fit.
-    """
+    """Codex's tokens of the user messages that are kept; the oldest of them is cut to fit."""
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the user's messages with a summary behind them."""

@@ -84,14 +84,9 @@ class DeepSummary(clauses.KeepsByClause):
     def _short(self, call: ToolCall) -> dict[str, Any] | None:
         if call.name not in self.tools:
             return None
-        long = {
-            k for k, v in call.arguments.items() if isinstance(v, str) and len(v) > self.max_length
-        }
-        return (
-            {k: v[:20] + TRUNCATED if k in long else v for k, v in call.arguments.items()}
-            if long
-            else None
-        )
+        texts = {k: v for k, v in call.arguments.items() if isinstance(v, str)}
+        short = {k: v[:20] + TRUNCATED for k, v in texts.items() if len(v) > self.max_length}
+        return {**call.arguments, **short} if short else None
 
 
 @typed

@@ -86,9 +86,7 @@ DIFFERENCES = (
 
 
 def flush_at(window: float, floor: float = FLOOR, soft: float = SOFT_THRESHOLD) -> float:
-    """Return the tokens from which memory is flushed; numbers that make no sense become their
-    defaults.
-    """
+    """Return the tokens from which memory is flushed; senseless numbers become their defaults."""
     floor = FLOOR if isnan(floor) or floor < 0 else floor
     return window - floor - (SOFT_THRESHOLD if isnan(soft) or soft < 0 else soft)
 

@@ -219,17 +219,13 @@ def fuseraft(
     parameters = dict(locals())
     _checked(parameters)
     turns = Count(trigger_turn_count, ("assistant",))
-    others = [
-        t
-        for t in (
-            TurnSpent(max_single_turn_input_tokens) if max_single_turn_input_tokens else None,
-            Spent(cutover_at) if cutover_at else None,
-            Overflow(recorded=True),
-        )
-        if t is not None
-    ]
+    others: list[Any] = [Overflow(recorded=True)]
+    if cutover_at:
+        others.insert(0, Spent(cutover_at))
+    if max_single_turn_input_tokens:
+        others.insert(0, TurnSpent(max_single_turn_input_tokens))
     trigger: Any = Above(token_budget, estimated=True) if mode == "window" else turns
-    never_held = others[0] if max_single_turn_input_tokens else Overflow(recorded=True)
+    never_held = others[0] if max_single_turn_input_tokens else others[-1]
     guards: list[Any] = [Except(Grace(calls=1), never_held)]
     if mode != "window" and anti_thrash_window and anti_thrash_min_savings_ratio:
         thrash = AntiThrash(
@@ -297,9 +293,7 @@ def _policy(p: dict[str, Any]) -> Any:
 
 
 def _pruning(p: dict[str, Any]) -> Any:
-    """Return what is done for each call, in fuseraft's order: offload, the filter, the windows, the
-    last resort.
-    """
+    """Return what is done for each call, in order: offload, filter, windows, last resort."""
     quirks = p["quirks"]
     pairs = p["max_in_turn_tool_pairs"] or (12 if quirks else 0)
     tokens = p["max_in_turn_context_tokens"] or (50_000 if quirks else 0)

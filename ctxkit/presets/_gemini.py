@@ -95,32 +95,24 @@ class GeminiSummary(Summary):
         if not long.any():
             return history
         total, sizes = 0, history.estimates
+        head, tail = self.result_chars // 5, self.result_chars * 4 // 5
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(tools)[::-1].tolist():
             size = int(sizes[p])
             if total + size > self.result_tokens and long[p]:
-                text = trims.ends(
-                    contents.texts(history[p]),
-                    self.result_chars // 5,
-                    self.result_chars * 4 // 5,
-                    MARK,
-                )
+                text = trims.ends(contents.texts(history[p]), head, tail, MARK)
                 changes[p] = contents.with_text(history[p], text)
                 size = len(text) // 4
             total += size
         return history.shorten(changes, reason="outputs beyond the budget are cut")
 
     def cut(self, history: History, _room: Room) -> int:
-        """Return the first user message after the share that goes; else the last one, or the end
-        after a reply.
-        """
+        """Return the first request behind what goes; else the last, or the end after a reply."""
         return split_point(history, 1 - self.preserve)
 
 
 def split_point(history: History, share: float) -> int:
-    """Return where Gemini CLI splits: the first user message at or beyond a share of the
-    characters.
-    """
+    """Return where Gemini CLI splits: the first request at or beyond a share of the characters."""
     chars = history.chars
     before = np.concatenate([[0], np.cumsum(chars)])
     starts = np.flatnonzero(history.role("user", "summary"))
@@ -148,13 +140,12 @@ class Pipeline(OwnCut):
         """Return the history within its budgets."""
         old = self.cut(history, room)
         mask = (np.arange(len(history)) < old) & (history.estimates > self.node_tokens)
+        half = 2 * self.node_tokens
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(mask & history.role("tool", "assistant")).tolist():
             text = contents.texts(history[p])
-            if len(text) > 4 * self.node_tokens and not contents.has_images(history[p]):
-                short = trims.ends(
-                    text, 2 * self.node_tokens - len(MARK), 2 * self.node_tokens, MARK
-                )
+            if len(text) > 2 * half and not contents.has_images(history[p]):
+                short = trims.ends(text, half - len(MARK), half, MARK)
                 changes[p] = contents.with_text(history[p], short)
         new = history.shorten(changes, reason="aged messages are cut")
         return super().__call__(new, room) if new.tokens > self.max_tokens else new

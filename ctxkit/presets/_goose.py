@@ -56,18 +56,14 @@ class WithRequest(OwnCut):
     """Summarise everything, and say the last request again behind the summary."""
 
     def cut(self, history: History, _room: Room) -> int:
-        """Return the end of what was said; where a request waits, it is kept instead of
-        said again.
-        """
+        """Return the end of what was said; a request that waits is kept instead of said again."""
         last = len(history) - 1
         if last >= 0 and history[last].role == "user":
             return history.safe_before(last)
         return end(history)
 
     def written(self, history: History, first: int) -> Message | str | int:
-        """Return the summary with the line that the work goes on, and the last request where it
-        went.
-        """
+        """Return the summary, the line that the work goes on, and the last request if it went."""
         made = super().written(history, first)
         if isinstance(made, int):
             return made

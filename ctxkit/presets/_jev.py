@@ -62,20 +62,14 @@ class KeepTheText(Setting):
     threshold: Proportion = 0.5
     """Least score at which a call, or a result, stays."""
     scorer: Callable[[Message], tuple[float, float]] | None = None
-    """Scores a result: ``(result) -> (keep its call, keep it)``, each from 0 to 1; None: ``(1,
-    0)``.
-    """
+    """``(result) -> (keep its call, keep it)``, each from 0 to 1; None: ``(1, 0)``."""
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history with less of its old results."""
         starts = units(history)
-        edge = (
-            int(starts[-self.preserve_recent])
-            if 0 < self.preserve_recent < len(starts)
-            else len(history)
-        )
         if self.preserve_recent >= len(starts):
             return history
+        edge = int(starts[-self.preserve_recent]) if self.preserve_recent else len(history)
         cut: dict[int, Message | str] = {}
         gone: list[int] = []
         results = (history.column("roles") == TOOL) & ~history.stays
@@ -94,9 +88,7 @@ class KeepTheText(Setting):
         return without(new, gone)
 
     def short(self, message: Message) -> Message:
-        """Return a result as its head and a note; itself where that would not be shorter, or with
-        images.
-        """
+        """Return a result as head and note; itself with images, or where that is not shorter."""
         text = contents.texts(message)
         if len(text) <= self.head_chars + SLACK or contents.has_images(message):
             return message
@@ -110,9 +102,7 @@ class KeepTheText(Setting):
 
 
 def without(history: History, gone: list[int]) -> History:
-    """Return the history without some results and the calls that they answer; a reply's
-    text stays.
-    """
+    """Return the history without some results and the calls they answer; a reply's text stays."""
     if not gone:
         return history
     groups, rows, places = history.log.groups, history.column("rows").tolist(), set(gone)

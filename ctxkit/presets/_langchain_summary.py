@@ -53,16 +53,10 @@ class LangChainSummary(clauses.KeepsByClause):
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return what the summariser is sent."""
-        start = 0
-        if (
-            self.trim_tokens is not None
-            and history.before(first, estimated=True) > self.trim_tokens
-        ):
+        start, most, total = 0, self.trim_tokens, history.before(first, estimated=True)
+        if most is not None and total > most:
             start = first
-            total = history.before(first, estimated=True)
-            while (
-                start > 0 and total - history.before(start - 1, estimated=True) <= self.trim_tokens
-            ):
+            while start > 0 and total - history.before(start - 1, estimated=True) <= most:
                 start -= 1
             while start < first and history[start].role not in ("user", "summary"):
                 start += 1

@@ -83,9 +83,7 @@ class Leaves(OwnCut):
         return new
 
     def leaf(self, history: History) -> History:
-        """Return the history with its oldest chunk as a summary; itself where none is left before
-        the tail.
-        """
+        """Return the history with its oldest chunk as a summary; itself where none is left."""
         start, last = self.front(history), max(len(history) - self.tail, 0)
         aim = history.before(start, estimated=True) + self.chunk
         stop = start

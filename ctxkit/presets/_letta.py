@@ -65,12 +65,10 @@ class LettaSummary(Anchored):
             return end(history)
         if history.steps:
             return 0
-        share = self.share
+        share, most = self.share, self.goal * room.limit * (1 - self.share)
         while share < 1:
             first = history.safe(int(n * share))
-            if first and history.tokens - history.before(first) <= self.goal * room.limit * (
-                1 - self.share
-            ):
+            if first and history.tokens - history.before(first) <= most:
                 return first
             share += 0.1
         return history.safe_before(n - 1) if n > 1 else 0

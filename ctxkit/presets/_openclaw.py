@@ -119,9 +119,7 @@ class OpenClawSummary(Safeguard):
     """Leave these turns out of what is summarised, where anything is left."""
 
     def passages(self, history: History, first: int) -> list[Passage]:
-        """Return the old turns, without those that follow word for word, and the head of a split
-        one.
-        """
+        """Return the old turns that do not follow word for word, and the head of a split one."""
         found = super().passages(history, first)
         if not self.once or not self.recent_turns:
             return found
@@ -142,9 +140,7 @@ class OpenClawSummary(Safeguard):
 
 
 def recent(messages: list[Message], turns: int) -> str:
-    """Return a section with the last turns of some messages, what the user and the agent said in
-    each.
-    """
+    """Return a section with what the user and the agent said in the last turns of some messages."""
     said = [m for m in messages if m.role in ("user", "assistant") and contents.texts(m).strip()]
     starts = [i for i, m in enumerate(said) if m.role == "user"]
     if not starts:

@@ -110,36 +110,29 @@ class OpenCodeSummary(Summary):
         return history.shorten(np.sort(old), CLEARED, reason="old tool output is pruned")
 
     def cut(self, history: History, room: Room) -> int:
-        """Return where the kept turns begin: the last ones that fit, or as much of a long one as
-        does.
-        """
+        """Return where the kept turns begin: the last that fit, or what fits of a long one."""
         budget = self.tail_tokens
         if budget is None:
             budget = min(15_000, max(2000, room.budget // 4))
         n = len(history)
         if self.whole_turns:
             return self.from_request(history, budget)
-        first, left = n, budget
+        first, whole = n, history.before(n, estimated=True)
         most = n if self.tail_turns is None else self.tail_turns
         for turn in range(1, most + 1):
             start = history.nth_last("user", turn)
             if start < 0:
                 break
-            size = history.before(first, estimated=True) - history.before(start, estimated=True)
-            if size > left:
+            if whole - history.before(start, estimated=True) > budget:
                 if turn == 1 or self.split_any:
-                    kept = history.before(n, estimated=True) - history.before(first, estimated=True)
-                    first = min(
-                        history.safe(history.back(left + kept, estimated=True) + 1) or n, first
-                    )
+                    fits = history.safe(history.back(budget, estimated=True) + 1)
+                    first = min(fits or n, first)
                 break
-            first, left = start, left - size
+            first = start
         return history.safe_before(first)
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
-        """Return the summary of a passage; one who reads it is handed tool output of at most 2,000
-        characters.
-        """
+        """Return the summary of a passage; who reads it gets 2,000 characters of each output."""
         if isinstance(maker, LOCAL):
             return super().asked(maker, passage)
         history, most = passage.history, OUTPUT_CHARS + len(TRUNCATED)
@@ -152,9 +145,7 @@ class OpenCodeSummary(Summary):
 
     @staticmethod
     def from_request(history: History, budget: int) -> int:
-        """Return the request from which the messages within a budget begin; the last one where all
-        would be kept.
-        """
+        """Return the request at which messages within a budget begin; the last where all fit."""
         n = len(history)
         start = min(history.back(budget + 1, estimated=True) + 1, n - 1)
         if history.before(n, estimated=True) <= budget:

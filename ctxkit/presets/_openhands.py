@@ -49,14 +49,10 @@ class OpenHandsSummary(Anchored):
     """Share of the messages that must be forgotten at least."""
 
     whole: bool = False
-    """Forget everything: what is left where a condensation must be and there is nothing
-    to forget.
-    """
+    """Forget everything, where a condensation must be and there is nothing else to forget."""
 
     def __call__(self, history: History, room: Room) -> History:
-        """Return the history with its middle, or where that is too little and it must be, all of it
-        summarised.
-        """
+        """Return the history with its middle summarised; if that fails and must be, all of it."""
         new = super().__call__(history, room)
         soft = len(history) > self.max_size and history.tokens <= self.most(room)
         if new is not history or self.whole or soft or history.steps:

@@ -28,9 +28,7 @@ PREFIX = "[COMPACTED_CONTEXT]\n"
 PRUNE = Prune(tool_calls="all", reasoning="all")
 """What is done to all messages before the last turns are taken, where no summary came about."""
 WINDOW = 64_000
-"""Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is passed apart and never
-weighed.
-"""
+"""Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is never weighed."""
 
 DIFFERENCES = (
     Difference(
@@ -95,27 +93,21 @@ class PulseSummary(Summary):
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
     def cut(self, history: History, _room: Room) -> int:
-        """Return the user message that is the `keep_turns`-th from the end; 0 where there are not
-        more.
-        """
-        first = history.nth_last("user", self.keep_turns or 1)
-        return (
-            history.safe_before(max(first, 0))
-            if history.count("user") > (self.keep_turns or 1)
-            else 0
-        )
+        """Return the `keep_turns`-th user message from the end; 0 where there are not more."""
+        return self.begun(history) if history.count("user") > (self.keep_turns or 1) else 0
 
     def last(self, history: History, why: str) -> History:
         """Return the last turns alone."""
-        first = max(history.nth_last("user", self.keep_turns or 1), 0)
-        start = self.front(history)
-        return history.drop(history.safe_before(first), why, start=start, method="fallback")
+        first, start = self.begun(history), self.front(history)
+        return history.drop(first, why, start=start, method="fallback")
+
+    def begun(self, history: History) -> int:
+        """Return where the last turns begin."""
+        return history.safe_before(max(history.nth_last("user", self.keep_turns or 1), 0))
 
 
 def above(history: History, target: int) -> bool:
-    """Say whether pulse-coder's estimate is above a target; only where rounding decides is it
-    worked out anew.
-    """
+    """Say whether its estimate is above a target; worked out anew only where rounding decides."""
     over = history.estimated - target
     return over > 0 and (over > len(history) or estimate(history) > target)
 

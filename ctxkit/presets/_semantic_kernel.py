@@ -71,9 +71,7 @@ class Truncated(Setting):
 
 
 def reduction(history: History, target: int, threshold: int) -> int:
-    """Return the first position that is kept: the target, moved back over a run of tool use, then
-    to a user message.
-    """
+    """Return where what is kept begins: the target, back over tool use, then to a user message."""
     n = len(history)
     if n <= target + threshold:
         return 0
@@ -92,37 +90,29 @@ def reduction(history: History, target: int, threshold: int) -> int:
 
 
 def run_of_tools(history: History, position: int, start: int) -> int:
-    """Return the first position of the run of tool use in which a position lies, `start` at the
-    earliest.
-    """
+    """Return where the run of tool use begins that a position lies in, `start` at the earliest."""
     nh, lo = history.head.size, history.lo
-    if position >= nh and tool_use(history, position):
+    if position >= nh and _used(history[position]):
         rows = _run_starts(history.log)
         position = nh + max(rows[lo + position - nh], lo) - lo
         if position > nh:
             return max(position, start)
-    while position > start and tool_use(history, position) and tool_use(history, position - 1):
+    while position > start and _used(history[position]) and _used(history[position - 1]):
         position -= 1
     return position
 
 
 def _run_starts(log: Log) -> list[int]:
-    """Return for each row of a log the first row of its run of tool use: its own where
-    it is none.
-    """
+    """Return for each row of a log the first row of its run of tool use; else the row itself."""
     starts: list[int] = log.memo.setdefault("runs of tools", [])
     for row in range(len(starts), len(log)):
-        ours, before = (_used(log.messages[r]) if r >= 0 else False for r in (row, row - 1))
-        starts.append(starts[row - 1] if ours and before else row)
+        goes_on = row > 0 and _used(log.messages[row - 1]) and _used(log.messages[row])
+        starts.append(starts[row - 1] if goes_on else row)
     return starts
 
 
-def tool_use(history: History, position: int) -> bool:
-    """Say whether a message is a tool's result or holds a call."""
-    return _used(history[position])
-
-
 def _used(message: Message) -> bool:
+    """Say whether a message is a tool's result or holds a call."""
     return message.role == "tool" or bool(message.tool_calls)
 
 

@@ -83,9 +83,7 @@ class Sliding(Setting):
         return self.slid(history) if len(history) > self.window_size else history
 
     def slid(self, history: History) -> History:
-        """Return the last messages: from a user message on, else from a call whose
-        result follows.
-        """
+        """Return the last messages, from a user message on, else from a call with its result."""
         n = len(history)
         start = n - self.window_size
         found = history.next(start, "user") if self.window_size else n
@@ -97,9 +95,8 @@ class Sliding(Setting):
     def truncated(self, history: History) -> History:
         """Return the history with long results cut to both ends."""
         changes: dict[int, Message | str] = {}
-        for p in np.flatnonzero(
-            history.role("tool") & (history.chars > 2 * EDGE + len(MARK))
-        ).tolist():
+        long = history.role("tool") & (history.chars > 2 * EDGE + len(MARK))
+        for p in np.flatnonzero(long).tolist():
             text = contents.texts(history[p])
             if MARK not in text:
                 changes[p] = contents.with_text(history[p], trims.ends(text, EDGE, EDGE, MARK))

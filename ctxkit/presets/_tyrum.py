@@ -27,6 +27,8 @@ from ctxkit.tokens.counters import arguments
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from ctxkit.history import History
     from ctxkit.policies.summarisers import Passage
     from ctxkit.texts.obligations import Obligations
@@ -119,9 +121,7 @@ class CheckpointMaker:
         )
 
     def _asked(self, passage: Passage, previous: Obligations | None) -> Obligations | None:
-        """Return the model's checkpoint, or None where it fails twice: then the deterministic one
-        follows.
-        """
+        """Return the model's checkpoint; None where it fails twice, for the one without a model."""
         said = "\n".join(summary_passages.plain(m) for m in passage.messages)
         texts = [t for m in passage.messages for t in (m.text, *map(arguments, m.tool_calls))]
         known = "\n".join([said, *texts, _written(previous), passage.instructions])
@@ -183,14 +183,17 @@ class TyrumSummary(Summary):
 
 
 def last_units(history: History, keep: int) -> int:
-    """Return the position at which the last `keep` messages of Tyrum begin; a reply with its tools
-    and steps is one.
-    """
+    """Return where the last `keep` messages begin; a reply with its tools and steps is one."""
     if not keep:
         return len(history)
-    said = history.role("assistant", "tool")
-    begun = np.flatnonzero(~(said & np.concatenate(([False], said[:-1]))))
+    begun = np.flatnonzero(_begun(history))
     return int(begun[-keep]) if keep < len(begun) else 0
+
+
+def _begun(history: History) -> NDArray[Any]:
+    """Return a mask: True where a message of Tyrum begins."""
+    said = history.role("assistant", "tool")
+    return np.asarray(~(said & np.concatenate(([False], said[:-1]))))
 
 
 @dataclass(frozen=True)
@@ -201,15 +204,12 @@ class Spoken:
 
     def __call__(self, history: History, _room: Room) -> bool:
         """Return True from that many on."""
-        said = history.role("assistant") | history.role("tool")
-        begun = said & ~np.concatenate([[False], said[:-1]])
-        return history.count("user") + int((begun & history.role("assistant")).sum()) >= self.n
+        replies = _begun(history) & history.role("assistant")
+        return history.count("user") + int(replies.sum()) >= self.n
 
 
 def pruning(max_messages: int = 0, keep: int = 4) -> Any:
-    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on
-    their number.
-    """
+    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many."""
     cap = 0 if max_messages <= 0 else max(8, max_messages)
     keep = max(2, keep)
     if cap:
@@ -270,6 +270,7 @@ def tyrum(
         summariser=CheckpointMaker(model=summariser, quirks=quirks),
         must_shrink=not quirks,
     )
+    flush = MemoryFlush(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1)
     return Rules(
         policy=policy,
         trigger=trigger | Overflow(recorded=True),
@@ -278,9 +279,5 @@ def tyrum(
         reserve=limit_output or reserved_input_tokens,
         estimator="tyrum",
         auto=auto,
-        flush=(
-            MemoryFlush(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1)
-            if memory_flush
-            else None
-        ),
+        flush=flush if memory_flush else None,
     )

@@ -1,6 +1,4 @@
-"""Summaries that leave the beginning where it is: what stands before them stays, what follows is
-summarised.
-"""
+"""Summaries that leave the beginning where it is: only what follows it is summarised."""
 
 from __future__ import annotations
 
@@ -59,17 +57,13 @@ class FreshStart(OwnCut):
 
 
 def fresh(history: History, start: int, stop: int) -> NDArray[Any]:
-    """Return a mask of the positions start..stop: True where a message stands that was said, and
-    that may go.
-    """
+    """Return a mask of the positions start..stop: True where a message was said, and may go."""
     said = np.array([history.row(p) >= 0 for p in range(start, stop)], bool)
     return np.asarray(said & ~history.role("summary")[start:stop] & ~history.stays[start:stop])
 
 
 def end(history: History) -> int:
-    """Return the end of what can go at once: before the last reply where one of its calls still
-    waits for a result.
-    """
+    """Return the end of what can go at once: before a last reply that waits for a result."""
     answered: set[str | None] = set()
     for p in range(len(history) - 1, -1, -1):
         message = history[p]

@@ -1,6 +1,4 @@
-"""LangChain's words for how much: `("tokens", 4000)`, `("messages", 20)`, `("fraction", 0.8)`, and
-their AND and OR.
-"""
+"""LangChain's words for how much: `("tokens", 4000)`, `("fraction", 0.8)`, their AND and OR."""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ def _one(size: tuple[str, float]) -> Any:
 
 
 def cut(history: History, room: Room, keep: tuple[str, float]) -> int:
-    """Return LangChain's cut: so many messages, or the longest end within so many tokens, with the
-    calls it answers.
-    """
+    """Return LangChain's cut: so many messages or tokens at the end, with the calls they answer."""
     kind, value = keep
     n = len(history)
     if kind == "messages":

@@ -1,6 +1,4 @@
-"""What OpenClaw and its fork Fased have in common: a floored reserve, Pi's summary settings,
-pruning when cold.
-"""
+"""What OpenClaw and its fork Fased share: a floored reserve, Pi's summary, pruning when cold."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ FLOOR = 20_000
 
 
 def reserve(reserve_tokens: int | None = None, reserve_tokens_floor: int = FLOOR) -> int:
-    """Return the tokens held free: what is configured (Pi's 16,384), but never below the floor (0
-    turns it off).
-    """
+    """Return the tokens held free: as configured (Pi's 16,384), never below the floor (0: none)."""
     return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
 
 
@@ -29,9 +25,7 @@ def capped(held: int, window: int | None) -> int:
 
 
 def summary(p: Mapping[str, Any], held: int, *, focus: str, seconds: float) -> dict[str, Any]:
-    """Return the settings of a summary in either mode: Pi's limits, 0.8 and 0.5 of what is held
-    free.
-    """
+    """Return a summary's settings in either mode: Pi's limits, 0.8 and 0.5 of what is held free."""
     return {
         "keep_tokens": p["keep_recent_tokens"],
         "limit": max(int(0.8 * held), 1),
@@ -42,9 +36,7 @@ def summary(p: Mapping[str, Any], held: int, *, focus: str, seconds: float) -> d
 
 
 def cold(p: Mapping[str, Any], **more: Any) -> CacheTtl:
-    """Return the pruning of results after a pause, with what one of the two has besides; settings
-    are called as its own, but for three.
-    """
+    """Return the pruning of results after a pause; its settings are called so, but for three."""
     return CacheTtl(
         **{f.name: p[f.name] for f in fields(CacheTtl) if f.name in p},
         placeholder=p["hard_clear_placeholder"],

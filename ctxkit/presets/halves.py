@@ -1,6 +1,4 @@
-"""Cline's and Roo's older rule: the beginning stays, the older half of the rest goes without a
-summary.
-"""
+"""Cline's and Roo's older rule: the beginning stays, the older half of the rest is dropped."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ class DropHalf(Setting):
     quarter: bool = True
     """Drop three quarters where the prompt is more than twice what is allowed (Cline)."""
     pairs: Literal["rest", "all"] = "rest"
-    """`rest`: an even number, counted in pairs of what may go; `all`: half of all but the first,
-    made even.
-    """
+    """`rest`: half of the pairs that may go; `all`: half of all but the first, made even."""
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history without the older messages."""
@@ -42,12 +38,9 @@ class DropHalf(Setting):
         first = self.keep_first
         if count <= 0 or first + count >= len(starts):
             return history
-        start, stop = int(starts[first]), int(starts[first + count])
-        if (
-            self.pairs == "rest"
-            and history.item(int(starts[first + count - 1])).role(history.log) != ASSISTANT
-        ):
-            stop = int(starts[first + count - 1])
+        start, last, stop = (int(starts[i]) for i in (first, first + count - 1, first + count))
+        if self.pairs == "rest" and history.item(last).role(history.log) != ASSISTANT:
+            stop = last
         start, stop = history.safe(start), history.safe_before(stop)
         return history.drop(stop, "the older half", start=start) if 0 < start < stop else history
 
@@ -65,9 +58,7 @@ class DropHalf(Setting):
 
 
 def units(history: History) -> NDArray[np.int64]:
-    """Return the positions at which messages of the API begin: results in a row, and what follows
-    them, are one.
-    """
+    """Return where messages of the API begin: results in a row, and what follows them, are one."""
     roles = history.column("roles")
     follows = np.zeros(len(roles), bool)
     follows[1:] = (roles[:-1] == TOOL) & (roles[1:] != ASSISTANT)

@@ -1,6 +1,4 @@
-"""Rules from the config files that other systems keep, and the way back:
-`ck.load_rules("orchestration.yaml")`.
-"""
+"""Rules from the config files of other systems: `ck.load_rules("orchestration.yaml")`."""
 
 from __future__ import annotations
 

@@ -48,6 +48,14 @@ def test_sessions_of_one_id_are_each_held(tmp_path):
     )
 
 
+def test_rules_that_fit_no_other_window_are_held_without_noise(session, tmp_path):
+    rules = "pi:reserve_tokens=150_000"  # more than the window of the sample
+    assert ck.gate(session, rules, tmp_path / "b.json", update=True).ok
+    cost = load(tmp_path / "b.json")["pi"][session.id].figures["cost_usd"]
+    assert cost.value > 0
+    assert cost.noise == 0
+
+
 def test_the_figures_are_those_of_the_comparison(session, kept):
     row = ck.compare(session, ["pi"], progress=False).loc["pi"]
     found = load(kept)["pi"][session.id].figures

@@ -75,6 +75,6 @@ def test_older_outputs_are_cleared_first_where_asked():
 
 def test_a_summariser_and_a_focus_reach_the_second_step():
     rules = presets.claude_code(clear_tool_outputs=3)
-    assert rules.bare.summary.summariser is None
-    assert rules.bare.using(Fixed(9)).summary.summariser == Fixed(9)
-    assert rules.policy.focused("tests").summary.focus == "tests"
+    assert rules.bare.summariser is None
+    assert rules.bare.using(Fixed(9)).summariser == Fixed(9)
+    assert rules.policy.focused("tests").focus == "tests"

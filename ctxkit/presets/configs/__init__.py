@@ -1,3 +1,1 @@
-"""The config files of other systems: one file a system says which key is which setting of its
-preset.
-"""
+"""The config files of other systems: one file each says which key is which setting."""

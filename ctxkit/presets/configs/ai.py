@@ -1,6 +1,4 @@
-"""The Go agent ai's `config.json`: `compactor`, `toolOutput` (docs/config-example.md at 467ceac);
-keys in any case.
-"""
+"""The Go agent ai's `config.json` (docs/config-example.md at 467ceac); keys in any case."""
 
 from __future__ import annotations
 
@@ -44,12 +42,4 @@ def weigh(config: Mapping[str, Any]) -> int:
     return 4 * ("compactor" in names) + 2 * ("tooloutput" in names)
 
 
-CONFIG = Config(
-    system="ai",
-    file="config.json",
-    syntax="json",
-    weigh=weigh,
-    read=TABLE.found,
-    tree=TABLE.tree,
-    keys=TABLE.paths,
-)
+CONFIG = Config("ai", "config.json", weigh, TABLE.found, TABLE.tree, TABLE.paths)

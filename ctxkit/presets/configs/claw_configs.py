@@ -1,12 +1,10 @@
-"""What Fased's and OpenClaw's config files have in common: `agents.defaults.compaction` and
-`.contextPruning`.
-"""
+"""What Fased's and OpenClaw's config files share: `compaction` and `contextPruning`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs.key_tables import Key, section, several
+from ctxkit.presets.configs.key_tables import Key, listed, section, several
 from ctxkit.presets.configs.values import (
     DURATION,
     FLAG,
@@ -53,39 +51,29 @@ CLEARING = (
     Key(f"{PRUNING}.tools.allow", "tools_allow", NAMES),
     Key(f"{PRUNING}.tools.deny", "tools_deny", NAMES),
 )
-ELSEWHERE = frozenset(
-    {
-        *(
-            f"{COMPACTION}.{n}"
-            for n in ("model", "provider", "postCompactionSections", "postIndexSync", "notifyUser")
-        ),
-        *(
-            f"{COMPACTION}.{n}"
-            for n in ("midTurnPrecheck", "truncateAfterCompaction", "maxActiveTranscriptBytes")
-        ),
-        *(f"{FLUSH}.{n}" for n in ("prompt", "systemPrompt", "forceFlushTranscriptBytes", "model")),
-        f"{PRUNING}.maxToolResultChars",
-    }
+UNUSED = (
+    "model provider postCompactionSections postIndexSync notifyUser midTurnPrecheck"
+    " truncateAfterCompaction maxActiveTranscriptBytes"
 )
-OWN = (
-    "recentTurnsPreserve",
-    "customInstructions",
-    "provider",
-    "midTurnPrecheck",
-    "postCompactionSections",
+ELSEWHERE = (
+    listed(UNUSED, COMPACTION)
+    | listed("prompt systemPrompt forceFlushTranscriptBytes model", FLUSH)
+    | {f"{PRUNING}.maxToolResultChars"}
+)
+OWN = listed(
+    "recentTurnsPreserve customInstructions provider midTurnPrecheck postCompactionSections"
 )
 """Keys of `compaction` that only OpenClaw documents."""
+COMMON = listed("gateway channels messages session meta wizard")
+"""Sections that both have besides."""
 
 
 def weigh(config: Mapping[str, Any], *, openclaw: bool) -> int:
     """Count the signs of either; keys that only OpenClaw has speak for it, else Fased is ahead."""
     agents = config.get("agents")
-    mine = (
-        0 if not isinstance(agents, dict) else 4 * ("defaults" in agents) + 2 * ("list" in agents)
-    )
-    mine += several(
-        sum(k in config for k in ("gateway", "channels", "messages", "session", "meta", "wizard"))
-    )
+    mine = several(sum(k in config for k in COMMON))
+    if isinstance(agents, dict):
+        mine += 4 * ("defaults" in agents) + 2 * ("list" in agents)
     compaction = section(config, COMPACTION)
     theirs = isinstance(compaction, dict) and any(k in compaction for k in OWN)
     return 2 * mine + (openclaw is theirs) if mine else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable, section
+from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable, listed, section
 from ctxkit.presets.configs.values import POSITIVE, PROMPT
 
 if TYPE_CHECKING:
@@ -21,27 +21,14 @@ TABLE = KeyTable(
         Key("compact_prompt", "compact_prompt", PROMPT),
         Key("tool_output_token_limit", "tool_output_token_limit", POSITIVE),
     ),
-    elsewhere=frozenset(
-        {
-            "experimental_compact_prompt_file",
-            "model_auto_compact_token_limit_scope",
-            "model_max_output_tokens",
-        }
+    elsewhere=listed(
+        "experimental_compact_prompt_file model_auto_compact_token_limit_scope"
+        " model_max_output_tokens"
     ),
 )
-OTHERS = frozenset(
-    {
-        "model_provider",
-        "model_providers",
-        "model_reasoning_effort",
-        "model_reasoning_summary",
-        "model_verbosity",
-        "approval_policy",
-        "sandbox_mode",
-        "sandbox_workspace_write",
-        "mcp_servers",
-        "project_doc_max_bytes",
-    }
+OTHERS = listed(
+    "model_provider model_providers model_reasoning_effort model_reasoning_summary model_verbosity"
+    " approval_policy sandbox_mode sandbox_workspace_write mcp_servers project_doc_max_bytes"
 )
 
 
@@ -52,9 +39,7 @@ def weigh(config: Mapping[str, Any]) -> int:
 
 
 def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
-    """Gather what the file says at its top, and over it what the profile says that it names with
-    `profile`.
-    """
+    """Gather what the file says at its top, and over it what the profile says that it names."""
     found = TABLE.found(config)
     name = config.get("profile")
     profile = (
@@ -66,18 +51,8 @@ def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
 
 
 def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters under the file's own keys; where all are unset, an empty table says
-    whose file it is.
-    """
+    """Return the parameters under the file's own keys; none: a table that says whose file it is."""
     return TABLE.tree(parameters) or {"mcp_servers": {}}
 
 
-CONFIG = Config(
-    system="codex",
-    file="config.toml",
-    syntax="toml",
-    weigh=weigh,
-    read=read,
-    tree=tree,
-    keys=TABLE.paths,
-)
+CONFIG = Config("codex", "config.toml", weigh, read, tree, TABLE.paths)

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConfigText:
-    """Writes a preset's rules as a config file of the system; frozen, so that rules stay comparable
-    and picklable.
-    """
+    """Writes a preset's rules as its system's config file; frozen, so that rules can be pickled."""
 
     system: str
     """Whose file: the preset's name."""
@@ -51,7 +49,7 @@ class ConfigText:
     def _check(self, rules: Rules, parameters: dict[str, Any]) -> None:
         from ctxkit.presets.preset_names import preset
 
-        made = preset(self.system, **{**parameters, **_writer(rules, parameters)})
+        made = preset(self.system, **{**parameters, "summariser": rules.summariser})
         same = replace(
             made,
             name=rules.name,
@@ -95,10 +93,3 @@ def settings_of(system: str) -> dict[str, Any]:
     if system not in names():
         raise UnknownPreset(f"There is no preset {system!r}; there are {', '.join(names())}.")
     return {p.name: p.default for p in signature(getattr(presets, system)).parameters.values()}
-
-
-def _writer(rules: Rules, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the summariser of the rules, which no config file holds, where the preset
-    takes one.
-    """
-    return {"summariser": rules.summariser} if "summariser" in parameters else {}

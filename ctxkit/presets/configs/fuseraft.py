@@ -83,9 +83,7 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what stands under `Orchestration`, or the file itself, as in the document's
-    snippets.
-    """
+    """Return what is under `Orchestration`, or the file itself, as in the document's snippets."""
     body = _get(config, "Orchestration")
     return body if isinstance(body, dict) else config
 
@@ -97,9 +95,7 @@ def _get(section: Any, name: str) -> Any:
 
 
 def _agents(body: Mapping[str, Any]) -> list[tuple[str, FoundKeys]]:
-    """Return each agent's name and what the file says about it; a model's alias is looked up in
-    `Models`.
-    """
+    """Return each agent's name and what the file says of it; aliases of models are looked up."""
     listed = _get(body, "Agents")
     if listed is None:
         return []
@@ -127,11 +123,9 @@ def _agents(body: Mapping[str, Any]) -> list[tuple[str, FoundKeys]]:
 def _window(model: Any, models: Any) -> Any:
     own = _get(model, "MaxContextTokens")
     alias = model if isinstance(model, str) else _get(model, "ModelId")
-    return (
-        own
-        if own is not None or not isinstance(alias, str)
-        else _get(_get(models, alias), "MaxContextTokens")
-    )
+    if own is not None or not isinstance(alias, str):
+        return own
+    return _get(_get(models, alias), "MaxContextTokens")
 
 
 def _one(agents: list[tuple[str, FoundKeys]], wanted: str, found: FoundKeys) -> None:
@@ -171,9 +165,7 @@ def _shared(agents: list[tuple[str, FoundKeys]], found: FoundKeys) -> None:
 
 
 def _signals(selection: Any) -> Iterator[str]:
-    """Yield the handoff keywords of the state machine, or of the keyword routes, in the file's
-    order.
-    """
+    """Yield the handoff keywords of state machine and keyword routes, in the file's order."""
     states = _get(_get(selection, "StateMachine"), "States")
     steps = [step for state in _all(states) for step in _all(_get(state, "Transitions"))]
     for signal in (
@@ -191,19 +183,13 @@ def _routes(selection: Any) -> bool:
 
 
 def _all(section: Any) -> list[Any]:
-    return (
-        list(section.values())
-        if isinstance(section, dict)
-        else section
-        if isinstance(section, list)
-        else []
-    )
+    if isinstance(section, dict):
+        return list(section.values())
+    return section if isinstance(section, list) else []
 
 
 def _uncompacted(found: FoundKeys) -> None:
-    """Say what a file without `Compaction` means: nothing is compacted, and a cutover is refused by
-    fuseraft itself.
-    """
+    """Say what a file without `Compaction` means: nothing is compacted, and no cutover taken."""
     needs = [k.path for k in KEYS[1:3] if found.settings.get(k.parameter)]
     if needs:
         found.notes.append(
@@ -217,17 +203,9 @@ def _uncompacted(found: FoundKeys) -> None:
     )
 
 
-CONFIG = Config(
-    system="fuseraft",
-    file="orchestration.yaml",
-    syntax="yaml",
-    weigh=weigh,
-    read=read,
-    tree=tree,
-    keys={
-        **{k.parameter: k.path for k in KEYS},
-        **{k.parameter: f"Agents[].{k.path}" for k in (*AGENT_KEYS, WINDOW)},
-        "routing_signals": "Selection.StateMachine.States[].Transitions[].Signal",
-    },
-    one_agent=False,
-)
+PATHS = {
+    **KeyTable(KEYS).paths,
+    **{k.parameter: f"Agents[].{k.path}" for k in (*AGENT_KEYS, WINDOW)},
+    "routing_signals": "Selection.StateMachine.States[].Transitions[].Signal",
+}
+CONFIG = Config("fuseraft", "orchestration.yaml", weigh, read, tree, PATHS, one_agent=False)

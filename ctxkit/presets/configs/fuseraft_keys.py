@@ -5,7 +5,7 @@ Read in its docs/configuration.md at 0466927, and in the code where that is sile
 
 from __future__ import annotations
 
-from ctxkit.presets.configs.key_tables import Key, KeyTable
+from ctxkit.presets.configs.key_tables import Key, KeyTable, listed
 from ctxkit.presets.configs.values import COUNTS, FLAG, NAMES, NUMBER, POSITIVE, TEXT, WHOLE, choice
 
 AGENT_KEYS = (
@@ -20,34 +20,13 @@ AGENT_KEYS = (
     Key("MaxInTurnToolPairs", "max_in_turn_tool_pairs", WHOLE),
     Key("MaxInTurnContextTokens", "max_in_turn_context_tokens", WHOLE),
 )
-AGENT_ELSEWHERE = frozenset(
-    {
-        "Context",
-        "Isolation",
-        "KnowledgeWeight",
-        "SkipExecutionState",
-        "EnableMemory",
-        "Produces",
-        "Requires",
-        "RemoteAgent",
-        "AgentFile",
-        "SubAgentModel",
-        "SubAgentPlugins",
-        "SubAgentMaxToolCalls",
-    }
+AGENT_ELSEWHERE = listed(
+    "Context Isolation KnowledgeWeight SkipExecutionState EnableMemory Produces Requires"
+    " RemoteAgent AgentFile SubAgentModel SubAgentPlugins SubAgentMaxToolCalls"
 )
-AGENT_SILENT = frozenset(
-    {
-        "Name",
-        "Description",
-        "Instructions",
-        "Plugins",
-        "Capabilities",
-        "Model",
-        "FunctionChoice",
-        "TrustScore",
-        "MaxToolCallsPerTurn",
-    }
+AGENT_SILENT = listed(
+    "Name Description Instructions Plugins Capabilities Model FunctionChoice TrustScore"
+    " MaxToolCallsPerTurn"
 )
 AGENT = KeyTable(AGENT_KEYS, AGENT_ELSEWHERE, AGENT_SILENT, any_case=True, open=frozenset())
 KEYS = (
@@ -68,46 +47,14 @@ KEYS = (
     Key("Compaction.AntiThrashMinSavingsRatio", "anti_thrash_min_savings_ratio", NUMBER),
     Key("Compaction.AntiThrashWindow", "anti_thrash_window", WHOLE),
 )
-ELSEWHERE = frozenset(
-    {
-        "Compaction.Model",
-        "Memory",
-        "MaxTotalTokens",
-        "WarnTurnTokens",
-        "Validation",
-        "ChangeTracking",
-        "EvidenceStore",
-        "Checkpoint",
-        "Contracts",
-        "Verifier",
-        "FailureHandling",
-        "Termination",
-        "Scratchpad",
-        "Chatroom",
-        "Saga",
-        "Brownfield",
-        "TestSelector",
-        "SkillCuration",
-        "SystemPrompt",
-        "SystemPromptPath",
-    }
+ELSEWHERE = listed(
+    "Compaction.Model Memory MaxTotalTokens WarnTurnTokens Validation ChangeTracking EvidenceStore"
+    " Checkpoint Contracts Verifier FailureHandling Termination Scratchpad Chatroom Saga"
+    " Brownfield TestSelector SkillCuration SystemPrompt SystemPromptPath"
 )
-SILENT = frozenset(
-    {
-        "SchemaVersion",
-        "Name",
-        "Description",
-        "Models",
-        "Agents",
-        "Selection",
-        "Compaction.PinLastRoutingSignal",
-        "Security",
-        "McpServers",
-        "Telemetry",
-        "ApiProfiles",
-        "Events",
-        "Output",
-    }
+SILENT = listed(
+    "SchemaVersion Name Description Models Agents Selection Compaction.PinLastRoutingSignal"
+    " Security McpServers Telemetry ApiProfiles Events Output"
 )
 TABLE = KeyTable(
     KEYS + AGENT_KEYS,

@@ -12,6 +12,7 @@ from ctxkit.presets.configs.key_tables import (
     FoundKeys,
     Key,
     KeyTable,
+    listed,
     section,
     several,
     taken,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 AT = "contextManagement"
+DISTILLED, MASKED = f"{AT}.tools.distillation", f"{AT}.tools.outputMasking"
 OLDER = (
     "chatCompression.contextPercentageThreshold",
     "model.chatCompression.contextPercentageThreshold",
@@ -36,42 +38,18 @@ TABLE = KeyTable(
         Key(f"{AT}.messageLimits.normalMaxTokens", "normal_max_tokens", WHOLE),
         Key(f"{AT}.messageLimits.retainedMaxTokens", "retained_max_tokens", WHOLE),
         Key(f"{AT}.messageLimits.normalizationHeadRatio", "normalization_head_ratio", NUMBER),
-        Key(f"{AT}.tools.distillation.maxOutputTokens", "max_output_tokens", WHOLE),
-        Key(
-            f"{AT}.tools.distillation.summarizationThresholdTokens",
-            "summarization_threshold_tokens",
-            WHOLE,
-        ),
-        Key(
-            f"{AT}.tools.outputMasking.protectionThresholdTokens",
-            "protection_threshold_tokens",
-            WHOLE,
-        ),
-        Key(
-            f"{AT}.tools.outputMasking.minPrunableThresholdTokens",
-            "min_prunable_threshold_tokens",
-            WHOLE,
-        ),
-        Key(f"{AT}.tools.outputMasking.protectLatestTurn", "protect_latest_turn", FLAG),
+        Key(f"{DISTILLED}.maxOutputTokens", "max_output_tokens", WHOLE),
+        Key(f"{DISTILLED}.summarizationThresholdTokens", "summarization_threshold_tokens", WHOLE),
+        Key(f"{MASKED}.protectionThresholdTokens", "protection_threshold_tokens", WHOLE),
+        Key(f"{MASKED}.minPrunableThresholdTokens", "min_prunable_threshold_tokens", WHOLE),
+        Key(f"{MASKED}.protectLatestTurn", "protect_latest_turn", FLAG),
         Key("tools.truncateToolOutputThreshold", "truncate_tool_output_threshold", WHOLE),
     ),
     elsewhere=frozenset({"model.summarizeToolOutput", "model.maxSessionTurns"}),
     silent=frozenset({"experimental.contextManagement", *OLDER}),
     open=frozenset({"", "model", "tools", "experimental"}),
 )
-OTHERS = frozenset(
-    {
-        "general",
-        "ui",
-        "tools",
-        "context",
-        "security",
-        "privacy",
-        "experimental",
-        "mcpServers",
-        "ide",
-    }
-)
+OTHERS = listed("general ui tools context security privacy experimental mcpServers ide")
 
 
 def weigh(config: Mapping[str, Any]) -> int:
@@ -93,10 +71,8 @@ def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     """
     found = TABLE.found(config)
     for path in OLDER:
-        if section(config, path) is not None:
-            found.settings.setdefault(
-                THRESHOLD.parameter, taken(THRESHOLD, section(config, path), path)
-            )
+        if (value := section(config, path)) is not None:
+            found.settings.setdefault(THRESHOLD.parameter, taken(THRESHOLD, value, path))
     if section(config, "experimental.contextManagement") is True:
         found.settings["variant"] = "pipeline"
     return found
@@ -110,12 +86,5 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-CONFIG = Config(
-    system="gemini",
-    file="settings.json",
-    syntax="json",
-    weigh=weigh,
-    read=read,
-    tree=tree,
-    keys={**TABLE.paths, "variant": "experimental.contextManagement"},
-)
+PATHS = {**TABLE.paths, "variant": "experimental.contextManagement"}
+CONFIG = Config("gemini", "settings.json", weigh, read, tree, PATHS)

@@ -1,6 +1,4 @@
-"""A table of keys: what a config file's keys mean for a preset, read and written by the
-same lines.
-"""
+"""What a config file's keys mean for a preset: one table by which they are read and written."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ctxkit.presets.configs.values import ValueKind
 
@@ -65,14 +63,6 @@ class KeyTable:
     open: frozenset[str] = frozenset({""})
     """Sections with many other keys: an unknown one is named only where it looks like a slip."""
 
-    def read(self, section: Mapping[str, Any], found: FoundKeys, prefix: str = "") -> None:
-        """Gather what a section says.
-
-        Raises:
-            BadArguments: a value is of the wrong kind; the sentence names the key.
-        """
-        self._walk(section, "", found, prefix)
-
     def found(self, config: Mapping[str, Any], _agent: str | None = None) -> FoundKeys:
         """Return what a file says.
 
@@ -88,44 +78,43 @@ class KeyTable:
         """The key of each parameter."""
         return {key.parameter: key.path for key in self.keys}
 
-    def _walk(self, section: Mapping[Any, Any], at: str, found: FoundKeys, prefix: str) -> None:
+    def read(
+        self, section: Mapping[Any, Any], found: FoundKeys, prefix: str = "", at: str = ""
+    ) -> None:
+        """Gather what a section says.
+
+        Args:
+            section: the file, or a section of it.
+            found: where it is gathered.
+            prefix: what stands before its keys where a sentence names them.
+            at: the section's path, with a dot behind it; empty: the file.
+
+        Raises:
+            BadArguments: a value is of the wrong kind; the sentence names the key.
+        """
         fold = str.casefold if self.any_case else str
-        below = [p for p in self._paths() if (p.startswith(at + ".") if at else True)]
-        known = {fold(p[len(at) + 1 if at else 0 :].split(".")[0]): p for p in below}
-        depth = at.count(".") + 2 if at else 1
+        keys = {key.path: key for key in self.keys}
+        below = [p for p in (*keys, *self.elsewhere, *self.silent) if p.startswith(at)]
+        near = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
+        known = {fold(name): at + name for name in near}
+        is_open = at.removesuffix(".") in self.open
         for name, value in section.items():
-            match = known.get(fold(str(name)))
-            path = None if match is None else ".".join(match.split(".")[:depth])
-            shown = plain(f"{prefix}{at + '.' if at else ''}{name}", 80)
-            if path is None and len(section) <= MAX_HINTS:
-                self._missed(str(name), shown, [p.split(".")[depth - 1] for p in below], found, at)
-            elif path is None:
-                found.unknown += [shown] if at not in self.open else []
-            elif path in self._keys():
-                if value is not None:
-                    key = self._keys()[path]
-                    found.settings[key.parameter] = taken(key, value, shown)
+            path, shown = known.get(fold(str(name))), plain(f"{prefix}{at}{name}", 80)
+            if path is None:
+                hints = near if len(section) <= MAX_HINTS else []
+                found.unknown += _missed(str(name), shown, hints, is_open=is_open)
             elif path in self.elsewhere:
                 found.elsewhere.append(shown)
-            elif path not in self.silent and value is not None:
-                if not isinstance(value, dict):
-                    raise BadArguments(
-                        f"{shown} must be a section of keys and values, not {_brief(value)}."
-                    )
-                self._walk(value, path, found, prefix)
-
-    def _missed(
-        self, name: str, shown: str, near: Sequence[str], found: FoundKeys, at: str
-    ) -> None:
-        hint = did_you_mean(name, near)
-        if at not in self.open or _slip(name, near):
-            found.unknown.append(shown + (f" ({hint.strip()[:-1]}?)" if hint else ""))
-
-    def _keys(self) -> dict[str, Key]:
-        return {k.path: k for k in self.keys}
-
-    def _paths(self) -> list[str]:
-        return [*(k.path for k in self.keys), *self.elsewhere, *self.silent]
+            elif value is None or path in self.silent:
+                continue
+            elif path in keys:
+                found.settings[keys[path].parameter] = taken(keys[path], value, shown)
+            elif isinstance(value, dict):
+                self.read(value, found, prefix, f"{path}.")
+            else:
+                raise BadArguments(
+                    f"{shown} must be a section of keys and values, not {_brief(value)}."
+                )
 
     def tree(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters under the system's own keys; what is None is left out."""
@@ -142,7 +131,7 @@ class KeyTable:
         return tree
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Config:
     """The config file of one system."""
 
@@ -150,8 +139,6 @@ class Config:
     """The system, which is its preset's name too."""
     file: str
     """What the file is usually called."""
-    syntax: str
-    """The syntax in which it is written, where a file that was read does not say otherwise."""
     weigh: Callable[[Mapping[str, Any]], int]
     """How many signs of this system a file shows."""
     read: Callable[[Mapping[str, Any], str | None], FoundKeys]
@@ -162,6 +149,11 @@ class Config:
     """The key of each parameter that the file can hold."""
     one_agent: bool = True
     """Whether the file has settings of one agent only."""
+
+    @property
+    def syntax(self) -> str:
+        """The syntax in which it is written, where a file that was read does not say otherwise."""
+        return self.file.rpartition(".")[2]
 
 
 def taken(key: Key, value: Any, shown: str) -> Any:
@@ -176,10 +168,15 @@ def taken(key: Key, value: Any, shown: str) -> Any:
         raise BadArguments(f"{shown} must be {key.kind.words}, not {_brief(value)}.") from None
 
 
-def section(config: Mapping[str, Any], path: str) -> Any:
-    """Return what stands at a path, or None."""
+def listed(words: str, below: str = "") -> frozenset[str]:
+    """Return the keys that a text lists, a blank between two; all of them below a section."""
+    return frozenset(f"{below}.{word}" if below else word for word in words.split())
+
+
+def section(config: Mapping[str, Any], path: str | Iterable[str]) -> Any:
+    """Return what stands at a path, or None; the names on it, or these joined by dots."""
     place: Any = config
-    for name in path.split("."):
+    for name in path.split(".") if isinstance(path, str) else path:
         place = place.get(name) if isinstance(place, dict) else None
     return place
 
@@ -189,13 +186,16 @@ def _brief(value: Any) -> str:
 
 
 def several(signs: int) -> int:
-    """Return how many signs there are, where they are more than one: one common word alone says
-    nothing.
-    """
+    """Return the number of signs, 0 for a single one: one common word alone says nothing."""
     return signs if signs > 1 else 0
 
 
-def _slip(name: str, near: Sequence[str]) -> bool:
+def _missed(name: str, shown: str, near: Sequence[str], *, is_open: bool) -> list[str]:
+    """Return what is said of a key that nobody knows; in an open section only of a slip."""
     from difflib import get_close_matches
 
-    return bool(get_close_matches(name.casefold(), [n.casefold() for n in near], n=1, cutoff=0.85))
+    folded = [n.casefold() for n in near]
+    if is_open and not get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
+        return []
+    hint = did_you_mean(name, near)
+    return [shown + (f" ({hint.strip()[:-1]}?)" if hint else "")]

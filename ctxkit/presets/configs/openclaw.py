@@ -6,10 +6,11 @@ Read in its configuration reference (https://docs.openclaw.ai/gateway/configurat
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.presets.configs import claw_configs
-from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable
+from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable, listed
 from ctxkit.presets.configs.values import FLAG, PROMPT, WHOLE, choice
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ TABLE = KeyTable(
         Key(f"{claw_configs.PRUNING}.mode", "pruning", choice("off", "cache-ttl")),
         *claw_configs.CLEARING,
     ),
-    elsewhere=claw_configs.ELSEWHERE
-    | {f"{claw_configs.FLUSH}.enabled", f"{claw_configs.FLUSH}.softThresholdTokens"},
+    elsewhere=listed("enabled softThresholdTokens", claw_configs.FLUSH) | claw_configs.ELSEWHERE,
     silent=frozenset({"agents.list"}),
     open=claw_configs.OPEN,
 )
@@ -69,12 +69,5 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return TABLE.tree({**kept, "pruning": parameters.get("pruning") or "off"})
 
 
-CONFIG = Config(
-    system="openclaw",
-    file="openclaw.json",
-    syntax="json",
-    weigh=lambda config: claw_configs.weigh(config, openclaw=True),
-    read=read,
-    tree=tree,
-    keys=TABLE.paths,
-)
+WEIGH = partial(claw_configs.weigh, openclaw=True)
+CONFIG = Config("openclaw", "openclaw.json", WEIGH, read, tree, TABLE.paths)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable, several
+from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable, section, several
 from ctxkit.presets.configs.values import FLAG, POSITIVE, WHOLE
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     found = TABLE.found(config)
     model = config.get("model")
     provider, _, name = model.partition("/") if isinstance(model, str) else ("", "", "")
-    limit: Any = config
-    for step in ("provider", provider, "models", name, "limit"):
-        limit = limit.get(step) if isinstance(limit, dict) else None
+    limit = section(config, ("provider", provider, "models", name, "limit"))
     if isinstance(limit, dict):
         LIMIT.read(limit, found, f"provider.{provider}.models.{name}.limit.")
         found.subject = str(model)
@@ -74,15 +72,5 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-CONFIG = Config(
-    system="opencode",
-    file="opencode.json",
-    syntax="json",
-    weigh=weigh,
-    read=read,
-    tree=tree,
-    keys={
-        **TABLE.paths,
-        **{k.parameter: f"limit.{k.path}" for k in LIMIT.keys},
-    },
-)
+PATHS = {**TABLE.paths, **{k.parameter: f"limit.{k.path}" for k in LIMIT.keys}}
+CONFIG = Config("opencode", "opencode.json", weigh, read, tree, PATHS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs.key_tables import Config, Key, KeyTable
+from ctxkit.presets.configs.key_tables import Config, Key, KeyTable, listed
 from ctxkit.presets.configs.values import FLAG, WHOLE
 
 if TYPE_CHECKING:
@@ -18,21 +18,10 @@ TABLE = KeyTable(
     ),
     elsewhere=frozenset({"branchSummary"}),
 )
-OTHERS = frozenset(
-    {
-        "defaultProvider",
-        "defaultModel",
-        "defaultThinkingLevel",
-        "hideThinkingBlock",
-        "thinkingBudgets",
-        "enabledModels",
-        "quietStartup",
-        "enableSkillCommands",
-        "steeringMode",
-        "followUpMode",
-        "branchSummary",
-        "lastChangelogVersion",
-    }
+OTHERS = listed(
+    "defaultProvider defaultModel defaultThinkingLevel hideThinkingBlock thinkingBudgets"
+    " enabledModels quietStartup enableSkillCommands steeringMode followUpMode branchSummary"
+    " lastChangelogVersion"
 )
 
 
@@ -44,12 +33,4 @@ def weigh(config: Mapping[str, Any]) -> int:
     return 3 * mine + sum(k in config for k in OTHERS)
 
 
-CONFIG = Config(
-    system="pi",
-    file="settings.json",
-    syntax="json",
-    weigh=weigh,
-    read=TABLE.found,
-    tree=TABLE.tree,
-    keys=TABLE.paths,
-)
+CONFIG = Config("pi", "settings.json", weigh, TABLE.found, TABLE.tree, TABLE.paths)

@@ -46,12 +46,4 @@ def _number(value: Any) -> Any:
     return int(text) if text.isdecimal() and len(text) < 16 else value
 
 
-CONFIG = Config(
-    system="pulse_coder",
-    file=".env",
-    syntax="env",
-    weigh=weigh,
-    read=read,
-    tree=TABLE.tree,
-    keys=TABLE.paths,
-)
+CONFIG = Config("pulse_coder", ".env", weigh, read, TABLE.tree, TABLE.paths)
