@@ -5,7 +5,7 @@ output.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message
     from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
-    from ctxkit.texts.trims import Mode
     from ctxkit.tokens import Room
 
 TRUNCATED = "\n[...truncated — {n} chars omitted to reduce context size...]"
@@ -154,18 +153,12 @@ class Outputs(Scheduled):
     """Characters a result keeps; 0: all."""
     max_bytes: Natural = 51_200
     """Bytes of UTF-8 a result keeps; 0: all."""
-    mode: Mode = "head_tail"
+    mode: Literal["head", "head_tail", "middle"] = "head_tail"
     """`head`; `head_tail` keeps both ends of the lines; `middle` cuts the middle of characters and
     bytes as well.
     """
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose output is cut."""
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("head", "head_tail", "middle"):
-            raise BadArguments(
-                f"Outputs knows the modes head, head_tail and middle, not {self.mode!r}."
-            )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each output as soon as it is there."""

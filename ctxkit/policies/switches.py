@@ -15,6 +15,7 @@ from ctxkit.faces import listed
 from ctxkit.messages import Message, Text
 from ctxkit.policies.chain import Joined, Part
 from ctxkit.policies.policy import name_of
+from ctxkit.policies.setting import Typed
 from ctxkit.policies.summarisers import Passage, text_of
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.summary_places import asks_anew
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.policies.policy import Forecast
     from ctxkit.policies.rules import Rules
+    from ctxkit.policies.setting import PositiveShare
     from ctxkit.tokens.counters import Room
 
 
@@ -227,16 +229,13 @@ def prepared(
 
 
 @dataclass(frozen=True)
-class TaskEnds(Due):
+class TaskEnds(Typed, Due):
     """Due where a new request opens a task and the prompt is over a share of the window."""
 
     word = "task_boundary"
 
-    share: float = 0.5
+    share: PositiveShare = 0.5
     """Share of the window below which the end of a task changes nothing."""
-
-    def __post_init__(self) -> None:
-        Share(self.share)  # refuses what is no share
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first such call."""
