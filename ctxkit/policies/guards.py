@@ -9,7 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
 from ctxkit.history.clock import Clock
 from ctxkit.policies.forecasts import turn_at
-from ctxkit.policies.policy import name_of
+from ctxkit.policies.policy import Named, name_of
 from ctxkit.policies.setting import Typed
 from ctxkit.policies.triggers import next_of
 
@@ -32,16 +32,8 @@ __all__ = [
 __dir__ = listed(__all__)
 
 
-class Open:
+class Open(Named):
     """The foot of the guards: holds nothing back and refuses nothing."""
-
-    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
-
-        @property
-        def name(self) -> str:
-            """What notes call it; empty: the name of its class."""
-    else:
-        name = ""
 
     word = ""
     """What it is called in notes, in the field's words (`anti-thrash`, ...); empty: its name."""

@@ -22,6 +22,7 @@ wrap each plain function into a part once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -153,6 +154,33 @@ class PastCut(Protocol):
     @property
     def messages_after(self) -> int:
         """Messages shown after."""
+
+
+class Named:
+    """The foot of parts, triggers and guards: what tables, plots and notes call one."""
+
+    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
+
+        @property
+        def name(self) -> str:
+            """Its name; empty: that of its class."""
+    else:
+        name = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Wrapped:
+    """A plain function in the place of a part or a trigger; equal for equal functions."""
+
+    function: Any
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return name_of(self.function)
+
+    def __repr__(self) -> str:
+        return repr(self.function)
 
 
 def call_alone(part: object, method: str) -> bool:
