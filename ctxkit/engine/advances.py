@@ -76,10 +76,8 @@ def _first(run: Run, rules: Rules) -> First:
     if policy is None or trigger is None or not rules.auto:
         return Never().first
     wanted: First = partial(_wanted, policy, trigger)
-    if type(policy).first is Part.first or call_alone(
-        policy, "first"
-    ):  # it may always do something
-        wanted = trigger.first
+    if type(policy).first is Part.first or call_alone(policy, "first"):
+        wanted = trigger.first  # it may always do something
     return partial(_unguarded, run, guards, wanted) if guards else wanted
 
 

@@ -72,8 +72,7 @@ class Run:
         self.asked: list[tuple[History, str, str | None]] = []
         """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
 
-    # -- what was sent
-    # ----------------------------------------------------------------------------------------------
+    # -- what was sent -----------------------------------------------------------------------------
 
     @property
     def prompts(self) -> NDArray[Any]:
@@ -177,8 +176,7 @@ class Run:
             self._left[cuts, start] = found
         return found
 
-    # -- what was done
-    # ----------------------------------------------------------------------------------------------
+    # -- what was done -----------------------------------------------------------------------------
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -202,8 +200,7 @@ class Run:
         """The failures of the policy."""
         return tuple(h for h in self.held if h.why.startswith("failed: "))
 
-    # -- the bill
-    # ----------------------------------------------------------------------------------------------
+    # -- the bill ----------------------------------------------------------------------------------
 
     def look_from(self, call: int) -> Straight:
         """Return what the coming calls will be like if nothing is edited; it is kept and

@@ -154,9 +154,7 @@ def _scheduled(
         if state.message is None:
             out[row] = name_of(part)
             continue
-        edited = (
-            row < 0 or said.content != -row - 1
-        )  # by a compaction, that also puts in what is new
+        edited = row < 0 or said.content != -row - 1  # by a compaction, or put in by one
         by = name_of(part) if part is not None else policy if edited else None
         raw = log.tokens.sizes[row] if row >= 0 else 0 if by else said.tokens
         yield SentItem(state.message, state.tokens, raw, by, row, part is not None)

@@ -115,9 +115,8 @@ class GrowingColumn:
                 self._array = grown
             self._array.flags.writeable = True
             self._array[self._done : n] = self._make(self._done, n)
-            self._array.flags.writeable = (
-                False  # a policy that writes into a column would change the log for all
-            )
+            # a policy that writes into a column would change the log for all
+            self._array.flags.writeable = False
             self._done = n
         return self._array[:n]
 

@@ -27,12 +27,7 @@ def _content(message: Message) -> bytes:
     """Return what a message says as bytes, equal for equal parts."""
     try:
         return msgspec.json.encode(message.parts)
-    except (
-        UnicodeEncodeError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # lone surrogates, odd arguments
+    except (TypeError, ValueError, OverflowError):  # lone surrogates, odd arguments
         return repr(message.parts).encode("utf-8", "backslashreplace")
 
 

@@ -206,13 +206,8 @@ class Log:
         if row < 0 and isinstance(self.counter, Remembering):
             count = self.counter.composed  # rules say the same lines again and again
         new = self._counted(message, count)
-        if (
-            row >= 0
-            and new > self.tokens.sizes[row]
-            and chars(message) <= chars(self.messages[row])
-        ):
-            return self.tokens.sizes[row]
-        return new
+        most = new if row < 0 else self.tokens.sizes[row]
+        return most if new > most and chars(message) <= chars(self.messages[row]) else new
 
     def _counted(self, message: Message, count: Callable[[Message], int]) -> int:
         known = self.known(message)

@@ -120,11 +120,9 @@ class View(msgspec.Struct, frozen=True, gc=False):
         nh = self.head.size
         if not 0 <= position < nh + self.hi - self.lo:
             position = range(len(self))[position]
-        return (
-            self.head.message(self.log, position)
-            if position < nh
-            else self.log.messages[self.lo + position - nh]
-        )
+        if position < nh:
+            return self.head.message(self.log, position)
+        return self.log.messages[self.lo + position - nh]
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)

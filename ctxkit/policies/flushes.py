@@ -51,8 +51,6 @@ class MemoryFlush:
         """What the model is told; a prompt of the user's own gets the word for nothing added, if it
         lacks it.
         """
-        return (
-            self.prompt
-            if QUIET in self.prompt
-            else f"{self.prompt}\n\nIf there is nothing to save, answer {QUIET}."
-        )
+        if QUIET in self.prompt:
+            return self.prompt
+        return f"{self.prompt}\n\nIf there is nothing to save, answer {QUIET}."

@@ -33,8 +33,7 @@ class Straight:
         tokens = self.log.tokens
         self.off = history.head.tokens - tokens.P[history.lo]
 
-    # -- searches of triggers
-    # ------------------------------------------------------------------------------------------
+    # -- searches of triggers ----------------------------------------------------------------------
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
         """Return the first call whose prompt is larger than `limit` tokens (messages, in the
@@ -114,8 +113,7 @@ class Straight:
                 return call
         return stop
 
-    # -- billing
-    # ----------------------------------------------------------------------------------------------
+    # -- billing -----------------------------------------------------------------------------------
 
     def size(self, call: int) -> int:
         """Return the prompt tokens of one call."""

@@ -95,9 +95,7 @@ class AntiThrash(Typed, Open):
             sizes = [(c.before, c.after) for c in last]
         else:
             sizes = [(c.messages_before, c.messages_after) for c in last]
-        return sum(
-            1 - after / before < self.min_savings if before else True for before, after in sizes
-        )
+        return sum(not was or 1 - now / was < self.min_savings for was, now in sizes)
 
     word = "anti-thrash"
 
@@ -126,9 +124,9 @@ class MinProgress(Open):
     def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why, or None."""
         saved, least = was.tokens - new.tokens, max(self.tokens, self.share * was.tokens)
-        return (
-            f"it saves {saved:,} tokens, and {least:,.0f} are asked for" if saved < least else None
-        )
+        if saved >= least:
+            return None
+        return f"it saves {saved:,} tokens, and {least:,.0f} are asked for"
 
 
 @dataclass(frozen=True)
@@ -139,11 +137,9 @@ class Smaller(Open):
 
     def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why, or None."""
-        return (
-            f"{new.tokens:,} tokens are not fewer than {was.tokens:,}"
-            if new.tokens >= was.tokens
-            else None
-        )
+        if new.tokens < was.tokens:
+            return None
+        return f"{new.tokens:,} tokens are not fewer than {was.tokens:,}"
 
 
 @dataclass(frozen=True)

@@ -119,10 +119,8 @@ class CacheTtl(Scheduled):
             text = contents.texts_and(message, IMAGE_REMOVED)
             return contents.with_text(message, self._shorter(text))
         text = contents.texts(message)
-        if (
-            min(chars(message), len(text)) <= self.whole
-            or "\n\n[Tool result trimmed: " in text[-200:]
-        ):
+        trimmed = "\n\n[Tool result trimmed: " in text[-200:]
+        if trimmed or min(chars(message), len(text)) <= self.whole:
             return message
         return contents.with_text(message, self._shorter(text))
 
@@ -178,11 +176,8 @@ class _Shown:
 
     def span(self, view: ScheduleView, call: int) -> tuple[int, int]:
         """Return from where to where results may be touched."""
-        users, replies, last = (
-            self._of_role[USER],
-            self._of_role[ASSISTANT],
-            self.rule.keep_last_assistants,
-        )
+        users, replies = self._of_role[USER], self._of_role[ASSISTANT]
+        last = self.rule.keep_last_assistants
         if not users or len(replies) < last:
             return 0, 0
         return users[0], replies[-last] if last else view.shown(call)

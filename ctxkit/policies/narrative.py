@@ -79,11 +79,8 @@ class Narrative(Summary):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with its old turns in one message."""
-        if (
-            self.without_model is not None
-            and self.mode in ("llm", "hybrid")
-            and self.without_model(history, room)
-        ):
+        asks = self.mode in ("llm", "hybrid") and self.without_model is not None
+        if asks and self.without_model(history, room):
             return replace(self, mode="intent", summariser=None, without_model=None)(history, room)
         new = super().__call__(history, room)
         return new if new is history or not self.signals else self._signalled(history, new)
@@ -105,11 +102,8 @@ class Narrative(Summary):
             return said
         head = reconstructions.covers("CONVERSATION SUMMARY", turns)
         blocks = [b for b in (proved, *self._blocks(passage, turns, history.log.agent)) if b]
-        return (
-            SEPARATOR.join([*blocks, said])
-            if proved
-            else f"{head}\n\n" + SEPARATOR.join([*blocks, said])
-        )
+        text = SEPARATOR.join([*blocks, said])
+        return text if proved else f"{head}\n\n{text}"
 
     def _blocks(self, passage: Passage, turns: list[int], agent: str) -> list[str]:
         acts = records.actions(passage.messages, turns, agent)
@@ -130,8 +124,7 @@ class Narrative(Summary):
         """
         maker = self.maker
         if isinstance(maker, LOCAL):
-            made = self._once(maker, passage)
-            return made if isinstance(made, int) else text_of(made)
+            return self._said(maker, passage)
         cap = self.max_chars_per_message or max(
             (len(summary_passages.plain(m)) for m in passage.messages), default=0
         )
@@ -139,8 +132,7 @@ class Narrative(Summary):
         for left in range(RETRIES, -1, -1):
             short = replace(grounded, history=capped(passage.history, passage.before, cap))
             try:
-                made = self._once(maker, short)
-                return made if isinstance(made, int) else text_of(made)
+                return self._said(maker, short)
             except ModelError as error:
                 if not error.overflow or not left:
                     raise
@@ -148,6 +140,10 @@ class Narrative(Summary):
             except (OSError, ValueError, RuntimeError) as error:
                 raise ModelError(f"{error}") from error
         raise AssertionError  # pragma: no cover  the last round returns or raises
+
+    def _said(self, maker: Any, passage: Passage) -> str | int:
+        made = self._once(maker, passage)
+        return made if isinstance(made, int) else text_of(made)
 
     def _signalled(self, was: History, new: History) -> History:
         """Return the history with the last handoff signal said again, where it is no
@@ -161,11 +157,8 @@ class Narrative(Summary):
                 return new
             who = message.agent or was.log.agent
             text = f"[Resume: pre-compaction routing signal from {who}]\n{word}"
-            return new.insert(
-                len(new),
-                Message(role="user", kind="injected", parts=(Text(text),)),
-                "a pinned signal",
-            )
+            again = Message(role="user", kind="injected", parts=(Text(text),))
+            return new.insert(len(new), again, "a pinned signal")
         return new
 
 
@@ -197,7 +190,6 @@ def capped(history: History, before: int, cap: int) -> History:
     for p in long.tolist():
         text = summary_passages.plain(history[p])
         if len(text) > cap:
-            changes[p] = contents.with_text(
-                history[p], f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
-            )
+            short = f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
+            changes[p] = contents.with_text(history[p], short)
     return history.shorten(changes, reason="for the summariser")

@@ -152,13 +152,8 @@ def changed(part: Any) -> dict[str, Any]:
     """Return the settings of a dataclass that are not at their default."""
     out = {}
     for f in fields(part):
-        default = (
-            f.default
-            if f.default is not MISSING
-            else None
-            if f.default_factory is MISSING
-            else f.default_factory()
-        )
+        made = f.default if f.default_factory is MISSING else f.default_factory()
+        default = None if made is MISSING else made
         if f.repr and getattr(part, f.name) != default:
             out[f.name] = getattr(part, f.name)
     return out

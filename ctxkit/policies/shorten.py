@@ -87,9 +87,8 @@ class Results(Scheduled):
 
     def _cut(self, message: Message) -> Message:
         tool = (message.tool or "").lower()
-        cap = next(
-            (n for name, n in self.overrides.items() if name.lower() == tool), self.max_chars
-        )
+        own = (n for name, n in self.overrides.items() if name.lower() == tool)
+        cap = next(own, self.max_chars)
         return _cut(message, cap, self.suffix) if cap else message
 
 
@@ -178,9 +177,8 @@ class Outputs(Scheduled):
         return min((low for limit, low in lows if limit), default=1 << 62)
 
     def _cut(self, message: Message) -> Message:
-        text = "".join(
-            p.text for p in message.parts if isinstance(p, Text)
-        )  # as `ai`: blocks without a separator
+        texts = (p.text for p in message.parts if isinstance(p, Text))
+        text = "".join(texts)  # as `ai`: blocks without a separator
         short = trims.output(
             text,
             max_lines=self.max_lines,

@@ -48,16 +48,14 @@ class PiSummary(Summary):
     def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept; the request that waits is always kept."""
         n = len(history)
-        if not self.before_request or not asks_anew(
-            history.log, history.row(n - 1) if n else -1, history.call
-        ):
-            return super().cut(history, room)
         last = n - 1
+        row = history.row(last) if n else -1
+        if not self.before_request or not asks_anew(history.log, row, history.call):
+            return super().cut(history, room)
         whole = history.before(n, estimated=self.estimated)
         request = whole - history.before(last, estimated=self.estimated)
-        found = self.at(
-            history, history.back((self.keeps or 0) + request, estimated=self.estimated)
-        )
+        kept = (self.keeps or 0) + request
+        found = self.at(history, history.back(kept, estimated=self.estimated))
         if found < last:
             return found
         return 0 if self.quirks else history.safe_before(max(last - 1, 0))

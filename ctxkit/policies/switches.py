@@ -86,13 +86,9 @@ class Levels(Part):
             inner = self.inner
             passage = Passage(new, before, first, inner.limit, inner.told())
             made = inner.asked(inner.maker, passage)
-            merged = new.summarise(
-                before,
-                _at_level(made, min(level + 1, HIGHEST)),
-                f"{before - first} summaries of level {level}",
-                start=first,
-                method="summary",
-            )
+            told = _at_level(made, min(level + 1, HIGHEST))
+            why = f"{before - first} summaries of level {level}"
+            merged = new.summarise(before, told, why, start=first, method="summary")
             if merged.tokens >= new.tokens:
                 break
             new = merged

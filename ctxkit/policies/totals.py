@@ -55,14 +55,9 @@ class LastTotal(Due):
         first = log.upto[last]
         between = log.tokens.P[max(request, first)] - log.tokens.P[first]
         reply = log.replies[last]
-        if (
-            reply is not None
-            and reply.usage is not None
-            and reply.usage.output_tokens
-            and reply.visible
-        ):
-            own = log.tokens.sizes[first] if first < request else 0
-            between += reply.usage.output_tokens - own
+        usage = reply.usage if reply is not None and reply.visible else None
+        if usage is not None and usage.output_tokens:
+            between += usage.output_tokens - (log.tokens.sizes[first] if first < request else 0)
         return int(forecast.prompts(last, last + 1)[0]) + between
 
 

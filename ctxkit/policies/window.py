@@ -37,9 +37,8 @@ class Window(Setting):
             return history
         start = leading(history)
         cut = history.fitting(self.keep_tokens, start=start, estimated=self.estimated)
-        return history.drop(
-            pair(history, min(cut, len(history) - 1)), "over the budget", start=start
-        )
+        cut = pair(history, min(cut, len(history) - 1))
+        return history.drop(cut, "over the budget", start=start)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
