@@ -136,7 +136,7 @@ class Compactor:
         """
         await self._summarise_results(spent, limits)
         before, run = self.context.tokens, self.context.run
-        window, self._begun = self.context.run.room.limit, False
+        window, self._begun = run.room.limit, False
         if self._memory and self._memory.due(before, window, len(self.transcript.session.edits)):
             await self._save(self.context.preview()[0], spent, limits, self._tools)
         context, size = self.context, self.context.messages
@@ -155,9 +155,8 @@ class Compactor:
             await self._save_dropped(prepared.edits, spent, limits)
         elif prepared.failed:
             self._begin(run.due, before, size)
-            self._end(
-                {"outcome": "failed", "error": "; ".join(prepared.failed)}, run.due, before, size
-            )
+            how = {"outcome": "failed", "error": "; ".join(prepared.failed)}
+            self._end(how, run.due, before, size)
         self._bill(spent, self._taken())
         self.budget.shown(len(prepared.messages), limits)
         return prepared
@@ -201,26 +200,18 @@ class Compactor:
             ModelError: the summariser failed; nothing was changed.
         """
         focus = redact(focus)
-        context, before, size, self._begun = (
-            self.context,
-            self.context.tokens,
-            self.context.messages,
-            False,
-        )
+        context, self._begun = self.context, False
+        before, size = context.tokens, context.messages
         self._begin(trigger, before, size, focus=focus)
+
+        def work() -> tuple[Edit, ...]:
+            done = context.compact(self.chosen(policy, focus), trigger)
+            if done or instead is None:
+                return done
+            return context.compact(self.chosen(instead, focus), trigger)
+
         try:
-            edits: tuple[Edit, ...] = await self._off_loop(
-                lambda: (
-                    context.compact(self.chosen(policy, focus), trigger)
-                    or (
-                        ()
-                        if instead is None
-                        else context.compact(self.chosen(instead, focus), trigger)
-                    )
-                ),
-                spent,
-                limits,
-            )
+            edits: tuple[Edit, ...] = await self._off_loop(work, spent, limits)
         except ModelError as e:
             self._bill(spent, self._taken())
             self._end({"outcome": "failed", "error": str(e)}, trigger, before, size)
@@ -310,10 +301,9 @@ class Compactor:
         self, edits: tuple[Edit, ...], spent: SpentInTurn, limits: Limits
     ) -> None:
         if self._memory is not None and self._memory.flush.below is None:
-            gone = {t for e in edits for t in e.targets}
-            await self._save(
-                [m for m in self.transcript.session.messages if m.id in gone], spent, limits, ()
-            )
+            ids = {t for e in edits for t in e.targets}
+            gone = [m for m in self.transcript.session.messages if m.id in ids]
+            await self._save(gone, spent, limits, ())
 
     async def _save(
         self, messages: Any, spent: SpentInTurn, limits: Limits, tools: tuple[ToolSchema, ...]
@@ -380,7 +370,5 @@ def _bare(policy: Part) -> Part:
 
 def _before(trigger: str | None, tokens: int, messages: int) -> dict[str, Any]:
     """Return what is told of a compaction at its beginning and again at its end."""
-    by_hand = trigger in _BY_HAND
-    return {
-        "auto": not by_hand, "trigger": trigger, "before": messages, "tokens_before": tokens,
-    }  # fmt: skip
+    how = {"auto": trigger not in _BY_HAND, "trigger": trigger}
+    return {**how, "before": messages, "tokens_before": tokens}

@@ -77,9 +77,8 @@ class LiveContext:
         """Bring the run to the end of the log with the recorded edits in force, also those after
         the last call.
         """
-        past = self.rules.but(
-            policy=AsRecorded(), trigger=None, guards=(), pruning=None, on_compacted=None
-        )
+        none: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
+        past = self.rules.but(policy=AsRecorded(), guards=(), **none)
         then = Run(self.log, past, self.run.room.limit)
         advance(then, past, self.log.calls)
         was = history = then.history.at(self.log.calls)
@@ -115,12 +114,8 @@ class LiveContext:
 
     def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
         """Open the next call: compact where the rules say so, prune, and return what is sent."""
-        run, cuts, warned, held = (
-            self.run,
-            len(self.run.cuts),
-            len(self.run.warned),
-            len(self.run.held),
-        )
+        run = self.run
+        cuts, warned, held = len(run.cuts), len(run.warned), len(run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
         if len(run.cuts) > cuts:
@@ -197,13 +192,8 @@ class LiveContext:
         for cut in cuts:
             for i, edit in enumerate(cut.edits):
                 name = f"{self._label}-{self._numbered}.{i}"
-                out.append(
-                    _replace(
-                        edit,
-                        id=name,
-                        inserted=tuple(_named(m, name, k) for k, m in enumerate(edit.inserted)),
-                    )
-                )
+                inserted = tuple(_named(m, name, k) for k, m in enumerate(edit.inserted))
+                out.append(_replace(edit, id=name, inserted=inserted))
             self._numbered += 1
         return tuple(out)
 

@@ -93,14 +93,9 @@ class SpentInTurn:
         self.output += usage.output_tokens or 0
         if free or self.cost_usd is None:
             return
-        known = self._price(model)
-        cost = (
-            usage.cost_usd
-            if usage.cost_usd is not None
-            else known.cost_usd(usage)
-            if known
-            else None
-        )
+        known, cost = self._price(model), usage.cost_usd
+        if cost is None and known:
+            cost = known.cost_usd(usage)
         self.cost_usd = None if cost is None else self.cost_usd + cost
 
     def exceeded(

@@ -67,10 +67,9 @@ class Offloads:
     def _saved(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
         if self._save is None:
             return False
+        tool = result.tool or (call.name if call else "unknown")
         try:
-            self._save(
-                artifact, result.text, result.tool or (call.name if call else "unknown"), hint(call)
-            )
+            self._save(artifact, result.text, tool, hint(call))
         except (StoreError, OSError):
             return False
         return True

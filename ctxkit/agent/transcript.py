@@ -124,25 +124,15 @@ class Transcript:
     ) -> Message:
         """Write a reply that failed or was interrupted: in the log, never sent again."""
         parts: tuple[Part, ...] = (Text(text),) if text else ()
-        lost = Message(
-            role="assistant",
-            parts=parts,
-            model=model,
-            stop=stop,
-            error=why,
-            is_error=True,
-            visible=False,
-        )
-        return self.add(replace(lost, context_window=window), "a")
+        lost = Message(role="assistant", parts=parts, is_error=True, visible=False)
+        how = {"model": model, "stop": stop, "error": why, "context_window": window}
+        return self.add(replace(lost, **how), "a")
 
     def unrun(self, call: ToolCall, why: str = INTERRUPTED) -> Message:
         """Write the result of a tool call that did not end: no call stays without one."""
-        return self.add(
-            Message(
-                role="tool", tool=call.name, call_id=call.id, parts=(Text(why),), is_error=True
-            ),
-            "r",
-        )
+        said, name = (Text(why),), call.name
+        lost = Message(role="tool", tool=name, call_id=call.id, parts=said, is_error=True)
+        return self.add(lost, "r")
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -176,12 +166,8 @@ class Transcript:
             name = f"{call.id or 'call'}_{n}"
         self._calls.add(name)
         arguments: dict[str, Any] = redacted(_sound(call.arguments), known)
-        return replace(
-            call,
-            id=name,
-            arguments=arguments,
-            raw=None if call.raw is None else _text(call.raw, known),
-        )
+        raw = None if call.raw is None else _text(call.raw, known)
+        return replace(call, id=name, arguments=arguments, raw=raw)
 
 
 def _thought(part: Thinking, known: list[str]) -> Thinking:
