@@ -190,9 +190,7 @@ class Agent:
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand (see `Compactor.compact`); the limits of a turn hold for it as for a turn
-        of its own.
-        """
+        """Compact by hand (see `Compactor.compact`), within the limits of a turn of its own."""
         return await self.compactor.compact(
             self._fresh(), self.limits, policy, trigger="manual", focus=focus, instead=instead
         )
@@ -363,9 +361,7 @@ def told(result: Message) -> dict[str, Any]:
 
 
 def _silence(reply: Message) -> str:
-    """Return what must be said of a reply that ended in good order without a word; empty where it
-    has words.
-    """
+    """Return what must be said of a reply that ended in good order without a word; else nothing."""
     if texts(reply).strip():
         return ""
     if reply.thinks:

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 
 _AGAIN = 2
-"""How often a call is made again whose reply broke off, came empty or promised calls it did not
-send.
-"""
+"""How often a call is made again whose reply broke off, was empty or lacked calls it promised."""
 
 
 class Unheard(ModelError):
@@ -186,9 +184,7 @@ class Calls:
 
     @property
     def _window(self) -> int | None:
-        """The window to be noted at a call: None where it is the one that the session
-        began with.
-        """
+        """The window to be noted at a call; None: the one that the session began with."""
         window = self._compactor.context.run.room.limit
         return None if window == self._transcript.session.context_window else window
 
@@ -212,9 +208,7 @@ def digest(tools: Sequence[ToolSchema]) -> str:
 
 
 def _learnt(log: Sequence[Message | Edit], model: str) -> int | None:
-    """Return the window that a model named when a prompt overflowed it, from its last error in a
-    log.
-    """
+    """Return the window that a model named in its last error in a log, where one overflowed it."""
     for entry in reversed(log):
         failed = isinstance(entry, Message) and entry.error and entry.model == model
         if failed and isinstance(entry, Message) and is_overflow(entry.error or ""):

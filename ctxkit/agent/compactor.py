@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 _BY_HAND = ("manual", "agent_requested")
 """Triggers that somebody pulled; all others are automatic."""
 NEWEST = Summary(keep_turns=1)
-"""What is done where the rules' own policy finds nothing to do: all but the newest turn is
-summarised.
-"""
+"""Done where the rules' own policy finds nothing: all but the newest turn is summarised."""
 
 
 class Compactor:
@@ -117,9 +115,7 @@ class Compactor:
         self._last = self.transcript.clock(), messages
 
     def _held(self) -> Cached | None:
-        """Return the conversation as it stands, where the writer's cache holds the
-        beginning of it.
-        """
+        """Return the conversation as it stands, where the writer's cache holds its beginning."""
         at, last = self._last
         if not self._own or not last or self.transcript.clock() - at > self.rules.cache_life:
             return None
@@ -240,9 +236,7 @@ class Compactor:
             return False
 
     def chosen(self, policy: Policy | None = None, focus: str = "", *, draft: bool = False) -> Part:
-        """Return the policy of a compaction by hand, with its summariser and its focus; a draft
-        asks no model.
-        """
+        """Return the policy of a compaction by hand, with its focus; a draft asks no model."""
         own = self.rules.bare if policy is None else as_part(policy)
         lent, writer = self.rules.summariser, None if draft else self._writer
         if policy is None and own is not None and not isinstance(lent, Extractive):

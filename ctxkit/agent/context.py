@@ -74,9 +74,7 @@ class LiveContext:
         self._label = rules.label
 
     def _stand(self) -> None:
-        """Bring the run to the end of the log with the recorded edits in force, also those after
-        the last call.
-        """
+        """Bring the run to the end of the log, all recorded edits in force."""
         none: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
         past = self.rules.but(policy=AsRecorded(), guards=(), **none)
         then = Run(self.log, past, self.run.room.limit)
@@ -97,9 +95,7 @@ class LiveContext:
             self.log.fixed = self._fixed + believed(reply, counted)
 
     def add(self, message: Message) -> None:
-        """Write a message that was said; the bill of a reply corrects the count of the prompts to
-        come.
-        """
+        """Write a message that was said; a reply's bill corrects the count of prompts to come."""
         self.log.append(message)
         if message.role == "assistant" and self.run.call == self.log.calls:
             call, before = self.run.call - 1, self.log.fixed - self._fixed
@@ -147,9 +143,7 @@ class LiveContext:
         return self._went
 
     def preview(self) -> tuple[tuple[Message, ...], int]:
-        """Return what the next call would be sent without a compaction, and its tokens; nothing
-        changes.
-        """
+        """Return what the next call would be sent uncompacted, and its tokens; nothing changes."""
         view = self.run.coming()
         return view.messages, view.tokens
 

@@ -70,9 +70,7 @@ class Guest(Agent):
         return SpentInTurn(free=True)  # no price is known before the agent tells one
 
     def gauge(self) -> tuple[int, int]:
-        """Return the tokens of its context and its window, as it tells; else as they are counted
-        here.
-        """
+        """Return the tokens of its context and its window, as told; else as counted here."""
         used, size = super().gauge()
         return (self.used or used), (self.size or size)
 

@@ -326,9 +326,7 @@ class LiveSession:
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand; empty where there is too little, also for the policy that is tried
-        `instead`.
-        """
+        """Compact by hand; empty where there is too little, also for the policy `instead`."""
         with self.alone():
             return await self.agent.compact(policy, focus=focus, instead=instead)
 
@@ -402,9 +400,7 @@ class LiveSession:
         return moved
 
     def close(self) -> None:
-        """Give the session free, and the memory that its model holds; what may outlive the talk is
-        remembered.
-        """
+        """Give the session and its model's memory free; what may outlive the talk is remembered."""
         with ExitStack() as closing:  # the session is free at the end, whatever else fails
             closing.callback(self.log.close)
             closing.callback(self._snapshots.close)
@@ -425,9 +421,7 @@ class LiveSession:
     def _lead(
         self, model: Model, rules: Rules, limits: Limits | None, offered: tuple[ToolSchema, ...]
     ) -> Limits:
-        """Keep how the session is led from now on; note what differs, and return the limits of a
-        turn.
-        """
+        """Keep how the session is led from now on; note what differs, return a turn's limits."""
         was = self.log.session
         check(was, model, self.name)
         before = kept(was)

@@ -65,9 +65,7 @@ class Memory:
         self._cycle = -1
 
     def due(self, tokens: int, window: int, compactions: int) -> bool:
-        """Return True where it is due before the next call; asked again in the same cycle, it is
-        not.
-        """
+        """Return True where it is due before the next call, once a cycle."""
         if not self.flush.due(tokens, window) or compactions == self._cycle:
             return False
         self._cycle = compactions

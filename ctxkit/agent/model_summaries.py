@@ -48,9 +48,7 @@ UPTO = ", up to and without the message that begins with {text!r}: from there on
 
 
 class Cached(NamedTuple):
-    """The conversation as it would be sent next, of which the provider's cache holds the
-    beginning.
-    """
+    """The conversation as it would be sent next, its beginning in the provider's cache."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...]
@@ -60,9 +58,7 @@ class Cached(NamedTuple):
     window: int
 
     def is_cheaper(self, model: str, own: int, ask: int, limit: int | None) -> bool:
-        """Say whether it costs less with a question behind it than a prompt of its own; False
-        without prices.
-        """
+        """Say whether a question behind it costs less than an own prompt; not without prices."""
         known = price(model)
         if known is None or known.cache_read is None:
             return False

@@ -95,9 +95,7 @@ class SessionMemory:
         return "\n\n".join(dict.fromkeys(filter(None, [self._baked, *self._fresh])))
 
     async def before(self, agent: str, prompt: str) -> list[str]:
-        """Ask the providers; return in sentences what failed. Of one that fails nothing
-        is put in.
-        """
+        """Ask the providers; return in sentences what failed, of which nothing is put in."""
         self._fresh, failed = [], []
         for provider in self.providers:
             try:

@@ -1,6 +1,4 @@
-"""Running a tool call: checked, approved, off the event loop, cancelled with the turn, its result
-bounded.
-"""
+"""Running a tool call: checked, approved, in a thread, cancelled with the turn, bounded."""
 
 from __future__ import annotations
 

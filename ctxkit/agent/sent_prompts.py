@@ -26,9 +26,7 @@ class _Made(NamedTuple):
 
 
 class Prompts:
-    """The prompts of an agent. A call is known by its reply, so that branches and resumes do not
-    mix.
-    """
+    """The prompts of an agent. A reply names its call: branches and resumes do not mix."""
 
     def __init__(self) -> None:
         self._made: list[_Made] = []
@@ -48,9 +46,7 @@ class Prompts:
         return Told(self, session)
 
     def made(self, call: int, reply: Message | None) -> _Made:
-        """Return what made a call; where it was made elsewhere, the latest, that has it as
-        recorded.
-        """
+        """Return what made a call; made elsewhere: the latest, that has it as recorded."""
         for made in reversed(self._made):
             replies = made.run.log.replies
             if reply is not None and made.run.begin <= call < len(replies):

@@ -58,9 +58,7 @@ class ReplyBuilder:
             self._parts.append(part(piece))
 
     def call(self, update: dict[str, Any]) -> Iterator[Message]:
-        """Take what is told of a tool's call, at its beginning or later; yield what is whole before
-        it.
-        """
+        """Take what is told of a tool's call, first or later; yield what is whole before it."""
         ident = str(update.get("toolCallId") or "")
         ended = any(c.get("status") in _ENDED for c in self._calls.values())
         if ended and ident not in self._calls:

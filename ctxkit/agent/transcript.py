@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 Keep = Callable[..., "Session"]
-"""Writes entries at the end of the session (in memory, or a `SessionLog.append`) and returns the
-session.
-"""
+"""Writes entries at the session's end (in memory, by `SessionLog.append`) and returns it."""
 LOST = "The session ended before this call's result was kept; whether it ran is not known."
 INTERRUPTED = "Interrupted by the user before it ended."
 
@@ -45,9 +43,7 @@ class Transcript:
         self.clock = clock
         self._keep = keep or self._in_memory
         self.turn = self.session.turns[-1] if self.session.path else -1
-        """The turn under way, or the last one: what is written before the next begins belongs to
-        it.
-        """
+        """The turn under way, or the last one: it has what is written before the next begins."""
         self._ids = {e.id for e in self.session.log}
         self._calls = {
             c.id for e in self.session.path if isinstance(e, Message) for c in e.tool_calls
@@ -157,9 +153,7 @@ class Transcript:
         return tuple(out)
 
     def _called(self, call: ToolCall, known: list[str]) -> ToolCall:
-        """Give a call an id that no other call of the session has: providers refuse two
-        of one id.
-        """
+        """Give a call an id that no other of the session has: providers refuse two of one."""
         name, n = call.id or "call", 1
         while name in self._calls:
             n += 1
@@ -171,17 +165,13 @@ class Transcript:
 
 
 def _thought(part: Thinking, known: list[str]) -> Thinking:
-    """Return thinking as it is kept; its signature holds only for the words that it was
-    made for.
-    """
+    """Return thinking as it is kept; a signature holds only for the words it was made for."""
     text = _text(part.text, known)
     return part if text == part.text else Thinking(text)
 
 
 def _text(text: str, known: list[str]) -> str:
-    """Return text as it is kept: without keys, and without halves of characters, which no file can
-    hold.
-    """
+    """Return text as it is kept: without keys, and halves of characters, which no file can hold."""
     return str(redacted(_sound(text), known))
 
 

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 
 _REMEMBERED = 8
-"""Edits before which prompts may still be alive in the cache, where one edit does
-several things.
-"""
+"""Edits before which prompts may be alive in the cache, where one edit does several things."""
 
 
 class Run:
@@ -54,18 +52,14 @@ class Run:
         self._unsent: History | None = None
         self._look: Straight | None = None
         self.in_common: dict[int, int] = {}
-        """What a call that found no cache has in common with the one before, where not
-        all of it.
-        """
+        """What a call without a cache has in common with the one before, where not all of it."""
         self._left: dict[tuple[int, int], PrunedHistory] = {}
         self.called = 0
         """Calls at which a pruning had to be asked by itself, as it says no schedule."""
         self.history = History.start(self.log)
         self.cuts: list[Kept] = []
         self.due = ""
-        """What made the latest compaction due, in the field's words, whether anything came of it or
-        not.
-        """
+        """What made the latest compaction due, in the field's words, whatever came of it."""
         self.held: list[Held] = []
         self.warned: list[tuple[int, str]] = []
         self._noted: set[int] = set()
@@ -203,9 +197,7 @@ class Run:
     # -- the bill ----------------------------------------------------------------------------------
 
     def look_from(self, call: int) -> Straight:
-        """Return what the coming calls will be like if nothing is edited; it is kept and
-        goes on.
-        """
+        """Return what the coming calls will be like unedited; it is kept and goes on."""
         look, history, pruning = self._look, self.history, self.rules.pruning
         if pruning is None:
             self._look = look = Straight(history, self.room, self.sizes)
@@ -274,17 +266,13 @@ class Run:
         return look
 
     def tell(self, new: History) -> None:
-        """Let those know of a compaction who want to: warnings are due again, and the caller's hook
-        is called.
-        """
+        """Let know of a compaction: warnings are due again, and the caller's hook is called."""
         self._noted.clear()
         if self.rules.on_compacted is not None:
             self.rules.on_compacted(new.messages)
 
     def note(self, look: Straight, start: int, stop: int) -> None:
-        """Write down each warning that is due in the calls start..stop, once until the next
-        compaction.
-        """
+        """Write down each warning due in the calls start..stop, once between compactions."""
         new = []
         for i, trigger in enumerate(self.rules.warnings):
             if i not in self._noted:
@@ -309,16 +297,12 @@ class Run:
         return common(view, (last, *alive))
 
     def resume(self, past: Run) -> None:
-        """Stand where another run of the same log ended, with its bill, cuts and warnings: budgets
-        look at them.
-        """
+        """Stand where another run of the log ended, with its bill, cuts and warnings."""
         self.history, self.call, self.begin = past.history.at(past.call), past.call, past.call
         self.cuts, self.billed, self._noted = list(past.cuts), past.billed.copy(), set(past._noted)
 
     def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Kept:
-        """Take over what a policy (`by`) made of `history.at(call)`, before the next
-        call is sent.
-        """
+        """Take over what a policy (`by`) made of `history.at(call)` before the next call."""
         was = self.history.at(self.call)
         cut = Kept(self.call, was, new, trigger, by)
         self._unsent = self._unsent or self.history

@@ -114,9 +114,7 @@ COUNTED = "counted_tokens"
 
 
 def schemas(tools: Iterable[ToolSchema]) -> int:
-    """Return the tokens of the tools' schemas before any bill is known: a quarter of their
-    characters.
-    """
+    """Return the tokens of tools' schemas while no bill is known: a quarter of their characters."""
     return sum(t.chars or 0 for t in tools) // 4
 
 
@@ -211,9 +209,7 @@ def _fixed_parts(
 
 
 def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
-    """Yield what was said with the edits of a run, each before the reply of the call at which it
-    was made.
-    """
+    """Yield what was said with a run's edits, each before the reply of the call that it was for."""
     log, name = done.log, done.rules.label
     before: dict[int, list[tuple[int, Kept]]] = {}
     for n, cut in enumerate(done.cuts):

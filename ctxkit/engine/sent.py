@@ -1,6 +1,4 @@
-"""What went out at a call of a run: each message as it was sent, what it was before, who changed
-it.
-"""
+"""What went out at a call of a run: each message, what it was before, and who changed it."""
 
 from __future__ import annotations
 

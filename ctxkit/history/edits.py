@@ -28,9 +28,7 @@ def edits_of(view: View) -> tuple[Edit, ...]:
 
 
 def edit_of(step: Step, now: View) -> Edit:
-    """Return the step that led to `now` as an edit with ids and messages; targets stood in the
-    view before.
-    """
+    """Return the step that led to `now` as an edit with ids and messages; targets stood before."""
     log = step.was.log
     positions = step.positions()
     targets = tuple(step.was[p].id for p in positions)

@@ -175,9 +175,7 @@ class Head(msgspec.Struct, gc=False):
         return tuple(np.flatnonzero(firm).tolist())
 
     def column(self, log: Log, name: str) -> NDArray[Any]:
-        """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`,
-        `contents`.
-        """
+        """Return one value an item; beside the log's columns `rows stands keys contents`."""
         if self.columns_ is None:
             self.columns_ = {}
         found = self.columns_.get(name)
@@ -200,9 +198,7 @@ class Head(msgspec.Struct, gc=False):
         return values
 
     def _contents(self, log: Log) -> NDArray[Any]:
-        """Return a number an item, equal where the same is said at the same row; below
-        0: as said.
-        """
+        """Return a number an item, equal where a row says the same; below 0: as said."""
         found: NDArray[Any] = -self.column(log, "rows") - 1
         at = np.flatnonzero(self.column(log, "keys"))
         found[at] = self._once(log, "contents", at)
@@ -241,9 +237,7 @@ class Head(msgspec.Struct, gc=False):
         return n
 
     def sums(self, estimated: bool) -> list[int]:
-        """Return running sums of the tokens, or the estimates, before each item and
-        after the last.
-        """
+        """Return running sums of tokens, or estimates, before each item and after the last."""
         if self.sums_ is None:
             if self.tuple_ is None and self.columns_ is not None:
                 c = self.columns_

@@ -161,9 +161,7 @@ Maker = Given | Placeholder | Tokens
 
 
 def renamed(message: Message, origin: str) -> Message:
-    """Return a changed message under an id of its own: the origin's, and a mark of the
-    new content.
-    """
+    """Return a changed message under an id of its own: the origin's and a mark of the content."""
     mark = f"{crc32(_content(message)):08x}"
     return _replace(message, id=f"{origin}~{mark}")
 

@@ -256,9 +256,7 @@ class Log:
             self._keep(group)
 
     def _asker(self, message: Message, row: int) -> int:
-        """Return the row of the call that a result answers; the row itself where the log
-        has none.
-        """
+        """Return the row of the call that a result answers; its own where the log has none."""
         if message.call_id:
             return self._asked.get(message.call_id, row)
         asked = self.of_role[ASSISTANT]
@@ -302,9 +300,7 @@ class Log:
         return names.setdefault(name, len(names))
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return the names of the `agent`s or `tool`s by their codes; a message without a tool has
-        ``""``.
-        """
+        """Return the names of the `agent`s or `tool`s by their codes; no tool: ``""``."""
         self.column(f"{kind}s")
         return tuple(self._names[kind])
 
@@ -313,9 +309,7 @@ class Log:
         return row in self._stay and self.late_stays.get(row, 0) <= call
 
     def stays_at(self, call: int) -> list[int]:
-        """Return the rows that stay as of a call, rising; rows that come later may be
-        among them.
-        """
+        """Return the rows that stay as of a call, rising; later ones may be among them."""
         if not self._later(self.late_stays, call):
             return self.stays
         return [r for r in self.stays if self.late_stays.get(r, 0) <= call]
@@ -334,9 +328,7 @@ class Log:
 
     @staticmethod
     def _later(late: dict[int, int], call: int) -> bool:
-        """Return True where something came late, after a call: marks are written in the order of
-        calls.
-        """
+        """Return True where something came late, after a call: marks are in the order of calls."""
         return bool(late) and next(reversed(late.values())) > call
 
     def tool(self, row: int) -> str:

@@ -20,9 +20,7 @@ H = TypeVar("H", bound=View)
 """The class of a history: what goes in comes out."""
 
 Told = tuple[Any, int | None]
-"""A summary (a text, messages, or its size), and its tokens where they are known better than by
-counting.
-"""
+"""A summary (a text, messages, its size), and its tokens where better known than by counting."""
 
 _replace = msgspec.structs.replace
 

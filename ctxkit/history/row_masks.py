@@ -177,9 +177,7 @@ def _put(view: H, at: NDArray[Any], sizes: tuple[Any, Any], makers: list[Maker],
 
 
 def _changed_alike(view: H, at: NDArray[Any], text: str, smaller: bool) -> Changed:
-    """One placeholder for all messages at `at`; replies with tool calls keep those and are done
-    one by one.
-    """
+    """One placeholder for all messages at `at`; replies keep their calls, and go one by one."""
     if not len(at):
         return at, (at, at), []
     said = at[0] >= view.head.size  # all of them stand as they were said
@@ -198,9 +196,7 @@ def _changed_alike(view: H, at: NDArray[Any], text: str, smaller: bool) -> Chang
 
 
 def _pick(view: H, name: str, at: NDArray[Any]) -> NDArray[Any]:
-    """Return the values of a column at some rising positions, without making the
-    whole of it.
-    """
+    """Return the values of a column at some rising positions, without making all of it."""
     nh = view.head.size
     if not len(at) or at[0] < nh:
         return np.asarray(view.column(name)[at])
@@ -208,9 +204,7 @@ def _pick(view: H, name: str, at: NDArray[Any]) -> NDArray[Any]:
 
 
 def _placeholder(view: H, text: str) -> tuple[int, int]:
-    """Return the tokens and the estimate of a tool result that says only this text: counted
-    once for a log.
-    """
+    """Return tokens and estimate of a result that says only this text: counted once for a log."""
     key = ("placeholder", text)
     size = view.log.memo.get(key)
     if size is None:

@@ -1,6 +1,4 @@
-"""Trim harder and harder until the prompt fits the window (fuseraft's retry after a
-context error).
-"""
+"""Trim harder and harder until the prompt fits (fuseraft's retry after a context error)."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ SUFFIX = "\n[...context-trimmed — {n} chars removed to fit model limit...]"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Stage(Results):
-    """One stage: all results are cut, those whose file was written shorter; what an earlier stage
-    cut is cut again.
-    """
+    """One stage: results are cut, cut ones again; those whose file was written, shorter."""
 
     @property
     def cap(self) -> int:
@@ -58,9 +54,7 @@ class Untooled(Scheduled):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AdaptiveTrim(Scheduled):
-    """Where the prompt is over the window: results to 4,000 characters, else to 500, else no tool
-    messages at all.
-    """
+    """Over the window: results to 4,000 characters, else to 500, else no tool messages at all."""
 
     counts = False
     stages: tuple[int, ...] = (4000, 500)
@@ -76,9 +70,7 @@ class AdaptiveTrim(Scheduled):
 
     @property
     def steps(self) -> tuple[Stage | Untooled, ...]:
-        """The stages as parts of their own, the mildest first; a live session applies them one by
-        one.
-        """
+        """The stages as parts, the mildest first; a live session applies them one by one."""
         cuts = (Stage(max_chars=n, consumed_chars=self.consumed_chars) for n in self.stages)
         return (*cuts, Untooled())
 

@@ -185,9 +185,7 @@ class Ladder(Joined):
         return " else ".join(name_of(p) for p in self.parts)
 
     def __call__(self, history: History, room: Room) -> History:
-        """Return what the first part that helps leaves; with `fits`, what the last one leaves if
-        none helps enough.
-        """
+        """Return what the first part that helps leaves; with `fits` the last where none fits."""
         new, failed = history, None
         for part in self.parts:
             try:

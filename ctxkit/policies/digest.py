@@ -104,9 +104,7 @@ def _told(lines: list[str], n: int) -> Message | None:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Excerpts(Scheduled):
-    """Put a short excerpt, with tool, call and status, in the place of each tool result but the
-    last (as `ai`).
-    """
+    """Put a short excerpt, with tool, call and status, in the place of old results (as `ai`)."""
 
     counts = False
     keep_last: Natural = 10
@@ -115,9 +113,7 @@ class Excerpts(Scheduled):
     """`heuristic` takes 800 characters of both ends; `llm` allows 1,200; `off` does nothing."""
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
-        """Put an excerpt in the place of each result as soon as `keep_last` newer ones
-        are there.
-        """
+        """Put an excerpt in each result's place as soon as `keep_last` newer ones are there."""
         if self.strategy == "off":
             return
         for p, call, old in view.window("tool", lambda n: n - self.keep_last, settled=False):

@@ -189,9 +189,7 @@ class Attempts(Typed, Open):
 
 @dataclass(frozen=True)
 class Hysteresis(Open):
-    """After a compaction, none until the prompt has grown anew: what ends a row of compactions call
-    by call.
-    """
+    """After a compaction, none until the prompt has grown anew: no row of them, call by call."""
 
     word = "hysteresis"
 
@@ -231,9 +229,7 @@ class UntilCold(Open):
 
 @dataclass(frozen=True)
 class Cooldown(Open):
-    """Waits so many seconds after each compaction; where the log has no times it holds nothing
-    back.
-    """
+    """Waits so many seconds after each compaction; without times it holds nothing back."""
 
     word = "cooldown"
 

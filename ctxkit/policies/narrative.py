@@ -1,6 +1,4 @@
-"""fuseraft's compaction: one message in the place of old turns, by a model, by the record, by
-evidence, or both.
-"""
+"""fuseraft's compaction: a model's words, the record, evidence or both in place of old turns."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 RETRIES = 4
-"""How often a summary call that was too large is made again, each time with messages cut to 0.8 of
-before.
-"""
+"""How often a summary call that was too large is made again, each message cut to 0.8 of before."""
 LEAST = 200
 """Characters below which a message is not cut."""
 SEPARATOR = "\n\n---\n\n"
@@ -33,9 +29,7 @@ SEPARATOR = "\n\n---\n\n"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Narrative(Summary):
-    """Put one message in the place of all but the last turns, with what the record knows before a
-    model's words.
-    """
+    """Put one message in the place of old turns: what the record knows, then a model's words."""
 
     on_failure: ClassVar[str] = "a marker of the failure stands in the place of the old turns"
     """What comes of it where no summary comes about."""
@@ -57,9 +51,7 @@ class Narrative(Summary):
     """Keywords of a handoff; the last one that would be lost is said again at the end."""
     sections: tuple[str, ...] = FUSERAFT_SECTIONS
     without_model: Any = None
-    """A trigger: where it is due, `llm` and `hybrid` list tool calls as `intent` does, and no model
-    is asked.
-    """
+    """A trigger: where it is due, `llm` and `hybrid` do as `intent` does, without a model."""
     quirks: bool = False
     """Keep `keep_replies` messages instead of replies; intent lines as the program writes them."""
 
@@ -119,9 +111,7 @@ class Narrative(Summary):
         return out
 
     def _told_again(self, passage: Passage) -> str | int:
-        """Return the summary; where the call itself was too large, ask again with
-        shorter messages.
-        """
+        """Return the summary; where the call was too large, ask again with shorter messages."""
         maker = self.maker
         if isinstance(maker, LOCAL):
             return self._said(maker, passage)
@@ -146,9 +136,7 @@ class Narrative(Summary):
         return made if isinstance(made, int) else text_of(made)
 
     def _signalled(self, was: History, new: History) -> History:
-        """Return the history with the last handoff signal said again, where it is no
-        longer there.
-        """
+        """Return the history with the last handoff signal said again, where it is gone."""
         for message in reversed(was.messages):
             word = next((s for s in self.signals if s in summary_passages.plain(message)), None)
             if word is None:
@@ -163,9 +151,7 @@ class Narrative(Summary):
 
 
 def change_log(passage: Passage) -> str:
-    """Return what the record proves was changed, for a summariser to go by rather than by what
-    agents claim.
-    """
+    """Return what the record proves was changed, to go by rather than by what agents claim."""
     acts = records.actions(passage.messages)
     files = [f"  {p}" for p in records.files_written(acts)]
     runs = [
@@ -178,9 +164,7 @@ def change_log(passage: Passage) -> str:
 
 
 def capped(history: History, before: int, cap: int) -> History:
-    """Return the history with its first messages cut to a number of characters; summaries are not
-    cut.
-    """
+    """Return the history with its first messages, but summaries, cut to so many characters."""
     if cap <= 0:
         return history
     long = np.flatnonzero(

@@ -1,6 +1,4 @@
-"""OpenClaw's and Fased's guarded summary: long histories in stages, large messages noted, failures
-listed.
-"""
+"""OpenClaw's and Fased's guarded summary: in stages, large messages noted, failures listed."""
 
 from __future__ import annotations
 
@@ -40,13 +38,9 @@ class Safeguard(PiSummary):
     """Pi's summary, made in stages where it is long, with the failures of tools appended."""
 
     max_history_share: Proportion = 0.5
-    """Share of the window that the history given to one summary may have; what is older is
-    summarised first.
-    """
+    """Share of the window that one summary's history may have; older is summarised first."""
     by_new: bool = False
-    """Only where what is kept alone, and the rest of the prompt, are over that share (OpenClaw from
-    2026.9 on).
-    """
+    """Only where what is not summarised is over that share, too (OpenClaw from 2026.9 on)."""
     parts: int = 2
     """Parts of a long history that are summarised apart and merged."""
     window: int = 200_000
@@ -78,9 +72,7 @@ class Safeguard(PiSummary):
         return made + failures(records.of_each(history, places, failed_line))
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
-        """Return the summary of a passage: chunk by chunk where it is long, the earlier ones passed
-        on.
-        """
+        """Return the summary of a passage: chunk by chunk where it is long, earlier ones told."""
         if isinstance(maker, LOCAL):
             return super().asked(maker, passage)
         messages = passage.messages

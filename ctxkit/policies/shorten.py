@@ -1,6 +1,4 @@
-"""Cut single messages down: tool results, replayed replies, reads that were acted on, raw tool
-output.
-"""
+"""Cut single messages: tool results, replayed replies, reads acted on, raw tool output."""
 
 from __future__ import annotations
 
@@ -34,21 +32,15 @@ _SUMMARY = "[CONVERSATION SUMMARY"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Results(Scheduled):
-    """Cut tool results to a number of characters, by tool where wanted; reads that were acted on
-    shorter still.
-    """
+    """Cut tool results to so many characters, by tool where wanted; reads acted on shorter."""
 
     counts = False
     max_chars: Natural = 8000
     """Characters a tool result keeps; 0 cuts none."""
     overrides: Mapping[str, int] = field(default_factory=dict)
-    """Characters by tool name (upper and lower case alike), in place of `max_chars`; 0 leaves that
-    tool alone.
-    """
+    """Characters by tool name, in any case, in place of `max_chars`; 0 leaves that tool alone."""
     consumed_chars: int = 500
-    """Characters that a read keeps once its file was written later; -1 treats it as any other
-    result.
-    """
+    """Characters that a read keeps once its file was written later; -1: as any other result."""
     suffix: str = TRUNCATED
     """What follows the cut; `{n}` is the number of characters removed."""
     tools: tuple[str, ...] = ("*",)
@@ -63,9 +55,7 @@ class Results(Scheduled):
                 )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
-        """Cut each result as soon as it is there; a read shorter still once its file was
-        written.
-        """
+        """Cut each result as soon as it is there; a read shorter once its file was written."""
         if not self.max_chars:
             return
         low = self._low
@@ -141,9 +131,7 @@ class Replies(Scheduled):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Outputs(Scheduled):
-    """Cut raw tool output by lines, then characters, then bytes, with a last line that says so (as
-    the agent `ai`).
-    """
+    """Cut raw tool output by lines, characters, then bytes; a last line says so (as `ai`)."""
 
     counts = False
     max_lines: Natural = 2000
@@ -153,9 +141,7 @@ class Outputs(Scheduled):
     max_bytes: Natural = 51_200
     """Bytes of UTF-8 a result keeps; 0: all."""
     mode: Literal["head", "head_tail", "middle"] = "head_tail"
-    """`head`; `head_tail` keeps both ends of the lines; `middle` cuts the middle of characters and
-    bytes as well.
-    """
+    """`head`; `head_tail` keeps both ends of the lines; `middle` of characters and bytes, too."""
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose output is cut."""
 
@@ -191,9 +177,7 @@ class Outputs(Scheduled):
 
 
 def _cut(message: Message, cap: int, suffix: str) -> Message:
-    """Return a message with its text cut: itself where it is short enough, was cut before or holds
-    more than text.
-    """
+    """Return a message cut; itself where it is short, was cut before or holds more than text."""
     text = contents.texts(message)
     if len(text) <= cap or contents.has_images(message) or _is_cut(text, suffix):
         return message
@@ -201,7 +185,5 @@ def _cut(message: Message, cap: int, suffix: str) -> Message:
 
 
 def _is_cut(text: str, suffix: str) -> bool:
-    """Say whether a text ends as this cut leaves it, so that a second cut would say less of how
-    much went.
-    """
+    """Say whether a text ends as this cut leaves it: a second one would tell less of what went."""
     return text.endswith(suffix.rsplit("{n}", maxsplit=1)[-1])

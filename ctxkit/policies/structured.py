@@ -1,6 +1,4 @@
-"""Pi's structured summary, which its descendants share: two summaries where a turn is split, lists
-of files.
-"""
+"""Pi's structured summary, which its descendants share: split turns apart, lists of files."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ TURN_INSTRUCTIONS = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PiSummary(Summary):
-    """Pi's compaction: the cut by its own estimate, two summaries where a turn is split, lists of
-    files.
-    """
+    """Pi's compaction: cut by its own estimate, split turns apart, lists of files."""
 
     estimated: bool = True
     file_lists: bool = True
@@ -75,9 +71,7 @@ class PiSummary(Summary):
         return first if first > start else 0
 
     def passages(self, history: History, first: int) -> list[Passage]:
-        """Return the old turns and the head of a split turn; with quirks only what came after the
-        last compaction.
-        """
+        """Return the old turns and a split turn's head; with quirks those since the last one."""
         found = super().passages(history, first)
         if len(found) > 1:
             found[1] = replace(found[1], instructions=TURN_INSTRUCTIONS)

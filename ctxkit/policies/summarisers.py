@@ -1,6 +1,4 @@
-"""Summaries without a model: extracted sentences, a fixed size, a share of the input, or the
-recorded summary.
-"""
+"""Summaries without a model: extracted, of a fixed size, a share of the input, or recorded."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ if not TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Passage:
-    """What is to be summarised: the messages at positions start..before of a history, those that
-    stay left out.
-    """
+    """What is to be summarised: messages start..before of a history, but those that stay."""
 
     history: History
     before: int
@@ -90,14 +86,10 @@ class Passage:
 
 
 _FOCUS = re.compile(r"Additional focus:(?:\n(.+)| (.+?)(?=\n\n|\Z))", re.DOTALL)
-"""Where a focus stands in instructions: see `identifiers.instructions` and
-`summary_passages.focused`.
-"""
+"""Where a focus stands in what `identifiers.instructions` and `summary_passages.focused` write."""
 
 Summariser = Callable[[Passage], Message | str | int | None]
-"""Writes the summary of a passage: text, a message, or only its size in tokens; None or an empty
-text is a failure.
-"""
+"""Returns a text, a message, or only its size in tokens; None or an empty text is a failure."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +125,7 @@ class ShareOfInput(Typed):
 
 @dataclass(frozen=True)
 class RecordedSummary:
-    """The recorded summary where the cut coincides with a recorded one, else another
-    summariser's.
-    """
+    """The recorded summary where the cut is a recorded one's, else another summariser's."""
 
     otherwise: Summariser | None = None
     """None: the extractive one."""
@@ -175,9 +165,7 @@ class Extractive(Typed):
     name = "extractive"
 
     def __call__(self, passage: Passage) -> str:
-        """Return the extract, one line a sentence; empty where nothing readable is in
-        the passage.
-        """
+        """Return the extract, one line a sentence; empty where nothing is readable."""
         room = min(self.tokens, max(int(self.share * passage.tokens), 40))
         room = room if passage.limit is None else min(room, passage.limit)
         focus = focus_of(passage.focus)
@@ -185,9 +173,7 @@ class Extractive(Typed):
         return extracts.extract(known, parts, extracts.Wish(3.5 * room, self.user, focus), among)
 
     def extract(self, messages: Iterable[Message], tokens: int) -> str:
-        """Return the extract of messages in about so many tokens (3.5 characters each); empty only
-        where they are.
-        """
+        """Return the extract of messages, 3.5 characters a token; empty only where they are."""
         messages = list(messages)
         if not messages:
             return ""

@@ -68,17 +68,13 @@ class Summary(Setting):
     sections: tuple[str, ...] = ()
     """Headings that the summary must have."""
     identifiers: Literal["strict", "off", "custom"] = "off"
-    """Tell the summariser to keep identifiers exactly: `strict`, `off`, or `custom` with
-    `identifier_instructions`.
-    """
+    """Keep identifiers exactly: `strict`, `off`, or `custom` with `identifier_instructions`."""
     identifier_instructions: str = ""
     """What it is told with `custom`."""
     focus: str = ""
     """What the user wants the summary to look at."""
     retries: Natural = 0
-    """How often a summary that lost sections, identifiers or the last request is asked
-    for again.
-    """
+    """How often a summary without sections, identifiers or the last request is asked anew."""
     seconds: float | None = None
     """Seconds that the summariser may take."""
     prefix: str = ""
@@ -161,18 +157,14 @@ class Summary(Setting):
         return self.at(history, history.back(keep, estimated=self.estimated))
 
     def at(self, history: History, position: int) -> int:
-        """Return a cut at or after a position, or at the start of its turn where turns are not
-        split.
-        """
+        """Return a cut at or after a position, or where its turn starts if turns stay whole."""
         if not self.split_turns:
             return history.safe_before(max(turn_start(history, position), 0))
         last = max(len(history) - 1, 0)
         return history.safe(position) or history.safe_before(min(position, last))
 
     def turn(self, history: History, first: int) -> int:
-        """Return where the turn began that a cut splits; 0 where it splits none, or the
-        first one.
-        """
+        """Return where the turn began that a cut splits; 0: it splits none, or the first one."""
         splits = self.apart and 0 < first < len(history)
         if not splits or history.item(first).role(history.log) == USER:
             return 0
@@ -232,9 +224,7 @@ class Summary(Setting):
         return text if text.startswith(self.prefix) else self.prefix + text
 
     def asked(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
-        """Return what a summariser makes of a passage, asked again where the audit finds something
-        missing.
-        """
+        """Return a summariser's work, asked again where the audit finds something missing."""
         try:
             made = self._once(maker, passage)
             for _ in range(0 if isinstance(maker, LOCAL) else self.retries):

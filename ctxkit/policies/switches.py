@@ -1,6 +1,4 @@
-"""Switches on any rules: summaries that stay, the request in front, a prepared summary, the end of
-a task.
-"""
+"""Switches on any rules: summaries or a request that stay, a draft, the end of a task."""
 
 from __future__ import annotations
 
@@ -186,18 +184,14 @@ def _written(rules: Rules, put: Callable[[Summary | Levels], Part]) -> Rules:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One summariser prepares, another commits: the second is told the draft, and its
-    words count.
-    """
+    """One summariser prepares, another commits: it is told the draft, and its words count."""
 
     prepare: Callable[[Passage], Message | str | int | None]
     commit: Callable[[Passage], Message | str | int | None]
     name = "prepared"
 
     def __call__(self, passage: Passage) -> Message | str | int | None:
-        """Return what the second one makes of the passage and the draft; without a draft, of the
-        passage.
-        """
+        """Return what the second one makes of passage and draft, or of the passage alone."""
         text = text_of(self.prepare(passage))
         if not text.strip():
             return self.commit(passage)

@@ -1,6 +1,4 @@
-"""Due by what the last reply's usage said: prompt and reply together, looked at before a request is
-taken in.
-"""
+"""Due by what the last reply's usage said, looked at before a request is taken in."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ class LastTotal(Due):
     word = "window_size"
 
     waits: bool = False
-    """A reply that was broken off, and billed nothing, is taken at its word: not due (Pi before
-    1.5.2).
-    """
+    """A reply broken off, and billed nothing, is taken at its word: not due (Pi before 1.5.2)."""
 
     def tokens(self, room: Room) -> float:
         """Return the window less the reserve."""

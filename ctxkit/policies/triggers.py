@@ -1,6 +1,4 @@
-"""When a compaction is due: size, share, counts, spending, idle time, errors, by hand; joined as
-`dues` says.
-"""
+"""When a compaction is due: size, counts, spending, pauses, errors, by hand; joins: `dues`."""
 
 from __future__ import annotations
 
@@ -145,9 +143,7 @@ class Turns(Typed, Due):
 
 @dataclass(frozen=True)
 class Spent(Typed, Due):
-    """Due where what one agent was sent since the last compaction adds up to so many tokens
-    (fuseraft's cut-over).
-    """
+    """Due where one agent was sent so many tokens since the last compaction (a cut-over)."""
 
     word = "cumulative_budget"
 
@@ -200,9 +196,7 @@ class Recorded(Due):
 
 @dataclass(frozen=True)
 class Overflow(Due):
-    """Due where the prompt does not fit the window, or (`recorded`) where the call before failed
-    because it did not.
-    """
+    """Due where the prompt does not fit, or (`recorded`) where the call before failed so."""
 
     word = "overflow"
 
@@ -228,25 +222,19 @@ class CutShort(Due):
 
 @dataclass(frozen=True)
 class TurnSpent(Typed, Due):
-    """Due where the prompts of the turn so far, or of the turn that just ended, add up to more than
-    so many tokens.
-    """
+    """Due where the prompts of a turn, going on or just ended, are more than so many tokens."""
 
     word = "single_turn_limit"
 
     limit: AboveZero
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call before which one turn was sent more; counted anew from a compaction
-        on.
-        """
+        """Return the first call before which one turn was sent more since the last compaction."""
         return forecast.turn_spent(self.limit, start, stop)
 
 
 def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[int]:
-    """Return the calls whose predecessor's reply passes a test, kept up to date as the log grows;
-    not to be changed.
-    """
+    """Return the calls behind replies that pass a test, growing with the log; not to be changed."""
     known = log.memo.setdefault(("after", key), [1, []])
     found: list[int] = known[1]
     for call in range(known[0], len(log.upto)):
