@@ -34,12 +34,10 @@ _REMEMBERED = 8
 
 
 class Run:
-    """A run so far: a log, the history in force, what was done, and the bill. It is brought on by
-    `advance`.
+    """A run so far: a log, the history in force, the work done, and the bill; see `advance`.
 
     `total`, `fresh` and `peak` are sums and the maximum of the prompts sent: all tokens, those that
-    are no cached prefix, the largest prompt. `prompts` and `fresh_tokens` give them for each call,
-    derived when asked for.
+    are no cached prefix, the largest prompt; `prompts` and `fresh_tokens` are those of each call.
     """
 
     def __init__(self, log: Log, rules: Rules, limit: int | None = None) -> None:
@@ -148,8 +146,7 @@ class Run:
         return self.pruned(self.call).left(self.call)
 
     def pruned(self, call: int) -> PrunedHistory:
-        """Return what the prunings leave of the history in force at a call; of one before the run
-        began, all.
+        """Return what the prunings leave of the history in force at a call; before the run, all.
 
         The bill's own is taken where there is one. What comes next is worked out by itself while
         the log may go on: a schedule is asked about each call once.
@@ -166,8 +163,7 @@ class Run:
             return look.pruned
         found = self._left.get((cuts, start))
         if found is None or not found.schedule.sound:
-            found = PrunedHistory(history.at(start), pruning, self.room)
-            self._left[cuts, start] = found
+            found = self._left[cuts, start] = PrunedHistory(history.at(start), pruning, self.room)
         return found
 
     # -- what was done -----------------------------------------------------------------------------
@@ -180,10 +176,9 @@ class Run:
     @property
     def events(self) -> tuple[HookEvent, ...]:
         """The start and the end of each work of the policy."""
-        name = name_of(self.rules.policy)
+        name, out = name_of(self.rules.policy), list[HookEvent]()
         done = [(was, was, outcome, error) for was, outcome, error in self.asked]
         done += [(cut.was, cut.new, "compacted", None) for cut in self.cuts]
-        out = []
         for was, new, outcome, error in sorted(done, key=lambda d: d[0].call):
             out.append(HookEvent("start", was.call, name, len(was), was.tokens))
             out.append(HookEvent("end", was.call, name, len(new), new.tokens, outcome, error))
@@ -200,10 +195,10 @@ class Run:
         """Return what the coming calls will be like unedited; it is kept and goes on."""
         look, history, pruning = self._look, self.history, self.rules.pruning
         if pruning is None:
-            self._look = look = Straight(history, self.room, self.sizes)
+            look = Straight(history, self.room, self.sizes)
         elif not (isinstance(look, Pruned) and look.looks_at(history) and look.start <= call):
-            self._look = look = self._pruned(pruning, call)
-        assert look is not None  # noqa: S101  made above
+            look = self._pruned(pruning, call)
+        self._look = look
         return look
 
     def _pruned(self, pruning: Part, call: int) -> Pruned:
@@ -220,7 +215,11 @@ class Run:
         if isinstance(look, Pruned):
             prompts, shared = look.prompts(start, stop), look.shared(start, stop)
             self.call, self._unsent = stop, None
-            self._bill_each(prompts, shared, start)
+            fresh = prompts - shared
+            for at in np.flatnonzero(self.clock.cold[start:stop]).tolist():
+                fresh[at] = prompts[at]
+                self.in_common[start + at] = int(shared[at])
+            self.billed.marks.append((start, prompts, fresh))
             self.called += (stop - start) * look.called
             return
         marks = self.billed.marks
@@ -232,14 +231,6 @@ class Run:
         last = marks[-1][1] if marks else None
         if start < stop and (type(last) is not int or last != look.off):
             marks.append((start, look.off, None))
-
-    def _bill_each(self, prompts: NDArray[Any], shared: NDArray[Any], start: int) -> None:
-        """Write down calls of which each has a size of its own."""
-        fresh, cold = prompts - shared, self.clock.cold
-        for at in np.flatnonzero(cold[start : start + len(prompts)]).tolist():
-            fresh[at] = prompts[at]
-            self.in_common[start + at] = int(shared[at])
-        self.billed.marks.append((start, prompts, fresh))
 
     def _bill_one(self, call: int, prompt: int, kept: int) -> None:
         """Write down a call that was sent something else than the one before and what was said."""
@@ -275,19 +266,16 @@ class Run:
         """Write down each warning due in the calls start..stop, once between compactions."""
         new = []
         for i, trigger in enumerate(self.rules.warnings):
-            if i not in self._noted:
-                call = trigger.first(look, start, stop)
-                if call < stop:
-                    self._noted.add(i)
-                    new.append((call, i, trigger.why(look, call)))
+            call = stop if i in self._noted else trigger.first(look, start, stop)
+            if call < stop:
+                self._noted.add(i)
+                new.append((call, i, trigger.why(look, call)))
         self.warned += [(call, name) for call, _, name in sorted(new)]
 
     def _prefix(self, call: int, view: History) -> int:
-        """Return the tokens that a prompt shares with the last one, or with one before the last
-        edits.
+        """Return the tokens that a prompt shares with the last one, or one before the last edits.
 
-        Prompts of before an edit count while their cache is alive: an edit may have been taken
-        back.
+        Those count while their cache is alive: an edit may have been taken back.
         """
         if call <= self.begin:
             return 0
