@@ -291,7 +291,7 @@ class Agent:
             result = replace(result, tool=call.name, call_id=call.id)
             kept = self._said(self.transcript.add(result, "r"))
             images = sum(isinstance(p, Image) for p in kept.parts)
-            self._tell("tool_result", told(kept) | ({"pictures": images} if images else {}))
+            self._tell("tool_result", result_told(kept) | ({"pictures": images} if images else {}))
 
     def _put_in(self) -> dict[str, Any]:
         """Say the sections that are due; return what is told of them, nothing where none was."""
@@ -354,7 +354,7 @@ class Agent:
         self._hear(LiveEvent(kind, self._clock(), self.transcript.turn, payload))
 
 
-def told(result: Message) -> dict[str, Any]:
+def result_told(result: Message) -> dict[str, Any]:
     """Return what an event tells of a tool's result."""
     chars, failed = len(result.text), result.is_error
     return {"tool_name": result.tool, "result_chars": chars, "is_error": failed}

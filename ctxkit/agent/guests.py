@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.agent.agent import Agent
-from ctxkit.agent.agent import told as result_told
+from ctxkit.agent.agent import Agent, result_told
 from ctxkit.agent.elsewhere import bill, choice, ending, fall, prompt_part, stop
 from ctxkit.agent.limits import SpentInTurn
 from ctxkit.agent.told import ReplyBuilder, usage_of, with_id
