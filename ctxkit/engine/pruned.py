@@ -204,7 +204,7 @@ class _Called:
         return out
 
     def _same(self, call: int, now: NDArray[Any]) -> int | None:
-        """Return how many first messages a prompt shares, as `Tracks` does; None: no other."""
+        """Return how many first messages a prompt shares, as `Tracks` does; None: for the first."""
         last, self._last = self._last, now
         return None if last is None else self.prefixes.shared(call, last, now)
 

@@ -125,7 +125,7 @@ class _Elidable:
         return bisect_left(self.window.found, newest)
 
     def count(self, over: int) -> int:
-        """Return how many save so many characters when elided; one too many: all do not."""
+        """Return how many must go to save so many characters; one too many: all are not enough."""
         for p in self.window.found[len(self._meant) - 1 :]:
             size, saved = self.sizes[p]
             self._meant.append(self._meant[-1] + size - len(self.placeholder))

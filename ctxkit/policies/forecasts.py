@@ -34,7 +34,7 @@ class Straight:
     # -- searches of triggers ----------------------------------------------------------------------
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
-        """Return the first call whose prompt (messages, in the own measure) is above `limit`."""
+        """Return the first call whose prompt is above `limit` (its messages, if estimated)."""
         if estimated:
             off = self.history.head.estimate - self.log.estimates.P[self.history.lo]
             return self.log.estimates.above(limit - off, start, stop)

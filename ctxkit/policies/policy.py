@@ -75,7 +75,7 @@ class Forecast(Protocol):
         """The log: its call columns (`upto sent done agents`) may be read up to that call."""
 
     def above(self, limit: float, start: int, stop: int, /, estimated: bool = False) -> int:
-        """The prompt is larger than `limit` tokens (the messages, in the system's own measure)."""
+        """The prompt is above `limit` tokens (estimated: the messages, in the system's measure)."""
 
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int, /) -> int:
         """At least `n` messages of these roles are shown (no roles: of any)."""

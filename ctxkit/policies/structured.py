@@ -71,7 +71,7 @@ class PiSummary(Summary):
         return first if first > start else 0
 
     def passages(self, history: History, first: int) -> list[Passage]:
-        """Return the old turns and a split turn's head; with quirks those since the last one."""
+        """Return old turns and a split turn's head; with quirks, since the last compaction."""
         found = super().passages(history, first)
         if len(found) > 1:
             found[1] = replace(found[1], instructions=TURN_INSTRUCTIONS)
