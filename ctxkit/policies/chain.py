@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from ctxkit.errors import BadArguments, ModelError, in_words
 from ctxkit.history import History
 from ctxkit.messages import Message
-from ctxkit.policies.policy import Named, Wrapped, call_alone, name_of
+from ctxkit.policies.policy import WithName, Wrapped, call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Room
 
 
-class Part(Named):
+class Part(WithName):
     """The base of policies and prunings: what one may say besides its call, and ``a | b``."""
 
-    if TYPE_CHECKING:  # as in `Named`
+    if TYPE_CHECKING:  # as in `WithName`
 
         @property
         def keeps(self) -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ctxkit.errors import BadArguments, in_words
-from ctxkit.policies.policy import Named, Wrapped, call_alone, name_of
+from ctxkit.policies.policy import WithName, Wrapped, call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Room
 
 
-class Due(Named):
+class Due(WithName):
     """The foot of the triggers: the plain question follows from `first`.
 
     ``a | b``, ``a & b``, ``~a`` join them.
     """
 
-    if TYPE_CHECKING:  # as in `Named`
+    if TYPE_CHECKING:  # as in `WithName`
 
         @property
         def parts(self) -> tuple[Due, ...]:

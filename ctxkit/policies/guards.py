@@ -9,7 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
 from ctxkit.history.clock import Clock
 from ctxkit.policies.forecasts import turn_at
-from ctxkit.policies.policy import Named, name_of
+from ctxkit.policies.policy import WithName, name_of
 from ctxkit.policies.setting import Typed
 from ctxkit.policies.triggers import next_of
 
@@ -32,7 +32,7 @@ __all__ = [
 __dir__ = listed(__all__)
 
 
-class Open(Named):
+class Open(WithName):
     """The foot of the guards: holds nothing back and refuses nothing."""
 
     word = ""

@@ -140,7 +140,7 @@ class PastCut(Protocol):
         """Messages shown after."""
 
 
-class Named:
+class WithName:
     """The foot of parts, triggers and guards: what tables, plots and notes call one."""
 
     if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
