@@ -122,7 +122,7 @@ PARTS = {
     "tombstones with manifest": (Tombstones(max_tokens=300, keep_last=4),),
     "budget": (Budget(max_chars=9000),),
     "budget that never fits": (Budget(max_chars=900, step=2),),
-    "a stage": (Stage(cap=400, consumed=60),),
+    "a stage": (Stage(max_chars=400, consumed_chars=60),),
     "untooled": (Untooled(),),
     "adaptive trim": (AdaptiveTrim(stages=(900, 100), consumed_chars=50),),
     "cache ttl": (CacheTtl(ttl_seconds=20, keep_last_assistants=1, **EAGER),),

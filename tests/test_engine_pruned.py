@@ -263,7 +263,7 @@ class Stepped(AdaptiveTrim):
 
     @property
     def steps(self):
-        return Brief(cap=900, consumed=50), Untooled()
+        return Brief(max_chars=900, consumed_chars=50), Untooled()
 
 
 @pytest.mark.parametrize("before", [(), (Clear(keep_last=9),)])

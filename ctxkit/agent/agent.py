@@ -117,11 +117,9 @@ class Agent:
 
     def _lead(self, rules: Rules, transcript: Transcript) -> None:
         self.rules = rules
-        self._memory = (
-            Memory(rules.flush, self._place, self.writer, self._clock, self._tell)
-            if rules.flush and self._place
-            else None
-        )
+        self._memory = None
+        if rules.flush and self._place:
+            self._memory = Memory(rules.flush, self._place, self.writer, self._clock, self._tell)
         self._stand(transcript)
 
     @property
@@ -192,12 +190,9 @@ class Agent:
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand (see `Compactor.compact`); the limits of a turn hold for it as for a turn
-        of its own.
-        """
-        spent = self._fresh()
+        """Compact by hand (see `Compactor.compact`), within the limits of a turn of its own."""
         return await self.compactor.compact(
-            spent, self.limits, policy, trigger="manual", focus=focus, instead=instead
+            self._fresh(), self.limits, policy, trigger="manual", focus=focus, instead=instead
         )
 
     def move(self, session: Session, keep: Keep | None = None) -> None:
@@ -212,13 +207,11 @@ class Agent:
 
     def _begin(self, prompt: Message, heard: Sequence[Message]) -> Turn:
         turn = Turn(self.limits, self._fresh(), began=self._clock())
-        turn.spent.exceeded(
-            self.limits, self.model.name, 0
-        )  # what cannot be kept is said before anything is written
+        # what cannot be kept is said before anything is written
+        turn.spent.exceeded(self.limits, self.model.name, 0)
         self.compactor.made, self._wanted = 0, False
-        for call in (
-            self.transcript.unanswered()
-        ):  # the kernel was killed, or the kit failed, while a tool ran
+        # the kernel was killed, or the kit failed, while a tool ran
+        for call in self.transcript.unanswered():
             self._said(self.transcript.unrun(call, LOST))
         self.transcript.begin()
         self.compactor.budget.begin()
@@ -252,20 +245,15 @@ class Agent:
     def _end(self, turn: Turn, ended: Ended, why: str) -> Outcome:
         s = turn.spent
         s.seconds = self._clock() - turn.began
-        counts = {
+        told = {
             "input_tokens": s.fresh + s.cached,
             "output_tokens": s.output,
             "cached_input_tokens": s.cached,
+            "elapsed_ms": round(s.seconds * 1000),
+            "tool_rounds": s.calls,
+            "ended": ended,
         }
-        self._tell(
-            "turn_end",
-            {
-                **counts,
-                "elapsed_ms": round(s.seconds * 1000),
-                "tool_rounds": s.calls,
-                "ended": ended,
-            },
-        )
+        self._tell("turn_end", told)
         return Outcome(
             text=texts(turn.last),
             ended=ended,
@@ -302,13 +290,8 @@ class Agent:
                 raise
             result = replace(result, tool=call.name, call_id=call.id)
             kept = self._said(self.transcript.add(result, "r"))
-            said = {
-                "tool_name": call.name,
-                "result_chars": len(kept.text),
-                "is_error": kept.is_error,
-            }
             images = sum(isinstance(p, Image) for p in kept.parts)
-            self._tell("tool_result", {**said, "pictures": images} if images else said)
+            self._tell("tool_result", result_told(kept) | ({"pictures": images} if images else {}))
 
     def _put_in(self) -> dict[str, Any]:
         """Say the sections that are due; return what is told of them, nothing where none was."""
@@ -371,10 +354,14 @@ class Agent:
         self._hear(LiveEvent(kind, self._clock(), self.transcript.turn, payload))
 
 
+def result_told(result: Message) -> dict[str, Any]:
+    """Return what an event tells of a tool's result."""
+    chars, failed = len(result.text), result.is_error
+    return {"tool_name": result.tool, "result_chars": chars, "is_error": failed}
+
+
 def _silence(reply: Message) -> str:
-    """Return what must be said of a reply that ended in good order without a word; empty where it
-    has words.
-    """
+    """Return what must be said of a reply that ended in good order without a word; else nothing."""
     if texts(reply).strip():
         return ""
     if reply.thinks:

@@ -4,6 +4,7 @@ on messages.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Edit, Message
@@ -68,11 +69,8 @@ class LiveBudget:
     def cut(self, trigger: str | None, tokens: int, window: int) -> None:
         """Tell that a budget was used up and what was kept begins a new cycle."""
         if self.single and self.turn >= self.single:
-            told: dict[str, Any] = {
-                "input_tokens": self.turn,
-                "cutover_at": self.single,
-                "reason": "single_turn_limit",
-            }
+            told: dict[str, Any] = {"input_tokens": self.turn, "cutover_at": self.single}
+            told["reason"] = "single_turn_limit"
         elif self.cutover_at and self.cumulative >= self.cutover_at:
             told = {"cumulative_input_tokens": self.cumulative, "cutover_at": self.cutover_at}
         else:
@@ -97,10 +95,6 @@ class LiveBudget:
 
 
 def _since_compaction(session: Session) -> int:
-    total = 0
-    for entry in reversed(session.path):
-        if isinstance(entry, Edit):
-            break
-        if isinstance(entry, Message) and entry.usage is not None:
-            total += entry.usage.prompt_tokens or 0
-    return total
+    since = takewhile(lambda entry: not isinstance(entry, Edit), reversed(session.path))
+    usages = (entry.usage for entry in since if isinstance(entry, Message) and entry.usage)
+    return sum(usage.prompt_tokens or 0 for usage in usages)

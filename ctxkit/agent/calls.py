@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 
 _AGAIN = 2
-"""How often a call is made again whose reply broke off, came empty or promised calls it did not
-send.
-"""
+"""How often a call is made again whose reply broke off, was empty or lacked calls it promised."""
 
 
 class Unheard(ModelError):
@@ -112,12 +110,8 @@ class Calls:
         than may be sent.
         """
         context = self._compactor.context
-        prompt = context.trimmed(stage)
-        while (
-            limit is not None
-            and payload_bytes(prompt.messages) > limit
-            and stage + 1 < len(context.stages)
-        ):
+        prompt, last = context.trimmed(stage), len(context.stages) - 1
+        while limit is not None and stage < last and payload_bytes(prompt.messages) > limit:
             stage += 1
             prompt = context.trimmed(stage)
             self._trimmed(stage, payload=limit)
@@ -132,9 +126,8 @@ class Calls:
 
     async def _ask(self, messages: tuple[Message, ...], turn: Turn) -> Message:
         name, seq = self._name, turn.spent.calls + 1
-        request = Request(
-            messages=messages, tools=self._tools, turn=self._transcript.turn, step=turn.steps
-        )
+        at = {"turn": self._transcript.turn, "step": turn.steps}
+        request = Request(messages=messages, tools=self._tools, **at)
         report = self._contents.of(messages, seq=seq, schema_chars=self._chars, tokens=turn.sent)
         self._tell("inner_call_context", report)
         self._tell("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
@@ -143,16 +136,13 @@ class Calls:
             reply = await self._model(request, hear)
         except asyncio.CancelledError:
             why = turn.over if turn.late else "interrupted by the user"
-            self._compactor.context.add(
-                self._transcript.failed(name, why, "aborted", hear.words, self._window)
-            )
+            lost = self._transcript.failed(name, why, "aborted", hear.words, self._window)
+            self._compactor.context.add(lost)
             self._tell("cancelled", {"chars": len(hear.words), "why": why})
             raise
         except ModelError as e:
-            why = redact(str(e))
-            raise Unheard(
-                why, hear.words, overflow=e.overflow, again=e.again, window=e.window
-            ) from None
+            more = {"overflow": e.overflow, "again": e.again, "window": e.window}
+            raise Unheard(redact(str(e)), hear.words, **more) from None
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
             raise Unheard(why, hear.words, overflow=is_overflow(e)) from None
@@ -161,9 +151,8 @@ class Calls:
         window = self._compactor.context.run.room.limit
         if overflowed_silently(reply, window):  # billed all the same
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
-            raise ModelError(
-                f"{name} cut the prompt: it is larger than {window:,} tokens.", overflow=True
-            )
+            why = f"{name} cut the prompt: it is larger than {window:,} tokens."
+            raise ModelError(why, overflow=True)
         self._compactor.answered(messages)
         return named_soundly(reply)
 
@@ -195,9 +184,7 @@ class Calls:
 
     @property
     def _window(self) -> int | None:
-        """The window to be noted at a call: None where it is the one that the session
-        began with.
-        """
+        """The window to be noted at a call; None: the one that the session began with."""
         window = self._compactor.context.run.room.limit
         return None if window == self._transcript.session.context_window else window
 
@@ -221,9 +208,7 @@ def digest(tools: Sequence[ToolSchema]) -> str:
 
 
 def _learnt(log: Sequence[Message | Edit], model: str) -> int | None:
-    """Return the window that a model named when a prompt overflowed it, from its last error in a
-    log.
-    """
+    """Return the window that a model named in its last error in a log, where one overflowed it."""
     for entry in reversed(log):
         failed = isinstance(entry, Message) and entry.error and entry.model == model
         if failed and isinstance(entry, Message) and is_overflow(entry.error or ""):

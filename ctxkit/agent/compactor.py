@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 _BY_HAND = ("manual", "agent_requested")
 """Triggers that somebody pulled; all others are automatic."""
 NEWEST = Summary(keep_turns=1)
-"""What is done where the rules' own policy finds nothing to do: all but the newest turn is
-summarised.
-"""
+"""Done where the rules' own policy finds nothing: all but the newest turn is summarised."""
 
 
 class Compactor:
@@ -117,9 +115,7 @@ class Compactor:
         self._last = self.transcript.clock(), messages
 
     def _held(self) -> Cached | None:
-        """Return the conversation as it stands, where the writer's cache holds the
-        beginning of it.
-        """
+        """Return the conversation as it stands, where the writer's cache holds its beginning."""
         at, last = self._last
         if not self._own or not last or self.transcript.clock() - at > self.rules.cache_life:
             return None
@@ -136,7 +132,7 @@ class Compactor:
         """
         await self._summarise_results(spent, limits)
         before, run = self.context.tokens, self.context.run
-        window, self._begun = self.context.run.room.limit, False
+        window, self._begun = run.room.limit, False
         if self._memory and self._memory.due(before, window, len(self.transcript.session.edits)):
             await self._save(self.context.preview()[0], spent, limits, self._tools)
         context, size = self.context, self.context.messages
@@ -155,9 +151,8 @@ class Compactor:
             await self._save_dropped(prepared.edits, spent, limits)
         elif prepared.failed:
             self._begin(run.due, before, size)
-            self._end(
-                {"outcome": "failed", "error": "; ".join(prepared.failed)}, run.due, before, size
-            )
+            how = {"outcome": "failed", "error": "; ".join(prepared.failed)}
+            self._end(how, run.due, before, size)
         self._bill(spent, self._taken())
         self.budget.shown(len(prepared.messages), limits)
         return prepared
@@ -201,26 +196,18 @@ class Compactor:
             ModelError: the summariser failed; nothing was changed.
         """
         focus = redact(focus)
-        context, before, size, self._begun = (
-            self.context,
-            self.context.tokens,
-            self.context.messages,
-            False,
-        )
+        context, self._begun = self.context, False
+        before, size = context.tokens, context.messages
         self._begin(trigger, before, size, focus=focus)
+
+        def work() -> tuple[Edit, ...]:
+            done = context.compact(self.chosen(policy, focus), trigger)
+            if done or instead is None:
+                return done
+            return context.compact(self.chosen(instead, focus), trigger)
+
         try:
-            edits: tuple[Edit, ...] = await self._off_loop(
-                lambda: (
-                    context.compact(self.chosen(policy, focus), trigger)
-                    or (
-                        ()
-                        if instead is None
-                        else context.compact(self.chosen(instead, focus), trigger)
-                    )
-                ),
-                spent,
-                limits,
-            )
+            edits: tuple[Edit, ...] = await self._off_loop(work, spent, limits)
         except ModelError as e:
             self._bill(spent, self._taken())
             self._end({"outcome": "failed", "error": str(e)}, trigger, before, size)
@@ -249,9 +236,7 @@ class Compactor:
             return False
 
     def chosen(self, policy: Policy | None = None, focus: str = "", *, draft: bool = False) -> Part:
-        """Return the policy of a compaction by hand, with its summariser and its focus; a draft
-        asks no model.
-        """
+        """Return the policy of a compaction by hand, with its focus; a draft asks no model."""
         own = self.rules.bare if policy is None else as_part(policy)
         lent, writer = self.rules.summariser, None if draft else self._writer
         if policy is None and own is not None and not isinstance(lent, Extractive):
@@ -310,10 +295,9 @@ class Compactor:
         self, edits: tuple[Edit, ...], spent: SpentInTurn, limits: Limits
     ) -> None:
         if self._memory is not None and self._memory.flush.below is None:
-            gone = {t for e in edits for t in e.targets}
-            await self._save(
-                [m for m in self.transcript.session.messages if m.id in gone], spent, limits, ()
-            )
+            ids = {t for e in edits for t in e.targets}
+            gone = [m for m in self.transcript.session.messages if m.id in ids]
+            await self._save(gone, spent, limits, ())
 
     async def _save(
         self, messages: Any, spent: SpentInTurn, limits: Limits, tools: tuple[ToolSchema, ...]
@@ -380,7 +364,5 @@ def _bare(policy: Part) -> Part:
 
 def _before(trigger: str | None, tokens: int, messages: int) -> dict[str, Any]:
     """Return what is told of a compaction at its beginning and again at its end."""
-    by_hand = trigger in _BY_HAND
-    return {
-        "auto": not by_hand, "trigger": trigger, "before": messages, "tokens_before": tokens,
-    }  # fmt: skip
+    how = {"auto": trigger not in _BY_HAND, "trigger": trigger}
+    return {**how, "before": messages, "tokens_before": tokens}

@@ -74,12 +74,9 @@ class LiveContext:
         self._label = rules.label
 
     def _stand(self) -> None:
-        """Bring the run to the end of the log with the recorded edits in force, also those after
-        the last call.
-        """
-        past = self.rules.but(
-            policy=AsRecorded(), trigger=None, guards=(), pruning=None, on_compacted=None
-        )
+        """Bring the run to the end of the log, all recorded edits in force."""
+        none: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
+        past = self.rules.but(policy=AsRecorded(), guards=(), **none)
         then = Run(self.log, past, self.run.room.limit)
         advance(then, past, self.log.calls)
         was = history = then.history.at(self.log.calls)
@@ -98,9 +95,7 @@ class LiveContext:
             self.log.fixed = self._fixed + believed(reply, counted)
 
     def add(self, message: Message) -> None:
-        """Write a message that was said; the bill of a reply corrects the count of the prompts to
-        come.
-        """
+        """Write a message that was said; a reply's bill corrects the count of prompts to come."""
         self.log.append(message)
         if message.role == "assistant" and self.run.call == self.log.calls:
             call, before = self.run.call - 1, self.log.fixed - self._fixed
@@ -115,12 +110,8 @@ class LiveContext:
 
     def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
         """Open the next call: compact where the rules say so, prune, and return what is sent."""
-        run, cuts, warned, held = (
-            self.run,
-            len(self.run.cuts),
-            len(self.run.warned),
-            len(self.run.held),
-        )
+        run = self.run
+        cuts, warned, held = len(run.cuts), len(run.warned), len(run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
         if len(run.cuts) > cuts:
@@ -152,9 +143,7 @@ class LiveContext:
         return self._went
 
     def preview(self) -> tuple[tuple[Message, ...], int]:
-        """Return what the next call would be sent without a compaction, and its tokens; nothing
-        changes.
-        """
+        """Return what the next call would be sent uncompacted, and its tokens; nothing changes."""
         view = self.run.coming()
         return view.messages, view.tokens
 
@@ -197,13 +186,8 @@ class LiveContext:
         for cut in cuts:
             for i, edit in enumerate(cut.edits):
                 name = f"{self._label}-{self._numbered}.{i}"
-                out.append(
-                    _replace(
-                        edit,
-                        id=name,
-                        inserted=tuple(_named(m, name, k) for k, m in enumerate(edit.inserted)),
-                    )
-                )
+                inserted = tuple(_named(m, name, k) for k, m in enumerate(edit.inserted))
+                out.append(_replace(edit, id=name, inserted=inserted))
             self._numbered += 1
         return tuple(out)
 

@@ -1,6 +1,4 @@
-"""What happens in a turn, as events with fuseraft's and ai's names and payloads; anybody may
-listen.
-"""
+"""What happens in a turn, as events with fuseraft's and ai's names; anybody may listen."""
 
 from __future__ import annotations
 

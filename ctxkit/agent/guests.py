@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.agent.agent import Agent
+from ctxkit.agent.agent import Agent, result_told
 from ctxkit.agent.elsewhere import bill, choice, ending, fall, prompt_part, stop
 from ctxkit.agent.limits import SpentInTurn
 from ctxkit.agent.told import ReplyBuilder, usage_of, with_id
@@ -25,9 +25,8 @@ from ctxkit.models.model import Delta
 from ctxkit.readers.fields import mapping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from ctxkit.agent.outcome import Outcome
     from ctxkit.messages import Edit
     from ctxkit.outside.acp_agents import AcpAgent
     from ctxkit.policies.policy import Policy
@@ -69,28 +68,8 @@ class Guest(Agent):
     def _fresh(self) -> SpentInTurn:
         return SpentInTurn(free=True)  # no price is known before the agent tells one
 
-    async def turn(
-        self,
-        prompt: str,
-        heard: Sequence[Message] = (),
-        attached: Sequence[Image] = (),
-        details: Mapping[str, Any] | None = None,
-    ) -> Outcome:
-        """Take one turn, as `Agent.turn` does.
-
-        Raises:
-            BadArguments: there is a limit of tokens, which only the agent itself could keep.
-        """
-        if self.limits.tokens is not None:
-            raise BadArguments(
-                f"{self.model.name} counts its tokens by itself: give --max-seconds or --max-calls."
-            )
-        return await super().turn(prompt, heard, attached, details)
-
     def gauge(self) -> tuple[int, int]:
-        """Return the tokens of its context and its window, as it tells; else as they are counted
-        here.
-        """
+        """Return the tokens of its context and its window, as told; else as counted here."""
         used, size = super().gauge()
         return (self.used or used), (self.size or size)
 
@@ -117,6 +96,13 @@ class Guest(Agent):
 
     # -- the turn --------------------------------------------------------------------------------
 
+    def _begin(self, prompt: Message, heard: Sequence[Message]) -> Turn:
+        if self.limits.tokens is not None:  # which only the agent itself could keep
+            raise BadArguments(
+                f"{self.model.name} counts its tokens by itself: give --max-seconds or --max-calls."
+            )
+        return super()._begin(prompt, heard)
+
     async def _answer(self, turn: Turn) -> str:
         turn.spent.free, turn.spent.cost_usd, turn.dollars = False, None, self._dollars
         await self._opened()
@@ -138,8 +124,8 @@ class Guest(Agent):
             self.acp.done()
 
     async def _opened(self) -> None:
-        known = next((e.details[CONVERSATION] for e in reversed(self.transcript.session.messages)
-                      if e.details.get(CONVERSATION)), None)  # fmt: skip
+        said = (e.details.get(CONVERSATION) for e in reversed(self.transcript.session.messages))
+        known = next(filter(None, said), None)
         running, before = self.acp.session, bool(self.transcript.session.calls)
         if self._fresh_start:
             self.acp.session, running, known = None, None, None
@@ -221,45 +207,26 @@ class Guest(Agent):
         for message in messages:
             if message.role == "tool":
                 kept = self._said(self.transcript.add(with_id(message, ids), "r"))
-                said = {
-                    "tool_name": kept.tool,
-                    "result_chars": len(kept.text),
-                    "is_error": kept.is_error,
-                }
-                self._tell("tool_result", said)
+                self._tell("tool_result", result_told(kept))
                 continue
             details = {CONVERSATION: self.acp.session, **({"used": self.used} if self.used else {})}
-            window = (
-                self.size
-                if self.size and self.size != self.transcript.session.context_window
-                else None
-            )
-            kept = self.transcript.add(
-                replace(message, details=details, context_window=window), "a"
-            )
-            ids = dict(
-                zip(
-                    (c.id for c in message.tool_calls), (c.id for c in kept.tool_calls), strict=True
-                )
-            )
-            self._said(kept)
+            begun = self.transcript.session.context_window
+            window = self.size if self.size and self.size != begun else None
+            reply = replace(message, details=details, context_window=window)
+            kept = self._said(self.transcript.add(reply, "a"))
+            calls = zip(message.tool_calls, kept.tool_calls, strict=True)
+            ids = {was.id: now.id for was, now in calls}
             turn.last, turn.sent, turn.steps = kept, self.gauge()[0], turn.steps + 1
             turn.spent.calls += 1
             if kept.usage is not None:
                 bill(turn, kept.usage)
-            self._tell("model_response", {"model": kept.model, "finish_reason": kept.stop,
-                                          "call_seq": turn.spent.calls})  # fmt: skip
-            if (
-                self.limits.calls is not None
-                and turn.spent.calls >= self.limits.calls
-                and kept.tool_calls
-            ):
-                raise LimitReached(f"the limit of {self.limits.calls} calls")
-            if (
-                self.limits.cost_usd is not None
-                and self._dollars - turn.dollars > self.limits.cost_usd
-            ):
-                raise LimitReached(f"the limit of ${self.limits.cost_usd:g}")
+            how = {"model": kept.model, "finish_reason": kept.stop, "call_seq": turn.spent.calls}
+            self._tell("model_response", how)
+            most, dollars = self.limits.calls, self.limits.cost_usd
+            if most is not None and turn.spent.calls >= most and kept.tool_calls:
+                raise LimitReached(f"the limit of {most} calls")
+            if dollars is not None and self._dollars - turn.dollars > dollars:
+                raise LimitReached(f"the limit of ${dollars:g}")
 
     def _ended(self, answer: dict[str, Any], told: ReplyBuilder, turn: Turn) -> str:
         self._keep(told.end(), turn)
@@ -289,10 +256,9 @@ class Guest(Agent):
         self._called({**call, "sessionUpdate": "tool_call"}, told, turn)
         word = await self._permitted(told.called(str(call.get("toolCallId") or "")), turn)
         chosen = choice(params.get("options"), word)
-        outcome = (
-            {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
-        )
-        await self.acp.answer(message["id"], {"outcome": outcome})
+        taken = {"outcome": "selected", "optionId": chosen}
+        outcome = {"outcome": taken if chosen else {"outcome": "cancelled"}}
+        await self.acp.answer(message["id"], outcome)
 
     async def _permitted(self, call: ToolCall, turn: Turn) -> str:
         """Ask the person: `allow`, `always` or `deny`; where nobody can be asked it is a no."""

@@ -25,15 +25,11 @@ class Limits:
     seconds: float | None = None
     """Seconds on the clock."""
     attempts: int = 4
-    """Compactions and trims that may answer overflows and cut replies, in a turn: one and three
-    stages.
-    """
+    """Compactions and trims for overflows and cut replies in a turn: one and three stages."""
     payload_bytes: int | None = None
     """Bytes of the messages sent; larger prompts are trimmed for the call before they are sent."""
     messages: int | None = None
-    """Messages of a prompt; nothing is held back, but a warning is told, once between two
-    compactions.
-    """
+    """Messages of a prompt: a warning is told, once between two compactions; no call is held."""
     messages_share: float = 0.8
     """Share of `messages` above which it is told (fuseraft's fraction of its cap)."""
 
@@ -64,9 +60,7 @@ class SpentInTurn:
     free: bool = False
     """True for a model that costs nothing: the scripted one, a local one."""
     unbilled: int = 0
-    """Prompt tokens, counted here, of replies for which no usage was told: the limits count them
-    too.
-    """
+    """Prompt tokens, counted here, of replies without usage: the limits count them too."""
     models: dict[str, Price | None] = field(default_factory=dict)
 
     @property
@@ -93,14 +87,9 @@ class SpentInTurn:
         self.output += usage.output_tokens or 0
         if free or self.cost_usd is None:
             return
-        known = self._price(model)
-        cost = (
-            usage.cost_usd
-            if usage.cost_usd is not None
-            else known.cost_usd(usage)
-            if known
-            else None
-        )
+        known, cost = self._price(model), usage.cost_usd
+        if cost is None and known:
+            cost = known.cost_usd(usage)
         self.cost_usd = None if cost is None else self.cost_usd + cost
 
     def exceeded(

@@ -9,6 +9,7 @@ import os
 import traceback
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -126,9 +127,8 @@ class LiveSession:
         self._named, self.store = root is not None, Library(self.workspace.folder.parent)
         files = WorkFiles(self.workspace, clock)
         work = files.tools(lambda: self.id)
-        own = tools_of(
-            tools, self.root, namespace if namespace is not None else {}, self.store, work
-        )
+        namespace = {} if namespace is None else namespace
+        own = tools_of(tools, self.root, namespace, self.store, work)
         offered = () if via else tuple(t.schema for t in (*own, COMPACT))
         self.settings = {
             "model": model.name,
@@ -163,10 +163,8 @@ class LiveSession:
             limits = self._lead(model, rules, limits, offered)
             events = self.workspace.open(self.workspace.events(self.id), _ADDED)
             self._events = EventsLog(events, self.id, agent)
-            results = self.workspace.results(self.id)
-            artifacts = Artifacts(
-                self.root, lambda name, text: self.workspace.keep(results, name, text)
-            )
+            keep = partial(self.workspace.keep, self.workspace.results(self.id))
+            artifacts = Artifacts(self.root, keep)
             self._work = files
             self.agent = (via or Agent)(
                 self.log.session,
@@ -186,12 +184,13 @@ class LiveSession:
                 prompts=prompts,
                 outputs=outputs,
             )
-            set_at = thresholds(rules)
             self._snapshots = SnapshotWriter(
-                self.workspace.snapshots(self.id), self.id, warn_at=set_at["warn_at"],
-                cutover_at=set_at["cutover_at"], opener=self.workspace.open,
+                self.workspace.snapshots(self.id),
+                self.id,
+                **thresholds(rules),
+                opener=self.workspace.open,
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
-            )  # fmt: skip
+            )
             self.reports = KeptReports(self.workspace, self.id)
             """What filled the window at the end of each turn."""
             self._turns = TurnLog(self._snapshots, self.session)
@@ -242,8 +241,9 @@ class LiveSession:
         """
         names = chosen(words)
         memory = self.memory.text if self.memory is not None else None
-        around = Surroundings(folder=self.root.folder, root=self.root if self._named else None,
-                              own=own, store=self.store, memory=memory)  # fmt: skip
+        root = self.root if self._named else None
+        folder, store = self.root.folder, self.store
+        around = Surroundings(folder=folder, root=root, own=own, store=store, memory=memory)
         sections = Sections(names, around)
         if names:
             sections.check(self.session)
@@ -326,9 +326,7 @@ class LiveSession:
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand; empty where there is too little, also for the policy that is tried
-        `instead`.
-        """
+        """Compact by hand; empty where there is too little, also for the policy `instead`."""
         with self.alone():
             return await self.agent.compact(policy, focus=focus, instead=instead)
 
@@ -402,9 +400,7 @@ class LiveSession:
         return moved
 
     def close(self) -> None:
-        """Give the session free, and the memory that its model holds; what may outlive the talk is
-        remembered.
-        """
+        """Give the session and its model's memory free; what may outlive the talk is remembered."""
         with ExitStack() as closing:  # the session is free at the end, whatever else fails
             closing.callback(self.log.close)
             closing.callback(self._snapshots.close)
@@ -425,9 +421,7 @@ class LiveSession:
     def _lead(
         self, model: Model, rules: Rules, limits: Limits | None, offered: tuple[ToolSchema, ...]
     ) -> Limits:
-        """Keep how the session is led from now on; note what differs, and return the limits of a
-        turn.
-        """
+        """Keep how the session is led from now on; note what differs, return a turn's limits."""
         was = self.log.session
         check(was, model, self.name)
         before = kept(was)

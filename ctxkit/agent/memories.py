@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from ctxkit.errors import ModelError, StoreError
 from ctxkit.messages import Message, Text
 from ctxkit.models.model import Request, silent
@@ -61,20 +59,13 @@ class Memory:
         clock: Callable[[], float],
         tell: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self.flush, self._root, self._writer, self._clock, self._tell = (
-            flush,
-            root,
-            writer,
-            clock,
-            tell,
-        )
+        self.flush, self._root, self._writer = flush, root, writer
+        self._clock, self._tell = clock, tell
         self._saved: dict[str, None] = {}
         self._cycle = -1
 
     def due(self, tokens: int, window: int, compactions: int) -> bool:
-        """Return True where it is due before the next call; asked again in the same cycle, it is
-        not.
-        """
+        """Return True where it is due before the next call, once a cycle."""
         if not self.flush.due(tokens, window) or compactions == self._cycle:
             return False
         self._cycle = compactions
@@ -95,9 +86,8 @@ class Memory:
             tools: what the agent's calls carry besides, so that the provider's cache still holds.
             seconds: the turn's own limit.
         """
-        name = sha256(
-            repr([(m.id, m.text) for m in messages]).encode("utf-8", "replace")
-        ).hexdigest()
+        said = repr([(m.id, m.text) for m in messages])
+        name = sha256(said.encode("utf-8", "replace")).hexdigest()
         if not messages or name in self._saved:
             return None
         most = self.flush.seconds
@@ -107,20 +97,16 @@ class Memory:
             async with asyncio.timeout(most):
                 reply = await self._asked(messages, tools)
             written = self._written(self._notes(messages, reply))
-        except TimeoutError:
-            self._tell(
-                "memory_flush", {"outcome": "failed", "error": f"took longer than {most:g} s"}
-            )
-            return None
-        except (ModelError, StoreError, OSError) as e:
-            self._tell("memory_flush", {"outcome": "failed", "error": redact(str(e))})
+        except (ModelError, StoreError, OSError) as e:  # TimeoutError is an OSError
+            late = isinstance(e, TimeoutError)
+            why = f"took longer than {most:g} s" if late else redact(str(e))
+            self._tell("memory_flush", {"outcome": "failed", "error": why})
             return None
         self._saved[name] = None
         if len(self._saved) > _KNOWN:
             del self._saved[next(iter(self._saved))]
-        self._tell(
-            "memory_flush", {"outcome": "saved" if written else "nothing to save", **written}
-        )
+        outcome = "saved" if written else "nothing to save"
+        self._tell("memory_flush", {"outcome": outcome, **written})
         return reply
 
     async def _asked(
@@ -132,14 +118,9 @@ class Memory:
         sent = (*messages, told)
         limit = self.flush.message_chars
         if limit is not None:
-            cut = [
-                replace(m, parts=(Text(_short(summary_passages.plain(m), limit)),))
-                for m in messages
-            ]
-            said = "\n\n".join(f"{m.role}: {m.text}" for m in cut)
-            passage = Message(
-                role="user", id="passage", parts=(Text(f"<conversation>\n{said}\n</conversation>"),)
-            )
+            rows = [f"{m.role}: {_short(summary_passages.plain(m), limit)}" for m in messages]
+            said = Text("<conversation>\n" + "\n\n".join(rows) + "\n</conversation>")
+            passage = Message(role="user", id="passage", parts=(said,))
             sent, tools = (passage, told), ()
         try:
             return await self._writer(Request(messages=sent, tools=(*tools, SAVE.schema)), silent)
@@ -163,12 +144,8 @@ class Memory:
         path = f"{FOLDER}/{now:%Y-%m-%d}.md"
         text = "".join(f"## {now:%H:%M:%S}\n\n{redact(note)}\n\n" for note in notes)
         self._root.write(path, text.encode("utf-8", "replace"), append=True, private=True)
-        return {
-            "path": path,
-            "notes": len(notes),
-            "chars": len(text),
-            "by": "model" if self._writer else "extract",
-        }
+        by = "model" if self._writer else "extract"
+        return {"path": path, "notes": len(notes), "chars": len(text), "by": by}
 
 
 def _short(text: str, limit: int) -> str:

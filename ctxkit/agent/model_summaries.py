@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.summarisers import Passage
 
+_CLASSES = (
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+)
 _ROOM = 4096
 """Tokens held free for a summary of no stated length."""
 ASK = (
@@ -40,9 +48,7 @@ UPTO = ", up to and without the message that begins with {text!r}: from there on
 
 
 class Cached(NamedTuple):
-    """The conversation as it would be sent next, of which the provider's cache holds the
-    beginning.
-    """
+    """The conversation as it would be sent next, its beginning in the provider's cache."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...]
@@ -52,9 +58,7 @@ class Cached(NamedTuple):
     window: int
 
     def is_cheaper(self, model: str, own: int, ask: int, limit: int | None) -> bool:
-        """Say whether it costs less with a question behind it than a prompt of its own; False
-        without prices.
-        """
+        """Say whether a question behind it costs less than an own prompt; not without prices."""
         known = price(model)
         if known is None or known.cache_read is None:
             return False
@@ -113,22 +117,18 @@ class ModelSummariser:
         text = summary_passages.pi(passage.messages)
         own = (len(told) + len(text)) // 4
         held = self._held() if not passage.start else None
-        if held is not None and held.is_cheaper(
-            self.model.name, own, len(told) // 4, passage.limit
-        ):
+        name, most = self.model.name, passage.limit
+        if held is not None and held.is_cheaper(name, own, len(told) // 4, most):
             ask = GO_BY.format(ask=told, upto=_upto(passage)) + limit
-            last = Message(role="user", id="ask", parts=(Text(ask),))
-            request = Request(
-                messages=(*held.messages, last), tools=held.tools, max_output_tokens=passage.limit
-            )
+            sent = (*held.messages, Message(role="user", id="ask", parts=(Text(ask),)))
+            request = Request(messages=sent, tools=held.tools, max_output_tokens=most)
             reply = self._replied(request, held.tokens, "prefix")
             if not reply.tool_calls and reply.text.strip():
                 return redact(reply.text)
-        whole = Message(
-            role="user", id="passage", parts=(Text(f"<conversation>\n{text}\n</conversation>"),)
-        )
+        said = Text(f"<conversation>\n{text}\n</conversation>")
+        whole = Message(role="user", id="passage", parts=(said,))
         first = Message(role="system", id="ask", parts=(Text(told + limit),))
-        request = Request(messages=(first, whole), max_output_tokens=passage.limit)
+        request = Request(messages=(first, whole), max_output_tokens=most)
         return redact(self._replied(request, own, "text").text)
 
     def _replied(self, request: Request, tokens: int, way: str) -> Message:
@@ -151,9 +151,8 @@ class ModelSummariser:
         self.ways.append(way)
         if reply.usage is not None:
             self.usages.append(reply.usage)
-        return replace(
-            reply, parts=tuple(p for p in reply.parts if isinstance(p, (Text, ToolCall)))
-        )
+        parts = tuple(p for p in reply.parts if isinstance(p, (Text, ToolCall)))
+        return replace(reply, parts=parts)
 
     def stop(self) -> None:
         """Give up the call that is waited for, and ask for no other."""
@@ -167,9 +166,8 @@ class ModelSummariser:
         except ModelError as e:
             raise ModelError(redact(str(e)), overflow=e.overflow) from None
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
-            raise ModelError(
-                f"{self.model.name}: {type(e).__name__}: {redact(str(e))[:500]}"
-            ) from None
+            why = f"{type(e).__name__}: {redact(str(e))[:500]}"
+            raise ModelError(f"{self.model.name}: {why}") from None
 
     def take(self) -> Usage | None:
         """Return what the calls since the last `take` cost together."""
@@ -195,12 +193,5 @@ def total(usages: list[Usage]) -> Usage:
         return sum(known) if known else None
 
     costs = [u.cost_usd for u in usages]
-    return Usage(
-        input_tokens=add("input_tokens"),
-        cache_read_tokens=add("cache_read_tokens"),
-        cache_write_tokens=add("cache_write_tokens"),
-        cache_write_1h_tokens=add("cache_write_1h_tokens"),
-        output_tokens=add("output_tokens"),
-        reasoning_tokens=add("reasoning_tokens"),
-        cost_usd=None if None in costs else sum(c or 0.0 for c in costs),
-    )
+    cost = None if None in costs else sum(c or 0.0 for c in costs)
+    return Usage(**{name: add(name) for name in _CLASSES}, cost_usd=cost)

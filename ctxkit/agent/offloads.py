@@ -1,6 +1,4 @@
-"""What the stubs of a prompt name is kept before the prompt goes out; else the result
-goes whole.
-"""
+"""What the stubs of a prompt name is kept before it goes out; else the result goes whole."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.chain import Part
 
 Save = Callable[[str, str, str, str], None]
-"""Keeps an artifact (id, text, tool, what it worked on); raises `StoreError` or `OSError` where it
-cannot.
-"""
+"""Keeps an artifact (id, text, tool, on what); raises `StoreError` or `OSError` where not."""
 
 
 class Offloads:
@@ -39,9 +35,7 @@ class Offloads:
         self._kept: set[str] = set()
 
     def settled(self, run: Run, shown: History) -> History:
-        """Return what the last call is sent, without stubs that would name nothing; `shown` where
-        it has none.
-        """
+        """Return what the last call is sent, without stubs that name nothing, else `shown`."""
         call = max(run.call - 1, 0)
         named = {p: name for p, m in enumerate(shown.messages) if (name := artifact_named(m))}
         missing = set(named.values()) - self._kept
@@ -67,10 +61,9 @@ class Offloads:
     def _saved(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
         if self._save is None:
             return False
+        tool = result.tool or (call.name if call else "unknown")
         try:
-            self._save(
-                artifact, result.text, result.tool or (call.name if call else "unknown"), hint(call)
-            )
+            self._save(artifact, result.text, tool, hint(call))
         except (StoreError, OSError):
             return False
         return True

@@ -35,13 +35,9 @@ class Outcome:
     def account(self) -> str:
         """Return one line: calls, tokens, dollars, how full the context is, compactions."""
         s = self.spent
-        cost = (
-            "no price known"
-            if s.cost_usd is None
-            else "free"
-            if s.free and not s.cost_usd
-            else f"${s.cost_usd:.4f}"
-        )
+        cost = "no price known" if s.cost_usd is None else f"${s.cost_usd:.4f}"
+        if s.free and s.cost_usd == 0:
+            cost = "free"
         full = self.context_tokens / self.context_window if self.context_window else 0.0
         parts = [
             counted(s.calls, "call"),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.policies.setting import Typed
 from ctxkit.texts import trims
-from ctxkit.texts.trims import Mode
 
 if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules
+    from ctxkit.policies.setting import Natural
 
 _OF_RULES = {
     "max_lines": "lines",
@@ -24,29 +25,17 @@ _OF_RULES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputLimits:
+class OutputLimits(Typed):
     """Limits of one output (the defaults of ai's `tool_output.go`); 0: none."""
 
-    lines: int = 2000
-    chars: int = 204_800
-    bytes: int = 51_200
+    lines: Natural = 2000
+    chars: Natural = 204_800
+    bytes: Natural = 51_200
     """Of UTF-8."""
-    mode: Mode = "head_tail"
+    mode: Literal["head", "head_tail", "middle"] = "head_tail"
     """`head`; `head_tail` keeps both ends of the lines; `middle` of characters and bytes, too."""
-    spill: int = 204_800
+    spill: Natural = 204_800
     """Characters above which all of it goes to a file."""
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "mode":
-                if value not in get_args(Mode):
-                    known = ", ".join(get_args(Mode))
-                    raise BadArguments(f"The mode of outputs is one of {known}, not {value!r}.")
-            elif not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise BadArguments(
-                    f"The limit {field.name} of outputs is 0 or more, not {value!r}."
-                )
 
     @classmethod
     def of(cls, rules: Rules, words: str = "") -> OutputLimits:

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 _NEWEST, _LARGEST = 8, 50_000_000
-"""Files that are read, at most, those named by the id first, and bytes of one that is named
-otherwise.
-"""
+"""Files that are read at most, those named by the id first, and bytes of any other."""
 _EARLIER = 5.0
 """Seconds by which clocks of files may be behind."""
 

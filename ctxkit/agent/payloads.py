@@ -20,9 +20,7 @@ ROLES = ("user", "assistant", "tool", "summary")
 
 
 class Contents:
-    """Composes the report of each call; a message is counted once in its life, a prompt from where
-    it differs.
-    """
+    """Composes each call's report: a message is counted once, a prompt from where it differs."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Message, list[int]]] = {}

@@ -1,6 +1,4 @@
-"""A live session's memory at work: asked before turns, told after them, and given what is about to
-go.
-"""
+"""A live session's memory: asked before turns, told after them, given what is about to go."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ has a row in the audit. No failure of a memory costs a turn.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -94,15 +95,11 @@ class SessionMemory:
         return "\n\n".join(dict.fromkeys(filter(None, [self._baked, *self._fresh])))
 
     async def before(self, agent: str, prompt: str) -> list[str]:
-        """Ask the providers; return in sentences what failed. Of one that fails nothing
-        is put in.
-        """
+        """Ask the providers; return in sentences what failed, of which nothing is put in."""
         self._fresh, failed = [], []
         for provider in self.providers:
             try:
                 self._fresh.append(await provider.before(agent, prompt))
-            except StoreError as e:
-                failed.append(str(e))
             except Exception as e:  # noqa: BLE001  a provider of the user's may raise anything
                 failed.append(_said(provider, e))
         return failed
@@ -113,8 +110,6 @@ class SessionMemory:
         for provider in self.providers:
             try:
                 await provider.after(agent, said, len(set(session.turns)))
-            except StoreError as e:
-                failed.append(str(e))
             except Exception as e:  # noqa: BLE001  as above
                 failed.append(_said(provider, e))
         return failed
@@ -139,12 +134,8 @@ class SessionMemory:
         found = [(x, x.entry()) for x in lessons(messages)]
         fresh = [(x, e) for x, e in found if (e.type, e.description) not in known]
         wanted = [(x, e) for x, e in fresh if taken.isdisjoint((e.guid, e.name.casefold()))][-MOST:]
-        return [
-            self.memories.add(
-                e, session=session, by=EXTRACT, why=why, messages=list(x.sources[:20])
-            )
-            for x, e in wanted
-        ]
+        add = partial(self.memories.add, session=session, by=EXTRACT, why=why)
+        return [add(e, messages=list(x.sources[:20])) for x, e in wanted]
 
 
 def homes() -> tuple[Path, Path]:
@@ -179,5 +170,7 @@ def _spoken(messages: Iterable[Message]) -> list[tuple[str, str]]:
 
 
 def _said(provider: object, error: Exception) -> str:
+    if isinstance(error, StoreError):
+        return str(error)
     why = line(redact(str(error)), 200)
     return f"The memory provider {type(provider).__name__} failed ({type(error).__name__}: {why})."

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ctxkit.messages import USER_VISIBLE, Message, Text
+from ctxkit.messages import Message, Text
 from ctxkit.models.model import Request, silent
 from ctxkit.policies.chain import Chain
-from ctxkit.policies.digest import ARCHIVED, KIND, OUTPUT, Excerpts
+from ctxkit.policies.digest import ARCHIVED, CUT, KIND, Excerpts, for_agent, summarised
 from ctxkit.policies.setting import Setting
 from ctxkit.redaction import redact
 from ctxkit.texts import contents, trims
@@ -59,7 +59,7 @@ def due(pruning: Part | None, messages: Sequence[Message]) -> list[Message]:
 
 async def summary(model: Model, result: Message) -> tuple[str, Usage | None]:
     """Return what a model says of a result, and what it cost; an empty text where it failed."""
-    text = trims.ends(contents.texts(result), HEAD, TAIL, "\n... (truncated) ...\n")
+    text = trims.ends(contents.texts(result), HEAD, TAIL, CUT)
     asked = f"{_ASK}\n\nTool: {result.tool or 'unknown'}\n\n<output>\n{text}\n</output>"
     request = Request(messages=(Message(role="user", id="result", parts=(Text(asked),)),), tools=())
     try:
@@ -87,18 +87,7 @@ class ArchivedResults(Setting):
         stubs: dict[int, Message | str | None] = {
             p: replace(contents.with_text(m, ARCHIVED), id="", kind=KIND) for p, m in held.items()
         }
-        texts = [_text(m, self.said[m.id]) for m in held.values()]
-        told = Message(
-            role="user",
-            kind="tool_summary",
-            parts=(Text("\n\n".join(texts)),),
-            details={USER_VISIBLE: False},
-        )
+        texts = [summarised(m, self.said[m.id]) for m in held.values()]
+        told = for_agent("\n\n".join(texts))
         new = history.replace(stubs, reason="archived", method="tool summary")
         return new.insert(len(new), told, "what was archived", method="tool summary")
-
-
-def _text(result: Message, said: str) -> str:
-    status = "error" if result.is_error else "ok"
-    head = f"{OUTPUT}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}"
-    return f"{head}\nStatus: {status}\n{said}"

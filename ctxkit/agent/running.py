@@ -1,6 +1,4 @@
-"""Running a tool call: checked, approved, off the event loop, cancelled with the turn, its result
-bounded.
-"""
+"""Running a tool call: checked, approved, in a thread, cancelled with the turn, bounded."""
 
 from __future__ import annotations
 
@@ -84,13 +82,8 @@ async def _outcome(
     answer = ""
     tool = tools.get(call.name)
     if tool is None:
-        known = ", ".join(tools)
-        return (
-            f"There is no tool {call.name!r}.{did_you_mean(call.name, tools)} Known: {known}.",
-            [],
-            True,
-            answer,
-        )
+        near, known = did_you_mean(call.name, tools), ", ".join(tools)
+        return f"There is no tool {call.name!r}.{near} Known: {known}.", [], True, answer
     if call.raw is not None:
         return "The arguments are no JSON object; send them again as one.", [], True, answer
     try:
@@ -198,6 +191,5 @@ def _stop(thread: threading.Thread) -> None:
     outside of it.
     """
     if thread.ident is not None and thread.is_alive():
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped)
-        )
+        ident, what = ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, what)

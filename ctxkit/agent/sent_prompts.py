@@ -26,9 +26,7 @@ class _Made(NamedTuple):
 
 
 class Prompts:
-    """The prompts of an agent. A call is known by its reply, so that branches and resumes do not
-    mix.
-    """
+    """The prompts of an agent. A reply names its call: branches and resumes do not mix."""
 
     def __init__(self) -> None:
         self._made: list[_Made] = []
@@ -48,9 +46,7 @@ class Prompts:
         return Told(self, session)
 
     def made(self, call: int, reply: Message | None) -> _Made:
-        """Return what made a call; where it was made elsewhere, the latest, that has it as
-        recorded.
-        """
+        """Return what made a call; made elsewhere: the latest, that has it as recorded."""
         for made in reversed(self._made):
             replies = made.run.log.replies
             if reply is not None and made.run.begin <= call < len(replies):
@@ -140,19 +136,18 @@ def _as_changed(
     """Yield the items of a prompt as they went out after it was changed."""
     went = {_origin(m): m for m in messages}
     for item in items:
-        message = went.get(_origin(item.message))
-        same = message is not None and message.parts == item.message.parts
-        if same or item.message.kind == FIXED:
+        message, row = went.get(_origin(item.message)), item.row
+        if item.message.kind == FIXED:
             yield item
-        elif (
-            message is not None
-            and item.row >= 0
-            and run.log.messages[item.row].parts == message.parts
-        ):
-            yield SentItem(message, item.raw_tokens, item.raw_tokens, None, item.row)
-        elif message is not None:
-            tokens = run.log.measure(message, item.row)
-            yield SentItem(message, tokens, item.raw_tokens, by, item.row, pruned=True)
+        elif message is None:
+            continue
+        elif message.parts == item.message.parts:
+            yield item
+        elif row >= 0 and run.log.messages[row].parts == message.parts:
+            yield SentItem(message, item.raw_tokens, item.raw_tokens, None, row)
+        else:
+            tokens = run.log.measure(message, row)
+            yield SentItem(message, tokens, item.raw_tokens, by, row, pruned=True)
 
 
 def _origin(message: Message) -> str:

@@ -43,9 +43,8 @@ class Background(Generic[T]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
-        context = (
-            contextvars.copy_context()
-        )  # what is printed and displayed stays in the cell that began it
+        # what is printed and displayed stays in the cell that began it
+        context = contextvars.copy_context()
         work = (self._work, coroutine, ended)
         self._thread = threading.Thread(
             target=context.run, args=work, daemon=True, name="ctxkit-agent"

@@ -58,13 +58,10 @@ class ReplyBuilder:
             self._parts.append(part(piece))
 
     def call(self, update: dict[str, Any]) -> Iterator[Message]:
-        """Take what is told of a tool's call, at its beginning or later; yield what is whole before
-        it.
-        """
+        """Take what is told of a tool's call, first or later; yield what is whole before it."""
         ident = str(update.get("toolCallId") or "")
-        if ident not in self._calls and any(
-            c.get("status") in _ENDED for c in self._calls.values()
-        ):
+        ended = any(c.get("status") in _ENDED for c in self._calls.values())
+        if ended and ident not in self._calls:
             yield from self.end()
         known = self._calls.setdefault(ident, {})
         known.update({k: v for k, v in update.items() if v is not None})
@@ -79,7 +76,7 @@ class ReplyBuilder:
 
     def end(self) -> Iterator[Message]:
         """Yield the reply that is open, and the results of its calls."""
-        calls = [(i, c) for i, c in self._calls.items()]
+        calls = list(self._calls.items())
         parts = (*self._parts, *(_called(i, c) for i, c in calls))
         self._parts, self._calls, self._message, self._room = [], {}, None, _CHARS
         usage, self.usage = self.usage, None
@@ -164,9 +161,8 @@ def _shown(told: dict[str, Any]) -> tuple[str, list[Image]]:
         if each.get("type") == "diff":
             said.append(_diff(each))
         elif isinstance(inner, dict) and inner.get("type") == "image":
-            images.append(
-                Image(str(inner.get("mimeType") or "image/png"), str(inner.get("data") or ""))
-            )
+            kind, data = inner.get("mimeType") or "image/png", inner.get("data") or ""
+            images.append(Image(str(kind), str(data)))
         else:
             said.append(_text(inner))
     raw = told.get("rawOutput")

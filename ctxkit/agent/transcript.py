@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 Keep = Callable[..., "Session"]
-"""Writes entries at the end of the session (in memory, or a `SessionLog.append`) and returns the
-session.
-"""
+"""Writes entries at the session's end (in memory, by `SessionLog.append`) and returns it."""
 LOST = "The session ended before this call's result was kept; whether it ran is not known."
 INTERRUPTED = "Interrupted by the user before it ended."
 
@@ -45,9 +43,7 @@ class Transcript:
         self.clock = clock
         self._keep = keep or self._in_memory
         self.turn = self.session.turns[-1] if self.session.path else -1
-        """The turn under way, or the last one: what is written before the next begins belongs to
-        it.
-        """
+        """The turn under way, or the last one: it has what is written before the next begins."""
         self._ids = {e.id for e in self.session.log}
         self._calls = {
             c.id for e in self.session.path if isinstance(e, Message) for c in e.tool_calls
@@ -124,25 +120,15 @@ class Transcript:
     ) -> Message:
         """Write a reply that failed or was interrupted: in the log, never sent again."""
         parts: tuple[Part, ...] = (Text(text),) if text else ()
-        lost = Message(
-            role="assistant",
-            parts=parts,
-            model=model,
-            stop=stop,
-            error=why,
-            is_error=True,
-            visible=False,
-        )
-        return self.add(replace(lost, context_window=window), "a")
+        lost = Message(role="assistant", parts=parts, is_error=True, visible=False)
+        how = {"model": model, "stop": stop, "error": why, "context_window": window}
+        return self.add(replace(lost, **how), "a")
 
     def unrun(self, call: ToolCall, why: str = INTERRUPTED) -> Message:
         """Write the result of a tool call that did not end: no call stays without one."""
-        return self.add(
-            Message(
-                role="tool", tool=call.name, call_id=call.id, parts=(Text(why),), is_error=True
-            ),
-            "r",
-        )
+        said, name = (Text(why),), call.name
+        lost = Message(role="tool", tool=name, call_id=call.id, parts=said, is_error=True)
+        return self.add(lost, "r")
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -167,35 +153,25 @@ class Transcript:
         return tuple(out)
 
     def _called(self, call: ToolCall, known: list[str]) -> ToolCall:
-        """Give a call an id that no other call of the session has: providers refuse two
-        of one id.
-        """
+        """Give a call an id that no other of the session has: providers refuse two of one."""
         name, n = call.id or "call", 1
         while name in self._calls:
             n += 1
             name = f"{call.id or 'call'}_{n}"
         self._calls.add(name)
         arguments: dict[str, Any] = redacted(_sound(call.arguments), known)
-        return replace(
-            call,
-            id=name,
-            arguments=arguments,
-            raw=None if call.raw is None else _text(call.raw, known),
-        )
+        raw = None if call.raw is None else _text(call.raw, known)
+        return replace(call, id=name, arguments=arguments, raw=raw)
 
 
 def _thought(part: Thinking, known: list[str]) -> Thinking:
-    """Return thinking as it is kept; its signature holds only for the words that it was
-    made for.
-    """
+    """Return thinking as it is kept; a signature holds only for the words it was made for."""
     text = _text(part.text, known)
     return part if text == part.text else Thinking(text)
 
 
 def _text(text: str, known: list[str]) -> str:
-    """Return text as it is kept: without keys, and without halves of characters, which no file can
-    hold.
-    """
+    """Return text as it is kept: without keys, and halves of characters, which no file can hold."""
     return str(redacted(_sound(text), known))
 
 

@@ -61,9 +61,7 @@ class TurnLog:
         self.stand(session)
 
     def moved(self, session: Session) -> None:
-        """Go on from another place: its log of snapshots is brought to the turns that
-        stand there.
-        """
+        """Go on from another place: its log of snapshots is brought to the turns there."""
         self._writer.bring(_rows(session))
         self.stand(session)
 

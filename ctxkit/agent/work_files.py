@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from ctxkit.tools.tool import Tool
 
 EVERY = 1.0
-"""Seconds between two writings of the intents within a turn: each takes as long as the session is
-long.
-"""
+"""Seconds between two writings of intents in a turn: each takes as long as the session is."""
 CHANGES, INTENTS, EVIDENCE = "changes.json", "intents.json", "evidence.json"
 
 

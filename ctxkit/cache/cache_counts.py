@@ -78,15 +78,8 @@ def taught(session: Session, stop: int | None = None) -> Taught:
         name = kind(a)
         counts[name] = counts.get(name, ClassCount()) + _one(a, read)
     few = {n: msgspec.structs.replace(c, reads=c.reads[:READS]) for n, c in counts.items()}
-    return Taught(
-        session.id,
-        head(every),
-        session.format,
-        of(every, session),
-        session.model or "",
-        bool(session.parent),
-        few,
-    )
+    who = session.id, head(every), session.format, of(every, session)
+    return Taught(*who, session.model or "", bool(session.parent), few)
 
 
 def _one(a: ForeseenCall, read: int) -> ClassCount:

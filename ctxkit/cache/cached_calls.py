@@ -272,9 +272,8 @@ class _Agent:
 def write_life(call: Call) -> float | None:
     """Return the seconds that what a call wrote lives; None where it wrote nothing."""
     usage = call.message.usage
-    hour, short = (
-        ((usage.cache_write_1h_tokens or 0), (usage.cache_write_tokens or 0)) if usage else (0, 0)
-    )
+    hour = (usage.cache_write_1h_tokens or 0) if usage else 0
+    short = (usage.cache_write_tokens or 0) if usage else 0
     return HOUR if hour > short else FIVE_MINUTES if short else None
 
 

@@ -44,9 +44,8 @@ def after_cuts(session: Session) -> tuple[AfterCut, ...]:
     found = []
     for a, read in cut:
         told = _middle_without(reads, read) if not a.expired else 0 if len(cut) > 1 else None
-        found.append(
-            AfterCut(a.call, a.prompt, read, told if told is None else min(told, a.prompt))
-        )
+        told = None if told is None else min(told, a.prompt)
+        found.append(AfterCut(a.call, a.prompt, read, told))
     return tuple(found)
 
 

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 def with_reads(session: Session, reads: Sequence[int]) -> Session:
     """Return a session whose billed calls read so many tokens; its prompts are as they were."""
     calls = zip(billed(session), asked(session), reads, strict=True)
-    new = {
-        c.position: _reply(c.message, n, hour=(write_life(c) or a.life) == HOUR)
+    places = {
+        session.indices[c.position]: _reply(c.message, n, hour=(write_life(c) or a.life) == HOUR)
         for c, a, n in calls
     }
-    places = {session.indices[position]: reply for position, reply in new.items()}
     return replace(session, log=tuple(places.get(i, e) for i, e in enumerate(session.log)))
 
 
@@ -59,9 +58,8 @@ def shuffled(session: Session, seed: int = 0) -> Session:
     known = asked(session)
     shares = [r / a.prompt for a, r in zip(known, recorded_reads(session), strict=True)]
     order = np.random.default_rng(seed).permutation(len(known))
-    return with_reads(
-        session, [int(shares[i] * a.prompt) for i, a in zip(order, known, strict=True)]
-    )
+    reads = [int(shares[i] * a.prompt) for i, a in zip(order, known, strict=True)]
+    return with_reads(session, reads)
 
 
 def by_chance(session: Session) -> tuple[float, ...]:

@@ -6,9 +6,7 @@ UNKNOWN = "No cache split is recorded, so the cache model could not be checked."
 
 
 def foretold(error: float | None, low: float | None, high: float | None, note: str | None) -> str:
-    """Return how well one session was foretold: its error with the interval, and what it
-    rests on.
-    """
+    """Return how well one session was foretold: error and interval, and what it rests on."""
     if error is None or low is None or high is None:
         return note or UNKNOWN
     return (

@@ -1,6 +1,4 @@
-"""Bring a run up to a call by jumping from trigger to trigger: live stops at the next call, a
-replay at the end.
-"""
+"""Bring a run up to a call from trigger to trigger: live to the next call, a replay to the end."""
 
 from __future__ import annotations
 
@@ -30,18 +28,14 @@ if TYPE_CHECKING:
 
 
 def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
-    """Return the run of a whole log under rules; `limit` is the window where the rules
-    name none.
-    """
+    """Return the run of a whole log under rules; `limit` is the window where they name none."""
     done = advance(Run(log, rules, limit), rules, log.calls)
     done.over = True
     return done
 
 
 def advance(run: Run, rules: Rules, stop: int) -> Run:
-    """Bring a run up to the call `stop` (exclusive): bill what comes before a compaction, do it, go
-    on.
-    """
+    """Bring a run up to the call `stop` (exclusive): bill up to a compaction, do it, go on."""
     call, policy = run.call, rules.policy
     if stop > call:
         run.clock.sync()
@@ -76,10 +70,8 @@ def _first(run: Run, rules: Rules) -> First:
     if policy is None or trigger is None or not rules.auto:
         return Never().first
     wanted: First = partial(_wanted, policy, trigger)
-    if type(policy).first is Part.first or call_alone(
-        policy, "first"
-    ):  # it may always do something
-        wanted = trigger.first
+    if type(policy).first is Part.first or call_alone(policy, "first"):
+        wanted = trigger.first  # it may always do something
     return partial(_unguarded, run, guards, wanted) if guards else wanted
 
 

@@ -1,6 +1,4 @@
-"""What the calls of a run were sent, kept as the places where their sizes stop following from the
-calls before.
-"""
+"""What calls were sent, kept as the places where sizes do not follow from the calls before."""
 
 from __future__ import annotations
 
@@ -28,20 +26,14 @@ each call that were no cached prefix.
 
 
 _sum, _max = np.add.reduce, np.maximum.reduce
-"""As the methods `sum` and `max`, which take twice as long for as few calls as lie between two
-edits.
-"""
+"""As the methods `sum` and `max`, which take twice as long for the few calls between edits."""
 
 Sums = tuple[int, int, int, int]
-"""Tokens of all prompts, those of them that were no cached prefix, of the largest prompt, and of
-the last one.
-"""
+"""Tokens of all prompts, of them those that no cache held, of the largest and the last prompt."""
 
 
 class Billed:
-    """The marks of a run, and what follows from them. Everywhere `upto` is one past the last call
-    that was billed.
-    """
+    """The marks of a run, and what follows; `upto` is always one past the last billed call."""
 
     __slots__ = ("_asked", "_known", "_summed", "clock", "log", "marks")
 
@@ -60,9 +52,7 @@ class Billed:
         return other
 
     def stretches(self, upto: int) -> Iterator[tuple[int, int, Any, Any]]:
-        """Yield each mark with the call before which it ends: first, one past the last, size,
-        fresh.
-        """
+        """Yield each mark with the call at which it ends: first, one past the last, size, fresh."""
         ends = [*(start for start, _, _ in self.marks[1:]), upto]
         for (start, size, fresh), end in zip(self.marks, ends, strict=False):
             if end > start:
@@ -107,9 +97,7 @@ class Billed:
         return found
 
     def sums(self, upto: int) -> Sums:
-        """Return the sums: O(1) a mark, and each mark that another one followed is
-        looked at once.
-        """
+        """Return the sums: O(1) a mark; each that another one followed is looked at once."""
         marks, to, known = self._asked
         if marks == len(self.marks) and to == upto:
             return known

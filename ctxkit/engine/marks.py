@@ -1,6 +1,4 @@
-"""What a run leaves behind: compactions that were kept, those that were held back, the events of a
-policy.
-"""
+"""What a run leaves behind: compactions that were kept or held back, events of a policy."""
 
 from __future__ import annotations
 

@@ -78,9 +78,7 @@ class Prefixes:
         return self._back and not self._clock.cold[call]
 
     def shared(self, call: int, last: Numbers, now: Numbers) -> int:
-        """Return how many first messages a prompt shares with the last one, or any that
-        is alive.
-        """
+        """Return how many first messages a prompt shares with the last, or any that is alive."""
         same = alike(last, now)
         if same < len(last):
             says = int(now[same]) if same < len(now) else 0

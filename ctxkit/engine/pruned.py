@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Room
 
 _FIRST = 16
-"""Calls that are worked out at once, ahead of what is asked: so many, later half of
-those that are.
-"""
+"""Calls that are worked out at once, ahead of what is asked; later half of those that are."""
 _KEPT = 16
 """Prunings of which a log remembers what they made of it."""
 _PLAIN = (str, int, float, bool, type(None))
@@ -78,9 +76,7 @@ class Pruned(Straight):
         return self.start + len(self._prompts)
 
     def _reach(self, call: int, stop: int) -> None:
-        """Work out all before a call; where schedules say it, some more, but none from
-        `stop` on.
-        """
+        """Work out all before a call; where schedules say it some more, but none from `stop`."""
         while self.end < call:
             ahead = min(self.end + max(len(self._prompts) // 2, _FIRST), stop)
             self._sound = False
@@ -92,9 +88,7 @@ class Pruned(Straight):
     # -- searches of triggers ----------------------------------------------------------------------
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
-        """Return the first call whose pruned prompt is larger; estimates are those
-        before pruning.
-        """
+        """Return the first call whose pruned prompt is larger; estimates are not pruned."""
         if estimated:
             return super().above(limit, start, stop, estimated=True)
         for call in range(start, stop):
@@ -210,9 +204,7 @@ class _Called:
         return out
 
     def _same(self, call: int, now: NDArray[Any]) -> int | None:
-        """Return how many first messages a prompt shares, as `Tracks` does; None: it is
-        the first.
-        """
+        """Return how many first messages a prompt shares, as `Tracks` does; None: for the first."""
         last, self._last = self._last, now
         return None if last is None else self.prefixes.shared(call, last, now)
 

@@ -30,18 +30,14 @@ if TYPE_CHECKING:
 
 
 _REMEMBERED = 8
-"""Edits before which prompts may still be alive in the cache, where one edit does
-several things.
-"""
+"""Edits before which prompts may be alive in the cache, where one edit does several things."""
 
 
 class Run:
-    """A run so far: a log, the history in force, what was done, and the bill. It is brought on by
-    `advance`.
+    """A run so far: a log, the history in force, the work done, and the bill; see `advance`.
 
     `total`, `fresh` and `peak` are sums and the maximum of the prompts sent: all tokens, those that
-    are no cached prefix, the largest prompt. `prompts` and `fresh_tokens` give them for each call,
-    derived when asked for.
+    are no cached prefix, the largest prompt; `prompts` and `fresh_tokens` are those of each call.
     """
 
     def __init__(self, log: Log, rules: Rules, limit: int | None = None) -> None:
@@ -54,26 +50,21 @@ class Run:
         self._unsent: History | None = None
         self._look: Straight | None = None
         self.in_common: dict[int, int] = {}
-        """What a call that found no cache has in common with the one before, where not
-        all of it.
-        """
+        """What a call without a cache has in common with the one before, where not all of it."""
         self._left: dict[tuple[int, int], PrunedHistory] = {}
         self.called = 0
         """Calls at which a pruning had to be asked by itself, as it says no schedule."""
         self.history = History.start(self.log)
         self.cuts: list[Kept] = []
         self.due = ""
-        """What made the latest compaction due, in the field's words, whether anything came of it or
-        not.
-        """
+        """What made the latest compaction due, in the field's words, whatever came of it."""
         self.held: list[Held] = []
         self.warned: list[tuple[int, str]] = []
         self._noted: set[int] = set()
         self.asked: list[tuple[History, str, str | None]] = []
         """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
 
-    # -- what was sent
-    # ----------------------------------------------------------------------------------------------
+    # -- what was sent -----------------------------------------------------------------------------
 
     @property
     def prompts(self) -> NDArray[Any]:
@@ -155,8 +146,7 @@ class Run:
         return self.pruned(self.call).left(self.call)
 
     def pruned(self, call: int) -> PrunedHistory:
-        """Return what the prunings leave of the history in force at a call; of one before the run
-        began, all.
+        """Return what the prunings leave of the history in force at a call; before the run, all.
 
         The bill's own is taken where there is one. What comes next is worked out by itself while
         the log may go on: a schedule is asked about each call once.
@@ -173,12 +163,10 @@ class Run:
             return look.pruned
         found = self._left.get((cuts, start))
         if found is None or not found.schedule.sound:
-            found = PrunedHistory(history.at(start), pruning, self.room)
-            self._left[cuts, start] = found
+            found = self._left[cuts, start] = PrunedHistory(history.at(start), pruning, self.room)
         return found
 
-    # -- what was done
-    # ----------------------------------------------------------------------------------------------
+    # -- what was done -----------------------------------------------------------------------------
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -188,10 +176,9 @@ class Run:
     @property
     def events(self) -> tuple[HookEvent, ...]:
         """The start and the end of each work of the policy."""
-        name = name_of(self.rules.policy)
+        name, out = name_of(self.rules.policy), list[HookEvent]()
         done = [(was, was, outcome, error) for was, outcome, error in self.asked]
         done += [(cut.was, cut.new, "compacted", None) for cut in self.cuts]
-        out = []
         for was, new, outcome, error in sorted(done, key=lambda d: d[0].call):
             out.append(HookEvent("start", was.call, name, len(was), was.tokens))
             out.append(HookEvent("end", was.call, name, len(new), new.tokens, outcome, error))
@@ -202,19 +189,16 @@ class Run:
         """The failures of the policy."""
         return tuple(h for h in self.held if h.why.startswith("failed: "))
 
-    # -- the bill
-    # ----------------------------------------------------------------------------------------------
+    # -- the bill ----------------------------------------------------------------------------------
 
     def look_from(self, call: int) -> Straight:
-        """Return what the coming calls will be like if nothing is edited; it is kept and
-        goes on.
-        """
+        """Return what the coming calls will be like unedited; it is kept and goes on."""
         look, history, pruning = self._look, self.history, self.rules.pruning
         if pruning is None:
-            self._look = look = Straight(history, self.room, self.sizes)
+            look = Straight(history, self.room, self.sizes)
         elif not (isinstance(look, Pruned) and look.looks_at(history) and look.start <= call):
-            self._look = look = self._pruned(pruning, call)
-        assert look is not None  # noqa: S101  made above
+            look = self._pruned(pruning, call)
+        self._look = look
         return look
 
     def _pruned(self, pruning: Part, call: int) -> Pruned:
@@ -231,7 +215,11 @@ class Run:
         if isinstance(look, Pruned):
             prompts, shared = look.prompts(start, stop), look.shared(start, stop)
             self.call, self._unsent = stop, None
-            self._bill_each(prompts, shared, start)
+            fresh = prompts - shared
+            for at in np.flatnonzero(self.clock.cold[start:stop]).tolist():
+                fresh[at] = prompts[at]
+                self.in_common[start + at] = int(shared[at])
+            self.billed.marks.append((start, prompts, fresh))
             self.called += (stop - start) * look.called
             return
         marks = self.billed.marks
@@ -243,14 +231,6 @@ class Run:
         last = marks[-1][1] if marks else None
         if start < stop and (type(last) is not int or last != look.off):
             marks.append((start, look.off, None))
-
-    def _bill_each(self, prompts: NDArray[Any], shared: NDArray[Any], start: int) -> None:
-        """Write down calls of which each has a size of its own."""
-        fresh, cold = prompts - shared, self.clock.cold
-        for at in np.flatnonzero(cold[start : start + len(prompts)]).tolist():
-            fresh[at] = prompts[at]
-            self.in_common[start + at] = int(shared[at])
-        self.billed.marks.append((start, prompts, fresh))
 
     def _bill_one(self, call: int, prompt: int, kept: int) -> None:
         """Write down a call that was sent something else than the one before and what was said."""
@@ -277,32 +257,25 @@ class Run:
         return look
 
     def tell(self, new: History) -> None:
-        """Let those know of a compaction who want to: warnings are due again, and the caller's hook
-        is called.
-        """
+        """Let know of a compaction: warnings are due again, and the caller's hook is called."""
         self._noted.clear()
         if self.rules.on_compacted is not None:
             self.rules.on_compacted(new.messages)
 
     def note(self, look: Straight, start: int, stop: int) -> None:
-        """Write down each warning that is due in the calls start..stop, once until the next
-        compaction.
-        """
+        """Write down each warning due in the calls start..stop, once between compactions."""
         new = []
         for i, trigger in enumerate(self.rules.warnings):
-            if i not in self._noted:
-                call = trigger.first(look, start, stop)
-                if call < stop:
-                    self._noted.add(i)
-                    new.append((call, i, trigger.why(look, call)))
+            call = stop if i in self._noted else trigger.first(look, start, stop)
+            if call < stop:
+                self._noted.add(i)
+                new.append((call, i, trigger.why(look, call)))
         self.warned += [(call, name) for call, _, name in sorted(new)]
 
     def _prefix(self, call: int, view: History) -> int:
-        """Return the tokens that a prompt shares with the last one, or with one before the last
-        edits.
+        """Return the tokens that a prompt shares with the last one, or one before the last edits.
 
-        Prompts of before an edit count while their cache is alive: an edit may have been taken
-        back.
+        Those count while their cache is alive: an edit may have been taken back.
         """
         if call <= self.begin:
             return 0
@@ -312,16 +285,12 @@ class Run:
         return common(view, (last, *alive))
 
     def resume(self, past: Run) -> None:
-        """Stand where another run of the same log ended, with its bill, cuts and warnings: budgets
-        look at them.
-        """
+        """Stand where another run of the log ended, with its bill, cuts and warnings."""
         self.history, self.call, self.begin = past.history.at(past.call), past.call, past.call
         self.cuts, self.billed, self._noted = list(past.cuts), past.billed.copy(), set(past._noted)
 
     def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Kept:
-        """Take over what a policy (`by`) made of `history.at(call)`, before the next
-        call is sent.
-        """
+        """Take over what a policy (`by`) made of `history.at(call)` before the next call."""
         was = self.history.at(self.call)
         cut = Kept(self.call, was, new, trigger, by)
         self._unsent = self._unsent or self.history

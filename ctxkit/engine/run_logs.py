@@ -76,9 +76,8 @@ def log_of(
         sized = {id(m): size for m, size in zip(brought, anchored.inserted, strict=True)}
         log.known = lambda message: sized.get(id(message))
         log.scale = 1.0 if anchored.error is None else 1 / (1 + anchored.error)
-        log.memo["session"] = (
-            session  # sizes are found by identity: the messages must live as long as the log
-        )
+        # sizes are found by identity: the messages must live as long as the log
+        log.memo["session"] = session
     assert tokens is not None  # noqa: S101  for the type checker
     if known is None:
         known = [Known(n) for n in _fixed_parts(session, anchored, fixed, as_recorded)]
@@ -115,9 +114,7 @@ COUNTED = "counted_tokens"
 
 
 def schemas(tools: Iterable[ToolSchema]) -> int:
-    """Return the tokens of the tools' schemas before any bill is known: a quarter of their
-    characters.
-    """
+    """Return the tokens of tools' schemas while no bill is known: a quarter of their characters."""
     return sum(t.chars or 0 for t in tools) // 4
 
 
@@ -212,17 +209,13 @@ def _fixed_parts(
 
 
 def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
-    """Yield what was said with the edits of a run, each before the reply of the call at which it
-    was made.
-    """
+    """Yield what was said with a run's edits, each before the reply of the call that it was for."""
     log, name = done.log, done.rules.label
     before: dict[int, list[tuple[int, Kept]]] = {}
     for n, cut in enumerate(done.cuts):
         reply = log.replies[cut.call] if cut.call < log.calls else None
         if reply is None and cut.call < log.calls and log.upto[cut.call] < len(log):
-            reply = log.messages[
-                log.upto[cut.call]
-            ]  # the call was never answered: before what was said next
+            reply = log.messages[log.upto[cut.call]]  # never answered: what was said next
         before.setdefault(0 if reply is None else id(reply), []).append((n, cut))
     for message in messages:
         for n, cut in before.get(id(message), ()):

@@ -1,6 +1,4 @@
-"""What went out at a call of a run: each message as it was sent, what it was before, who changed
-it.
-"""
+"""What went out at a call of a run: each message, what it was before, and who changed it."""
 
 from __future__ import annotations
 
@@ -154,9 +152,7 @@ def _scheduled(
         if state.message is None:
             out[row] = name_of(part)
             continue
-        edited = (
-            row < 0 or said.content != -row - 1
-        )  # by a compaction, that also puts in what is new
+        edited = row < 0 or said.content != -row - 1  # by a compaction, or put in by one
         by = name_of(part) if part is not None else policy if edited else None
         raw = log.tokens.sizes[row] if row >= 0 else 0 if by else said.tokens
         yield SentItem(state.message, state.tokens, raw, by, row, part is not None)

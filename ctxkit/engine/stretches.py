@@ -97,9 +97,8 @@ class Stretch(NamedTuple):
 
 def stretches(run: SentRun) -> Iterator[Stretch]:
     """Yield the stretches of a run; of compactions before one call only the last has calls."""
-    begin: list[tuple[int, History, Kept | None]] = [
-        (run.begin, History.start(run.log, run.begin), None)
-    ]
+    first = History.start(run.log, run.begin)
+    begin: list[tuple[int, History, Kept | None]] = [(run.begin, first, None)]
     begin += [(cut.call, cut.new, cut) for cut in run.cuts]
     stops = [*(call for call, _, _ in begin[1:]), run.call]
     for (start, history, cut), end in zip(begin, stops, strict=True):

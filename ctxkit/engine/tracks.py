@@ -84,9 +84,7 @@ class Track:
         return int(np.add.reduce(self._sizes[p : self.n]))
 
     def past(self, p: int, n: int, gone: Sequence[tuple[int, int]]) -> NDArray[Any]:
-        """Return the contents of what was not hidden from a position to the n-th, before some gave
-        way.
-        """
+        """Return the contents of what was shown from a position to the n-th, before some went."""
         found: NDArray[Any] = self._contents[p:n].copy()
         for q, content in gone:
             found[q - p] = content

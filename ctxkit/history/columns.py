@@ -95,9 +95,7 @@ class Measure:
 
 
 class GrowingColumn:
-    """One value a row as a NumPy array that is brought up to date only when asked for:
-    O(new rows).
-    """
+    """One value a row as a NumPy array, brought up to date when asked for: O(new rows)."""
 
     __slots__ = ("_array", "_done", "_make", "_type")
 
@@ -115,9 +113,8 @@ class GrowingColumn:
                 self._array = grown
             self._array.flags.writeable = True
             self._array[self._done : n] = self._make(self._done, n)
-            self._array.flags.writeable = (
-                False  # a policy that writes into a column would change the log for all
-            )
+            # a policy that writes into a column would change the log for all
+            self._array.flags.writeable = False
             self._done = n
         return self._array[:n]
 
@@ -128,9 +125,7 @@ class GrowingColumn:
 
 
 def chars(message: Message) -> int:
-    """Return the characters of a message: text, thinking, tool names and compact arguments; an
-    image counts 4,800.
-    """
+    """Return the characters of text, thinking, tool names, compact arguments; an image: 4,800."""
     total = 0
     for part in message.parts:
         if isinstance(part, Text):

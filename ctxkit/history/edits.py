@@ -28,18 +28,15 @@ def edits_of(view: View) -> tuple[Edit, ...]:
 
 
 def edit_of(step: Step, now: View) -> Edit:
-    """Return the step that led to `now` as an edit with ids and messages; targets stood in the
-    view before.
-    """
+    """Return the step that led to `now` as an edit with ids and messages; targets stood before."""
     log = step.was.log
     positions = step.positions()
     targets = tuple(step.was[p].id for p in positions)
     new = step.new if step.new is not None else tuple(now.head.item(p) for p in positions)
     inserted = tuple(i.message(log) for i in new)
     source = sum(step.was.item(p).tokens for p in positions)
-    if step.added and step.at[0] < len(
-        step.was
-    ):  # an edit puts messages where a target stood: so one is put back
+    if step.added and step.at[0] < len(step.was):
+        # an edit puts messages where a target stood: so one is put back
         neighbour = step.was[int(step.at[0])]
         targets, inserted = (neighbour.id,), (*inserted, neighbour)
     kind, reason, method, usage = step.words
@@ -95,20 +92,15 @@ def become(
             new.append(Item(old.row, *size_of(view, changed, old.row), Given(changed), old.stands))
         else:
             new.append(new_item(view, m, new[-1].row if new else -1, n=len(new)))
-    first = next(
-        (i for i, (a, b) in enumerate(zip(items, new, strict=False)) if a is not b),
-        min(len(items), len(new)),
-    )
+    pairs = enumerate(zip(items, new, strict=False))
+    first = next((i for i, (a, b) in pairs if a is not b), min(len(items), len(new)))
     if first == len(items) == len(new):
         return view
     rest = np.arange(first, len(items))
-    kind: EditKind = (
-        "replaced" if len(items) == len(new) else "summarised" if len(new) > first else "dropped"
-    )
-    words = (kind, reason, method, None)
-    done = with_head(
-        view, Head.of(tuple(new)), len(view), first, words, done=(rest, tuple(new[first:]))
-    )
+    kind: EditKind = "summarised" if len(new) > first else "dropped"
+    words: Words = ("replaced" if len(items) == len(new) else kind, reason, method, None)
+    head, step = Head.of(tuple(new)), (rest, tuple(new[first:]))
+    done = with_head(view, head, len(view), first, words, done=step)
     check(done, view)
     return done
 
@@ -119,11 +111,8 @@ def apply(view: H, edit: Edit) -> H:
     ids = {m.id: p for p, m in enumerate(shown)}
     at = sorted(ids[t] for t in edit.targets if t in ids)
     if edit.kind in ("shortened", "replaced"):
-        return _apply_changes(
-            view,
-            edit,
-            {ids[t]: m for t, m in zip(edit.targets, edit.inserted, strict=False) if t in ids},
-        )
+        pairs = zip(edit.targets, edit.inserted, strict=False)
+        return _apply_changes(view, edit, {ids[t]: m for t, m in pairs if t in ids})
     where, gone = min(at, default=len(view)), set(at)
     upto = max(at[-1] + 1 if at else len(view), view.head.size)
     stands = view.row(at[-1]) if at else -1
@@ -135,10 +124,8 @@ def apply(view: H, edit: Edit) -> H:
     )
     items = [view.item(p) for p in range(upto) if p not in gone]
     items[where:where] = made
-    words = (edit.kind, edit.reason, edit.method, edit.usage)
-    return with_head(
-        view, Head.of(tuple(items)), upto, where, words, done=(np.array(at, int), made)
-    )
+    words, step = (edit.kind, edit.reason, edit.method, edit.usage), (np.array(at, int), made)
+    return with_head(view, Head.of(tuple(items)), upto, where, words, done=step)
 
 
 def _apply_changes(view: H, edit: Edit, new: dict[int, Message]) -> H:
@@ -148,9 +135,8 @@ def _apply_changes(view: H, edit: Edit, new: dict[int, Message]) -> H:
     upto = max(at[-1] + 1, view.head.size)
     items = [view.item(p) for p in range(upto)]
     for p in at:
-        items[p] = Item(
-            items[p].row, *size_of(view, new[p], items[p].row), Given(new[p]), items[p].stands
-        )
+        row, size = items[p].row, size_of(view, new[p], items[p].row)
+        items[p] = Item(row, *size, Given(new[p]), items[p].stands)
     made = tuple(items[p] for p in at)
     words = (edit.kind, edit.reason, edit.method, edit.usage)
     return with_head(view, Head.of(tuple(items)), upto, at[0], words, done=(np.array(at), made))

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 _APART = 0x9E3779B97F4A7C15 - (1 << 64)
 """Times a row and with a key added (both wrap around) it tells a changed message from others."""
+_NUMBERS: dict[str, Callable[[Item], int]] = {
+    "rows": lambda i: i.row,
+    "stands": lambda i: i.stands if i.row < 0 else i.row,
+    "keys": lambda i: 0 if i.maker is None else i.maker.key,
+    "tokens": lambda i: i.tokens,
+    "estimates": lambda i: i.estimate,
+}
+"""Columns that hold what an item is."""
 _MADE: dict[str, Callable[[Maker, Log, int], Any]] = {
     "roles": lambda maker, log, row: maker.role(log, row),
     "chars": lambda maker, _log, _row: maker.chars(),
@@ -79,9 +87,8 @@ class Head(msgspec.Struct, gc=False):
         that are not 0.
         """
         tokens = int(columns["tokens"].sum())
-        estimate = (
-            tokens if columns["estimates"] is columns["tokens"] else int(columns["estimates"].sum())
-        )
+        alike = columns["estimates"] is columns["tokens"]
+        estimate = tokens if alike else int(columns["estimates"].sum())
         return cls(len(columns["rows"]), tokens, estimate, None, columns_=columns, makers_=makers)
 
     @property
@@ -89,12 +96,10 @@ class Head(msgspec.Struct, gc=False):
         """The items, one by one."""
         if self.tuple_ is None:
             c, makers = self.columns_ or {}, self.makers
-            columns = (
-                c[name].tolist() for name in ("rows", "tokens", "estimates", "keys", "stands")
-            )
+            columns = (c[name].tolist() for name in _NUMBERS)
             self.tuple_ = tuple(
                 Item(r, t, e, makers[k] if k else None, s)
-                for r, t, e, k, s in zip(*columns, strict=True)
+                for r, s, k, t, e in zip(*columns, strict=True)
             )
         return self.tuple_
 
@@ -109,14 +114,9 @@ class Head(msgspec.Struct, gc=False):
         """Return one item without making the others."""
         if self.tuple_ is not None or self.columns_ is None:
             return self.items[place]
-        c, key = self.columns_, int(self.columns_["keys"][place])
-        maker = self.makers[key] if key else None
-        row, tokens, estimate = (
-            int(c["rows"][place]),
-            int(c["tokens"][place]),
-            int(c["estimates"][place]),
-        )
-        return Item(row, tokens, estimate, maker, int(c["stands"][place]))
+        c = self.columns_
+        row, stands, key, tokens, estimate = [int(c[name][place]) for name in _NUMBERS]
+        return Item(row, tokens, estimate, self.makers[key] if key else None, stands)
 
     def message(self, log: Log, place: int) -> Message:
         """Return what one item says."""
@@ -175,9 +175,7 @@ class Head(msgspec.Struct, gc=False):
         return tuple(np.flatnonzero(firm).tolist())
 
     def column(self, log: Log, name: str) -> NDArray[Any]:
-        """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`,
-        `contents`.
-        """
+        """Return one value an item; beside the log's columns `rows stands keys contents`."""
         if self.columns_ is None:
             self.columns_ = {}
         found = self.columns_.get(name)
@@ -188,16 +186,8 @@ class Head(msgspec.Struct, gc=False):
     def _made(self, log: Log, name: str) -> NDArray[Any]:
         if name == "contents":
             return self._contents(log)
-        if name in ("rows", "stands", "keys", "tokens", "estimates"):
-            get: Callable[[Item], int] = {
-                "rows": lambda i: i.row,
-                "stands": lambda i: i.stands if i.row < 0 else i.row,
-                "keys": lambda i: 0 if i.maker is None else i.maker.key,
-                "tokens": lambda i: i.tokens,
-                "estimates": lambda i: i.estimate,
-            }[name]
-            numbers = [get(i) for i in self.items]
-            return np.array(numbers, np.int64)
+        if name in _NUMBERS:
+            return np.array([_NUMBERS[name](i) for i in self.items], np.int64)
         whole = log.column(name)
         if not self.size:
             return whole[:0]
@@ -208,9 +198,7 @@ class Head(msgspec.Struct, gc=False):
         return values
 
     def _contents(self, log: Log) -> NDArray[Any]:
-        """Return a number an item, equal where the same is said at the same row; below
-        0: as said.
-        """
+        """Return a number an item, equal where a row says the same; below 0: as said."""
         found: NDArray[Any] = -self.column(log, "rows") - 1
         at = np.flatnonzero(self.column(log, "keys"))
         found[at] = self._once(log, "contents", at)
@@ -249,14 +237,11 @@ class Head(msgspec.Struct, gc=False):
         return n
 
     def sums(self, estimated: bool) -> list[int]:
-        """Return running sums of the tokens, or the estimates, before each item and
-        after the last.
-        """
+        """Return running sums of tokens, or estimates, before each item and after the last."""
         if self.sums_ is None:
             if self.tuple_ is None and self.columns_ is not None:
-                tokens, estimates = (
-                    self.columns_[name].tolist() for name in ("tokens", "estimates")
-                )
+                c = self.columns_
+                tokens, estimates = c["tokens"].tolist(), c["estimates"].tolist()
             else:
                 tokens, estimates = [i.tokens for i in self.items], [i.estimate for i in self.items]
             self.sums_ = ([0, *accumulate(tokens)], [0, *accumulate(estimates)])

@@ -27,12 +27,7 @@ def _content(message: Message) -> bytes:
     """Return what a message says as bytes, equal for equal parts."""
     try:
         return msgspec.json.encode(message.parts)
-    except (
-        UnicodeEncodeError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # lone surrogates, odd arguments
+    except (TypeError, ValueError, OverflowError):  # lone surrogates, odd arguments
         return repr(message.parts).encode("utf-8", "backslashreplace")
 
 
@@ -166,9 +161,7 @@ Maker = Given | Placeholder | Tokens
 
 
 def renamed(message: Message, origin: str) -> Message:
-    """Return a changed message under an id of its own: the origin's, and a mark of the
-    new content.
-    """
+    """Return a changed message under an id of its own: the origin's and a mark of the content."""
     mark = f"{crc32(_content(message)):08x}"
     return _replace(message, id=f"{origin}~{mark}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,13 +10,13 @@ import numpy as np
 from ctxkit.history.columns import (
     ASSISTANT,
     ROLE_CODES,
-    SYSTEM,
     TOOL,
     USER,
     GrowingColumn,
     Measure,
     chars,
 )
+from ctxkit.history.grouped_rows import GroupedRows
 from ctxkit.tokens.encoders import Remembering
 
 if TYPE_CHECKING:
@@ -28,13 +28,9 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Counter
 
 
-class Log:
+class Log(GroupedRows):
     """What was said, as columns; recorded compactions are lifted out (`recorded`), invisible
-    messages left out.
-
-    Rows count from 0. A *group* is an assistant message with the results of its tool calls: it
-    stays together or goes together. A *cut* before a row is safe where no group lies on both sides.
-    Rows that *stay* are those of role `system`, pinned and pending ones, with their groups.
+    messages left out. Rows count from 0.
 
     Args:
         counter: counts the tokens of what is written new (summaries, shortened messages).
@@ -52,6 +48,7 @@ class Log:
         agent: str = "main",
         estimator: Counter | None = None,
     ) -> None:
+        super().__init__()
         self.counter, self.agent = counter, agent
         self.fixed = fixed
         """The fixed part of the next call, if nothing else is said."""
@@ -61,24 +58,9 @@ class Log:
         self.estimates = self.tokens if estimator is None else Measure()
         self.scale = 1.0
         """What the counter's figures are multiplied by, where recorded sizes say that it is off."""
-        self.messages: list[Message] = []
-        self.roles: list[int] = []
         self.turns: list[int] = []
-        self.groups: list[int] = []
-        self.first_calls: list[int] = []
-        self.results: dict[int, list[int]] = {}
-        self.stays: list[int] = []
-        """Rows that stay, rising."""
-        self.is_cut = bytearray()
-        """1 for each row before which a cut is safe."""
-        self.late_stays: dict[int, int] = {}
-        """Rows that came to stay after their first call, and since which call they do."""
-        self.late_cuts: dict[int, int] = {}
-        """Rows before which a cut is safe no more, and since which call: a result came late."""
         self.counts: tuple[list[int], ...] = tuple([0] for _ in ROLE_CODES)
-        self.of_role: tuple[list[int], ...] = tuple([] for _ in ROLE_CODES)
         self.index: dict[str, int] = {}
-        self.upto: list[int] = []
         self.sent: list[float] = []
         self.done: list[float] = []
         self.agents: list[str] = []
@@ -87,15 +69,11 @@ class Log:
         self.recorded: list[tuple[int, Edit]] = []
         self.known: Callable[[Message], int | None] = lambda _message: None
         """Recorded sizes of messages that recorded compactions brought."""
-        self.memo: dict[Any, Any] = {}
-        """Tables that triggers and prunings derive from this log, by their own keys."""
-        self._stay: set[int] = set()
-        self._asked: dict[str, int] = {}
         self._names: dict[str, dict[str, int]] = {"agent": {}, "tool": {}}
         self._open = False
         self._answered = False
         self._unsent = 0
-        self._columns = _columns(self)
+        self._columns |= _columns(self)
 
     @classmethod
     def of(cls, messages: Iterable[Message], counter: Counter, **settings: Any) -> Log:
@@ -206,13 +184,8 @@ class Log:
         if row < 0 and isinstance(self.counter, Remembering):
             count = self.counter.composed  # rules say the same lines again and again
         new = self._counted(message, count)
-        if (
-            row >= 0
-            and new > self.tokens.sizes[row]
-            and chars(message) <= chars(self.messages[row])
-        ):
-            return self.tokens.sizes[row]
-        return new
+        most = new if row < 0 else self.tokens.sizes[row]
+        return most if new > most and chars(message) <= chars(self.messages[row]) else new
 
     def _counted(self, message: Message, count: Callable[[Message], int]) -> int:
         known = self.known(message)
@@ -242,46 +215,6 @@ class Log:
             return turn + 1
         return turn
 
-    def _bind(self, message: Message, role: int, row: int) -> None:
-        """Put the row into its group, and mark where a cut is safe."""
-        group = self._asker(message, row) if role == TOOL else row
-        if role == ASSISTANT:
-            self._asked.update({call.id: row for call in message.tool_calls})
-        self.groups.append(group)
-        self.is_cut.append(group == row)
-        if group != row:
-            self.results.setdefault(group, []).append(row)
-            call = len(self.upto)
-            for r in range(group + 1, row):  # nothing between a result and its call can be cut
-                if self.is_cut[r]:
-                    self.is_cut[r] = 0
-                    if self.first_calls[r] < call:
-                        self.late_cuts[r] = call
-        if role == SYSTEM or message.pinned or message.pending or group in self._stay:
-            self._keep(group)
-
-    def _asker(self, message: Message, row: int) -> int:
-        """Return the row of the call that a result answers; the row itself where the log
-        has none.
-        """
-        if message.call_id:
-            return self._asked.get(message.call_id, row)
-        asked = self.of_role[ASSISTANT]
-        bare = bool(asked) and all(r == TOOL for r in self.roles[asked[-1] + 1 :])
-        return asked[-1] if bare and self.messages[asked[-1]].tool_calls else row
-
-    def _keep(self, group: int) -> None:
-        new = [r for r in (group, *self.results.get(group, ())) if r not in self._stay]
-        if not new:
-            return
-        self._stay.update(new)
-        self.stays.extend(new)
-        if len(self.stays) > len(new) and self.stays[-len(new) - 1] > new[0]:
-            self.stays.sort()
-        call = len(self.upto)
-        self.late_stays.update({r: call for r in new if self.first_calls[r] < call})
-        self._columns["stays"].forget(new[0])
-
     def owe(self, tokens: int) -> None:
         """Bill the last call so many tokens more than was known when it was sent."""
         self.tokens.owe(tokens)
@@ -307,50 +240,9 @@ class Log:
         return names.setdefault(name, len(names))
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return the names of the `agent`s or `tool`s by their codes; a message without a tool has
-        ``""``.
-        """
+        """Return the names of the `agent`s or `tool`s by their codes; no tool: ``""``."""
         self.column(f"{kind}s")
         return tuple(self._names[kind])
-
-    def stays_in(self, row: int, call: float = inf) -> bool:
-        """Return True where no policy may remove the row, as of a call."""
-        return row in self._stay and self.late_stays.get(row, 0) <= call
-
-    def stays_at(self, call: int) -> list[int]:
-        """Return the rows that stay as of a call, rising; rows that come later may be
-        among them.
-        """
-        if not self._later(self.late_stays, call):
-            return self.stays
-        return [r for r in self.stays if self.late_stays.get(r, 0) <= call]
-
-    def cuts_at(self, call: int) -> bytearray:
-        """Return 1 for each row before which a cut is safe as of a call; not to be written to."""
-        if not self._later(self.late_cuts, call):
-            return self.is_cut
-        known: tuple[int, int, bytearray] | None = self.memo.get("cuts at")
-        if known is None or known[:2] != (call, len(self.is_cut)):
-            cuts = bytearray(self.is_cut)
-            for row, since in self.late_cuts.items():
-                cuts[row] = since > call
-            known = self.memo["cuts at"] = call, len(cuts), cuts
-        return known[2]
-
-    @staticmethod
-    def _later(late: dict[int, int], call: int) -> bool:
-        """Return True where something came late, after a call: marks are written in the order of
-        calls.
-        """
-        return bool(late) and next(reversed(late.values())) > call
-
-    def tool(self, row: int) -> str:
-        """Return the name of the tool whose result the row is, or an empty string."""
-        message = self.messages[row]
-        if message.tool or self.roles[row] != TOOL or self.groups[row] == row:
-            return message.tool or ""
-        calls = self.messages[self.groups[row]].tool_calls
-        return next((c.name for c in calls if c.id == message.call_id), "")
 
     @property
     def one_agent(self) -> bool:
@@ -401,5 +293,4 @@ def _columns(log: Log) -> dict[str, GrowingColumn]:
     columns["thinks"] = made(lambda r: messages[r].thinks, np.bool_)
     columns["agents"] = made(lambda r: log.code("agent", messages[r].agent or log.agent), np.int64)
     columns["tools"] = made(lambda r: log.code("tool", log.tool(r)), np.int64)
-    columns["stays"] = made(log.stays_in, np.bool_)
     return columns

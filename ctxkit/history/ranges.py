@@ -20,9 +20,7 @@ H = TypeVar("H", bound=View)
 """The class of a history: what goes in comes out."""
 
 Told = tuple[Any, int | None]
-"""A summary (a text, messages, or its size), and its tokens where they are known better than by
-counting.
-"""
+"""A summary (a text, messages, its size), and its tokens where better known than by counting."""
 
 _replace = msgspec.structs.replace
 
@@ -97,16 +95,11 @@ def _cut_safely(view: H, start: int, before: int, told: Told, words: Words) -> H
         return view
     rows: list[int] = []
     if row > lo and stays and stays[-1] >= lo:
-        rows = stays[
-            bisect_left(stays, lo + start - nh if start > nh else lo) : bisect_left(stays, row)
-        ]
+        first = bisect_left(stays, lo + max(start - nh, 0))
+        rows = stays[first : bisect_left(stays, row)]
     front = head.front(log, view.call)
-    if (
-        front is None
-        or start
-        or row < lo
-        or (rows and (len(front.items) < nh or rows[-1] - lo >= len(rows)))
-    ):
+    apart = front and rows and (len(front.items) < nh or rows[-1] - lo >= len(rows))
+    if front is None or start or row < lo or apart:
         return _cut_around(view, (start, before), (head.firm(log, view.call), rows), told, words)
     if rows:  # all of the head stays, and the first rows behind it
         front = front.then(tuple([view.item(nh + r - lo) for r in rows]))
@@ -175,12 +168,8 @@ def _summaries(view: H, summary: Any, tokens: int | None, before: int) -> tuple[
 def new_item(view: H, message: Message, stands: int, tokens: int | None = None, n: int = 0) -> Item:
     """Return a new message as an item under an id that the log does not have."""
     if not message.id or message.id in view.log.index:
-        name = (
-            f"{message.role}@{view.call}"
-            + (f".{len(view.steps)}" if view.steps else "")
-            + (f"-{n}" if n else "")
-        )
-        message = _replace(message, id=name)
+        step, place = f".{len(view.steps)}" if view.steps else "", f"-{n}" if n else ""
+        message = _replace(message, id=f"{message.role}@{view.call}{step}{place}")
     size, estimate = size_of(view, message, -1)
     if tokens is not None:
         size, estimate = tokens, tokens if view.log.estimates is view.log.tokens else estimate
@@ -199,8 +188,6 @@ def _headed(front: Front, new: tuple[Item, ...]) -> Head:
     n = len(front.items)
     if not new:
         return Head(n, front.tokens, front.estimate, front.items, front)
-    tokens, estimate = sum([i.tokens for i in new]), sum([i.estimate for i in new])
+    whole = front.then(new)
     stay = front if all(i.maker is not None and not i.maker.pinned for i in new) else None
-    return Head(
-        n + len(new), front.tokens + tokens, front.estimate + estimate, front.items + new, stay
-    )
+    return Head(n + len(new), whole.tokens, whole.estimate, whole.items, stay)

@@ -59,14 +59,13 @@ def left_as(view: H, changes: Mapping[int, tuple[Message | None, int]], reason: 
     """Do what `History.left_as` says."""
     at = sorted(p for p, (m, _) in changes.items() if m is not None)
     found = [(view.item(p).row, *changes[p]) for p in at]
+    said, count = view.log.messages, view.log.estimator.message
     makers: list[Maker] = [
-        Given(renamed(m, view.log.messages[row].id if row >= 0 else m.id))
-        for row, m, _ in found
-        if m
+        Given(renamed(m, said[row].id if row >= 0 else m.id)) for row, m, _ in found if m
     ]
     tokens = [size for _, _, size in found]
     alike = view.log.estimates is view.log.tokens
-    sizes = tokens if alike else [view.log.estimator.message(m) for _, m, _ in found if m]
+    sizes = tokens if alike else [count(m) for _, m, _ in found if m]
     words: Words = ("shortened", reason, None, None)
     new = _put(view, np.array(at, int), (tokens, sizes), makers, words)
     gone = np.array(sorted(changes.keys() - set(at)), int)
@@ -108,9 +107,8 @@ def without(view: H, at: NDArray[Any], reason: str, method: str | None) -> H:
     """Return the history without the messages at these positions, whatever they part."""
     upto = int(at[-1]) + 1
     columns, makers = _head_arrays(view, upto)
-    head = Head.of_columns(
-        {name: np.delete(values, at) for name, values in columns.items()}, makers
-    )
+    left = {name: np.delete(values, at) for name, values in columns.items()}
+    head = Head.of_columns(left, makers)
     words: Words = ("dropped", reason, method, None)
     return with_head(view, head, upto, int(at[0]), words, done=(at, ()))
 
@@ -179,9 +177,7 @@ def _put(view: H, at: NDArray[Any], sizes: tuple[Any, Any], makers: list[Maker],
 
 
 def _changed_alike(view: H, at: NDArray[Any], text: str, smaller: bool) -> Changed:
-    """One placeholder for all messages at `at`; replies with tool calls keep those and are done
-    one by one.
-    """
+    """One placeholder for all messages at `at`; replies keep their calls, and go one by one."""
     if not len(at):
         return at, (at, at), []
     said = at[0] >= view.head.size  # all of them stand as they were said
@@ -200,22 +196,15 @@ def _changed_alike(view: H, at: NDArray[Any], text: str, smaller: bool) -> Chang
 
 
 def _pick(view: H, name: str, at: NDArray[Any]) -> NDArray[Any]:
-    """Return the values of a column at some rising positions, without making the
-    whole of it.
-    """
+    """Return the values of a column at some rising positions, without making all of it."""
     nh = view.head.size
-    values: NDArray[Any]
     if not len(at) or at[0] < nh:
-        values = view.column(name)[at]
-        return values
-    values = view.log.column(name, view.hi)[at + (view.lo - nh)]
-    return values
+        return np.asarray(view.column(name)[at])
+    return np.asarray(view.log.column(name, view.hi)[at + (view.lo - nh)])
 
 
 def _placeholder(view: H, text: str) -> tuple[int, int]:
-    """Return the tokens and the estimate of a tool result that says only this text: counted
-    once for a log.
-    """
+    """Return tokens and estimate of a result that says only this text: counted once for a log."""
     key = ("placeholder", text)
     size = view.log.memo.get(key)
     if size is None:
@@ -225,11 +214,8 @@ def _placeholder(view: H, text: str) -> tuple[int, int]:
 
 
 def _changed_each(view: H, changes: Mapping[int, Message | str], smaller: bool) -> Changed:
-    stays = view.stays
-    at: list[int] = []
-    tokens: list[int] = []
-    estimates: list[int] = []
-    makers: list[Maker] = []
+    stays, makers = view.stays, list[Maker]()
+    at, tokens, estimates = list[int](), list[int](), list[int]()
     for p in sorted(changes):
         old, new = view.item(p), changes[p]
         was = old.message(view.log)

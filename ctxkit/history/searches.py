@@ -1,6 +1,4 @@
-"""Where: searches over what is shown, from running sums and lists of rows; they return
-positions.
-"""
+"""Where: searches over what is shown, from running sums and lists of rows, for positions."""
 
 from __future__ import annotations
 
@@ -96,9 +94,7 @@ def is_safe(view: View, position: int) -> bool:
 
 
 def nth_last(view: View, role: str, n: int) -> int:
-    """Return the position of the n-th last message of a role (1: the last); -1 where there are
-    fewer.
-    """
+    """Return the position of the n-th last message of a role (1: the last); -1: none."""
     if n < 1:
         raise BadArguments(f"The {n}-th last message is none; count from 1.")
     rows = view.log.of_role[role_code(role)]

@@ -1,6 +1,4 @@
-"""What one verb did to a history, kept light: the edit that a session holds is made from it when
-asked for.
-"""
+"""What one verb did to a history, kept light: a session's edit is made from it when asked for."""
 
 from __future__ import annotations
 

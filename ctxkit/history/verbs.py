@@ -83,9 +83,7 @@ class History(View, frozen=True, gc=False):
         return searches.nth_last(self, role, n)
 
     def next(self, position: int, *roles: str) -> int:
-        """Return the first position at or after one that has one of these roles; -1 where there is
-        none.
-        """
+        """Return the first position at or after one with one of these roles; -1: none."""
         return searches.next_of(self, position, *roles)
 
     # -- verbs on a range of positions: O(1) where the head is short ------------------------------
@@ -121,9 +119,7 @@ class History(View, frozen=True, gc=False):
     def drop(
         self, which: Mask | int, reason: str = "", *, start: int = 0, method: str | None = None
     ) -> Self:
-        """Remove the messages of a mask, or all at positions start..which where `which`
-        is an int.
-        """
+        """Remove the messages of a mask, or all at start..which where `which` is an int."""
         if isinstance(which, (int, np.integer)) and not isinstance(which, bool):
             words: Words = ("dropped", reason, method, None)
             return ranges.cut(self, start, int(which), ((), None), words)
@@ -208,9 +204,7 @@ class History(View, frozen=True, gc=False):
         return edits.become(self, messages, reason, method=method)
 
     def apply(self, edit: Edit) -> Self:
-        """Do what a recorded edit did, as far as its targets are shown; pairs are not checked: it
-        is a fact.
-        """
+        """Do what a recorded edit did, as far as its targets are shown; pairs are not checked."""
         return edits.apply(self, edit)
 
     # -- reading masks and edits ------------------------------------------------------------------

@@ -1,6 +1,4 @@
-"""What is shown: an edited head and an untouched tail of the log, as messages, sizes, counts and
-columns.
-"""
+"""What is shown: an edited head and an untouched tail of the log; messages, sizes, columns."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
     since: int = 0
     """The call of the last edit that is kept (0: none yet)."""
     stable: int = 0
-    """Tokens at the front that no edit of this call touched: a cache may still hold at
-    least these.
-    """
+    """Tokens at the front that no edit of this call touched: a cache may hold these at least."""
     steps: tuple[Step, ...] = ()
     """What was done at this call."""
 
@@ -120,11 +116,9 @@ class View(msgspec.Struct, frozen=True, gc=False):
         nh = self.head.size
         if not 0 <= position < nh + self.hi - self.lo:
             position = range(len(self))[position]
-        return (
-            self.head.message(self.log, position)
-            if position < nh
-            else self.log.messages[self.lo + position - nh]
-        )
+        if position < nh:
+            return self.head.message(self.log, position)
+        return self.log.messages[self.lo + position - nh]
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)

@@ -1,6 +1,4 @@
-"""Trim harder and harder until the prompt fits the window (fuseraft's retry after a
-context error).
-"""
+"""Trim harder and harder until the prompt fits (fuseraft's retry after a context error)."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Joined, applied
-from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.shorten import Results
 from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
@@ -25,30 +23,19 @@ SUFFIX = "\n[...context-trimmed — {n} chars removed to fit model limit...]"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Stage(Scheduled):
-    """One stage: all results are cut; those whose file was written, shorter."""
+class Stage(Results):
+    """One stage: results are cut, cut ones again; those whose file was written, shorter."""
 
-    counts = False
-    cap: int
-    """Characters a result keeps."""
-    consumed: int
-    """Characters a read keeps once its file was written."""
-
-    def schedule(self, view: ScheduleView, _room: Room) -> None:
-        """Cut each result as soon as it is there, a read again when its file is written."""
-        low = min(self.cap, self.consumed)
-        for p in view.new("tool"):
-            if view.long(p, low):
-                view.change(p, self._cut, since=view.arrival(p), low=low + 1)
-        for p, call, old in stale(view):
-            if view.long(p, low):
-                view.change(p, self._short if old else self._cut, since=call, low=low + 1)
+    @property
+    def cap(self) -> int:
+        """Characters a result keeps."""
+        return self.max_chars
 
     def _cut(self, message: Message) -> Message:
         return _cut(message, self.cap)
 
-    def _short(self, message: Message) -> Message:
-        return _cut(message, min(self.cap, self.consumed))
+    def _consumed(self, message: Message) -> Message:
+        return _cut(message, min(self.cap, self.consumed_chars))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -67,9 +54,7 @@ class Untooled(Scheduled):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AdaptiveTrim(Scheduled):
-    """Where the prompt is over the window: results to 4,000 characters, else to 500, else no tool
-    messages at all.
-    """
+    """Over the window: results to 4,000 characters, else to 500, else no tool messages at all."""
 
     counts = False
     stages: tuple[int, ...] = (4000, 500)
@@ -85,10 +70,8 @@ class AdaptiveTrim(Scheduled):
 
     @property
     def steps(self) -> tuple[Stage | Untooled, ...]:
-        """The stages as parts of their own, the mildest first; a live session applies them one by
-        one.
-        """
-        cuts = (Stage(cap=cap, consumed=self.consumed_chars) for cap in self.stages)
+        """The stages as parts, the mildest first; a live session applies them one by one."""
+        cuts = (Stage(max_chars=n, consumed_chars=self.consumed_chars) for n in self.stages)
         return (*cuts, Untooled())
 
     def schedule(self, view: ScheduleView, room: Room) -> None:

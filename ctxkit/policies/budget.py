@@ -1,6 +1,4 @@
-"""Elide the oldest results and replies while all messages together are over a budget of
-characters.
-"""
+"""Elide the oldest results and replies while all messages are over a budget of characters."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ class Budget(Scheduled):
     max_chars: Positive = 200_000
     """Characters that all messages together may have."""
     step: Positive = 8
-    """The number of elided messages is rounded up to a multiple of this: the prefix stays the same
-    in between.
-    """
+    """How many are elided is a multiple of this: the prefix stays the same in between."""
     min_chars: Natural = 200
     """Characters that a result keeps at least when even this is not enough and the rest is cut."""
     placeholder: str = ELIDED
@@ -129,9 +125,7 @@ class _Elidable:
         return bisect_left(self.window.found, newest)
 
     def count(self, over: int) -> int:
-        """Return how many must be elided to save so many characters; one too many: all are not
-        enough.
-        """
+        """Return how many must go to save so many characters; one too many: all are not enough."""
         for p in self.window.found[len(self._meant) - 1 :]:
             size, saved = self.sizes[p]
             self._meant.append(self._meant[-1] + size - len(self.placeholder))

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from ctxkit.errors import BadArguments, ModelError, in_words
 from ctxkit.history import History
 from ctxkit.messages import Message
-from ctxkit.policies.policy import call_alone, name_of
+from ctxkit.policies.policy import WithName, Wrapped, call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,14 +19,10 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Room
 
 
-class Part:
+class Part(WithName):
     """The base of policies and prunings: what one may say besides its call, and ``a | b``."""
 
-    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
-
-        @property
-        def name(self) -> str:
-            """What tables and plots call it; empty: the name of its class."""
+    if TYPE_CHECKING:  # as in `WithName`
 
         @property
         def keeps(self) -> int | None:
@@ -35,7 +31,7 @@ class Part:
         def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
             """Return the history as it shall be shown; see `Policy`."""
     else:
-        name, keeps = "", None
+        keeps = None
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call in start..stop at which it can do anything, or `stop`."""
@@ -56,26 +52,12 @@ class Part:
         return Chain.of(other, self)
 
 
-@dataclass(frozen=True, repr=False)
-class Called(Part):
-    """A plain function, or any callable that is no part: it says nothing but its call.
+class Called(Wrapped, Part):
+    """A plain function, or any callable that is no part: it says nothing but its call."""
 
-    Equal for equal functions.
-    """
-
-    function: Policy
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return name_of(self.function)
-
-    def __call__(self, history: History, room: Room) -> History | Sequence[Message]:
+    def __call__(self, history: History, room: Room) -> Any:
         """Return what the function returns."""
         return self.function(history, room)
-
-    def __repr__(self) -> str:
-        return repr(self.function)
 
 
 @runtime_checkable
@@ -100,7 +82,7 @@ def as_part(given: object, what: str = "policy") -> Part:
             f"The {what} {name_of(given)} has a method `using`, for which only parts are asked: "
             "derive its class from ctxkit.policies.Part."
         )
-    return Called(cast("Policy", given))
+    return Called(given)
 
 
 def applied(policy: Policy, history: History, room: Room) -> History:
@@ -203,9 +185,7 @@ class Ladder(Joined):
         return " else ".join(name_of(p) for p in self.parts)
 
     def __call__(self, history: History, room: Room) -> History:
-        """Return what the first part that helps leaves; with `fits`, what the last one leaves if
-        none helps enough.
-        """
+        """Return what the first part that helps leaves; with `fits` the last where none fits."""
         new, failed = history, None
         for part in self.parts:
             try:

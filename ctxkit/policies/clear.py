@@ -30,15 +30,11 @@ class Clear(Scheduled):
     deny: tuple[str, ...] = ()
     """Names or globs of the tools whose results never are; stronger than `allow`."""
     at_least: Natural = 0
-    """Clear only where this frees at least so many tokens: a cached prefix is worth more than a
-    small saving.
-    """
+    """Clear only where this frees so many tokens: a cached prefix outweighs a small saving."""
     min_chars: Natural = 0
     """Results of fewer characters are left alone."""
     polling: Positive = 1
-    """Clear only at every n-th result, so that the prefix stays the same in between (SWE-agent's
-    `polling`).
-    """
+    """Clear only at every n-th result: the prefix stays in between (SWE-agent's `polling`)."""
     placeholder: str = CLEARED
     """What a cleared result says; `{lines}` is the number of lines it had."""
 
@@ -60,9 +56,7 @@ class Clear(Scheduled):
         return n - self.keep_last
 
     def _text(self, text: str) -> str:
-        """Return what stands for a text, which is itself where it stands for another one
-        already.
-        """
+        """Return what stands for a text; itself where it stands for another one already."""
         if text.startswith(self.placeholder.split("{lines}", maxsplit=1)[0]):
             return text
         return self.placeholder.replace("{lines}", str(contents.lines_in(text)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ctxkit.messages import Message, Text
+from ctxkit.messages import USER_VISIBLE, Message, Text
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.schedules import AS_IT_CAME, OldFirst, Roll
 from ctxkit.texts import contents, trims
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ARCHIVED = "[archived: see the digest]"
 DIGEST = "[Compaction tool digest]"
 OUTPUT = "[Tool output summary]"
+CUT = "\n... (truncated) ...\n"
 KIND = "tool_result_archived"
 
 
@@ -98,21 +99,12 @@ class _Archive:
 
 def _told(lines: list[str], n: int) -> Message | None:
     """Return the message of the first so many lines; None where there are none."""
-    if not n:
-        return None
-    return Message(
-        role="user",
-        kind="tool_summary",
-        parts=(Text("\n".join([DIGEST, *lines[:n]])),),
-        details={"user_visible": False},
-    )
+    return for_agent("\n".join([DIGEST, *lines[:n]])) if n else None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Excerpts(Scheduled):
-    """Put a short excerpt, with tool, call and status, in the place of each tool result but the
-    last (as `ai`).
-    """
+    """Put a short excerpt, with tool, call and status, in the place of old results (as `ai`)."""
 
     counts = False
     keep_last: Natural = 10
@@ -121,9 +113,7 @@ class Excerpts(Scheduled):
     """`heuristic` takes 800 characters of both ends; `llm` allows 1,200; `off` does nothing."""
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
-        """Put an excerpt in the place of each result as soon as `keep_last` newer ones
-        are there.
-        """
+        """Put an excerpt in each result's place as soon as `keep_last` newer ones are there."""
         if self.strategy == "off":
             return
         for p, call, old in view.window("tool", lambda n: n - self.keep_last, settled=False):
@@ -136,15 +126,20 @@ class Excerpts(Scheduled):
         """Return the text that stands for a result."""
         limit = 1200 if self.strategy == "llm" else 800
         head = limit * 2 // 3
-        text = (
-            trims.ends(contents.texts(result), head, limit - head, "\n... (truncated) ...\n")
-            or "(empty output)"
-        )
-        status = "error" if result.is_error else "ok"
-        return (
-            f"{OUTPUT}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}\nStatus:"
-            f" {status}\n{text}"
-        )
+        text = trims.ends(contents.texts(result), head, limit - head, CUT)
+        return summarised(result, text or "(empty output)")
+
+
+def summarised(result: Message, said: str) -> str:
+    """Return what is said of a result, under the tool, the call and how it ended."""
+    head = f"{OUTPUT}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}"
+    return f"{head}\nStatus: {'error' if result.is_error else 'ok'}\n{said}"
+
+
+def for_agent(text: str) -> Message:
+    """Return a message that says what was archived: for the agent, not for the user."""
+    details = {USER_VISIBLE: False}
+    return Message(role="user", kind="tool_summary", parts=(Text(text),), details=details)
 
 
 def digest_line(result: Message, limit: int = 200) -> str:

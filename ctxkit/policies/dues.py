@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ctxkit.errors import BadArguments, in_words
-from ctxkit.policies.policy import call_alone, name_of
+from ctxkit.policies.policy import WithName, Wrapped, call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,24 +16,20 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Room
 
 
-class Due:
+class Due(WithName):
     """The foot of the triggers: the plain question follows from `first`.
 
     ``a | b``, ``a & b``, ``~a`` join them.
     """
 
-    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
-
-        @property
-        def name(self) -> str:
-            """What tables and plots call it; empty: the name of its class."""
+    if TYPE_CHECKING:  # as in `WithName`
 
         @property
         def parts(self) -> tuple[Due, ...]:
             """What it is joined from."""
 
     else:
-        name, parts = "", ()
+        parts = ()
 
     def tokens(self, room: Room) -> float | None:  # noqa: ARG002
         """Return the prompt size, in tokens, above which it is due; None: not due by size."""
@@ -72,16 +68,8 @@ class Due:
         return Not(self)
 
 
-@dataclass(frozen=True, repr=False)
-class Asked(Due):
+class Asked(Wrapped, Due):
     """A plain function, or any callable that is no `Due`, as a trigger: asked at each call."""
-
-    function: Trigger
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return name_of(self.function)
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call at which the function says so."""
@@ -101,9 +89,6 @@ class Asked(Due):
             )
         return bool(due)
 
-    def __repr__(self) -> str:
-        return repr(self.function)
-
 
 @runtime_checkable
 class _Jumps(Protocol):
@@ -120,7 +105,7 @@ def as_due(given: object, what: str = "trigger") -> Due:
     if isinstance(given, Due) and not call_alone(given, "first"):
         return given
     if callable(given):
-        return Asked(cast("Trigger", given))
+        return Asked(given)
     if isinstance(given, _Jumps):
         raise BadArguments(
             f"The {what} {in_words(given)} has `first` and no call: derive its class from "

@@ -44,9 +44,7 @@ class EvidenceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class HybridRecord:
-    """Writes the evidence first, then another summariser's words; the evidence alone where those
-    fail.
-    """
+    """Writes the evidence, then another summariser's words; evidence alone where those fail."""
 
     summariser: Any = field(default_factory=Extractive)
     """Writes the words: ``(passage) -> text``."""

@@ -1,6 +1,4 @@
-"""Saving to memory what a compaction is about to take: when it is due, and what the
-model is asked.
-"""
+"""Saving to memory what a compaction is about to take: when, and what the model is asked."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ QUIET = "NO_REPLY"
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFlush:
-    """One call, beside the conversation, in which a model may write to memory. It never holds a
-    compaction back.
-    """
+    """A call beside the conversation to write to memory; it never holds a compaction back."""
 
     below: int | None = None
     """Due at so many tokens below the window, once between two compactions (Fased); None: at each
@@ -48,11 +44,7 @@ class MemoryFlush:
 
     @property
     def told(self) -> str:
-        """What the model is told; a prompt of the user's own gets the word for nothing added, if it
-        lacks it.
-        """
-        return (
-            self.prompt
-            if QUIET in self.prompt
-            else f"{self.prompt}\n\nIf there is nothing to save, answer {QUIET}."
-        )
+        """What the model is told; a prompt of the user's own gets the word for nothing to save."""
+        if QUIET in self.prompt:
+            return self.prompt
+        return f"{self.prompt}\n\nIf there is nothing to save, answer {QUIET}."

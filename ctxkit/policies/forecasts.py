@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 class Straight:
-    """No pruning: a call's size is an offset plus a running sum, so crossings are found
-    by halves.
-    """
+    """No pruning: a call's size is an offset plus a running sum, so halves find crossings."""
 
     __slots__ = ("history", "log", "off", "room", "sent")
 
@@ -33,13 +31,10 @@ class Straight:
         tokens = self.log.tokens
         self.off = history.head.tokens - tokens.P[history.lo]
 
-    # -- searches of triggers
-    # ------------------------------------------------------------------------------------------
+    # -- searches of triggers ----------------------------------------------------------------------
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
-        """Return the first call whose prompt is larger than `limit` tokens (messages, in the
-        system's own measure).
-        """
+        """Return the first call whose prompt is above `limit` (its messages, if estimated)."""
         if estimated:
             off = self.history.head.estimate - self.log.estimates.P[self.history.lo]
             return self.log.estimates.above(limit - off, start, stop)
@@ -68,9 +63,7 @@ class Straight:
         return _halve(lambda call: turn_at(log, call) >= aim, start, stop)
 
     def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
-        """Return the first call before which an agent was sent `limit` tokens or more since the
-        last kept edit.
-        """
+        """Return the first call before which an agent was sent `limit` since the last kept edit."""
         log, since, off = self.log, self.history.since, self.off
         if agent is None and log.one_agent:
             sums = log.tokens.Q
@@ -92,9 +85,7 @@ class Straight:
         return _halve(lambda call: off * (calls[call] - before) + sizes[call] >= aim, start, stop)
 
     def turn_spent(self, limit: float, start: int, stop: int) -> int:
-        """Return the first call before which the turn so far, or the one just ended, was sent more
-        than `limit`.
-        """
+        """Return the first call before which its turn, or the one just ended, was sent more."""
         log, since = self.log, self.history.since
         begin = start
         while begin > since and turn_at(log, begin - 1) >= turn_at(log, start) - 1:
@@ -114,8 +105,7 @@ class Straight:
                 return call
         return stop
 
-    # -- billing
-    # ----------------------------------------------------------------------------------------------
+    # -- billing -----------------------------------------------------------------------------------
 
     def size(self, call: int) -> int:
         """Return the prompt tokens of one call."""
@@ -133,7 +123,5 @@ def turn_at(log: Log, call: int) -> int:
 
 
 def _halve(true: Callable[[int], bool], start: int, stop: int) -> int:
-    """Return the first call in start..stop from which on something is true; it never becomes false
-    again.
-    """
+    """Return the first call in start..stop from which on something is true for good."""
     return bisect_left(range(stop), x=True, lo=start, hi=stop, key=true)

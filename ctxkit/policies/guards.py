@@ -9,12 +9,14 @@ from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
 from ctxkit.history.clock import Clock
 from ctxkit.policies.forecasts import turn_at
-from ctxkit.policies.policy import name_of
+from ctxkit.policies.policy import WithName, name_of
+from ctxkit.policies.setting import Typed
 from ctxkit.policies.triggers import next_of
 
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.policies.policy import Forecast, Guard, Past
+    from ctxkit.policies.setting import Natural, Positive, Proportion
 
 __all__ = [
     "AntiThrash",
@@ -30,16 +32,8 @@ __all__ = [
 __dir__ = listed(__all__)
 
 
-class Open:
+class Open(WithName):
     """The foot of the guards: holds nothing back and refuses nothing."""
-
-    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
-
-        @property
-        def name(self) -> str:
-            """What notes call it; empty: the name of its class."""
-    else:
-        name = ""
 
     word = ""
     """What it is called in notes, in the field's words (`anti-thrash`, ...); empty: its name."""
@@ -68,27 +62,19 @@ def held_by(guard: Guard, past: Past) -> str:
 
 
 @dataclass(frozen=True)
-class AntiThrash(Open):
+class AntiThrash(Typed, Open):
     """No more compactions once the last ones all saved too little (fuseraft's program: in messages,
     and nothing resets it).
     """
 
-    min_savings: float = 0.10
+    min_savings: Proportion = 0.10
     """Share that a compaction has to save; 0 turns the guard off."""
-    window: int = 10
+    window: Natural = 10
     """So many compactions in a row must fall short; 0 turns the guard off."""
     by: Literal["messages", "tokens"] = "tokens"
     """What the share is of: messages, as fuseraft counts, or tokens, as the bill does."""
-    reset: int = 0
+    reset: Natural = 0
     """Calls without a compaction after which those before them are forgotten; 0: never."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.min_savings <= 1 or self.window < 0 or self.reset < 0:
-            raise BadArguments(
-                f"Anti-thrash needs a share from 0 to 1 and a window of 0 or more; got {self}."
-            )
-        if self.by not in ("messages", "tokens"):
-            raise BadArguments(f"Anti-thrash counts by 'messages' or 'tokens', not by {self.by!r}.")
 
     def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once it has closed, or the call at which it opens again."""
@@ -109,9 +95,7 @@ class AntiThrash(Open):
             sizes = [(c.before, c.after) for c in last]
         else:
             sizes = [(c.messages_before, c.messages_after) for c in last]
-        return sum(
-            1 - after / before < self.min_savings if before else True for before, after in sizes
-        )
+        return sum(not was or 1 - now / was < self.min_savings for was, now in sizes)
 
     word = "anti-thrash"
 
@@ -140,9 +124,9 @@ class MinProgress(Open):
     def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why, or None."""
         saved, least = was.tokens - new.tokens, max(self.tokens, self.share * was.tokens)
-        return (
-            f"it saves {saved:,} tokens, and {least:,.0f} are asked for" if saved < least else None
-        )
+        if saved >= least:
+            return None
+        return f"it saves {saved:,} tokens, and {least:,.0f} are asked for"
 
 
 @dataclass(frozen=True)
@@ -153,27 +137,21 @@ class Smaller(Open):
 
     def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why, or None."""
-        return (
-            f"{new.tokens:,} tokens are not fewer than {was.tokens:,}"
-            if new.tokens >= was.tokens
-            else None
-        )
+        if new.tokens < was.tokens:
+            return None
+        return f"{new.tokens:,} tokens are not fewer than {was.tokens:,}"
 
 
 @dataclass(frozen=True)
-class Grace(Open):
+class Grace(Typed, Open):
     """Some calls, or turns, of peace after each compaction (fuseraft: one turn)."""
 
     word = "grace"
 
-    calls: int = 0
+    calls: Natural = 0
     """So many calls after the one that was compacted are let pass."""
-    turns: int = 0
+    turns: Natural = 0
     """So many turns after the one that was compacted are let pass."""
-
-    def __post_init__(self) -> None:
-        if self.calls < 0 or self.turns < 0:
-            raise BadArguments(f"A grace is of 0 or more calls or turns; got {self}.")
 
     def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the grace."""
@@ -189,19 +167,13 @@ class Grace(Open):
 
 
 @dataclass(frozen=True)
-class Attempts(Open):
+class Attempts(Typed, Open):
     """At most so many compactions, in the whole run or in one turn (pulse-coder: two)."""
 
     word = "attempts"
 
-    n: int
+    n: Positive
     per: Literal["run", "turn"] = "turn"
-
-    def __post_init__(self) -> None:
-        if self.n < 1:
-            raise BadArguments(f"{self.n} attempts are none; give 1 or more, or no policy at all.")
-        if self.per not in ("run", "turn"):
-            raise BadArguments(f"Attempts count per 'run' or 'turn', not per {self.per!r}.")
 
     def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call with an attempt left."""
@@ -217,9 +189,7 @@ class Attempts(Open):
 
 @dataclass(frozen=True)
 class Hysteresis(Open):
-    """After a compaction, none until the prompt has grown anew: what ends a row of compactions call
-    by call.
-    """
+    """After a compaction, none until the prompt has grown anew: no row of them, call by call."""
 
     word = "hysteresis"
 
@@ -259,9 +229,7 @@ class UntilCold(Open):
 
 @dataclass(frozen=True)
 class Cooldown(Open):
-    """Waits so many seconds after each compaction; where the log has no times it holds nothing
-    back.
-    """
+    """Waits so many seconds after each compaction; without times it holds nothing back."""
 
     word = "cooldown"
 

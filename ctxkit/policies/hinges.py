@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ctxkit.errors import BadArguments, in_words
-from ctxkit.policies.chain import Called
-from ctxkit.policies.dues import Asked
-from ctxkit.policies.policy import Guard
+from ctxkit.policies.policy import Guard, Wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,4 +69,4 @@ def several_of(given: object) -> tuple[Any, ...]:
 
 def written(part: object) -> Any:
     """Return a part as the person wrote it: the function, where one was wrapped."""
-    return part.function if isinstance(part, (Called, Asked)) else part
+    return part.function if isinstance(part, Wrapped) else part

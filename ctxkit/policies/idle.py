@@ -1,6 +1,4 @@
-"""Trim and clear tool results when the provider's cache is cold anyway (OpenClaw's and Fased's
-session pruning).
-"""
+"""Trim and clear results when the cache is cold anyway (OpenClaw's and Fased's pruning)."""
 
 from __future__ import annotations
 
@@ -64,18 +62,12 @@ class CacheTtl(Scheduled):
     deny: tuple[str, ...] = ()
     """Names or globs of the tools it never concerns; stronger than `allow`."""
     keep_images: Natural = 0
-    """Results with images are skipped; from how many images from the end on, where above 0
-    (OpenClaw: the last 3).
-    """
+    """Of results with images the last so many are skipped; 0: all of them (OpenClaw: 3)."""
 
     cut_images: bool = False
-    """Put a marker in the place of images instead of skipping results that hold some (OpenClaw from
-    2026.9 on).
-    """
+    """Put a marker in the place of images, and skip no result (OpenClaw from 2026.9 on)."""
     persists: bool = False
-    """What a call after a pause was sent is sent again from then on, so the cache lives (OpenClaw
-    from 2026.9 on).
-    """
+    """What a call after a pause was sent is sent again from then on (OpenClaw from 2026.9 on)."""
 
     def __post_init__(self) -> None:
         at_least(self, 0, "ttl_seconds")
@@ -119,10 +111,8 @@ class CacheTtl(Scheduled):
             text = contents.texts_and(message, IMAGE_REMOVED)
             return contents.with_text(message, self._shorter(text))
         text = contents.texts(message)
-        if (
-            min(chars(message), len(text)) <= self.whole
-            or "\n\n[Tool result trimmed: " in text[-200:]
-        ):
+        trimmed = "\n\n[Tool result trimmed: " in text[-200:]
+        if trimmed or min(chars(message), len(text)) <= self.whole:
             return message
         return contents.with_text(message, self._shorter(text))
 
@@ -133,9 +123,7 @@ class CacheTtl(Scheduled):
 
 @dataclass(frozen=True)
 class _AfterPause:
-    """What a call after a pause is sent; of others it says nothing, so the work grows
-    with pauses.
-    """
+    """What calls after a pause are sent; of others it says nothing: the work grows with pauses."""
 
     rule: CacheTtl
 
@@ -178,11 +166,8 @@ class _Shown:
 
     def span(self, view: ScheduleView, call: int) -> tuple[int, int]:
         """Return from where to where results may be touched."""
-        users, replies, last = (
-            self._of_role[USER],
-            self._of_role[ASSISTANT],
-            self.rule.keep_last_assistants,
-        )
+        users, replies = self._of_role[USER], self._of_role[ASSISTANT]
+        last = self.rule.keep_last_assistants
         if not users or len(replies) < last:
             return 0, 0
         return users[0], replies[-last] if last else view.shown(call)
@@ -230,9 +215,7 @@ class _Touched:
     def _respared(
         self, view: ScheduleView, some: set[int], inside: set[int], call: int
     ) -> set[int]:
-        """Note which have images; return those that are spared because of them, or are
-        so no more.
-        """
+        """Note which have images; return those that are spared for that, or are so no more."""
         if self.rule.cut_images:
             return set()
         images = set(self._images).difference(some) if self._images else set()
@@ -281,9 +264,7 @@ class _Touched:
         self.freed = self._less + self._saved[min(self._cleared, len(self._saved) - 1)]
 
     def _needed(self, view: ScheduleView, window: int, call: int) -> int:
-        """Return how many of the oldest must be cleared; more than there are: all are
-        not enough.
-        """
+        """Return how many of the oldest must be cleared; one too many: all are not enough."""
         mark, found, saved = len(self.rule.placeholder), self._window.found, self._saved
         for p in found[len(saved) - 1 :]:
             saved.append(saved[-1] + self._sizes[p][1] - mark)

@@ -51,18 +51,13 @@ class Intermediate(Scheduled):
         return contents.with_arguments(short, self._arguments)
 
     def _arguments(self, call: ToolCall) -> dict[str, object] | None:
-        long = {
-            k
-            for k, v in call.arguments.items()
-            if len(contents.written(v)) > self.max_argument_chars
-        }
-        return (
-            {k: _elided(v) if k in long else v for k, v in call.arguments.items()} if long else None
-        )
+        chars = {k: len(contents.written(v)) for k, v in call.arguments.items()}
+        elided = {k: _elided(n) for k, n in chars.items() if n > self.max_argument_chars}
+        return {**call.arguments, **elided} if elided else None
 
 
-def _elided(value: object) -> str:
+def _elided(chars: int) -> str:
     return (
-        f"[ELIDED — {len(contents.written(value))} chars, NOT the real value. Do not reuse this"
-        " placeholder as content; re-read the file or regenerate the value if you need it again.]"
+        f"[ELIDED — {chars} chars, NOT the real value. Do not reuse this placeholder as content; "
+        "re-read the file or regenerate the value if you need it again.]"
     )

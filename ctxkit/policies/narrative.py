@@ -1,6 +1,4 @@
-"""fuseraft's compaction: one message in the place of old turns, by a model, by the record, by
-evidence, or both.
-"""
+"""fuseraft's compaction: a model's words, the record, evidence or both in place of old turns."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 RETRIES = 4
-"""How often a summary call that was too large is made again, each time with messages cut to 0.8 of
-before.
-"""
+"""How often a summary call that was too large is made again, each message cut to 0.8 of before."""
 LEAST = 200
 """Characters below which a message is not cut."""
 SEPARATOR = "\n\n---\n\n"
@@ -33,9 +29,7 @@ SEPARATOR = "\n\n---\n\n"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Narrative(Summary):
-    """Put one message in the place of all but the last turns, with what the record knows before a
-    model's words.
-    """
+    """Put one message in the place of old turns: what the record knows, then a model's words."""
 
     on_failure: ClassVar[str] = "a marker of the failure stands in the place of the old turns"
     """What comes of it where no summary comes about."""
@@ -57,9 +51,7 @@ class Narrative(Summary):
     """Keywords of a handoff; the last one that would be lost is said again at the end."""
     sections: tuple[str, ...] = FUSERAFT_SECTIONS
     without_model: Any = None
-    """A trigger: where it is due, `llm` and `hybrid` list tool calls as `intent` does, and no model
-    is asked.
-    """
+    """A trigger: where it is due, `llm` and `hybrid` do as `intent` does, without a model."""
     quirks: bool = False
     """Keep `keep_replies` messages instead of replies; intent lines as the program writes them."""
 
@@ -79,11 +71,8 @@ class Narrative(Summary):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with its old turns in one message."""
-        if (
-            self.without_model is not None
-            and self.mode in ("llm", "hybrid")
-            and self.without_model(history, room)
-        ):
+        asks = self.mode in ("llm", "hybrid") and self.without_model is not None
+        if asks and self.without_model(history, room):
             return replace(self, mode="intent", summariser=None, without_model=None)(history, room)
         new = super().__call__(history, room)
         return new if new is history or not self.signals else self._signalled(history, new)
@@ -105,11 +94,8 @@ class Narrative(Summary):
             return said
         head = reconstructions.covers("CONVERSATION SUMMARY", turns)
         blocks = [b for b in (proved, *self._blocks(passage, turns, history.log.agent)) if b]
-        return (
-            SEPARATOR.join([*blocks, said])
-            if proved
-            else f"{head}\n\n" + SEPARATOR.join([*blocks, said])
-        )
+        text = SEPARATOR.join([*blocks, said])
+        return text if proved else f"{head}\n\n{text}"
 
     def _blocks(self, passage: Passage, turns: list[int], agent: str) -> list[str]:
         acts = records.actions(passage.messages, turns, agent)
@@ -125,13 +111,10 @@ class Narrative(Summary):
         return out
 
     def _told_again(self, passage: Passage) -> str | int:
-        """Return the summary; where the call itself was too large, ask again with
-        shorter messages.
-        """
+        """Return the summary; where the call was too large, ask again with shorter messages."""
         maker = self.maker
         if isinstance(maker, LOCAL):
-            made = self._once(maker, passage)
-            return made if isinstance(made, int) else text_of(made)
+            return self._said(maker, passage)
         cap = self.max_chars_per_message or max(
             (len(summary_passages.plain(m)) for m in passage.messages), default=0
         )
@@ -139,8 +122,7 @@ class Narrative(Summary):
         for left in range(RETRIES, -1, -1):
             short = replace(grounded, history=capped(passage.history, passage.before, cap))
             try:
-                made = self._once(maker, short)
-                return made if isinstance(made, int) else text_of(made)
+                return self._said(maker, short)
             except ModelError as error:
                 if not error.overflow or not left:
                     raise
@@ -149,10 +131,12 @@ class Narrative(Summary):
                 raise ModelError(f"{error}") from error
         raise AssertionError  # pragma: no cover  the last round returns or raises
 
+    def _said(self, maker: Any, passage: Passage) -> str | int:
+        made = self._once(maker, passage)
+        return made if isinstance(made, int) else text_of(made)
+
     def _signalled(self, was: History, new: History) -> History:
-        """Return the history with the last handoff signal said again, where it is no
-        longer there.
-        """
+        """Return the history with the last handoff signal said again, where it is gone."""
         for message in reversed(was.messages):
             word = next((s for s in self.signals if s in summary_passages.plain(message)), None)
             if word is None:
@@ -161,18 +145,13 @@ class Narrative(Summary):
                 return new
             who = message.agent or was.log.agent
             text = f"[Resume: pre-compaction routing signal from {who}]\n{word}"
-            return new.insert(
-                len(new),
-                Message(role="user", kind="injected", parts=(Text(text),)),
-                "a pinned signal",
-            )
+            again = Message(role="user", kind="injected", parts=(Text(text),))
+            return new.insert(len(new), again, "a pinned signal")
         return new
 
 
 def change_log(passage: Passage) -> str:
-    """Return what the record proves was changed, for a summariser to go by rather than by what
-    agents claim.
-    """
+    """Return what the record proves was changed, to go by rather than by what agents claim."""
     acts = records.actions(passage.messages)
     files = [f"  {p}" for p in records.files_written(acts)]
     runs = [
@@ -185,9 +164,7 @@ def change_log(passage: Passage) -> str:
 
 
 def capped(history: History, before: int, cap: int) -> History:
-    """Return the history with its first messages cut to a number of characters; summaries are not
-    cut.
-    """
+    """Return the history with its first messages, but summaries, cut to so many characters."""
     if cap <= 0:
         return history
     long = np.flatnonzero(
@@ -197,7 +174,6 @@ def capped(history: History, before: int, cap: int) -> History:
     for p in long.tolist():
         text = summary_passages.plain(history[p])
         if len(text) > cap:
-            changes[p] = contents.with_text(
-                history[p], f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
-            )
+            short = f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
+            changes[p] = contents.with_text(history[p], short)
     return history.shorten(changes, reason="for the summariser")

@@ -1,6 +1,4 @@
-"""Large results leave the history for an artifact; a stub says what they were and how to get at
-them (fuseraft).
-"""
+"""Large results leave the history for an artifact; a stub says how to get at them (fuseraft)."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ def artifact_id(text: str) -> str:
 
 
 def artifact_named(message: Message) -> str | None:
-    """Return the artifact that a stub names; None where the message is no stub, or one
-    cut short.
-    """
+    """Return the artifact that a stub names; None: it is no stub, or one that was cut."""
     text = contents.texts(message)
     found = _NAMED.search(text) if message.role == "tool" and text.startswith(STUB) else None
     return found[1] if found else None

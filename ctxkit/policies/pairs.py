@@ -18,17 +18,13 @@ WINDOW = "[result omitted — sliding window]"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ToolPairs(Scheduled):
-    """Keep the last pairs of call and result whole; older results become a placeholder (fuseraft's
-    in-turn window).
-    """
+    """Keep the last pairs whole; older results become a placeholder (fuseraft's in-turn window)."""
 
     counts = False
     keep_pairs: Natural = 12
     """Replies with tool calls at the end whose results stay whole."""
     step: Positive = 1
-    """Let the window grow by up to `step - 1` pairs before it shrinks again: the prefix stays the
-    same in between.
-    """
+    """The window grows by `step - 1` pairs before it shrinks: the prefix stays in between."""
     from_chars: Natural = 0
     """Do nothing while all messages together have fewer characters."""
     placeholder: str = WINDOW

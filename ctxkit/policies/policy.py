@@ -22,6 +22,7 @@ wrap each plain function into a part once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -44,9 +45,7 @@ class Policy(Protocol):
     """
 
     def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
-        """Return the history as it shall be shown from this call on; the same object where nothing
-        is to be done.
-        """
+        """Return what is shown from this call on; the same object where nothing is to be done."""
 
 
 @runtime_checkable
@@ -66,23 +65,17 @@ class Trigger(Protocol):
 
 
 class Forecast(Protocol):
-    """What the calls start..stop will be like if nothing is edited. A search gives the first such
-    call, or `stop`.
-    """
+    """What the calls start..stop will be like unedited. A search gives the first one, or `stop`."""
 
     history: History
     room: Room
 
     @property
     def log(self) -> Log:
-        """The log: its call columns (`upto sent done agents`) may be read up to the call in
-        question.
-        """
+        """The log: its call columns (`upto sent done agents`) may be read up to that call."""
 
     def above(self, limit: float, start: int, stop: int, /, estimated: bool = False) -> int:
-        """The prompt is larger than `limit` tokens (or the messages than `limit` in the system's
-        own measure).
-        """
+        """The prompt is above `limit` tokens (estimated: the messages, in the system's measure)."""
 
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int, /) -> int:
         """At least `n` messages of these roles are shown (no roles: of any)."""
@@ -91,14 +84,10 @@ class Forecast(Protocol):
         """At least `n` turns have begun since the last edit that was kept."""
 
     def spent(self, limit: float, start: int, stop: int, /, *, agent: str | None = None) -> int:
-        """The prompts sent since the last kept edit, of one agent or of any one of them, add up to
-        `limit` or more.
-        """
+        """The prompts of one agent, or any one, since the last kept edit add up to `limit`."""
 
     def turn_spent(self, limit: float, start: int, stop: int, /) -> int:
-        """The prompts sent in the turn so far, or in the turn that just ended, add up to more than
-        `limit`.
-        """
+        """The prompts of the turn so far, or the one just ended, add up to more than `limit`."""
 
     def prompts(self, start: int, stop: int, /) -> NDArray[Any]:
         """Prompt tokens of each call start..stop."""
@@ -106,14 +95,10 @@ class Forecast(Protocol):
 
 @runtime_checkable
 class Guard(Protocol):
-    """Holds back a due compaction (`first`) or refuses what it gave (`refuses`); derive from
-    `guards.Open`.
-    """
+    """Holds back a due compaction (`first`) or refuses a result; derive from `guards.Open`."""
 
     def first(self, past: Past, forecast: Forecast, start: int, stop: int, /) -> int:
-        """Return the first call in start..stop at which a due compaction may happen; `stop` if at
-        none.
-        """
+        """Return the first call in start..stop at which a due compaction may happen, or `stop`."""
 
     def refuses(self, past: Past, was: History, new: History, /) -> str | None:
         """Return why a result is not to be taken, or None."""
@@ -153,6 +138,33 @@ class PastCut(Protocol):
     @property
     def messages_after(self) -> int:
         """Messages shown after."""
+
+
+class WithName:
+    """The foot of parts, triggers and guards: what tables, plots and notes call one."""
+
+    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
+
+        @property
+        def name(self) -> str:
+            """Its name; empty: that of its class."""
+    else:
+        name = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Wrapped:
+    """A plain function in the place of a part or a trigger; equal for equal functions."""
+
+    function: Any
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return name_of(self.function)
+
+    def __repr__(self) -> str:
+        return repr(self.function)
 
 
 def call_alone(part: object, method: str) -> bool:

@@ -1,6 +1,4 @@
-"""Where a provider's own compaction or clearing would act: marked, and sized as far as it can be
-known.
-"""
+"""Where a provider's own compaction or clearing would act, sized as far as it can be known."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 SHARE = 0.7
-"""Share of the window at which Fased lets OpenAI compact; 80,000 tokens where the window is not
-known.
-"""
+"""Share of the window at which Fased lets OpenAI compact; window unknown: at 80,000 tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -33,9 +29,7 @@ class Native(Setting):
     provider: Literal["anthropic", "openai"] = "anthropic"
     """`anthropic` clears tool uses, `openai` compacts."""
     threshold: Positive | None = None
-    """Tokens of the prompt above which it acts; None: 100,000 with Anthropic, 0.7 of the window
-    with OpenAI.
-    """
+    """Tokens above which it acts; None: 100,000 (Anthropic), 0.7 of the window (OpenAI)."""
     keep_last: Natural = 3
     """Tool results that Anthropic leaves; user messages from the end that OpenAI leaves."""
     clear_at_least: Natural = 0

@@ -50,9 +50,7 @@ class Recall(Setting):
         return Budgets(items=self.items, chars=self.chars, kinds=kinds)
 
     def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with the digest of what is gone; itself where nothing is to
-        be said.
-        """
+        """Return the history with the digest of what is gone; itself where that is nothing."""
         gone = promoted(history)
         text = digest_of(fitted(self.ranked(history, gone), self.budgets))
         old = [p for p in range(history.head.size) if history[p].kind == RECALLED]

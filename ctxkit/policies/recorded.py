@@ -1,6 +1,4 @@
-"""The recorded compactions as rules: what a replay must reproduce before it is believed about
-anything else.
-"""
+"""The recorded compactions as rules: what a replay must reproduce before it is believed."""
 
 from __future__ import annotations
 

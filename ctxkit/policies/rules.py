@@ -60,39 +60,27 @@ class Rules:
     trigger: Hinge[Trigger | None, Due | None] = Hinge(_trigger)
     """When it is due: ``(history, room) -> bool``; None: before every call."""
     pruning: Hinge[Pruning | str | None, Part | None] = Hinge(partial(_part, what="pruning"))
-    """What is done for each call alone: ``(history, room) -> history``; the session keeps none of
-    it.
-    """
+    """What is done for one call alone: ``(history, room) -> history``; nothing of it is kept."""
     guards: Hinge[Guard | Sequence[Guard], tuple[Guard, ...]] = Hinge(guards, ())
     """What holds a due compaction back, or refuses its result."""
     window: int | None = None
     """Tokens that the model takes, prompt and reply together."""
     assumed: bool = False
-    """The window is the system's own default, asked for by nobody: a prompt that does not fit is
-    sent all the same.
-    """
+    """The window is a default that nobody asked for: a prompt that does not fit is sent still."""
     reserve: int = 0
     """Tokens of it that stay free for the reply."""
     counter: Hinge[Counter | str | None, Counter | None] = Hinge(_counter)
-    """Counts what is written new, and what the log does not size: a counter or its name; None: the
-    kit's default.
-    """
+    """Counts what is new, and what the log does not size: a counter, a name; None: the default."""
     estimator: Hinge[Counter | str | None, Counter | None] = Hinge(_counter)
-    """The measure that the system itself believes in, where it is not the bill's
-    (`history.estimated`).
-    """
+    """The measure that the system believes in, where not the bill's (`history.estimated`)."""
     summariser: Any = None
-    """Writes summaries for policies that have none of their own: a name, or ``(passage) -> text``;
-    None: extractive.
-    """
+    """Writes summaries where policies cannot: a name, ``(passage) -> text``; None: extractive."""
     cache_life: float = 300.0
     """Seconds that the provider's prompt cache lives after a call."""
     auto: bool = True
     """False: nothing is done but by hand."""
     flush: Any = None
-    """What a live session saves to memory before a compaction (`policies.flushes`); a replay saves
-    nothing.
-    """
+    """What a live session saves to memory before a compaction: see `policies.flushes`."""
     warnings: Hinge[Trigger | Sequence[Trigger], tuple[Due, ...]] = Hinge(_warnings, ())
     """Triggers that only leave a note, once until the next compaction (fuseraft's `WarnAt`)."""
     on_compacted: Callable[[Sequence[Any]], None] | None = None
@@ -177,9 +165,7 @@ class Rules:
         return " + ".join(parts) or "none"
 
     def warn(self) -> None:
-        """Warn, once, where a policy was given without a trigger: due before every call, it rarely
-        pays.
-        """
+        """Warn, once, of a policy without a trigger: due before every call, it rarely pays."""
         if self.trigger is not _EACH_CALL or not self.auto or self.__dict__.get("_warned"):
             return
         self.__dict__["_warned"] = True
@@ -239,9 +225,7 @@ class Rules:
         return replace(self, **{"policy": self.bare, **changes})
 
     def __or__(self, other: Any) -> Rules:
-        """Return these rules with a policy after their own, or joined with other rules, which fill
-        the gaps.
-        """
+        """Return the rules with a policy behind, or joined with others, which fill the gaps."""
         if not isinstance(other, Rules):
             other = _parsed(other) if isinstance(other, str) else other
             return self.but(policy=_after(self.bare, other))

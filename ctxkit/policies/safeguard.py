@@ -1,6 +1,4 @@
-"""OpenClaw's and Fased's guarded summary: long histories in stages, large messages noted, failures
-listed.
-"""
+"""OpenClaw's and Fased's guarded summary: in stages, large messages noted, failures listed."""
 
 from __future__ import annotations
 
@@ -40,13 +38,9 @@ class Safeguard(PiSummary):
     """Pi's summary, made in stages where it is long, with the failures of tools appended."""
 
     max_history_share: Proportion = 0.5
-    """Share of the window that the history given to one summary may have; what is older is
-    summarised first.
-    """
+    """Share of the window that one summary's history may have; older is summarised first."""
     by_new: bool = False
-    """Only where what is kept alone, and the rest of the prompt, are over that share (OpenClaw from
-    2026.9 on).
-    """
+    """Only where what is not summarised is over that share, too (OpenClaw from 2026.9 on)."""
     parts: int = 2
     """Parts of a long history that are summarised apart and merged."""
     window: int = 200_000
@@ -61,11 +55,8 @@ class Safeguard(PiSummary):
         """
         if self.quirks:
             first = self.cut(history, room)
-            if (
-                first
-                and history.item(first).role(history.log) != USER
-                and turn_start(history, first) <= 0
-            ):
+            splits = first and history.item(first).role(history.log) != USER
+            if splits and turn_start(history, first) <= 0:
                 raise ModelError(
                     "Compaction cancelled: there is nothing to summarise but the turn at work."
                 )
@@ -77,14 +68,11 @@ class Safeguard(PiSummary):
         made = super().written(history, first)
         if not isinstance(made, str):
             return made
-        return made + failures(
-            records.of_each(history, np.arange(self.front(history), first), failed_line)
-        )
+        places = np.arange(self.front(history), first)
+        return made + failures(records.of_each(history, places, failed_line))
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
-        """Return the summary of a passage: chunk by chunk where it is long, the earlier ones passed
-        on.
-        """
+        """Return the summary of a passage: chunk by chunk where it is long, earlier ones told."""
         if isinstance(maker, LOCAL):
             return super().asked(maker, passage)
         messages = passage.messages
@@ -97,9 +85,8 @@ class Safeguard(PiSummary):
         for rows in self.portions(kept, kept_sizes, others):
             told = passage.instructions
             for chunk in rows:
-                part = replace(
-                    passage, start=at[chunk[0]], before=at[chunk[-1]] + 1, instructions=told
-                )
+                start, before = at[chunk[0]], at[chunk[-1]] + 1
+                part = replace(passage, start=start, before=before, instructions=told)
                 made = super().asked(maker, part)
                 if isinstance(made, int):
                     return made
@@ -108,9 +95,8 @@ class Safeguard(PiSummary):
             partial.append(text)
         if len(partial) > 1:
             told = f"{MERGE}\n\n{passage.instructions}\n\n" + "\n\n---\n\n".join(partial)
-            made = super().asked(
-                maker, replace(passage, start=at[-1], before=at[-1] + 1, instructions=told)
-            )
+            last = replace(passage, start=at[-1], before=at[-1] + 1, instructions=told)
+            made = super().asked(maker, last)
             partial = [made if isinstance(made, str) else "\n\n".join(partial)]
         return "\n\n".join([*partial, *notes])
 
@@ -132,9 +118,8 @@ class Safeguard(PiSummary):
         out: list[list[plans.Rows]] = []
         for rows in (dropped, kept):
             if rows:
-                staged = plans.stages(
-                    [messages[r] for r in rows], [sizes[r] for r in rows], self.window, self.parts
-                )
+                told, own = [messages[r] for r in rows], [sizes[r] for r in rows]
+                staged = plans.stages(told, own, self.window, self.parts)
                 out += [[tuple(rows[r] for r in chunk) for chunk in part] for part in staged]
         return out
 
@@ -151,8 +136,7 @@ def failed_line(message: Message) -> str | None:
     """Return what is said of a failed tool, in a line of 240 characters; None: it did not fail."""
     if message.role != "tool" or not records.failed(message):
         return None
-    acts = records.Action(
-        message.tool or "tool", "", "", "failed", contents.texts(message), 0, "", 0
-    )
+    text = contents.texts(message)
+    acts = records.Action(message.tool or "tool", "", "", "failed", text, 0, "", 0)
     status = "" if acts.exit is None else f" (exitCode={acts.exit})"
     return f"- {acts.tool}{status}: {contents.one_line(acts.output, 240)}"

@@ -1,6 +1,4 @@
-"""The base of the prunings that say what changes when: the call follows from it, and so does the
-bill.
-"""
+"""The base of the prunings that say what changes when: their call and their bill follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of the kit's own policies: frozen settings whose repr is a short label."""
+"""Settings: values of the types that they name, and the base of the kit's own policies."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ Proportion: TypeAlias = float
 """A number between 0 and 1."""
 PositiveShare: TypeAlias = float
 """A number above 0 and up to 1."""
+AboveZero: TypeAlias = float
+"""A number above 0, infinity too."""
 Kind: TypeAlias = tuple[str, Callable[[Any], Any]]
 """What a value must be, in words, and the value that it becomes; None: it is refused."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Setting(Part):
-    """A policy made of settings; `repr` shows those that are not at their default.
+class Typed:
+    """The base of dataclasses that refuse values of another type than they name.
 
     A single name, or a list, where several names are meant becomes a tuple: ``deny="bash"`` is
-    ``deny=("bash",)``. Values of a wrong type are refused.
+    ``deny=("bash",)``; whole numbers of any kind become plain ones.
     """
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -48,18 +49,17 @@ class Setting(Part):
     def __post_init__(self) -> None:
         _typed(self)
 
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Setting(Typed, Part):
+    """A policy made of settings; `repr` shows those that are not at their default."""
+
     def __repr__(self) -> str:
         shown = (f"{name}={value!r}" for name, value in changed(self).items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def _typed(part: Any) -> None:
-    """Refuse values of a wrong type; several names become a tuple, whole numbers of any kind plain
-    ones.
-
-    Raises:
-        BadArguments: a value is of a wrong type; the sentence names it.
-    """
     need = f"{type(part).__name__} needs {{words}} for "
     for f in fields(part):
         value = getattr(part, f.name)
@@ -126,22 +126,25 @@ def _whole(value: Any, least: float = -inf) -> int | None:
     return int(value) if whole and value >= least else None
 
 
+def _real(fits: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    return lambda value: value if _number(value) and fits(value) else None
+
+
+def _is(kind: type) -> Callable[[Any], Any]:
+    return lambda value: value if isinstance(value, kind) else None
+
+
 _KINDS: dict[str, Kind] = {
     "tuple[str, ...]": ("names", _names),
     "int": ("a whole number", _whole),
     "Natural": ("a whole number of 0 or more", partial(_whole, least=0)),
     "Positive": ("a whole number of 1 or more", partial(_whole, least=1)),
-    "Proportion": (
-        "a number between 0 and 1",
-        lambda value: value if _number(value) and 0 <= value <= 1 else None,
-    ),
-    "PositiveShare": (
-        "a number above 0 and up to 1",
-        lambda value: value if _number(value) and 0 < value <= 1 else None,
-    ),
-    "float": ("a number", lambda value: value if _number(value) and isfinite(value) else None),
-    "str": ("text", lambda value: value if isinstance(value, str) else None),
-    "bool": ("True or False", lambda value: value if isinstance(value, bool) else None),
+    "Proportion": ("a number between 0 and 1", _real(lambda x: 0 <= x <= 1)),
+    "PositiveShare": ("a number above 0 and up to 1", _real(lambda x: 0 < x <= 1)),
+    "AboveZero": ("a number above 0", _real(lambda x: x > 0)),
+    "float": ("a number", _real(isfinite)),
+    "str": ("text", _is(str)),
+    "bool": ("True or False", _is(bool)),
 }
 
 
@@ -149,13 +152,8 @@ def changed(part: Any) -> dict[str, Any]:
     """Return the settings of a dataclass that are not at their default."""
     out = {}
     for f in fields(part):
-        default = (
-            f.default
-            if f.default is not MISSING
-            else None
-            if f.default_factory is MISSING
-            else f.default_factory()
-        )
+        made = f.default if f.default_factory is MISSING else f.default_factory()
+        default = None if made is MISSING else made
         if f.repr and getattr(part, f.name) != default:
             out[f.name] = getattr(part, f.name)
     return out

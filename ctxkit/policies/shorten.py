@@ -1,11 +1,9 @@
-"""Cut single messages down: tool results, replayed replies, reads that were acted on, raw tool
-output.
-"""
+"""Cut single messages: tool results, replayed replies, reads acted on, raw tool output."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message
     from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
-    from ctxkit.texts.trims import Mode
     from ctxkit.tokens import Room
 
 TRUNCATED = "\n[...truncated — {n} chars omitted to reduce context size...]"
@@ -35,21 +32,15 @@ _SUMMARY = "[CONVERSATION SUMMARY"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Results(Scheduled):
-    """Cut tool results to a number of characters, by tool where wanted; reads that were acted on
-    shorter still.
-    """
+    """Cut tool results to so many characters, by tool where wanted; reads acted on shorter."""
 
     counts = False
     max_chars: Natural = 8000
     """Characters a tool result keeps; 0 cuts none."""
     overrides: Mapping[str, int] = field(default_factory=dict)
-    """Characters by tool name (upper and lower case alike), in place of `max_chars`; 0 leaves that
-    tool alone.
-    """
+    """Characters by tool name, in any case, in place of `max_chars`; 0 leaves that tool alone."""
     consumed_chars: int = 500
-    """Characters that a read keeps once its file was written later; -1 treats it as any other
-    result.
-    """
+    """Characters that a read keeps once its file was written later; -1: as any other result."""
     suffix: str = TRUNCATED
     """What follows the cut; `{n}` is the number of characters removed."""
     tools: tuple[str, ...] = ("*",)
@@ -64,9 +55,7 @@ class Results(Scheduled):
                 )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
-        """Cut each result as soon as it is there; a read shorter still once its file was
-        written.
-        """
+        """Cut each result as soon as it is there; a read shorter once its file was written."""
         if not self.max_chars:
             return
         low = self._low
@@ -88,9 +77,8 @@ class Results(Scheduled):
 
     def _cut(self, message: Message) -> Message:
         tool = (message.tool or "").lower()
-        cap = next(
-            (n for name, n in self.overrides.items() if name.lower() == tool), self.max_chars
-        )
+        own = (n for name, n in self.overrides.items() if name.lower() == tool)
+        cap = next(own, self.max_chars)
         return _cut(message, cap, self.suffix) if cap else message
 
 
@@ -143,9 +131,7 @@ class Replies(Scheduled):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Outputs(Scheduled):
-    """Cut raw tool output by lines, then characters, then bytes, with a last line that says so (as
-    the agent `ai`).
-    """
+    """Cut raw tool output by lines, characters, then bytes; a last line says so (as `ai`)."""
 
     counts = False
     max_lines: Natural = 2000
@@ -154,18 +140,10 @@ class Outputs(Scheduled):
     """Characters a result keeps; 0: all."""
     max_bytes: Natural = 51_200
     """Bytes of UTF-8 a result keeps; 0: all."""
-    mode: Mode = "head_tail"
-    """`head`; `head_tail` keeps both ends of the lines; `middle` cuts the middle of characters and
-    bytes as well.
-    """
+    mode: Literal["head", "head_tail", "middle"] = "head_tail"
+    """`head`; `head_tail` keeps both ends of the lines; `middle` of characters and bytes, too."""
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose output is cut."""
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("head", "head_tail", "middle"):
-            raise BadArguments(
-                f"Outputs knows the modes head, head_tail and middle, not {self.mode!r}."
-            )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each output as soon as it is there."""
@@ -185,9 +163,8 @@ class Outputs(Scheduled):
         return min((low for limit, low in lows if limit), default=1 << 62)
 
     def _cut(self, message: Message) -> Message:
-        text = "".join(
-            p.text for p in message.parts if isinstance(p, Text)
-        )  # as `ai`: blocks without a separator
+        texts = (p.text for p in message.parts if isinstance(p, Text))
+        text = "".join(texts)  # as `ai`: blocks without a separator
         short = trims.output(
             text,
             max_lines=self.max_lines,
@@ -200,9 +177,7 @@ class Outputs(Scheduled):
 
 
 def _cut(message: Message, cap: int, suffix: str) -> Message:
-    """Return a message with its text cut: itself where it is short enough, was cut before or holds
-    more than text.
-    """
+    """Return a message cut; itself where it is short, was cut before or holds more than text."""
     text = contents.texts(message)
     if len(text) <= cap or contents.has_images(message) or _is_cut(text, suffix):
         return message
@@ -210,7 +185,5 @@ def _cut(message: Message, cap: int, suffix: str) -> Message:
 
 
 def _is_cut(text: str, suffix: str) -> bool:
-    """Say whether a text ends as this cut leaves it, so that a second cut would say less of how
-    much went.
-    """
+    """Say whether a text ends as this cut leaves it: a second one would tell less of what went."""
     return text.endswith(suffix.rsplit("{n}", maxsplit=1)[-1])

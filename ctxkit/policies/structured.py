@@ -1,6 +1,4 @@
-"""Pi's structured summary, which its descendants share: two summaries where a turn is split, lists
-of files.
-"""
+"""Pi's structured summary, which its descendants share: split turns apart, lists of files."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ TURN_INSTRUCTIONS = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PiSummary(Summary):
-    """Pi's compaction: the cut by its own estimate, two summaries where a turn is split, lists of
-    files.
-    """
+    """Pi's compaction: cut by its own estimate, split turns apart, lists of files."""
 
     estimated: bool = True
     file_lists: bool = True
@@ -48,16 +44,14 @@ class PiSummary(Summary):
     def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept; the request that waits is always kept."""
         n = len(history)
-        if not self.before_request or not asks_anew(
-            history.log, history.row(n - 1) if n else -1, history.call
-        ):
-            return super().cut(history, room)
         last = n - 1
+        row = history.row(last) if n else -1
+        if not self.before_request or not asks_anew(history.log, row, history.call):
+            return super().cut(history, room)
         whole = history.before(n, estimated=self.estimated)
         request = whole - history.before(last, estimated=self.estimated)
-        found = self.at(
-            history, history.back((self.keeps or 0) + request, estimated=self.estimated)
-        )
+        kept = (self.keeps or 0) + request
+        found = self.at(history, history.back(kept, estimated=self.estimated))
         if found < last:
             return found
         return 0 if self.quirks else history.safe_before(max(last - 1, 0))
@@ -77,9 +71,7 @@ class PiSummary(Summary):
         return first if first > start else 0
 
     def passages(self, history: History, first: int) -> list[Passage]:
-        """Return the old turns and the head of a split turn; with quirks only what came after the
-        last compaction.
-        """
+        """Return old turns and a split turn's head; with quirks, since the last compaction."""
         found = super().passages(history, first)
         if len(found) > 1:
             found[1] = replace(found[1], instructions=TURN_INSTRUCTIONS)

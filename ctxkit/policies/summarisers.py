@@ -1,6 +1,4 @@
-"""Summaries without a model: extracted sentences, a fixed size, a share of the input, or the
-recorded summary.
-"""
+"""Summaries without a model: extracted, of a fixed size, a share of the input, or recorded."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ import numpy as np
 from ctxkit.errors import BadArguments, ModelError, did_you_mean, in_words
 from ctxkit.faces import listed, renamed
 from ctxkit.messages import Message, Text
+from ctxkit.policies.setting import Typed
 from ctxkit.texts import contents, extracts, message_lines
 from ctxkit.texts.focuses import focus as focus_of
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import History
+    from ctxkit.policies.setting import Positive, PositiveShare, Proportion
 
 __all__ = ["Extractive", "Fixed", "Passage", "RecordedSummary", "ShareOfInput", "named"]
 __dir__ = listed(__all__)
@@ -34,9 +34,7 @@ if not TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Passage:
-    """What is to be summarised: the messages at positions start..before of a history, those that
-    stay left out.
-    """
+    """What is to be summarised: messages start..before of a history, but those that stay."""
 
     history: History
     before: int
@@ -88,26 +86,18 @@ class Passage:
 
 
 _FOCUS = re.compile(r"Additional focus:(?:\n(.+)| (.+?)(?=\n\n|\Z))", re.DOTALL)
-"""Where a focus stands in instructions: see `identifiers.instructions` and
-`summary_passages.focused`.
-"""
+"""Where a focus stands in what `identifiers.instructions` and `summary_passages.focused` write."""
 
 Summariser = Callable[[Passage], Message | str | int | None]
-"""Writes the summary of a passage: text, a message, or only its size in tokens; None or an empty
-text is a failure.
-"""
+"""Returns a text, a message, or only its size in tokens; None or an empty text is a failure."""
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Typed):
     """A summary of a fixed size, without text."""
 
-    tokens: int = 1500
+    tokens: Positive = 1500
     name = "fixed"
-
-    def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise BadArguments(f"A summary of {self.tokens} tokens is none: give 1 or more.")
 
     def __call__(self, passage: Passage) -> int:
         """Return the size, or the passage's limit where that is smaller."""
@@ -115,20 +105,17 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class ShareOfInput:
+class ShareOfInput(Typed):
     """A summary as large as a share of its input, with a least and a most size, without text."""
 
-    share: float = 0.1
-    cap: int = 4000
-    floor: int = 100
+    share: PositiveShare = 0.1
+    cap: Positive = 4000
+    floor: Positive = 100
     name = "share"
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1 or not 0 < self.floor <= self.cap:
-            raise BadArguments(
-                "A summary's share lies above 0 and up to 1, its floor between 1 and its cap; got"
-                f" {self}."
-            )
+        if self.floor > self.cap:
+            raise BadArguments(f"A summary's floor lies between 1 and its cap; got {self}.")
 
     def __call__(self, passage: Passage) -> int:
         """Return ``min(cap, max(floor, share x input))``, never more than the passage's limit."""
@@ -138,9 +125,7 @@ class ShareOfInput:
 
 @dataclass(frozen=True)
 class RecordedSummary:
-    """The recorded summary where the cut coincides with a recorded one, else another
-    summariser's.
-    """
+    """The recorded summary where the cut is a recorded one's, else another summariser's."""
 
     otherwise: Summariser | None = None
     """None: the extractive one."""
@@ -160,7 +145,7 @@ class RecordedSummary:
 
 
 @dataclass(frozen=True)
-class Extractive:
+class Extractive(Typed):
     """The most telling sentences, in their order, each tagged with who said it: deterministic,
     offline, no model.
 
@@ -171,22 +156,16 @@ class Extractive:
     (`focuses`). Of a message only what a window could hold is read (`sentences.READ`).
     """
 
-    tokens: int = 1500
+    tokens: Positive = 1500
     """Most tokens; a passage's own limit goes first."""
-    share: float = 0.3
+    share: PositiveShare = 0.3
     """Most tokens as a share of the passage."""
-    user: float = 0.55
+    user: Proportion = 0.55
     """Share of the room for what the user said."""
     name = "extractive"
 
-    def __post_init__(self) -> None:
-        if self.tokens < 1 or not 0 < self.share <= 1 or not 0 <= self.user <= 1:
-            raise BadArguments(f"An extract needs 1 token or more and shares up to 1; got {self}.")
-
     def __call__(self, passage: Passage) -> str:
-        """Return the extract, one line a sentence; empty where nothing readable is in
-        the passage.
-        """
+        """Return the extract, one line a sentence; empty where nothing is readable."""
         room = min(self.tokens, max(int(self.share * passage.tokens), 40))
         room = room if passage.limit is None else min(room, passage.limit)
         focus = focus_of(passage.focus)
@@ -194,9 +173,7 @@ class Extractive:
         return extracts.extract(known, parts, extracts.Wish(3.5 * room, self.user, focus), among)
 
     def extract(self, messages: Iterable[Message], tokens: int) -> str:
-        """Return the extract of messages in about so many tokens (3.5 characters each); empty only
-        where they are.
-        """
+        """Return the extract of messages, 3.5 characters a token; empty only where they are."""
         messages = list(messages)
         if not messages:
             return ""

@@ -68,17 +68,13 @@ class Summary(Setting):
     sections: tuple[str, ...] = ()
     """Headings that the summary must have."""
     identifiers: Literal["strict", "off", "custom"] = "off"
-    """Tell the summariser to keep identifiers exactly: `strict`, `off`, or `custom` with
-    `identifier_instructions`.
-    """
+    """Keep identifiers exactly: `strict`, `off`, or `custom` with `identifier_instructions`."""
     identifier_instructions: str = ""
     """What it is told with `custom`."""
     focus: str = ""
     """What the user wants the summary to look at."""
     retries: Natural = 0
-    """How often a summary that lost sections, identifiers or the last request is asked
-    for again.
-    """
+    """How often a summary without sections, identifiers or the last request is asked anew."""
     seconds: float | None = None
     """Seconds that the summariser may take."""
     prefix: str = ""
@@ -95,11 +91,8 @@ class Summary(Setting):
     """The first request stays, with what stands before it."""
 
     def __post_init__(self) -> None:
-        given = [
-            n
-            for n in ("keep_tokens", "keep_turns", "keep_messages", "keep_share")
-            if getattr(self, n) is not None
-        ]
+        measures = ("keep_tokens", "keep_turns", "keep_messages", "keep_share")
+        given = [name for name in measures if getattr(self, name) is not None]
         if len(given) > 1:
             raise BadArguments(
                 f"Summary keeps by one measure: give {' or '.join(given)}, not both."
@@ -140,8 +133,7 @@ class Summary(Setting):
         new = history.summarise(first, made, why, start=start, method="summary")
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
-    # -- where
-    # ----------------------------------------------------------------------------------------------
+    # -- where -------------------------------------------------------------------------------------
 
     def front(self, history: History, first: int = 0) -> int:
         """Return the first position, from one on, that may be summarised."""
@@ -165,29 +157,20 @@ class Summary(Setting):
         return self.at(history, history.back(keep, estimated=self.estimated))
 
     def at(self, history: History, position: int) -> int:
-        """Return a cut at or after a position, or at the start of its turn where turns are not
-        split.
-        """
+        """Return a cut at or after a position, or where its turn starts if turns stay whole."""
         if not self.split_turns:
             return history.safe_before(max(turn_start(history, position), 0))
-        return history.safe(position) or history.safe_before(
-            min(position, max(len(history) - 1, 0))
-        )
+        last = max(len(history) - 1, 0)
+        return history.safe(position) or history.safe_before(min(position, last))
 
     def turn(self, history: History, first: int) -> int:
-        """Return where the turn began that a cut splits; 0 where it splits none, or the
-        first one.
-        """
-        if (
-            not self.apart
-            or not 0 < first < len(history)
-            or history.item(first).role(history.log) == USER
-        ):
+        """Return where the turn began that a cut splits; 0: it splits none, or the first one."""
+        splits = self.apart and 0 < first < len(history)
+        if not splits or history.item(first).role(history.log) == USER:
             return 0
         return max(turn_start(history, first), 0)
 
-    # -- what
-    # ----------------------------------------------------------------------------------------------
+    # -- what --------------------------------------------------------------------------------------
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary of all before a position: its message, text or size."""
@@ -221,9 +204,8 @@ class Summary(Setting):
 
     def told(self) -> str:
         """Return what the summariser is told."""
-        sections = (
-            "Write these sections: " + ", ".join(self.sections) + "." if self.sections else ""
-        )
+        names = ", ".join(self.sections)
+        sections = f"Write these sections: {names}." if names else ""
         rest = identifiers.instructions(self.identifiers, self.identifier_instructions, self.focus)
         return "\n\n".join(t for t in (self.instructions, sections, rest) if t)
 
@@ -242,9 +224,7 @@ class Summary(Setting):
         return text if text.startswith(self.prefix) else self.prefix + text
 
     def asked(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
-        """Return what a summariser makes of a passage, asked again where the audit finds something
-        missing.
-        """
+        """Return a summariser's work, asked again where the audit finds something missing."""
         try:
             made = self._once(maker, passage)
             for _ in range(0 if isinstance(maker, LOCAL) else self.retries):
@@ -254,13 +234,11 @@ class Summary(Setting):
                 again = f"{passage.instructions}\n\nThe last attempt lacked: {'; '.join(missing)}."
                 made = self._once(maker, replace(passage, instructions=again))
         except (CtxkitError, OSError, ValueError, RuntimeError) as error:
-            if self.otherwise is None:
-                raise (
-                    error
-                    if isinstance(error, ModelError)
-                    else ModelError(f"No summary was made: {error}")
-                ) from error
-            made = answer(self.otherwise(replace(passage, instructions=f"{error}")))
+            if self.otherwise is not None:
+                return answer(self.otherwise(replace(passage, instructions=f"{error}")))
+            if isinstance(error, ModelError):
+                raise
+            raise ModelError(f"No summary was made: {error}") from error
         return made
 
     def _once(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
@@ -279,6 +257,5 @@ class Summary(Setting):
         strict = self.identifiers == "strict"
         names = identifiers.exact(texts) if strict else ()
         ask = asks[-1] if asks else ""
-        return identifiers.audit(
-            text_of(made), sections=self.sections, names=names, ask=ask, strict=strict
-        )
+        text, sections = text_of(made), self.sections
+        return identifiers.audit(text, sections=sections, names=names, ask=ask, strict=strict)

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
 
 def turn_start(history: History, position: int) -> int:
-    """Return the position of the last user message at or before a position; -1 where
-    there is none.
-    """
+    """Return the position of the last user message up to a position; -1: there is none."""
     head, log = history.head, history.log
     if position >= head.size:
         rows = log.of_role[USER]
@@ -44,9 +42,7 @@ def boundary(history: History, *, waiting: bool = False) -> int:
 
 
 def asks_anew(log: Log, row: int, call: int) -> bool:
-    """Say whether a row is the user's request that a call is the first to be sent; commands are
-    none.
-    """
+    """Say whether a row is a user's request, no command, that a call is the first to send."""
     return (
         row >= 0
         and log.roles[row] == USER

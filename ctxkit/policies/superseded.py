@@ -37,6 +37,7 @@ LOOKS = (
     "git_status",
     "git_diff",
 )
+SHELLS = ("shell_run", "bash", "shell", "exec", "execute_command", "run_command")
 WRITE_NOTE = "[superseded — later write_file for same path]"
 WRITE_GONE = "[omitted — superseded by later write_file]"
 LOOK_NOTE = "[superseded — repeated call with same arguments]"
@@ -128,18 +129,14 @@ class _Emptied:
     ) -> None:
         """Empty these results, and note it in these replies; or let them be, each as it should."""
         for p in sorted(results):
-            kind = self._kind(view, p)
-            if enough and kind >= 0:
-                view.change(p, partial(contents.with_text, text=GONE[kind]), since=call)
-            else:
-                view.change(p, AS_IT_CAME, since=call)
+            kind = self._kind(view, p) if enough else -1
+            what = partial(contents.with_text, text=GONE[kind]) if kind >= 0 else AS_IT_CAME
+            view.change(p, what, since=call)
         for p in sorted(replies):
             found = {c.id: self._results.get(c.id) for c in view.said_calls(p)} if enough else {}
             asked = {i: NOTES[of[1]] for i, of in found.items() if of is not None}
-            if asked:
-                view.change(p, partial(_noted, asked=asked), since=call)
-            else:
-                view.change(p, AS_IT_CAME, since=call)
+            what = partial(_noted, asked=asked) if asked else AS_IT_CAME
+            view.change(p, what, since=call)
 
     def _kind(self, view: ScheduleView, p: int) -> int:
         """Return how a result is worthless; -1: it is not."""
@@ -152,14 +149,7 @@ class RepeatedCommands(Scheduled):
     """Leave of a command that was run again later only whether it succeeded."""
 
     counts = False
-    tools: tuple[str, ...] = (
-        "shell_run",
-        "bash",
-        "shell",
-        "exec",
-        "execute_command",
-        "run_command",
-    )
+    tools: tuple[str, ...] = SHELLS
     """Names or globs of tools that run commands."""
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
@@ -198,9 +188,8 @@ def _outcome(result: Message) -> Message:
         return result
     status = records.EXIT.search(text[-200:])
     bad = result.is_error or (status is not None and status[1] != "0")
-    return contents.with_text(
-        result, f"failed [EXIT {status[1]}]" if bad and status else "failed" if bad else "succeeded"
-    )
+    failed = f"failed [EXIT {status[1]}]" if status else "failed"
+    return contents.with_text(result, failed if bad else "succeeded")
 
 
 def _identity(call: ToolCall) -> str:

@@ -1,6 +1,4 @@
-"""Switches on any rules: summaries that stay, the request in front, a prepared summary, the end of
-a task.
-"""
+"""Switches on any rules: summaries or a request that stay, a draft, the end of a task."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from ctxkit.faces import listed
 from ctxkit.messages import Message, Text
 from ctxkit.policies.chain import Joined, Part
 from ctxkit.policies.policy import name_of
+from ctxkit.policies.setting import Typed
 from ctxkit.policies.summarisers import Passage, text_of
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.summary_places import asks_anew
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.policies.policy import Forecast
     from ctxkit.policies.rules import Rules
+    from ctxkit.policies.setting import PositiveShare
     from ctxkit.tokens.counters import Room
 
 
@@ -84,13 +84,9 @@ class Levels(Part):
             inner = self.inner
             passage = Passage(new, before, first, inner.limit, inner.told())
             made = inner.asked(inner.maker, passage)
-            merged = new.summarise(
-                before,
-                _at_level(made, min(level + 1, HIGHEST)),
-                f"{before - first} summaries of level {level}",
-                start=first,
-                method="summary",
-            )
+            told = _at_level(made, min(level + 1, HIGHEST))
+            why = f"{before - first} summaries of level {level}"
+            merged = new.summarise(before, told, why, start=first, method="summary")
             if merged.tokens >= new.tokens:
                 break
             new = merged
@@ -188,18 +184,14 @@ def _written(rules: Rules, put: Callable[[Summary | Levels], Part]) -> Rules:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One summariser prepares, another commits: the second is told the draft, and its
-    words count.
-    """
+    """One summariser prepares, another commits: it is told the draft, and its words count."""
 
     prepare: Callable[[Passage], Message | str | int | None]
     commit: Callable[[Passage], Message | str | int | None]
     name = "prepared"
 
     def __call__(self, passage: Passage) -> Message | str | int | None:
-        """Return what the second one makes of the passage and the draft; without a draft, of the
-        passage.
-        """
+        """Return what the second one makes of passage and draft, or of the passage alone."""
         text = text_of(self.prepare(passage))
         if not text.strip():
             return self.commit(passage)
@@ -227,16 +219,13 @@ def prepared(
 
 
 @dataclass(frozen=True)
-class TaskEnds(Due):
+class TaskEnds(Typed, Due):
     """Due where a new request opens a task and the prompt is over a share of the window."""
 
     word = "task_boundary"
 
-    share: float = 0.5
+    share: PositiveShare = 0.5
     """Share of the window below which the end of a task changes nothing."""
-
-    def __post_init__(self) -> None:
-        Share(self.share)  # refuses what is no share
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first such call."""

@@ -1,6 +1,4 @@
-"""Evict tool results beyond a budget, each behind a line that says what it was, with a list of both
-(fuseraft).
-"""
+"""Evict tool results beyond a budget, each behind a line on what it was; list both (fuseraft)."""
 
 from __future__ import annotations
 
@@ -99,9 +97,7 @@ def _told(lines: list[str], n: int, old: int) -> Message:
 
 
 def label(call: ToolCall | None, result: Message) -> str:
-    """Return `tool(argument)`, the argument cut to 50 characters; the call's id where the call is
-    not known.
-    """
+    """Return `tool(argument)`, cut to 50 characters; the call's id where that is not known."""
     if call is None:
         return f"{result.tool or 'tool'}({result.call_id or ''})"
     key = next((k for k in KEYS if isinstance(call.arguments.get(k), str)), None)

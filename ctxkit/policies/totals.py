@@ -1,6 +1,4 @@
-"""Due by what the last reply's usage said: prompt and reply together, looked at before a request is
-taken in.
-"""
+"""Due by what the last reply's usage said, looked at before a request is taken in."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ class LastTotal(Due):
     word = "window_size"
 
     waits: bool = False
-    """A reply that was broken off, and billed nothing, is taken at its word: not due (Pi before
-    1.5.2).
-    """
+    """A reply broken off, and billed nothing, is taken at its word: not due (Pi before 1.5.2)."""
 
     def tokens(self, room: Room) -> float:
         """Return the window less the reserve."""
@@ -55,14 +51,9 @@ class LastTotal(Due):
         first = log.upto[last]
         between = log.tokens.P[max(request, first)] - log.tokens.P[first]
         reply = log.replies[last]
-        if (
-            reply is not None
-            and reply.usage is not None
-            and reply.usage.output_tokens
-            and reply.visible
-        ):
-            own = log.tokens.sizes[first] if first < request else 0
-            between += reply.usage.output_tokens - own
+        usage = reply.usage if reply is not None and reply.visible else None
+        if usage is not None and usage.output_tokens:
+            between += usage.output_tokens - (log.tokens.sizes[first] if first < request else 0)
         return int(forecast.prompts(last, last + 1)[0]) + between
 
 

@@ -1,6 +1,4 @@
-"""When a compaction is due: size, share, counts, spending, idle time, errors, by hand; joined as
-`dues` says.
-"""
+"""When a compaction is due: size, counts, spending, pauses, errors, by hand; joins: `dues`."""
 
 from __future__ import annotations
 
@@ -9,11 +7,11 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import TYPE_CHECKING, Literal
 
-from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
 from ctxkit.history.clock import Clock
 from ctxkit.history.view import role_code
 from ctxkit.policies.dues import Always, Both, Due, Either, Never, Not
+from ctxkit.policies.setting import Typed, at_least
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from ctxkit.history import Log
     from ctxkit.messages import Message
     from ctxkit.policies.policy import Forecast
+    from ctxkit.policies.setting import AboveZero, Positive, PositiveShare
     from ctxkit.tokens.counters import Room
 
 __all__ = [
@@ -62,8 +61,7 @@ class Above(Due):
     """Compare the messages in the system's own measure instead of the prompt's tokens."""
 
     def __post_init__(self) -> None:
-        if not self.limit >= 0:
-            raise BadArguments(f"A trigger at {self.limit} tokens cannot work: give 0 or more.")
+        at_least(self, 0, "limit")
 
     def tokens(self, room: Room) -> float:  # noqa: ARG002
         """Return the limit."""
@@ -76,25 +74,19 @@ class Above(Due):
 
 
 @dataclass(frozen=True)
-class Share(Due):
+class Share(Typed, Due):
     """Due where the prompt is larger than a share of the window."""
 
     word = "window_size"
 
-    share: float = 1.0
-    """Between 0 and 1, of `of`."""
+    share: PositiveShare = 1.0
+    """Of what `of` says."""
     of: Literal["limit", "budget"] = "limit"
     """The window (`limit`), or the window less the reserve (`budget`)."""
     or_equal: bool = False
     """Due at exactly that share, too (``>=``)."""
     estimated: bool = False
     """Compare the messages in the system's own measure instead of the prompt's tokens."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise BadArguments(f"A share of the window lies above 0 and up to 1; got {self.share}.")
-        if self.of not in ("limit", "budget"):
-            raise BadArguments(f"A share is of 'limit' or 'budget', not of {self.of!r}.")
 
     def tokens(self, room: Room) -> float:
         """Return the limit in tokens."""
@@ -109,18 +101,16 @@ class Share(Due):
 
 
 @dataclass(frozen=True)
-class Count(Due):
+class Count(Typed, Due):
     """Due where at least so many messages are shown."""
 
     word = "message_count"
 
-    n: int
+    n: Positive
     roles: tuple[str, ...] = ()
     """Only these roles count; none named: all messages."""
 
     def __post_init__(self) -> None:
-        if self.n < 1:
-            raise BadArguments(f"A trigger at {self.n} messages cannot work: give 1 or more.")
         for role in self.roles:
             role_code(role)
 
@@ -139,16 +129,12 @@ class NearCap(Count):
 
 
 @dataclass(frozen=True)
-class Turns(Due):
+class Turns(Typed, Due):
     """Due where at least so many turns have begun since the last compaction."""
 
     word = "turn_count"
 
-    n: int
-
-    def __post_init__(self) -> None:
-        if self.n < 1:
-            raise BadArguments(f"A trigger after {self.n} turns cannot work: give 1 or more.")
+    n: Positive
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call so many turns later."""
@@ -156,23 +142,15 @@ class Turns(Due):
 
 
 @dataclass(frozen=True)
-class Spent(Due):
-    """Due where what one agent was sent since the last compaction adds up to so many tokens
-    (fuseraft's cut-over).
-    """
+class Spent(Typed, Due):
+    """Due where one agent was sent so many tokens since the last compaction (a cut-over)."""
 
     word = "cumulative_budget"
 
-    limit: float
+    limit: AboveZero
     """Tokens; due at exactly that many, too."""
     agent: str | None = None
     """Only this agent's prompts; None: each agent's by themselves."""
-
-    def __post_init__(self) -> None:
-        if not self.limit > 0:
-            raise BadArguments(
-                f"A cut-over at {self.limit} tokens cannot work: give a number above 0."
-            )
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call before which as much was sent."""
@@ -218,9 +196,7 @@ class Recorded(Due):
 
 @dataclass(frozen=True)
 class Overflow(Due):
-    """Due where the prompt does not fit the window, or (`recorded`) where the call before failed
-    because it did not.
-    """
+    """Due where the prompt does not fit, or (`recorded`) where the call before failed so."""
 
     word = "overflow"
 
@@ -245,32 +221,20 @@ class CutShort(Due):
 
 
 @dataclass(frozen=True)
-class TurnSpent(Due):
-    """Due where the prompts of the turn so far, or of the turn that just ended, add up to more than
-    so many tokens.
-    """
+class TurnSpent(Typed, Due):
+    """Due where the prompts of a turn, going on or just ended, are more than so many tokens."""
 
     word = "single_turn_limit"
 
-    limit: float
-
-    def __post_init__(self) -> None:
-        if not self.limit > 0:
-            raise BadArguments(
-                f"A limit of {self.limit} tokens a turn cannot work: give a number above 0."
-            )
+    limit: AboveZero
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call before which one turn was sent more; counted anew from a compaction
-        on.
-        """
+        """Return the first call before which one turn was sent more since the last compaction."""
         return forecast.turn_spent(self.limit, start, stop)
 
 
 def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[int]:
-    """Return the calls whose predecessor's reply passes a test, kept up to date as the log grows;
-    not to be changed.
-    """
+    """Return the calls behind replies that pass a test, growing with the log; not to be changed."""
     known = log.memo.setdefault(("after", key), [1, []])
     found: list[int] = known[1]
     for call in range(known[0], len(log.upto)):

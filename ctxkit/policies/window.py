@@ -1,6 +1,4 @@
-"""Drop the oldest without a summary: pairs until a budget holds, turns, all but a share of the
-window.
-"""
+"""Drop the oldest without a summary: pairs, turns, or all but a share of the window."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Window(Setting):
-    """Drop the oldest pairs of user and reply until the rest fits a budget; leading summaries are
-    pinned (fuseraft).
-    """
+    """Drop the oldest pairs until the rest fits a budget; leading summaries stay (fuseraft)."""
 
     keep_tokens: Positive = 60_000
     """Tokens that the messages may have."""
@@ -29,24 +25,19 @@ class Window(Setting):
     """Count in the system's own measure instead of the bill's."""
 
     def __call__(self, history: History, _room: Room) -> History:
-        """Return the history within the budget; at least one message is kept after the
-        pinned ones.
-        """
+        """Return the history within the budget; one message is kept behind the pinned ones."""
         size = history.estimated if self.estimated else history.tokens
         if size <= self.keep_tokens:
             return history
         start = leading(history)
         cut = history.fitting(self.keep_tokens, start=start, estimated=self.estimated)
-        return history.drop(
-            pair(history, min(cut, len(history) - 1)), "over the budget", start=start
-        )
+        cut = pair(history, min(cut, len(history) - 1))
+        return history.drop(cut, "over the budget", start=start)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class KeepTurns(Setting):
-    """Keep the newest turns, drop the older ones; summaries and the first turns go or stay as
-    settings say.
-    """
+    """Keep the newest turns, drop the older ones, but the first of them where wanted."""
 
     keep_turns: Positive = 10
     """Newest turns to keep, each from its user message on."""
@@ -83,9 +74,7 @@ class WindowShare(Setting):
 
 
 def pair(history: History, position: int) -> int:
-    """Return the first safe cut at or after a position that parts no reply from its question; else
-    one before.
-    """
+    """Return the first safe cut from a position on that parts no question from its reply."""
     p = cut = history.safe(position)
     while p and p < len(history) and _answers(history, p):
         p = history.safe(p + 1)

@@ -1,6 +1,4 @@
-"""What every layer of a pruning can be asked, and the lowest one: the messages as they
-were said.
-"""
+"""What every layer of a pruning can be asked, and the lowest one: messages as they were said."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""One part of a pruning as a layer: its schedule is asked about what is new, and what
-follows kept.
-"""
+"""One part of a pruning as a layer: its schedule is asked about what is new, its answer kept."""
 
 from __future__ import annotations
 

@@ -123,9 +123,7 @@ class Rows:
         return State(self.arrival(p), log.messages[row], log.tokens.sizes[row], -row - 1)
 
     def changed(self, p: int, call: int, message: Message, new: Message) -> State | None:
-        """Return what a position says from a call on, once a message became a new one; None: that
-        says the same.
-        """
+        """Return what a position says once a message became a new one; None: the same."""
         if new is message or (new.parts == message.parts and new.role == message.role):
             return None
         row = self.row(p)

@@ -28,9 +28,7 @@ class WholePart(SaysWhen, Protocol):
 
     @property
     def counts(self) -> bool:
-        """True where it goes by all messages, also by those at the end of calls, which no schedule
-        says.
-        """
+        """True where it goes by all messages, also by those that parts put at the end of calls."""
 
 
 class Schedule:

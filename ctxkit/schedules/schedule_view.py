@@ -1,6 +1,4 @@
-"""What a schedule is given: the new calls, the messages as the parts before left them,
-and a pen.
-"""
+"""What a schedule is given: new calls, the messages as parts before left them, and a pen."""
 
 from __future__ import annotations
 
@@ -160,9 +158,7 @@ class ScheduleView:
         return self.rows.asked(p)
 
     def said_calls(self, p: int) -> tuple[ToolCall, ...]:
-        """Return the tool calls of a reply as they were said, whatever parts before made
-        of them.
-        """
+        """Return the tool calls of a reply as they were said, whatever parts made of them."""
         return self.rows.calls(p)
 
     def stays(self, p: int, call: int) -> bool:

@@ -55,8 +55,7 @@ class Stages:
     def _layer(self, call: int) -> Layer:
         return self.layers[self.taken(call)]
 
-    # -- what changes, for a part behind
-    # -------------------------------------------------------------
+    # -- what changes, for a part behind -----------------------------------------------------------
 
     @property
     def events(self) -> Sequence[Changed]:
@@ -90,8 +89,7 @@ class Stages:
             if was.content != state.content:
                 yield Changed(call, p, was, state.since(call))
 
-    # -- as a layer is asked
-    # ---------------------------------------------------------------------------
+    # -- as a layer is asked -----------------------------------------------------------------------
 
     def state(self, p: int, call: int) -> State:
         """Return what a position says at a call."""

@@ -127,6 +127,14 @@ def test_parts_that_cannot_work_are_refused(part):
         part()
 
 
+def test_the_sentence_names_the_setting_of_a_trigger_or_a_guard():
+    with pytest.raises(BadArguments, match="Attempts needs run or turn for per, not 'day'"):
+        guards.Attempts(1, "day")
+    with pytest.raises(BadArguments, match="Spent needs a number above 0 for limit, not nan"):
+        triggers.Spent(float("nan"))
+    assert triggers.Spent(float("inf")).limit == float("inf")
+
+
 def test_but_names_the_nearest_setting():
     rules = Rules(nothing)
     assert rules.but(reserve=5).reserve == 5

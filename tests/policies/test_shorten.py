@@ -154,7 +154,7 @@ def test_a_stage_leaves_results_with_images():
     c = call()
     seen = Message(role="tool", id="i", call_id=c.tool_calls[0].id, parts=(Text(LONG * 9), Image()))
     h = shown(user(), c, seen)
-    assert Stage(cap=10, consumed=10)(h, ROOM) is h
+    assert Stage(max_chars=10, consumed_chars=10)(h, ROOM) is h
 
 
 def test_a_command_is_the_same_whatever_its_time_limit():

@@ -103,7 +103,7 @@ def test_fu26_steps_on_the_way_are_cut():
 def test_fu27_trimming_stages(stage, cap):
     """stage 1 has "context-trimmed" and at most 4,100 characters, stage 2 less; short results are unchanged"""
     h = shown(user(), step("bash", "x" * 9000), step("bash", "short"))
-    new = results(Stage(cap=stage, consumed=500)(h, ROOM))
+    new = results(Stage(max_chars=stage, consumed_chars=500)(h, ROOM))
     assert "context-trimmed" in new[0]
     assert len(new[0]) <= cap
     assert new[1] == "short"
@@ -389,7 +389,7 @@ def test_fu46_warnings_come_once_a_cycle():
         ({"trigger_turn_count": 0}, "1 or more"),
         ({"warn_at": 10, "cutover_at": 5}, "must lie below cutover_at"),
         ({"mode": "lossles"}, "llm, intent, lossless, hybrid or window"),
-        ({"anti_thrash_min_savings_ratio": 1.5}, "from 0 to 1"),
+        ({"anti_thrash_min_savings_ratio": 1.5}, "between 0 and 1"),
         ({"cutover_at": -1}, "0 or more"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What holds for every history: one object an invariant, each in a file of its own."""
+"""What holds for every history: one object an invariant, each kind in a file of its own."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from ctxkit.errors import UnsoundHistory
 from ctxkit.history.invariants.answered_calls import CallsHaveResults
 from ctxkit.history.invariants.invariant import keep_in_mind
 from ctxkit.history.invariants.order import OrderStays
-from ctxkit.history.invariants.pending import PENDING_STAYS
-from ctxkit.history.invariants.pinned import PINNED_STAYS
 from ctxkit.history.invariants.results import ResultsHaveCalls
-from ctxkit.history.invariants.system import SYSTEM_STAYS
+from ctxkit.history.invariants.stays import PENDING_STAYS, PINNED_STAYS, SYSTEM_STAYS
 
 if TYPE_CHECKING:
     from ctxkit.history.invariants.invariant import Invariant

@@ -1,6 +1,4 @@
-"""What an invariant of a history is: an object that finds the first place where a history breaks
-it.
-"""
+"""What an invariant of a history is: it finds the first place where one breaks it."""
 
 from __future__ import annotations
 

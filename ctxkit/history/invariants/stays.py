@@ -26,8 +26,11 @@ class Stays:
         return None
 
     def _is(self, message: Message) -> bool:
-        return (
-            message.role == "system"
-            if self._what == "system"
-            else bool(getattr(message, self._what))
-        )
+        own = message.role == "system"
+        return own if self._what == "system" else bool(getattr(message, self._what))
+
+
+SYSTEM_STAYS = Stays("system messages stay", "system")
+PINNED_STAYS = Stays("pinned messages stay", "pinned")
+PENDING_STAYS = Stays("pending approvals stay", "pending")
+"""What an approval or an unfinished tool waits on stays."""
