@@ -17,7 +17,6 @@ from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
 from ctxkit.magics.answers import Answer
 from ctxkit.magics.approvals import Approvals, ask_here, needed
-from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.attachments import attachments
 from ctxkit.magics.handles import Handle, Interrupted
 from ctxkit.magics.instructions import offered
@@ -42,18 +41,8 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 
-def agent(kit: KitState, words: str, body: str | None) -> object:
-    """Take a turn; without a prompt, say how the current session stands."""
-    if wants_help(words):
-        return Page(
-            f"{usage(Ask, '%%agent')}\n\nThe cell is the prompt. Without one, `%agent` says how the"
-            " session stands."
-        )
-    return take(kit, parse(Ask, words, "%%agent"), body or "")
-
-
 def take(kit: KitState, asked: Ask, body: str) -> object:
-    """Take the turn that a line and a cell ask for."""
+    """Take the turn that a line and a cell ask for; without a prompt, say how things stand."""
     prompt = "\n".join(t for t in (asked.prompt.strip(), body.strip()) if t)
     if not prompt and asked != Ask(session=asked.session):
         raise BadArguments(
