@@ -25,10 +25,9 @@ _WORD = "text-align:left;padding:0 12px 0 0"
 
 
 @dataclass(frozen=True)
-class At:
+class At(TableLine):
     """The line of a view."""
 
-    session: str | None = option("another session than the active one", completes="session")
     call: int | None = option(
         "number of the call, from 0; negatives count from the end (without it the last one)"
     )
