@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.display.markup import escape, line
 from ctxkit.plots.chart import table
+from ctxkit.plots.chart_words import size
 from ctxkit.plots.palette import COLOURS
 from ctxkit.widgets.dials import dense
 from ctxkit.widgets.explorer_panels import SOFT, TEXT
@@ -38,12 +39,11 @@ class Gauge(NamedTuple):
     def text(self) -> str:
         """`main · Context: 5,387/16,000 (34%) · 6 calls · Compactions: 0 · running`."""
         share = f" ({self.used / self.limit:.0%})" if self.used is not None and self.limit else ""
-        size = (
-            "size unknown"
-            if self.used is None
-            else f"{self.used:,}" + (f"/{self.limit:,}" if self.limit else "")
+        known = self.used is not None
+        used = (
+            f"{self.used:,}{f'/{self.limit:,}' if self.limit else ''}" if known else "size unknown"
         )
-        parts = [line(self.name, 60), f"Context: {size}{share}", f"{self.calls:,} calls",
+        parts = [line(self.name, 60), f"Context: {used}{share}", f"{self.calls:,} calls",
                  f"Compactions: {self.compactions}", self.state, line(self.note, 100)]  # fmt: skip
         return " · ".join(p for p in parts if p)
 
@@ -94,8 +94,7 @@ def rows(session: Session) -> list[tuple[str, ...]]:
             m.error or line(m.text, 60) or "nothing said"
         )
         sizes = (u.prompt_tokens, u.cache_read_tokens, u.output_tokens) if u else (None, None, None)
-        told = ("unknown" if n is None else f"{n:,}" for n in sizes)
-        out.append((str(call.index), str(call.turn), *told, line(asked, 70)))
+        out.append((str(call.index), str(call.turn), *map(size, sizes), line(asked, 70)))
     return out
 
 

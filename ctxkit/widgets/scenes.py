@@ -194,7 +194,6 @@ class Scenes:
     def _whole(self) -> Iterator[ListLine]:
         places, n = [c.position for c in self.session.calls], -1
         for position, entry in enumerate(self.session.path):
-            edit = isinstance(entry, Edit)
             by = (entry.method or entry.kind) if isinstance(entry, Edit) else None
             # a reply is what its own call said; all else goes with the next one
             call = bisect_left(places, position)
@@ -202,7 +201,7 @@ class Scenes:
                 n += 1
                 size = None if self._sizes is None else self._sizes.of(message)
                 at = min(call, len(places) - 1) if places else None
-                yield ListLine(n, message, size, 0, by if edit else None, at)
+                yield ListLine(n, message, size, 0, by, at)
 
     def forget(self) -> None:
         """Make the whole list anew, now that sizes are known."""
