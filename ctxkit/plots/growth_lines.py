@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.frames import per_compaction
 from ctxkit.frames.occupancy import prompts
+from ctxkit.plots.chart_words import size
 from ctxkit.sizes.windows import window_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class CompactionMark(NamedTuple):
 
     def told(self) -> str:
         """Say what it did, in lines."""
-        sizes = f"{_size(self.before)} → {_size(self.after)} tokens"
+        sizes = f"{size(self.before)} → {size(self.after)} tokens"
         what = "no mark in the log" if self.number is None else f"compaction {self.number}"
         return "\n".join(filter(None, [what, sizes, self.why]))
 
@@ -99,7 +100,3 @@ def _cuts(session: Session) -> tuple[CompactionMark, ...]:
             *(data[c] for c in columns), strict=True
         )
     )
-
-
-def _size(n: int | None) -> str:
-    return "unknown" if n is None else f"{n:,}"
