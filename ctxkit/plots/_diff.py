@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit.composition import preview
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.frames.fates import State, fates
+from ctxkit.frames.fates import fates
 from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
@@ -167,7 +167,7 @@ def _by_shown(session: Session, done: int, shown: Sequence[Message]) -> dict[int
     return {id(m): before.get(id(m), m.id) for m in shown}
 
 
-def _change(m: Message, state: State, before: int, after: int, reason: str) -> Change:
+def _change(m: Message, state: str, before: int, after: int, reason: str) -> Change:
     return Change(m.id, m.role, m.tool, _WORDS[state], before, after, reason, preview(m))
 
 

@@ -39,10 +39,9 @@ class Gauge(NamedTuple):
     def text(self) -> str:
         """`main · Context: 5,387/16,000 (34%) · 6 calls · Compactions: 0 · running`."""
         share = f" ({self.used / self.limit:.0%})" if self.used is not None and self.limit else ""
-        known = self.used is not None
-        used = (
-            f"{self.used:,}{f'/{self.limit:,}' if self.limit else ''}" if known else "size unknown"
-        )
+        used = "size unknown"
+        if self.used is not None:
+            used = f"{self.used:,}" + (f"/{self.limit:,}" if self.limit else "")
         parts = [line(self.name, 60), f"Context: {used}{share}", f"{self.calls:,} calls",
                  f"Compactions: {self.compactions}", self.state, line(self.note, 100)]  # fmt: skip
         return " · ".join(p for p in parts if p)
