@@ -11,7 +11,7 @@ from ctxkit.agent.limits import Limits
 from ctxkit.agent.resumes import check
 from ctxkit.agent.threads import Background, run
 from ctxkit.display.amounts import counted
-from ctxkit.display.markup import line
+from ctxkit.display.markup import TextAndHtml, line
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
@@ -24,7 +24,7 @@ from ctxkit.magics.line_options import Ask
 from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
 from ctxkit.magics.texts import Page
-from ctxkit.magics.turn_views import CellView, Printed, Screen, TextAndHtml
+from ctxkit.magics.turn_views import CellView, Printed, Screen
 from ctxkit.magics.visits import check_alone, joined
 from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.store.workspace import Workspace

@@ -12,7 +12,7 @@ import numpy as np
 import traitlets as t
 
 from ctxkit.composition import GROUPS
-from ctxkit.display.markup import line
+from ctxkit.display.markup import line, noted
 from ctxkit.messages import Edit
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.palette import GROUP_COLOURS
@@ -253,15 +253,9 @@ class Explorer(Charted):
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
         scene = self.scene
-        return "".join(
-            [
-                panels.heading(scene, len(self.scenes)),
-                panels.noted(self.scenes.session.notes),
-                panels.growth(self.scenes.prompts, scene.limit, scene.call),
-                panels.bar(scene),
-                panels.listing(scene.largest[:_TWIN_ROWS]),
-            ]
-        )
+        head = panels.heading(scene, len(self.scenes)) + noted(self.scenes.session.notes)
+        drawn = panels.growth(self.scenes.prompts, scene.limit, scene.call) + panels.bar(scene)
+        return head + drawn + panels.listing(scene.largest[:_TWIN_ROWS])
 
 
 def _cuts(session: Session, places: list[int]) -> list[int]:

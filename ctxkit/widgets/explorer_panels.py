@@ -21,11 +21,6 @@ SOFT = "var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777)
 _WIDTH, _HEIGHT, _POINTS = 1000, 90, 500
 
 
-def noted(notes: Sequence[str]) -> str:
-    """Return what a session's log cannot say or says wrongly, as HTML; empty where it says all."""
-    return "".join(f"<div><small>Note: {escape(note, 400)}</small></div>" for note in notes)
-
-
 def heading(scene: Scene, calls: int) -> str:
     """One line: which call, how large its prompt, how full the window."""
     return f'<div style="color:{TEXT};line-height:1.5">{escape(told(scene, calls), 300)}</div>'

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
-from ctxkit.display.markup import line
+from ctxkit.display.markup import line, noted
 from ctxkit.errors import CtxkitError
 from ctxkit.presets.preset_names import names
 from ctxkit.widgets import dials
@@ -16,7 +16,6 @@ from ctxkit.widgets.byhand.feeds import Feed
 from ctxkit.widgets.byhand.thrashed import ThrashChart
 from ctxkit.widgets.copier import Copier
 from ctxkit.widgets.effects import effects
-from ctxkit.widgets.explorer_panels import noted
 from ctxkit.widgets.from_here import FromHere
 from ctxkit.widgets.knobs import with_none
 from ctxkit.widgets.setting_controls import arranged, slider, toggle
