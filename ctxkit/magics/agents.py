@@ -74,12 +74,9 @@ def take(kit: KitState, asked: Ask, body: str) -> object:
     notes += [*live.notes, *kit.lives.servers.notes(name)]
     live.notes = ()
     read = live.agent.sections is not None and "project" in live.agent.sections.names
-    if (
-        not live.session.log
-        and live.settings["root"]
-        and (note := offered(live.root.folder, read=read))
-    ):
-        notes.append(note)
+    if not live.session.log and live.settings["root"]:
+        note = offered(live.root.folder, read=read)
+        notes += [note] if note else []
     for note in [*notes, *(misfits(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
     live.log.recovered = None
@@ -142,10 +139,8 @@ def standing(kit: KitState, name: str | None) -> Page:
     live = kit.lives.get(name)
     agent_ = live.agent
     used, limit = agent_.gauge()
-    calls, cuts = (
-        counted(len(live.session.calls), "call"),
-        counted(len(live.session.edits), "compaction"),
-    )
+    calls = counted(len(live.session.calls), "call")
+    cuts = counted(len(live.session.edits), "compaction")
     lines = [
         f"Session {live.name} ({live.id}): {calls}, {cuts}",
         f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",

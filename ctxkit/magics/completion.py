@@ -79,11 +79,8 @@ def complete(
         w in options and options[w].type != "bool" for w in before
     )
     places = words_of(shape)
-    values = (
-        _values(places[given].metadata["completes"], fragment, sources)
-        if given < len(places)
-        else []
-    )
+    kinds = places[given].metadata["completes"] if given < len(places) else ""
+    values = _values(kinds, fragment, sources)
     return fragment, values if fragment else [*values, *(o for o in options if o not in before)]
 
 

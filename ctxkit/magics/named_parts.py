@@ -165,11 +165,8 @@ class NamedParts:
 
         names, held = [w.strip() for w in words.split(",") if w.strip()], self._kit.shell.user_ns
         for name in names:
-            if (
-                name not in TOOLS
-                and not callable(held.get(name))
-                and not isinstance(held.get(name), Tool)
-            ):
+            found = held.get(name)
+            if name not in TOOLS and not callable(found) and not isinstance(found, Tool):
                 own = [k for k, v in held.items() if callable(v) and not k.startswith("_")]
                 raise BadArguments(
                     f"There is no tool {name!r}; there are {', '.join(TOOLS)},"

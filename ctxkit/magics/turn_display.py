@@ -99,12 +99,8 @@ class TurnDisplay:
     def _end(self, ended: str) -> None:
         if self._raises and ended == "error":
             self._error = ""
-        if (
-            self._raises
-            and ended == "limit"
-            and self.lines
-            and self.lines[-1].startswith("! limit")
-        ):
+        last = self.lines[-1] if self.lines else ""
+        if self._raises and ended == "limit" and last.startswith("! limit"):
             self.lines.pop()
         self._failed()
 

@@ -82,11 +82,9 @@ def _chart(name: str, found: Forgotten | None, *, text: bool) -> Chart:
             traces.append(
                 Trace(name=family, x=x, y=y, kind="points", hover=_hover(rows), look=i, names=names)
             )
-    told = (
-        "The session holds no text, so nothing can be said."
-        if not text
-        else "Nothing was compacted."
-    )
+    told = "Nothing was compacted."
+    if not text:
+        told = "The session holds no text, so nothing can be said."
     if data and found is not None:
         told = (
             "Share of what had been removed that still stood in what was shown after each"

@@ -135,19 +135,12 @@ def _saved(one: Saving) -> int | None:
 
 
 def _row(one: Saving) -> tuple[str, ...]:
-    saved = (
-        f"{1 - one.after / one.before:.0%}" if one.before and one.after is not None else "unknown"
-    )
+    saved = "unknown"
+    if one.before and one.after is not None:
+        saved = f"{1 - one.after / one.before:.0%}"
     call = "" if one.call is None else str(one.call)
-    return (
-        str(one.number),
-        call,
-        *map(size, one[2:4]),
-        saved,
-        size(one.put_in),
-        one.what,
-        one.source or "unknown",
-    )
+    told = (one.what, one.source or "unknown")
+    return (str(one.number), call, *map(size, one[2:4]), saved, size(one.put_in), *told)
 
 
 def _where(one: Saving) -> str:

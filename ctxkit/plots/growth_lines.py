@@ -84,19 +84,10 @@ def lines(name: str, session: Session) -> Iterator[GrowthLine]:
 
 
 def _cuts(session: Session) -> tuple[CompactionMark, ...]:
-    data = per_compaction.rows([session], unmarked=True)
-    n = len(session.calls)
+    n, data = len(session.calls), dict(per_compaction.rows([session], unmarked=True))
     columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
+    data["call"] = [n if call is None else call for call in data["call"]]
     return tuple(
-        CompactionMark(
-            k,
-            n if call is None else call,
-            agent,
-            before,
-            after,
-            " · ".join(w for w in (method, trigger) if w),
-        )
-        for k, call, agent, before, after, method, trigger in zip(
-            *(data[c] for c in columns), strict=True
-        )
+        CompactionMark(k, call, agent, before, after, " · ".join(filter(None, why)))
+        for k, call, agent, before, after, *why in zip(*(data[c] for c in columns), strict=True)
     )

@@ -31,12 +31,8 @@ _COMPACTIONS = (
     *("token_savings", "messages_before", "messages_after", "cost_usd", "tokens_source"),
 )
 _TURNS = (
-    "turn",
-    "calls_n",
-    "context_tokens",
-    "turn_input_tokens",
-    "turn_output_tokens",
-    "cost_usd",
+    *("turn", "calls_n", "context_tokens"),
+    *("turn_input_tokens", "turn_output_tokens", "cost_usd"),
 )
 _GO_ON = "Everything below runs again, and can be changed. The data lie in the folded cell above."
 _LONG = 50

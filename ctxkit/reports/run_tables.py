@@ -18,25 +18,13 @@ if TYPE_CHECKING:
 
 ROWS = 300
 COST = (
-    *(
-        "calls_n",
-        "prompt_tokens",
-        "peak_tokens",
-        "cost_usd",
-        "real_low_usd",
-        "real_high_usd",
-        "told_apart",
-    ),
+    *("calls_n", "prompt_tokens", "peak_tokens"),
+    *("cost_usd", "real_low_usd", "real_high_usd", "told_apart"),
     *("input_usd", "output_usd", "summaries_usd"),
 )
 CUTS = (
-    "cuts_n",
-    "unpaid_cuts_n",
-    "token_savings",
-    "message_savings",
-    "summary_tokens",
-    "refill",
-    "thrash",
+    *("cuts_n", "unpaid_cuts_n", "token_savings", "message_savings"),
+    *("summary_tokens", "refill", "thrash"),
 )
 LOSS = (
     *("items_n", "retained", "recoverable", "lost"),

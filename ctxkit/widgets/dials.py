@@ -69,13 +69,9 @@ def told(trial: Trial) -> str:
     done = [s for s in trial.steps if s.saved is not None]
     low = sum((s.saved or 0) < LEAST for s in done)
     held = len(trial.steps) - len(done)
-    verdict = (
-        "they thrash"
-        if trial.row.get("thrash")
-        else "they hold"
-        if done
-        else "nothing was compacted"
-    )
+    verdict = "they hold" if done else "nothing was compacted"
+    if trial.row.get("thrash"):
+        verdict = "they thrash"
     return (
         f"{counted(len(done), 'compaction')}, {low:,} saved less than {LEAST:.0%} of the tokens,"
         f" {held:,} held back: {verdict}."

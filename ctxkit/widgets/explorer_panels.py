@@ -31,11 +31,9 @@ def told(scene: Scene, calls: int) -> str:
     if scene.call is None:
         return f"No call in this session: {len(scene.items):,} messages stand."
     size = "size unknown" if scene.tokens is None else f"{scene.tokens:,} tokens ({scene.source})"
-    full = (
-        f", {scene.tokens / scene.limit:.0%} of {scene.limit:,}"
-        if scene.tokens and scene.limit
-        else ""
-    )
+    full = ""
+    if scene.tokens and scene.limit:
+        full = f", {scene.tokens / scene.limit:.0%} of {scene.limit:,}"
     model = f" · {line(scene.model, 50)}" if scene.model else ""
     where = f"Call {scene.call} (of 0 to {calls - 1}) · turn {scene.turn}"
     return f"{where} · {size}{full} · {len(scene.items):,} messages{model}"

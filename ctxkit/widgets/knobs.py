@@ -242,24 +242,19 @@ def _spanned(name: str, value: float, room: int) -> Knob:
 
 def _ranged(name: str, value: float, span: tuple[float, ...]) -> Knob:
     ends: Any = span
-    if (
-        not isinstance(ends, (tuple, list))
-        or len(ends) not in (2, 3)
-        or not all(map(_number, ends))
-    ):
+    sound = isinstance(ends, (tuple, list)) and len(ends) in (2, 3)
+    if not sound or not all(map(_number, ends)):
         raise BadArguments(
             f"A range is two ends and maybe a step, such as {name}=(1_000, 20_000, 500); not"
             f" {span!r}."
         )
     low, high = span[0], span[1]
     whole = isinstance(value, int) and isinstance(low, int) and isinstance(high, int)
-    step = (
-        span[2]
-        if len(span) > 2
-        else max(int(_round((high - low) / 100)), 1)
-        if whole
-        else (high - low) / 100
-    )
+    step = (high - low) / 100
+    if whole:
+        step = max(int(_round(step)), 1)
+    if len(span) > 2:
+        step = span[2]
     if not low < high or not step > 0:
         raise BadArguments(f"The range {span!r} of {name} has nothing between its ends.")
     return Knob(name, min(max(value, low), high), low, high, step)

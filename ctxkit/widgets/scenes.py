@@ -152,16 +152,9 @@ class Scenes:
         limit = window_of(self.session, model, at.message).tokens
         held = self._layers.groups if self._layers is not None else {}
         groups = tuple((name, tokens[at.index]) for name, tokens in held.items())
-        return Scene(
-            at.index,
-            at.turn,
-            model,
-            self.prompts[at.index],
-            self.source,
-            self._sent(at.index),
-            tuple(each for each in groups if each[1]),
-            limit,
-        )
+        shown = tuple(each for each in groups if each[1])
+        size, sent = self.prompts[at.index], self._sent(at.index)
+        return Scene(at.index, at.turn, model, size, self.source, sent, shown, limit)
 
     @cached_property
     def whole(self) -> tuple[ListLine, ...]:
@@ -252,11 +245,9 @@ def _block(part: object) -> str:
     if isinstance(part, Text):
         return part.text
     if isinstance(part, Thinking):
-        hidden = (
-            f" (and {part.hidden:,} characters that only the provider can read)"
-            if part.hidden
-            else ""
-        )
+        hidden = ""
+        if part.hidden:
+            hidden = f" (and {part.hidden:,} characters that only the provider can read)"
         return f"[thinking{hidden}]\n{part.text}"
     if isinstance(part, ToolCall):
         return f"[calls {part.name}]\n{_arguments(part, indent=1)}"

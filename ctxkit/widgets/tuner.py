@@ -231,15 +231,14 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
     def _draw(self) -> None:
         rough = bool(self.turned) and not self.exact.value and self._trial.wrote
         told = f"Each summary is taken to have {self._summary:,} tokens"
-        worst = (
-            " and to say nothing, so what is lost is the most that it can be" if self._quick else ""
-        )
-        note = f"{told}{worst}; `exact` writes them." if rough else ""
+        if self._quick:
+            told += " and to say nothing, so what is lost is the most that it can be"
+        note = f"{told}; `exact` writes them." if rough else ""
         self.growth.value = dials.growth(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
-        told = noted(self.trials.session.notes)
-        self.figures.value = dials.figures(self._rows(), note) + told
+        notes = noted(self.trials.session.notes)
+        self.figures.value = dials.figures(self._rows(), note) + notes
         self.steps.value = dials.steps(self._trial)
         self._pane()
 
@@ -271,8 +270,5 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
 
 
 def _said(value: Any) -> str:
-    return (
-        f"{value:,g}"
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-        else str(value)
-    )
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return f"{value:,g}" if number else str(value)
