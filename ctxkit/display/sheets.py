@@ -1,6 +1,4 @@
-"""Tables for people: in a notebook with hovers and heads that sort, in a terminal within 80
-columns.
-"""
+"""Tables for people: in a notebook with hovers and heads that sort, in a terminal of 80 columns."""
 
 from __future__ import annotations
 

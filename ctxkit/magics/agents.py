@@ -156,9 +156,7 @@ def standing(kit: KitState, name: str | None) -> Page:
 
 
 def dry(kit: KitState, name: str, asked: Ask, prompt: str, pictures: Sequence[Image] = ()) -> Page:
-    """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or
-    kept.
-    """
+    """Show what a turn would send first, its size and its cost; nothing is sent or kept."""
     settings = kit.lives.settings(name, _named(asked))
     parts = kit.lives.named.parts(settings)
     if parts.via:

@@ -97,9 +97,7 @@ class NamedParts:
         )
 
     def _check_model(self, name: str) -> None:
-        """Refuse a name that is neither a script, a local model, nor one that a provider is known
-        for.
-        """
+        """Refuse a name that is neither a script, a local model, nor one of a known provider."""
         if name and "/" not in name and name not in ("scripted", "local") and price(name) is None:
             scripts = [f"scripted/{s}" for s in (*SCRIPTS, LOOKUP, *self._kit.sessions)]
             near = next((s for s in scripts if s.endswith(f"/{name}")), None)

@@ -1,6 +1,4 @@
-"""What a turn would send, worked out without sending it: what fills the prompt, its size, its
-price.
-"""
+"""What a turn would send, without sending it: what fills the prompt, its size, its price."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A turn as it is shown: words as they come, tools as they are called, thinking and arguments
-folded.
-"""
+"""A turn as it is shown: words and calls of tools as they come, thinking and arguments folded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`%context`, `list` and `detail`: what fills the window at a call, from one line to the whole
-report.
-"""
+"""`%context`, `list`, `detail`: what fills the window at a call, in one line or a whole report."""
 
 from __future__ import annotations
 

@@ -31,9 +31,7 @@ _BEHIND = (
 
 
 def growth_data(sessions: GivenAll | Mapping[str, Given] | Compared) -> tuple[GrowthLine, ...]:
-    """Return one line for each agent of each session; calls whose size the log cannot tell are left
-    out.
-    """
+    """Return one line for each agent of each session, without calls of which no size is known."""
     named = name_all(sessions)
     return tuple(x for name, session in named.items() for x in lines(name, session))
 

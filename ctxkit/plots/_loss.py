@@ -39,9 +39,7 @@ class Family(NamedTuple):
     unseen: int
     """Those of them that were out of sight."""
     missed: int
-    """Items that this cut took and that the record used at any time after, each charged
-    to one cut.
-    """
+    """Items that this cut took and the record used at any time after, each charged to one cut."""
 
 
 @of_session

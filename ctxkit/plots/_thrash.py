@@ -45,9 +45,7 @@ class ThrashFigure(NamedTuple):
     window: int
     by: str
     closes: int | None
-    """The compaction after which a guard of these settings allows no more; None where it never
-    closes.
-    """
+    """The compaction after which such a guard allows no more; None where it never closes."""
 
 
 def thrash_data(

@@ -1,6 +1,4 @@
-"""Lines, points, areas and bars over two axes, with limits and marks: as a plotly figure and as
-SVG.
-"""
+"""Lines, points, areas and bars over two axes, with limits and marks: as plotly and as SVG."""
 
 from __future__ import annotations
 

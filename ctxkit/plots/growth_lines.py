@@ -56,9 +56,7 @@ class GrowthLine(NamedTuple):
 
 
 def lines(name: str, session: Session) -> Iterator[GrowthLine]:
-    """Yield a line for each agent of a session; calls whose size the log cannot tell are
-    left out.
-    """
+    """Yield a line for each agent of a session, without calls of which no size is known."""
     sizes, source = prompts(session)
     agents = dict.fromkeys(c.agent for c in session.calls)
     found, first = _cuts(session), next(iter(agents), None)

@@ -41,9 +41,7 @@ class _Scale(NamedTuple):
 
 
 def draw(axes: Plane) -> str:
-    """Return an SVG picture of the axes, its traces, limits and marks; nothing of it is a script or
-    a link.
-    """
+    """Return an SVG picture of the axes and all on them; nothing of it is a script or a link."""
     shapes = [(t, *_points(t, axes)) for t in axes.traces]
     limits = [limit for limit in axes.limits if limit.shown]
     tops = np.zeros(0) if not axes.stacked else _stack(shapes)

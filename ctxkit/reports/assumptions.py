@@ -54,9 +54,7 @@ class Basis(NamedTuple):
 
 
 def of_session(session: Session) -> list[str]:
-    """Return the sentences for a session; of a replay those of its record, with what a
-    replay is.
-    """
+    """Return the sentences for a session; of a replay those of its record, and what a replay is."""
     base = session.origin or session
     told = notes_of(base)
     anchored, sheet = sizes(base), Sheet.of(base)

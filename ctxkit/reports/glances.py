@@ -1,6 +1,4 @@
-"""What is said first of a session: a few figures, its turns, its compactions; of many, one row
-each.
-"""
+"""What is said first of a session: figures, turns, compactions; of many, one row each."""
 
 from __future__ import annotations
 

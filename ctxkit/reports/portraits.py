@@ -1,6 +1,4 @@
-"""The display of a session, of a replay and of a list of sessions: for a notebook and for a
-terminal.
-"""
+"""The display of a session, a replay and a list of sessions, in a notebook and in a terminal."""
 
 from __future__ import annotations
 

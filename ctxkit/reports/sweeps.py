@@ -1,6 +1,4 @@
-"""The report of a sweep: sessions under settings, the choice between dollars and loss, and every
-run.
-"""
+"""The report of a sweep: the choice between dollars and loss, the settings, and every run."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ def sweep_page(frame: pd.DataFrame) -> str:
 
 
 def front_chart(frame: pd.DataFrame) -> Chart | None:
-    """Return the frontier; None where no setting has both dollars and loss, so that
-    there is none.
-    """
+    """Return the frontier; None where no setting has both dollars and loss."""
     try:
         return frontier(frame)
     except BadArguments:

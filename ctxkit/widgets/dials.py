@@ -1,6 +1,4 @@
-"""What a tuner shows: the growth, the figures beside those of the record, what each compaction
-saved.
-"""
+"""What a tuner shows: growth, figures beside those of the record, what each compaction saved."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ _SHARES = ("token_savings", "anti_thrash", "refill", "lost", "needed_later_loss"
 def growth(
     recorded: Sequence[int | None], trial: Trial, error: str = "", pinned: Trial | None = None
 ) -> str:
-    """Return the growth of the context, as recorded and as it would be, with the compactions as
-    lines.
-    """
+    """Return how the context grew and how it would have grown, with the compactions as lines."""
     calls = range(len(trial.prompts))
     traces = [Trace(name="recorded", x=range(len(recorded)), y=recorded, colour=GREY, dash="dot")]
     if pinned:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 CALLS = 6
 """Calls in the table."""
 _FULL = 0.8
-"""Above this share of the window the gauge changes its colour; the figure beside it says
-the same.
-"""
+"""Above this share of the window the gauge changes colour; the figure beside it says the same."""
 _HEAD = ("call", "turn", "prompt", "cached", "out", "then")
 
 
@@ -83,9 +81,7 @@ def sentences(told: list[str]) -> str:
 
 
 def rows(session: Session) -> list[tuple[str, ...]]:
-    """Return the last calls, the newest first: place, sizes as recorded, and what the reply asked
-    for.
-    """
+    """Return the last calls, the newest first: place, recorded sizes, what the reply asked for."""
     out = []
     for call in reversed(session.calls[-CALLS:]):
         m, u = call.message, call.message.usage

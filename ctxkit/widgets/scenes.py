@@ -166,9 +166,7 @@ class Scenes:
         return self._answers.get(id(message))
 
     def files(self, message: Message) -> Iterator[str]:
-        """Yield the files that a message is about: those of its calls, or of the call that it
-        answers.
-        """
+        """Yield the files of a message: those of its calls, or of the call that it answers."""
         own = self.asked(message)
         for call in (own,) if own is not None else message.tool_calls:
             path = path_of(call)

@@ -223,9 +223,7 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
 
     @property
     def written(self) -> SettingText:
-        """The settings in the system's own config syntax, else in Python: what the
-        button copies.
-        """
+        """The settings as the system's own config, else in Python: what the button copies."""
         return written(self.rules, self.knobs.label, self.settings)
 
     def _draw(self) -> None:
