@@ -40,6 +40,7 @@ _WORDS: dict[str, str] = {
     "new": "put in",
 }
 _LOOKS = (0, 3, 5, 4, 1, 2)
+"""The look of the bars of each word, in the same order."""
 _TABLE = "One bar a message, in order; the table has those that changed."
 
 

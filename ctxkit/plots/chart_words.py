@@ -97,7 +97,7 @@ def notes_of(of: Any) -> list[str]:
 
 
 def size(n: int | None) -> str:
-    """A number of tokens."""
+    """A number of tokens, as a hover text and a table tell it."""
     return "unknown" if n is None else f"{n:,}"
 
 
