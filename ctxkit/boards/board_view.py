@@ -96,7 +96,7 @@ class BoardView(Charted):
         heads = [[h.name or "prompts", h.hover, h.number, _FIELDS.get(h.name, "")] for h in HEADS]
         ways = {
             name: [
-                (line(v, 100), n)
+                [line(v, 100), n]
                 for v, n in Counter(map(way, self.board.rows)).most_common(_OFFERED)
             ]
             for name, way in WAYS.items()
@@ -106,7 +106,7 @@ class BoardView(Charted):
             "head": self.board.head,
             "heads": heads,
             "spark": _SPARK,
-            "ways": {name: [list(each) for each in counts] for name, counts in ways.items()},
+            "ways": ways,
             "serial": self._serial,
             "first": self._rows({}),
         }

@@ -177,31 +177,21 @@ class Board:
         unknown = len(self.rows) - len(usd)
         told += f" ({number(unknown)} without a price)" if usd and unknown else ""
         told += f"; {counted(self.failed_n, 'file')} could not be read" if self.failed_n else ""
-        return told + (
-            f"; {number(self.waiting_n)} files wait: board.go_on() reads them"
-            if self._waiting
-            else ""
-        )
+        if self._waiting:
+            told += f"; {number(self.waiting_n)} files wait: board.go_on() reads them"
+        return told
 
     def table(self, rows: int = _PAGE) -> Tabular:
         """Return the newest rows as a table."""
         made = tuple(row_of(i, r) for i, r in enumerate(self.rows[:rows]))
         more = len(self.rows) - len(made)
-        return Tabular(
-            HEADS,
-            made,
-            legend=f"and {number(more)} more: where() and by() see them all" if more else "",
-        )
+        legend = f"and {number(more)} more: where() and by() see them all" if more else ""
+        return Tabular(HEADS, made, legend=legend)
 
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
-        made = self.table(_TEXT)
-        parts = [
-            self.head,
-            made.to_text(),
-            made.legend,
-            self.by("project").to_text() if self.rows else "",
-        ]
+        made, sums = self.table(_TEXT), self.by("project").to_text()
+        parts = (self.head, made.to_text(), made.legend, sums)
         return "\n\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:

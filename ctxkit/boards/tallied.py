@@ -54,9 +54,7 @@ class Tallied(msgspec.Struct, frozen=True, gc=False):
 
 
 def tallied(session: Session, path: str = "") -> Tallied:
-    """Return the row of a session; `path`: the file that it was read from, where it does
-    not say.
-    """
+    """Return the row of a session; `path`: the file that it was read from, if it does not say."""
     row = {name: values[0] for name, values in rows([session]).items()}
     bill = accounts(session)
     whole = not (bill.unpriced_n or bill.unpriced_summaries_n)

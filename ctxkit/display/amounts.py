@@ -74,9 +74,7 @@ def span(seconds: Any) -> str:
 
 
 def counted(n: int, word: str, words: str = "") -> str:
-    """A number of things: `1 call`, `2 calls`; `words`: the plural, where it is not the word with
-    an s.
-    """
+    """A number of things: `1 call`, `2 calls`; `words`: the plural, if not the word with an s."""
     return f"{n:,} {word if n == 1 else words or f'{word}s'}"
 
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NO_MATH = "mathjax_ignore tex2jax_ignore"
 """Classes of HTML in which a notebook's MathJax takes no dollars for a formula."""
@@ -36,3 +41,22 @@ def escape(text: str, limit: int | None = None) -> str:
     escaping.
     """
     return html.escape(plain(text, limit), quote=True)
+
+
+def noted(notes: Iterable[str]) -> str:
+    """Return what a session's log cannot say or says wrongly, as HTML; empty where it says all."""
+    return "".join(f"<div><small>Note: {escape(note, 400)}</small></div>" for note in notes)
+
+
+@dataclass(frozen=True)
+class TextAndHtml:
+    """A text and its twin in HTML, which is safe already."""
+
+    text: str = ""
+    html: str = "<span></span>"
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.html

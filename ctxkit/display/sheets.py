@@ -1,6 +1,4 @@
-"""Tables for people: in a notebook with hovers and heads that sort, in a terminal within 80
-columns.
-"""
+"""Tables for people: in a notebook with hovers and heads that sort, in a terminal of 80 columns."""
 
 from __future__ import annotations
 
@@ -17,10 +15,10 @@ COLUMNS = 80
 """Columns of a terminal that a table keeps to."""
 INK = "color:var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
 """Takes the theme's colour of text."""
-_GREY = "color:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"
+GREY = "color:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"
 _TONES = {
     "": "",
-    "grey": f";{_GREY}",
+    "grey": f";{GREY}",
     "bad": ";color:#d55e00;font-weight:600",
     "good": ";font-weight:600",
 }
@@ -109,7 +107,7 @@ class Tabular:
         )
         box = f"overflow:auto;max-height:{high}px" if high else "overflow-x:auto"
         legend = (
-            f'<div style="{_GREY};font-size:90%">{escape(self.legend, 2000)}</div>'
+            f'<div style="{GREY};font-size:90%">{escape(self.legend, 2000)}</div>'
             if self.legend
             else ""
         )

@@ -67,11 +67,11 @@ def load(shell: InteractiveShell) -> None:
             "section": lambda: ("on", "off", *SECTIONS, *(f"-{name}" for name in SECTIONS)),
         }
         known = {
-            "context": CONTEXT,
-            "agent": AGENT,
-            "team": TEAM,
-            "compact": COMPACT,
-            "memory": MEMORY,
+            "context": {name: s.shape for name, s in CONTEXT.items()},
+            "agent": {"": AGENT.shape},
+            "team": {"": TEAM.shape},
+            "compact": {"": COMPACT.shape},
+            "memory": {name: s.shape for name, s in MEMORY.items()},
         }
         shell.Completer.custom_matchers.append(matcher(known, sources, DEFAULT))
 

@@ -11,13 +11,12 @@ from ctxkit.agent.limits import Limits
 from ctxkit.agent.resumes import check
 from ctxkit.agent.threads import Background, run
 from ctxkit.display.amounts import counted
-from ctxkit.display.markup import line
+from ctxkit.display.markup import TextAndHtml, line
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
 from ctxkit.magics.answers import Answer
 from ctxkit.magics.approvals import Approvals, ask_here, needed
-from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.attachments import attachments
 from ctxkit.magics.handles import Handle, Interrupted
 from ctxkit.magics.instructions import offered
@@ -25,7 +24,7 @@ from ctxkit.magics.line_options import Ask
 from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
 from ctxkit.magics.texts import Page
-from ctxkit.magics.turn_views import CellView, Printed, Screen, TextAndHtml
+from ctxkit.magics.turn_views import CellView, Printed, Screen
 from ctxkit.magics.visits import check_alone, joined
 from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.store.workspace import Workspace
@@ -42,18 +41,8 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 
-def agent(kit: KitState, words: str, body: str | None) -> object:
-    """Take a turn; without a prompt, say how the current session stands."""
-    if wants_help(words):
-        return Page(
-            f"{usage(Ask, '%%agent')}\n\nThe cell is the prompt. Without one, `%agent` says how the"
-            " session stands."
-        )
-    return take(kit, parse(Ask, words, "%%agent"), body or "")
-
-
 def take(kit: KitState, asked: Ask, body: str) -> object:
-    """Take the turn that a line and a cell ask for."""
+    """Take the turn that a line and a cell ask for; without a prompt, say how things stand."""
     prompt = "\n".join(t for t in (asked.prompt.strip(), body.strip()) if t)
     if not prompt and asked != Ask(session=asked.session):
         raise BadArguments(
@@ -85,12 +74,9 @@ def take(kit: KitState, asked: Ask, body: str) -> object:
     notes += [*live.notes, *kit.lives.servers.notes(name)]
     live.notes = ()
     read = live.agent.sections is not None and "project" in live.agent.sections.names
-    if (
-        not live.session.log
-        and live.settings["root"]
-        and (note := offered(live.root.folder, read=read))
-    ):
-        notes.append(note)
+    if not live.session.log and live.settings["root"]:
+        note = offered(live.root.folder, read=read)
+        notes += [note] if note else []
     for note in [*notes, *(misfits(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
     live.log.recovered = None
@@ -153,10 +139,8 @@ def standing(kit: KitState, name: str | None) -> Page:
     live = kit.lives.get(name)
     agent_ = live.agent
     used, limit = agent_.gauge()
-    calls, cuts = (
-        counted(len(live.session.calls), "call"),
-        counted(len(live.session.edits), "compaction"),
-    )
+    calls = counted(len(live.session.calls), "call")
+    cuts = counted(len(live.session.edits), "compaction")
     lines = [
         f"Session {live.name} ({live.id}): {calls}, {cuts}",
         f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",
@@ -172,9 +156,7 @@ def standing(kit: KitState, name: str | None) -> Page:
 
 
 def dry(kit: KitState, name: str, asked: Ask, prompt: str, pictures: Sequence[Image] = ()) -> Page:
-    """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or
-    kept.
-    """
+    """Show what a turn would send first, its size and its cost; nothing is sent or kept."""
     settings = kit.lives.settings(name, _named(asked))
     parts = kit.lives.named.parts(settings)
     if parts.via:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.display.markup import escape, plain
+from ctxkit.display.markup import TextAndHtml, escape, plain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ctxkit.agent.outcome import Outcome
-    from ctxkit.magics.turn_views import TextAndHtml
     from ctxkit.session import Session
 
 

@@ -1,35 +1,49 @@
-"""`%%agent`, `%%team` and `%compact` as lines to be completed; none loads what takes its turn."""
+"""`%%agent`, `%%team` and `%%compact`: a line with options, and a cell below it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit.magics.arguments import parse, unterminated, usage, wants_help
 from ctxkit.magics.line_options import Ask, AskTeam, Compact
-from ctxkit.magics.subcommands import Subcommand
+from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ctxkit.magics.kit_state import KitState
 
 
-def _agent(kit: KitState, asked: Any) -> object:
-    from ctxkit.magics.agents import take
+class CellLine(NamedTuple):
+    """How a magic is called, the shape of its line, and what its help says of the cell."""
 
-    return take(kit, asked, "")
-
-
-def _compact(kit: KitState, asked: Any) -> object:
-    from ctxkit.magics.compacts import do
-
-    return do(kit, asked, "")
+    magic: str
+    shape: type
+    note: str
 
 
-def _team(kit: KitState, asked: Any) -> object:
-    from ctxkit.magics.crews import work
+AGENT = CellLine(
+    "%%agent",
+    Ask,
+    "The cell is the prompt. Without one, `%agent` says how the session stands.",
+)
+TEAM = CellLine(
+    "%%team", AskTeam, "The cell is the task; `%team NAME` goes on with the one it has."
+)
+COMPACT = CellLine(
+    "%compact", Compact, "A focus that ends in `?` goes into the cell of `%%compact`."
+)
 
-    return work(kit, asked, "")
 
-
-AGENT = {"": Subcommand("", "Take a turn of an agent.", Ask, _agent)}
-TEAM = {"": Subcommand("", "Let a team of agents work on a task.", AskTeam, _team)}
-COMPACT = {"": Subcommand("", "Compact a live session by hand.", Compact, _compact)}
-"""One line each, without subcommands: for completion."""
+def spoken(
+    kit: KitState,
+    known: CellLine,
+    line: str,
+    cell: str | None,
+    run: Callable[[KitState, Any, str], object],
+) -> object:
+    """Run what a line and the cell below it ask for, or say how the line is written."""
+    words = line if cell is not None else unterminated(line)
+    if wants_help(words):
+        return Page(f"{usage(known.shape, known.magic)}\n\n{known.note}")
+    return run(kit, parse(known.shape, words, known.magic), cell or "")

@@ -9,8 +9,6 @@ from ctxkit.agent.compactor import NEWEST
 from ctxkit.agent.threads import run
 from ctxkit.display.markup import NO_MATH, escape, line, plain
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import parse, usage, wants_help
-from ctxkit.magics.line_options import Compact
 from ctxkit.magics.texts import Page
 from ctxkit.policies.summary import Summary
 
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ctxkit.magics.kit_state import KitState
+    from ctxkit.magics.line_options import Compact
     from ctxkit.messages import Edit
     from ctxkit.session import Session
 
@@ -85,18 +84,8 @@ class CompactionReport:
         )
 
 
-def compact(kit: KitState, words: str, body: str | None) -> object:
-    """Compact the current live session."""
-    if wants_help(words):
-        return Page(
-            f"{usage(Compact, '%compact')}\n\nA focus that ends in `?` goes into the cell of"
-            " `%%compact`."
-        )
-    return do(kit, parse(Compact, words, "%compact"), body or "")
-
-
-def do(kit: KitState, asked: Compact, body: str) -> object:
-    """Do what a line and a cell ask for."""
+def compact(kit: KitState, asked: Compact, body: str) -> object:
+    """Compact a live session as a line and a cell ask for."""
     focus = "\n".join(t for t in (asked.focus.strip(), body.strip()) if t)
     if asked.keep is not None and asked.keep < 0:
         raise BadArguments(f"`%compact --keep` is a number of turns, 0 or more; not {asked.keep}.")

@@ -17,21 +17,19 @@ if TYPE_CHECKING:
 
     from IPython.core.completer import CompletionContext
 
-    from ctxkit.magics.subcommands import Subcommand
-
 _MAX = 200
 _LINE = re.compile(r"^\s*(?:[\w.\[\]'\", ]+=\s*)?%{1,2}(\w+)[ \t]+(.*)$")
 
 
 def matcher(
-    magics: Mapping[str, Mapping[str, Subcommand]],
+    magics: Mapping[str, Mapping[str, type]],
     sources: Mapping[str, Callable[[], Iterable[str]]],
     default: str,
 ) -> Any:
     """Return an IPython matcher for some magics.
 
     Args:
-        magics: for each magic its subcommands by name.
+        magics: for each magic the shapes of its lines, by its subcommands; `""`: it has none.
         sources: where the words of a kind (`session`, ...) come from; `path` is known here.
         default: the subcommand of a line that names none.
     """
@@ -55,7 +53,7 @@ def matcher(
 
 def complete(
     line: str,
-    known: Mapping[str, Subcommand],
+    known: Mapping[str, type],
     sources: Mapping[str, Callable[[], Iterable[str]]],
     default: str,
 ) -> tuple[str, list[str]]:
@@ -66,9 +64,9 @@ def complete(
     fragment = line[seen.pop().start :] if seen and not line.endswith((" ", "\t")) else ""
     done = [t.text for t in seen]
     if not done:
-        words = [*filter(None, known), *options_of(known[default].shape)]
+        words = [*filter(None, known), *options_of(known[default])]
         return fragment, [w for w in words if w.startswith(fragment)]
-    shape = known[done[0]].shape if done[0] in known else known[default].shape
+    shape = known[done[0] if done[0] in known else default]
     before = done[1:] if done[0] in known else done
     options = options_of(shape)
     if before and before[-1] in options and options[before[-1]].type != "bool":
@@ -81,11 +79,8 @@ def complete(
         w in options and options[w].type != "bool" for w in before
     )
     places = words_of(shape)
-    values = (
-        _values(places[given].metadata["completes"], fragment, sources)
-        if given < len(places)
-        else []
-    )
+    kinds = places[given].metadata["completes"] if given < len(places) else ""
+    values = _values(kinds, fragment, sources)
     return fragment, values if fragment else [*values, *(o for o in options if o not in before)]
 
 

@@ -7,31 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import Approvals, ask_here, needed
-from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.handles import Interrupted
-from ctxkit.magics.line_options import AskTeam
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.magics.kit_state import KitState
+    from ctxkit.magics.line_options import AskTeam
     from ctxkit.teams.working import Team
 
 
 _USUAL = {"config": "scripted", "model": "", "tools": "files", "root": "", "allow": "",
           "memory": ""}  # fmt: skip
 """How a team is opened that was not begun yet, and of which nothing is said."""
-
-
-def team(kit: KitState, words: str, body: str | None) -> Page:
-    """Let a team work on the task in the cell; without one it goes on with the task that it has."""
-    if wants_help(words):
-        return Page(
-            f"{usage(AskTeam, '%%team')}\n\nThe cell is the task; `%team NAME` goes on with the one"
-            " it has."
-        )
-    return work(kit, parse(AskTeam, words, "%%team"), body or "")
 
 
 def work(kit: KitState, asked: AskTeam, task: str) -> Page:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ctxkit.display.markup import line
 from ctxkit.magics.arguments import option, word
 from ctxkit.magics.subcommands import Subcommand
+from ctxkit.magics.table_commands import TableLine
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
@@ -33,11 +34,10 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Export:
+class Export(TableLine):
     """The line of `%context export`."""
 
     path: str = word("the HTML file to write", completes="path")
-    session: str | None = option("another session than the active one", completes="session")
 
 
 @dataclass(frozen=True)

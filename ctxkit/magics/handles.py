@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.display.markup import escape
+from ctxkit.display.markup import TextAndHtml, escape
 from ctxkit.magics.approvals import typed
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.threads import Background
     from ctxkit.magics.answers import Answer
-    from ctxkit.magics.turn_views import TextAndHtml
 
 _TICK = 0.1
 

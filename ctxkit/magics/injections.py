@@ -12,7 +12,7 @@ from ctxkit.library import HOMES, Library
 from ctxkit.library.takes import taken, told
 from ctxkit.magics.arguments import option, rest, word
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.magics.table_commands import Nothing, shown
+from ctxkit.magics.table_commands import Nothing, TableLine, shown
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Switch:
+class Switch(TableLine):
     """The line of `%context sections`."""
 
     words: str = rest("on, off, names, or names with - or + before them; nothing: what they cost")
-    session: str | None = option("another session than the active one", completes="session")
 
 
 @dataclass(frozen=True)
@@ -121,33 +120,20 @@ def store(kit: KitState, _: Nothing) -> pd.DataFrame:  # noqa: ARG001  as above
     library = Library()
     for fault in library.faults():
         print(f"Note: {fault}")  # noqa: T201  beside the table
-    rows = [
-        {
-            "path": path,
-            "files_n": len(item.files),
-            "raw_bytes": item.raw_bytes,
-            "text_bytes": item.size_bytes,
-            "injected_chars": len(index_block({path: item})) - len(HEAD),
-            "description": item.description or "",
-            "source": item.source_path,
-            "info": item.extraction_info if isinstance(item.extraction_info, str) else "",
-        }
-        for path, item in library.items().items()
-    ]
-    names = [path.rsplit("/", 1)[1] for path in library.items()]
-    columns = [
-        "path",
-        "files_n",
-        "raw_bytes",
-        "text_bytes",
-        "injected_chars",
-        "description",
-        "source",
-        "info",
-    ]
-    return shown(
-        pd.DataFrame(rows, columns=columns, index=pd.Index(names, name="item", dtype="object"))
-    )
+    held = library.items()
+    infos = (item.extraction_info for item in held.values())
+    columns = {
+        "path": list(held),
+        "files_n": [len(item.files) for item in held.values()],
+        "raw_bytes": [item.raw_bytes for item in held.values()],
+        "text_bytes": [item.size_bytes for item in held.values()],
+        "injected_chars": [len(index_block({p: item})) - len(HEAD) for p, item in held.items()],
+        "description": [item.description or "" for item in held.values()],
+        "source": [item.source_path for item in held.values()],
+        "info": [info if isinstance(info, str) else "" for info in infos],
+    }
+    names = [path.rsplit("/", 1)[1] for path in held]
+    return shown(pd.DataFrame(columns, index=pd.Index(names, name="item", dtype="object")))
 
 
 SUBCOMMANDS = (

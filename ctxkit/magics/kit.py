@@ -14,6 +14,7 @@ from ctxkit.magics import (
     views,
 )
 from ctxkit.magics.arguments import unterminated
+from ctxkit.magics.cell_lines import AGENT, COMPACT, TEAM, spoken
 from ctxkit.magics.door import door
 from ctxkit.magics.kit_state import KitState
 from ctxkit.magics.subcommands import dispatch, overview
@@ -43,9 +44,9 @@ class CtxKit(KitState):
         """Take a turn of an agent: the cell is the prompt. Alone: how the session stands. See
         `%agent -h`.
         """
-        from ctxkit.magics.agents import agent
+        from ctxkit.magics.agents import take
 
-        return agent(self, line if cell is not None else unterminated(line), cell)
+        return spoken(self, AGENT, line, cell, take)
 
     @no_var_expand
     @line_magic("memory")  # type: ignore[arg-type]  # `memory` is a setting, too
@@ -61,9 +62,9 @@ class CtxKit(KitState):
     @door
     def team(self, line: str = "", cell: str | None = None) -> object:
         """Let a team of agents work on the task in the cell. `%team -h` has the options."""
-        from ctxkit.magics.crews import team
+        from ctxkit.magics.crews import work
 
-        return team(self, line if cell is not None else unterminated(line), cell)
+        return spoken(self, TEAM, line, cell, work)
 
     @no_var_expand
     @line_cell_magic
@@ -74,7 +75,7 @@ class CtxKit(KitState):
         """
         from ctxkit.magics.compacts import compact
 
-        return compact(self, line if cell is not None else unterminated(line), cell)
+        return spoken(self, COMPACT, line, cell, compact)
 
 
 CtxKit.context.__doc__ = f"{CtxKit.context.__doc__}\n\n{overview('%context', CONTEXT, DEFAULT)}"

@@ -15,50 +15,32 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 
+def _words(default: str, help: str) -> Any:  # noqa: A002  the word that traitlets uses
+    return Unicode(default, help=help).tag(config=True)
+
+
 class KitSettings(Magics):
     """The settings, and the sessions by name."""
 
-    session_file = Unicode("", help="A session file that is read when none is active yet.").tag(
-        config=True
-    )
+    session_file = _words("", "A session file that is read when none is active yet.")
     contributors = Int(3, min=0, help="How many of the largest messages `%context` names.").tag(
         config=True
     )
 
-    model = Unicode(
-        "scripted/tour", help="The model of `%%agent` unless --model names another."
-    ).tag(config=True)
-    summary_model = Unicode(
-        "", help="The model that writes summaries; empty: the session's own."
-    ).tag(config=True)
-    rules = Unicode("standard", help="The rules of `%%agent` unless --rules names others.").tag(
-        config=True
-    )
-    tools = Unicode("files", help="The tools of `%%agent` unless --tools names others.").tag(
-        config=True
-    )
-    via = Unicode("", help="An agent of another program that works: acp:COMMAND.").tag(config=True)
-    mcp = Unicode("", help="MCP servers of `%%agent`: a command, a file, a variable.").tag(
-        config=True
-    )
-    root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(
-        config=True
-    )
-    allow = Unicode("", help="Protected names the file tools may write.").tag(config=True)
-    system = Unicode("", help="Instructions of new sessions: a text, a file, a variable.").tag(
-        config=True
-    )
-    sections = Unicode("on", help="Sections put into prompts: on, off, names, or -name.").tag(
-        config=True
-    )
-    memory = Unicode("", help="Memory: see --memory; empty: on, off for scripts.").tag(config=True)
-    output = Unicode("", help="Limits of tools' outputs: see --output.").tag(config=True)
-    approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(
-        config=True
-    )
-    export = Unicode(
-        "", help="Where spans of sessions go: an OTLP/HTTP address, or env; empty: nowhere."
-    ).tag(config=True)
+    model = _words("scripted/tour", "The model of `%%agent` unless --model names another.")
+    summary_model = _words("", "The model that writes summaries; empty: the session's own.")
+    rules = _words("standard", "The rules of `%%agent` unless --rules names others.")
+    tools = _words("files", "The tools of `%%agent` unless --tools names others.")
+    via = _words("", "An agent of another program that works: acp:COMMAND.")
+    mcp = _words("", "MCP servers of `%%agent`: a command, a file, a variable.")
+    root = _words("", "The folder of the file tools; empty: a scratch folder.")
+    allow = _words("", "Protected names the file tools may write.")
+    system = _words("", "Instructions of new sessions: a text, a file, a variable.")
+    sections = _words("on", "Sections put into prompts: on, off, names, or -name.")
+    memory = _words("", "Memory: see --memory; empty: on, off for scripts.")
+    output = _words("", "Limits of tools' outputs: see --output.")
+    approve = _words("", "Tools that ask before each call, or files, or all.")
+    export = _words("", "Where spans of sessions go: an OTLP/HTTP address, or env; empty: nowhere.")
     export_content = Bool(default_value=False, help="Whether those spans say what was said.").tag(
         config=True
     )

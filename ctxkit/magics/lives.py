@@ -88,14 +88,14 @@ class Lives:
         self.free(name)
         settings = self.settings(name, asked)
         parts = self.named.parts(settings)  # refuses what is not there before anything is closed
-        begun = name in self._known and bool(self._known[name].session.log)
+        old = self._known.get(name)
+        begun = old is not None and bool(old.session.log)
         system = self.named.system(settings) if asked.get("system") or not begun else ""
         chosen(settings["sections"])
         heard: tuple[Listener, ...] = ()
-        again = name in self._known
         sent: Prompts | None = None
-        if name in self._known and (self._made[name] != parts or self._known[name].log.stopped):
-            old = self._known.pop(name)
+        if old is not None and (self._made[name] != parts or old.log.stopped):
+            del self._known[name]
             self._remembered[name], heard = old.settings, old.listeners
             sent = old.agent.prompts
             old.close()
@@ -104,7 +104,7 @@ class Lives:
             self._made[name] = parts
             for hear in heard:
                 self._known[name].listen(hear)
-            if again:  # what differs was named in this kernel
+            if old is not None:  # what differs was named in this kernel
                 self._known[name].notes = ()
         live = self._known[name]
         if not parts.via:

@@ -97,9 +97,7 @@ class NamedParts:
         )
 
     def _check_model(self, name: str) -> None:
-        """Refuse a name that is neither a script, a local model, nor one that a provider is known
-        for.
-        """
+        """Refuse a name that is neither a script, a local model, nor one of a known provider."""
         if name and "/" not in name and name not in ("scripted", "local") and price(name) is None:
             scripts = [f"scripted/{s}" for s in (*SCRIPTS, LOOKUP, *self._kit.sessions)]
             near = next((s for s in scripts if s.endswith(f"/{name}")), None)
@@ -165,11 +163,8 @@ class NamedParts:
 
         names, held = [w.strip() for w in words.split(",") if w.strip()], self._kit.shell.user_ns
         for name in names:
-            if (
-                name not in TOOLS
-                and not callable(held.get(name))
-                and not isinstance(held.get(name), Tool)
-            ):
+            found = held.get(name)
+            if name not in TOOLS and not callable(found) and not isinstance(found, Tool):
                 own = [k for k, v in held.items() if callable(v) and not k.startswith("_")]
                 raise BadArguments(
                     f"There is no tool {name!r}; there are {', '.join(TOOLS)},"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import option, word
+from ctxkit.magics.arguments import word
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.magics.table_commands import TableLine
+from ctxkit.magics.table_commands import LiveLine, TableLine
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
@@ -23,51 +23,39 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Nth:
+class Nth(TableLine):
     """The line of `%context diff`."""
 
     compaction: int = word("number of the compaction, from 0; negatives from the end", default=-1)
-    session: str | None = option("another session than the active one", completes="session")
 
 
 @dataclass(frozen=True)
-class RestoreLine:
+class RestoreLine(LiveLine):
     """The line of `%context restore`."""
 
     checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
-    session: str | None = option("another live session than the current one", completes="session")
 
 
 @dataclass(frozen=True)
-class Branch:
+class Branch(TableLine):
     """The line of `%context branch`."""
 
     checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
     name: str | None = word("name of the new session", default=None)
-    session: str | None = option("another session than the active one", completes="session")
-
-
-@dataclass(frozen=True)
-class Fresh:
-    """The line of `%context reset`."""
-
-    session: str | None = option("another live session than the current one", completes="session")
 
 
 def budget(kit: KitState, asked: TableLine) -> Chart:
     """Return the chart of cumulative input."""
-    from ctxkit.plots import budget as chart
+    from ctxkit.plots._budget import budget as chart
 
-    made: Chart = chart(kit.session(asked.session))
-    return made
+    return chart(kit.session(asked.session))
 
 
 def diff(kit: KitState, asked: Nth) -> Chart:
     """Return what a compaction did, message by message."""
-    from ctxkit.plots import diff as chart
+    from ctxkit.plots._diff import diff as chart
 
-    made: Chart = chart(kit.session(asked.session), asked.compaction)
-    return made
+    return chart(kit.session(asked.session), asked.compaction)
 
 
 def listing(kit: KitState, asked: TableLine) -> pd.DataFrame:
@@ -77,20 +65,15 @@ def listing(kit: KitState, asked: TableLine) -> pd.DataFrame:
     from ctxkit.store.checkpoints import checkpoints
 
     found = checkpoints(kit.session(asked.session))
-    rows = [
-        {
-            "tokens": c.tokens,
-            "trigger": line(c.trigger or "", 40),
-            "time": None if c.time is None else datetime.fromtimestamp(c.time, UTC),
-            "stands": c.stands,
-            "entry": c.entry,
-        }
-        for c in found
-    ]
-    columns = ["tokens", "trigger", "time", "stands", "entry"]
-    return pd.DataFrame(
-        rows, columns=columns, index=pd.Index([c.number for c in found], name="checkpoint")
-    )
+    times = (c.time for c in found)
+    columns = {
+        "tokens": [c.tokens for c in found],
+        "trigger": [line(c.trigger or "", 40) for c in found],
+        "time": [None if at is None else datetime.fromtimestamp(at, UTC) for at in times],
+        "stands": [c.stands for c in found],
+        "entry": [c.entry for c in found],
+    }
+    return pd.DataFrame(columns, index=pd.Index([c.number for c in found], name="checkpoint"))
 
 
 def restore(kit: KitState, asked: RestoreLine) -> Page:
@@ -129,7 +112,7 @@ def branch(kit: KitState, asked: Branch) -> Page:
     )
 
 
-def reset(kit: KitState, asked: Fresh) -> Page:
+def reset(kit: KitState, asked: LiveLine) -> Page:
     """Begin a fresh session under the old one's name; the old one is kept under another."""
     live = kit.lives.get(asked.session)
     kit.lives.free(live.name)
@@ -160,5 +143,5 @@ SUBCOMMANDS = (
         RestoreLine,
         restore,
     ),
-    Subcommand("reset", "Begin a fresh session; the old one is kept.", Fresh, reset),
+    Subcommand("reset", "Begin a fresh session; the old one is kept.", LiveLine, reset),
 )

@@ -10,7 +10,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, rest, word
 from ctxkit.magics.memory_words import memories
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.magics.table_commands import Nothing, shown
+from ctxkit.magics.table_commands import LiveLine, Nothing, shown
 from ctxkit.magics.texts import Page
 from ctxkit.memory.entry import entry
 
@@ -57,13 +57,6 @@ class EditedEntry:
     description: str | None = option("what it says, in quotes")
     type: str | None = option("another type", completes="memory_type")
     body: str | None = option("more text, or a variable that holds it")
-
-
-@dataclass(frozen=True)
-class Extraction:
-    """The line of `%memory extract`."""
-
-    session: str | None = option("another live session than the current one", completes="session")
 
 
 def listed(_: KitState, asked: EntryList) -> pd.DataFrame:
@@ -137,7 +130,7 @@ def why(_: KitState, asked: OneEntry) -> Page:
     )
 
 
-def extract(kit: KitState, asked: Extraction) -> Page:
+def extract(kit: KitState, asked: LiveLine) -> Page:
     """Let the session's model say what is worth remembering; without one, sentences are taken."""
     from ctxkit.agent.threads import run
 
@@ -173,8 +166,6 @@ MEMORY = {
         Subcommand("forget", "Take an entry out.", OneEntry, forget),
         Subcommand("why", "Who saved an entry, when, from which messages.", OneEntry, why),
         Subcommand("consolidate", "Take out what is too much.", Nothing, consolidate),
-        Subcommand(
-            "extract", "Take what is worth remembering from a session.", Extraction, extract
-        ),
+        Subcommand("extract", "Take what is worth remembering from a session.", LiveLine, extract),
     )
 }

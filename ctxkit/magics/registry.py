@@ -37,9 +37,7 @@ class Registry:
         return chosen
 
     def put(self, session: Session, name: str) -> None:
-        """Keep what a session has become; which one is active stays as it is, unless there was
-        none.
-        """
+        """Keep what a session has become; the active one stays the active one, if there was one."""
         self._sessions[name] = session
         self.active_name = self.active_name or name
 

@@ -1,9 +1,8 @@
-"""What a turn would send, worked out without sending it: what fills the prompt, its size, its
-price.
-"""
+"""What a turn would send, without sending it: what fills the prompt, its size, its price."""
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -67,11 +66,7 @@ def misfits(agent: Agent) -> list[str]:
     """
     room, model, rules = agent.compactor.context.run.room, agent.model, agent.rules
     window = next((k for k in rules.parameters if k.startswith("context_window")), None)
-    less = [
-        k
-        for k in rules.parameters
-        if "reserve" in k or "output" in k or (k.startswith("keep_") and "tokens" in k)
-    ]
+    less = [k for k in rules.parameters if re.search("reserve|output|^keep_.*tokens", k)]
     better = "Give other rules, or a model with a larger window."
     if window is not None:
         size = f"{model.context_window or room.limit:_}"
@@ -83,12 +78,8 @@ def misfits(agent: Agent) -> list[str]:
         )
     if model.context_window is not None and room.limit > model.context_window:
         takes = f"{model.name} takes {model.context_window:,}"
-        return [
-            (
-                f"Note: rules {rules.label} count on a window of {room.limit:,} tokens, but"
-                f" {takes}. {better}"
-            )
-        ]
+        counts = f"count on a window of {room.limit:,} tokens"
+        return [f"Note: rules {rules.label} {counts}, but {takes}. {better}"]
     if room.reserve >= room.limit:
         held = (
             f"hold {room.reserve:,} tokens free in a window of {room.limit:,}: a compaction is due"

@@ -38,19 +38,15 @@ def reports(kit: KitState, asked: ReportList) -> pd.DataFrame:
     import pandas as pd
 
     found = _kept(kit, asked.session).all()[::-1]
-    rows = [
-        {
-            "ts": kept.time,
-            "turn": kept.turn,
-            "call": kept.report.call,
-            "prompt_tokens": kept.report.prompt_tokens,
-            "share": kept.report.full,
-        }
-        for kept in found
-    ]
-    columns = ["ts", "turn", "call", "prompt_tokens", "share"]
+    columns = {
+        "ts": [kept.time for kept in found],
+        "turn": [kept.turn for kept in found],
+        "call": [kept.report.call for kept in found],
+        "prompt_tokens": [kept.report.prompt_tokens for kept in found],
+        "share": [kept.report.full for kept in found],
+    }
     index = pd.Index([kept.id for kept in found], name="report", dtype="object")
-    return pd.DataFrame(rows, columns=columns, index=index).head(max(asked.limit, 0))
+    return pd.DataFrame(columns, index=index).head(max(asked.limit, 0))
 
 
 def report(kit: KitState, asked: OneReport) -> ContextReport:

@@ -1,6 +1,4 @@
-"""What a subcommand of a magic is: a name, a line of help, the shape of its line, and
-what it does.
-"""
+"""A subcommand of a magic: its name, a line of help, the shape of its line, and what it does."""
 
 from __future__ import annotations
 

@@ -24,9 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableLine:
-    """The line of a table."""
+    """A line that names a session."""
 
     session: str | None = option("another session than the active one", completes="session")
+
+
+@dataclass(frozen=True)
+class LiveLine:
+    """A line that names a live session."""
+
+    session: str | None = option("another live session than the current one", completes="session")
 
 
 @dataclass(frozen=True)
@@ -67,10 +74,9 @@ def compactions(kit: KitState, asked: TableLine) -> pd.DataFrame:
 
 def spend(kit: KitState, asked: TableLine) -> Spend:
     """Where the money of a session went."""
-    from ctxkit.spending import spend
+    from ctxkit.spending.spends import spend
 
-    made: Spend = spend(kit.session(asked.session))
-    return made
+    return spend(kit.session(asked.session))
 
 
 def sessions(kit: KitState, _: Nothing) -> pd.DataFrame:
@@ -78,29 +84,22 @@ def sessions(kit: KitState, _: Nothing) -> pd.DataFrame:
     import pandas as pd
 
     from ctxkit.frames.recorded_cuts import cuts
-
-    rows = [
-        {
-            "active": name == kit.sessions.active_name,
-            "format": line(s.format, 40),
-            "messages": len(s.messages),
-            "calls": len(s.calls),
-            "compactions": len(cuts(s)),
-            "title": line(s.title or "", 60),
-            "file": line(s.path_ or "", 200),
-        }
-        for name, s in kit.sessions.items()
-    ]
-    columns = ["active", "format", "messages", "calls", "compactions", "title", "file"]
-    names = list(kit.sessions)
-    table = pd.DataFrame(
-        rows, columns=columns, index=pd.Index(names, name="session", dtype="object")
-    )
     from ctxkit.magics.faced import faced
     from ctxkit.reports.glances import sessions_of
 
+    names, active = list(kit.sessions), kit.sessions.active_name
     known = [s for _, s in kit.sessions.items()]
-    called = [f"{name} (active)" if name == kit.sessions.active_name else name for name in names]
+    columns = {
+        "active": [name == active for name in names],
+        "format": [line(s.format, 40) for s in known],
+        "messages": [len(s.messages) for s in known],
+        "calls": [len(s.calls) for s in known],
+        "compactions": [len(cuts(s)) for s in known],
+        "title": [line(s.title or "", 60) for s in known],
+        "file": [line(s.path_ or "", 200) for s in known],
+    }
+    table = pd.DataFrame(columns, index=pd.Index(names, name="session", dtype="object"))
+    called = [f"{name} (active)" if name == active else name for name in names]
     return faced(table, sessions_of(known, len(known), [line(n, 60) for n in called]))
 
 

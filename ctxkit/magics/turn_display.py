@@ -1,6 +1,4 @@
-"""A turn as it is shown: words as they come, tools as they are called, thinking and arguments
-folded.
-"""
+"""A turn as it is shown: words and calls of tools as they come, thinking and arguments folded."""
 
 from __future__ import annotations
 
@@ -99,12 +97,8 @@ class TurnDisplay:
     def _end(self, ended: str) -> None:
         if self._raises and ended == "error":
             self._error = ""
-        if (
-            self._raises
-            and ended == "limit"
-            and self.lines
-            and self.lines[-1].startswith("! limit")
-        ):
+        last = self.lines[-1] if self.lines else ""
+        if self._raises and ended == "limit" and last.startswith("! limit"):
             self.lines.pop()
         self._failed()
 

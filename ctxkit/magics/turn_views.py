@@ -9,10 +9,10 @@ them.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from ctxkit.display.markup import escape
+from ctxkit.display.markup import TextAndHtml, escape
 from ctxkit.magics.turn_display import TurnDisplay
 from ctxkit.plots.axes import Axes
 
@@ -30,20 +30,6 @@ _POINTS, _CIRCLES = 100, 24
 """Points of the line and of the compactions below a turn, so that it does not grow with the
 session.
 """
-
-
-@dataclass(frozen=True)
-class TextAndHtml:
-    """A text and its twin in HTML, as they are at one moment."""
-
-    text: str = ""
-    html: str = "<span></span>"
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        return self.html
 
 
 class TurnView(Protocol):

@@ -1,6 +1,4 @@
-"""`%context`, `list` and `detail`: what fills the window at a call, from one line to the whole
-report.
-"""
+"""`%context`, `list`, `detail`: what fills the window at a call, in one line or a whole report."""
 
 from __future__ import annotations
 
@@ -25,10 +23,9 @@ _WORD = "text-align:left;padding:0 12px 0 0"
 
 
 @dataclass(frozen=True)
-class At:
+class At(TableLine):
     """The line of a view."""
 
-    session: str | None = option("another session than the active one", completes="session")
     call: int | None = option(
         "number of the call, from 0; negatives count from the end (without it the last one)"
     )

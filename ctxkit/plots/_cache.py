@@ -70,18 +70,10 @@ def cache_data(session: Session) -> tuple[CacheCall, ...]:
         return ()
     found = misses(origin)
     if session.origin is None:
-        lines = recorded(session).lines
-        rows = [(x, found[x.call]) for x in lines]
+        why = [(None, 0) if miss is None else (miss.kind, miss.lost) for miss in found]
         return tuple(
-            CacheCall(
-                x.call,
-                x.read,
-                x.write + x.write_1h,
-                x.fresh,
-                m.kind if m else None,
-                m.lost if m else 0,
-            )
-            for x, m in rows
+            CacheCall(x.call, x.read, x.write + x.write_1h, x.fresh, *why[x.call])
+            for x in recorded(session).lines
         )
     sheet, (prompts, shared), spots = Sheet.of(origin), sent(session), spots_in(session)
     by_call = Sent(prompts.tolist(), shared.tolist())

@@ -87,11 +87,9 @@ def _chart(name: str, data: Calibrated) -> Chart:
         Trace(name=e.name, x=data.calls, y=e.tokens, look=i)
         for i, e in enumerate(data.estimates, 1)
     ]
-    limits = (
-        []
-        if data.threshold is None
-        else [Limit(y=data.threshold, label=f"threshold {data.threshold:,}", colour=STOP)]
-    )
+    limits = []
+    if data.threshold is not None:
+        limits.append(Limit(y=data.threshold, label=f"threshold {data.threshold:,}", colour=STOP))
     places = {e.fires for e in data.estimates} | {data.fires}
     marks = tuple(Mark(x=call) for call in sorted(p for p in places if p is not None))
     drawing = Axes(
@@ -115,11 +113,8 @@ def _chart(name: str, data: Calibrated) -> Chart:
 
 
 def _row(found: Estimated) -> tuple[str, str, str]:
-    return (
-        found.name,
-        "unknown" if found.error is None else f"{found.error:+.0%}",
-        _told(found.fires),
-    )
+    error = "unknown" if found.error is None else f"{found.error:+.0%}"
+    return found.name, error, _told(found.fires)
 
 
 def _told(call: int | None) -> str:

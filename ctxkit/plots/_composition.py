@@ -82,18 +82,15 @@ def _stacked(name: str, data: Composition) -> Chart:
         marks=tuple(Mark(x=x) for x in marks),
         stacked=True,
     )
-    told = "The log holds neither content nor the size of a prompt."
-    how = (
-        "scaled to recorded usage"
-        if found.source == "derived"
-        else "counted, as no usage was recorded"
-    )
+    how = "counted, as no usage was recorded"
+    if found.source == "derived":
+        how = "scaled to recorded usage"
     return Chart(
         title=f"What fills the window of {name}",
         caption=(
             f"Tokens of each part of the prompt at every call, {how}. Dotted lines are compactions."
             if traces
-            else told
+            else "The log holds neither content nor the size of a prompt."
         ),
         drawing=axes,
         head=("part", "first call", "largest", "last call", "of the last"),
@@ -114,7 +111,8 @@ def _row(group: str, tokens: tuple[int, ...], found: Layers) -> tuple[str, ...]:
 
 def _tiled(shown: ContextReport) -> Chart:
     tiles: list[Tile] = []
-    for group, tokens in shown.groups().items():
+    groups, whole = shown.groups().items(), shown.prompt_tokens
+    for group, tokens in groups:
         at, ink = len(tiles), colour_of(group)
         tiles.append(Tile(name=group, tokens=tokens, colour=ink))
         named = [p for p in shown.parts if p.group == group and p.name]
@@ -138,14 +136,7 @@ def _tiled(shown: ContextReport) -> Chart:
         ),
         drawing=Tiles(whole="the window", tiles=tuple(tiles)),
         head=("part", "tokens", "share"),
-        rows=tuple(
-            (
-                group,
-                f"{tokens:,}",
-                f"{tokens / shown.prompt_tokens:.1%}" if shown.prompt_tokens else "",
-            )
-            for group, tokens in shown.groups().items()
-        ),
+        rows=tuple((name, f"{n:,}", f"{n / whole:.1%}" if whole else "") for name, n in groups),
     )
 
 

@@ -4,12 +4,13 @@ why.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.composition import preview
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
-from ctxkit.frames.fates import Fate, State, fates
+from ctxkit.frames.fates import fates
 from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Message
     from ctxkit.session import Session
-    from ctxkit.tokens.counters import Counter
+    from ctxkit.tokens.counters import Counter as TokenCounter
 
     Size = Callable[[Message], int]
 
@@ -38,6 +39,8 @@ _WORDS: dict[str, str] = {
     "dropped": "dropped",
     "new": "put in",
 }
+_LOOKS = (0, 3, 5, 4, 1, 2)
+"""The look of the bars of each word, in the same order."""
 _TABLE = "One bar a message, in order; the table has those that changed."
 
 
@@ -57,7 +60,7 @@ class Change(NamedTuple):
 
 @of_session
 def diff_data(
-    session: Session, compaction: int = 0, *, counter: Counter | None = None
+    session: Session, compaction: int = 0, *, counter: TokenCounter | None = None
 ) -> tuple[Change, ...]:
     """Return every message that stood in the window when a compaction fired, and those that it put
     in, in order.
@@ -93,24 +96,21 @@ def diff_data(
     for message in shown:
         fate = None if id(message) in stays else touched.get(by_shown[id(message)])
         left = message if fate is None else fate.shown
-        out.append(
-            _change(message, fate, before_of(message), 0 if left is None else after_of(left))
-        )
+        state, reason = ("shown", "") if fate is None else (fate.state, fate.reason or "")
+        after_size = 0 if left is None else after_of(left)
+        out.append(_change(message, state, before_of(message), after_size, reason))
     shortened = {id(f.shown) for f in touched.values() if f.shown is not None}
     there = {id(m) for m in shown}
     new = [m for m in after if id(m) not in there and id(m) not in shortened]
     at = next((i for i, c in enumerate(out) if c.what in ("summarised", "dropped")), len(out))
     why = {id(m): e.reason for e in cut.edits for m in e.inserted}
-    put_in = [
-        Change(m.id, m.role, m.tool, _WORDS["new"], 0, after_of(m), why[id(m)], preview(m))
-        for m in new
-    ]
+    put_in = [_change(m, "new", 0, after_of(m), why[id(m)]) for m in new]
     return (*out[:at], *put_in, *out[at:])
 
 
 @of_session
 @noted
-def diff(session: Session, compaction: int = 0, *, counter: Counter | None = None) -> Chart:
+def diff(session: Session, compaction: int = 0, *, counter: TokenCounter | None = None) -> Chart:
     """Chart what one compaction did to every message of the window.
 
     Args:
@@ -126,7 +126,7 @@ def diff(session: Session, compaction: int = 0, *, counter: Counter | None = Non
     return _chart(f"Compaction {number} of {title_of(session)}", data)
 
 
-def _sizes(session: Session, position: int, counter: Counter | None) -> tuple[Size, Size]:
+def _sizes(session: Session, position: int, counter: TokenCounter | None) -> tuple[Size, Size]:
     """Return the size of a message before and after the compaction at a position.
 
     Of a replay and a live session what was sent: by the call before, and by the one that followed.
@@ -136,12 +136,8 @@ def _sizes(session: Session, position: int, counter: Counter | None) -> tuple[Si
         return of, of
     call = sum(c.position < position for c in session.calls)
     following = call if call < len(session.calls) else None
-    rows = {
-        m.id: n
-        for m, n in zip(
-            (m for m in session.messages if m.visible), session.behind.row_sizes, strict=False
-        )
-    }
+    said = (m.id for m in session.messages if m.visible)
+    rows = dict(zip(said, session.behind.row_sizes, strict=False))
     after = _sent(session, following)
     before = {**rows, **_sent(session, call - 1)} if call else rows
     return (lambda m: before.get(_origin(m), lengths.tokens(m))), (
@@ -172,19 +168,8 @@ def _by_shown(session: Session, done: int, shown: Sequence[Message]) -> dict[int
     return {id(m): before.get(id(m), m.id) for m in shown}
 
 
-def _change(message: Message, fate: Fate | None, before: int, after: int) -> Change:
-    state: State = "shown" if fate is None else fate.state
-    reason = "" if fate is None else fate.reason or ""
-    return Change(
-        message.id,
-        message.role,
-        message.tool,
-        _WORDS[state],
-        before,
-        after,
-        reason,
-        preview(message),
-    )
+def _change(m: Message, state: str, before: int, after: int, reason: str) -> Change:
+    return Change(m.id, m.role, m.tool, _WORDS[state], before, after, reason, preview(m))
 
 
 def _chart(title: str, data: Sequence[Change]) -> Chart:
@@ -193,24 +178,21 @@ def _chart(title: str, data: Sequence[Change]) -> Chart:
         sizes_ = f"{one.what}: {one.before:,} → {one.after:,} tokens"
         return "\n".join(filter(None, [one.tool or one.role, sizes_, one.reason, one.preview]))
 
-    order = list(dict.fromkeys(_WORDS.values()))
-    looks = dict(zip(order, (0, 3, 5, 4, 1, 2), strict=True))
+    found = Counter(c.what for c in data)
+    kinds = [(what, i) for what, i in zip(_WORDS.values(), _LOOKS, strict=True) if found[what]]
     traces = [
         Trace(
-            name=f"{what} ({sum(c.what == what for c in data)})",
+            name=f"{what} ({found[what]})",
             x=range(len(data)),
             y=[max(c.before, c.after) if c.what == what else None for c in data],
             kind="bar",
-            look=looks[what],
+            look=look,
             hover=hover,
         )
-        for what in order
-        if any(c.what == what for c in data)
+        for what, look in kinds
     ]
     before, after = sum(c.before for c in data), sum(c.after for c in data)
-    counts = ", ".join(
-        f"{sum(c.what == w for c in data)} {w}" for w in order if any(c.what == w for c in data)
-    )
+    counts = ", ".join(f"{found[what]} {what}" for what, _ in kinds)
     return Chart(
         title=title,
         caption=f"{counts}; {before:,} → {after:,} tokens in messages. {_TABLE}",

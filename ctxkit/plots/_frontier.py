@@ -125,11 +125,9 @@ def _chart(points: Sequence[Point], x: str, y: str, checked: str) -> Chart:
         replace(_trace("does not fit into the window", over, 2, x, y), colour=TEXT, hollow=True),
     ]
     n = max((p.sessions for p in points), default=0)
-    few = (
-        " Fewer than five sessions: the order may change with the next one."
-        if any(p.few for p in points)
-        else ""
-    )
+    few = ""
+    if any(p.few for p in points):
+        few = " Fewer than five sessions: the order may change with the next one."
     return Chart(
         title=f"{_words(y)} against {_words(x)}".capitalize(),
         caption=(

@@ -31,9 +31,7 @@ _BEHIND = (
 
 
 def growth_data(sessions: GivenAll | Mapping[str, Given] | Compared) -> tuple[GrowthLine, ...]:
-    """Return one line for each agent of each session; calls whose size the log cannot tell are left
-    out.
-    """
+    """Return one line for each agent of each session, without calls of which no size is known."""
     named = name_all(sessions)
     return tuple(x for name, session in named.items() for x in lines(name, session))
 
@@ -90,7 +88,6 @@ def _title(named: Mapping[str, Session]) -> str:
 
 def _chart(title: str, lines: Sequence[GrowthLine]) -> Chart:
     alone = len(lines) == 1
-    cuts = sum(len(line.cuts) for line in lines)
     traces = [_trace(line, i) for i, line in enumerate(lines)]
     traces += [
         _crosses(line, i, line.cuts, alone=alone) for i, line in enumerate(lines) if line.cuts
@@ -98,11 +95,7 @@ def _chart(title: str, lines: Sequence[GrowthLine]) -> Chart:
     traces += [
         _crosses(line, i, line.falls, alone=alone) for i, line in enumerate(lines) if line.falls
     ]
-    marks = (
-        [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts]
-        if alone and cuts <= _MARKS
-        else []
-    )
+    marks = [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts]
     peak = max((max(line.tokens) for line in lines if line.tokens), default=0)
     limits = sorted({line.limit for line in lines if line.limit})
     shown = [Limit(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
@@ -111,7 +104,7 @@ def _chart(title: str, lines: Sequence[GrowthLine]) -> Chart:
         y="tokens in the prompt",
         traces=tuple(traces),
         limits=tuple(shown),
-        marks=tuple(marks),
+        marks=tuple(marks) if alone and len(marks) <= _MARKS else (),
     )
     return Chart(
         title=title, caption=_caption(lines), drawing=axes, head=_HEAD, rows=tuple(map(_row, lines))
@@ -121,11 +114,8 @@ def _chart(title: str, lines: Sequence[GrowthLine]) -> Chart:
 def _trace(line: GrowthLine, i: int) -> Trace:
     def hover(k: int) -> str:
         when = line.times[k]
-        told = [
-            f"{line.name}",
-            f"call {line.calls[k]} · turn {line.turns[k]}",
-            f"{line.tokens[k]:,} tokens ({line.source})",
-        ]
+        where = f"call {line.calls[k]} · turn {line.turns[k]}"
+        told = [line.name, where, f"{line.tokens[k]:,} tokens ({line.source})"]
         return "\n".join([*told, *filter(None, [line.models[k], clock(when)])])
 
     return Trace(name=line.name, x=line.calls, y=line.tokens, hover=hover, look=i)
@@ -170,9 +160,7 @@ def _caption(
         "estimated": "estimated, a quarter of the characters shown",
     }
     told = "; ".join(words[s] for s in sorted(sources) if s in words)
-    fallen = (
-        " Hollow ones are falls that no mark in the log explains."
-        if any(x.falls for x in lines)
-        else ""
-    )
+    fallen = ""
+    if any(x.falls for x in lines):
+        fallen = " Hollow ones are falls that no mark in the log explains."
     return f"Prompt tokens of each call, {told}. {marks}{fallen}"

@@ -39,9 +39,7 @@ class Family(NamedTuple):
     unseen: int
     """Those of them that were out of sight."""
     missed: int
-    """Items that this cut took and that the record used at any time after, each charged
-    to one cut.
-    """
+    """Items that this cut took and the record used at any time after, each charged to one cut."""
 
 
 @of_session
@@ -82,11 +80,9 @@ def _chart(name: str, found: Forgotten | None, *, text: bool) -> Chart:
             traces.append(
                 Trace(name=family, x=x, y=y, kind="points", hover=_hover(rows), look=i, names=names)
             )
-    told = (
-        "The session holds no text, so nothing can be said."
-        if not text
-        else "Nothing was compacted."
-    )
+    told = "Nothing was compacted."
+    if not text:
+        told = "The session holds no text, so nothing can be said."
     if data and found is not None:
         told = (
             "Share of what had been removed that still stood in what was shown after each"

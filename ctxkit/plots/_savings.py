@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit.display.amounts import counted
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.chart_words import noted
+from ctxkit.plots.chart_words import noted, size
 from ctxkit.plots.drawn_compactions import cuts_of
 from ctxkit.plots.traces import Trace
 
@@ -82,11 +82,11 @@ def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
 
     def hover(k: int) -> str:
         one = data[k]
-        sizes = f"{_size(one.before)} → {_size(one.after)} tokens ({one.source})"
+        sizes = f"{size(one.before)} → {size(one.after)} tokens ({one.source})"
         which = f"{one.session}\n" if several else ""
         return (
             f"{which}compaction {one.number}, {_where(one)}\n{sizes}\nput in"
-            f" {_size(one.put_in)}\n{one.what}"
+            f" {size(one.put_in)}\n{one.what}"
         )
 
     places = [k if several else s.number for k, s in enumerate(data)]
@@ -135,24 +135,13 @@ def _saved(one: Saving) -> int | None:
 
 
 def _row(one: Saving) -> tuple[str, ...]:
-    saved = (
-        f"{1 - one.after / one.before:.0%}" if one.before and one.after is not None else "unknown"
-    )
+    saved = "unknown"
+    if one.before and one.after is not None:
+        saved = f"{1 - one.after / one.before:.0%}"
     call = "" if one.call is None else str(one.call)
-    return (
-        str(one.number),
-        call,
-        *map(_size, one[2:4]),
-        saved,
-        _size(one.put_in),
-        one.what,
-        one.source or "unknown",
-    )
+    told = (one.what, one.source or "unknown")
+    return (str(one.number), call, *map(size, one[2:4]), saved, size(one.put_in), *told)
 
 
 def _where(one: Saving) -> str:
     return "after the last call" if one.call is None else f"before call {one.call}"
-
-
-def _size(n: int | None) -> str:
-    return "unknown" if n is None else f"{n:,}"

@@ -45,9 +45,7 @@ class ThrashFigure(NamedTuple):
     window: int
     by: str
     closes: int | None
-    """The compaction after which a guard of these settings allows no more; None where it never
-    closes.
-    """
+    """The compaction after which such a guard allows no more; None where it never closes."""
 
 
 def thrash_data(
@@ -156,38 +154,17 @@ def thrash_chart(data: ThrashFigure) -> Chart:
     held = [t for t in data.tries if t.saved is None and t.why]
     low = [t for t in done if t.saved is not None and t.saved < data.min_savings]
 
-    def told(rows: list[Try]) -> Any:
-        return lambda k: (
-            f"before call {rows[k].call}\n"
-            + (rows[k].why or f"saved {rows[k].saved:.1%} of {data.by}")
-        )
+    def trace(name: str, rows: list[Try], look: int, kind: Literal["line", "points"]) -> Trace:
+        def hover(k: int) -> str:
+            one = rows[k]
+            return f"before call {one.call}\n{one.why or f'saved {one.saved:.1%} of {data.by}'}"
 
-    traces = [
-        Trace(name="saved", x=[t.call for t in done], y=[t.saved for t in done], hover=told(done))
-    ]
-    if low:
-        under = f"below {data.min_savings:.0%}"
-        traces.append(
-            Trace(
-                name=under,
-                x=[t.call for t in low],
-                y=[t.saved for t in low],
-                kind="points",
-                look=1,
-                hover=told(low),
-            )
-        )
-    if held:
-        traces.append(
-            Trace(
-                name="held back",
-                x=[t.call for t in held],
-                y=[0] * len(held),
-                kind="points",
-                look=5,
-                hover=told(held),
-            )
-        )
+        places, heights = [t.call for t in rows], [t.saved or 0 for t in rows]
+        return Trace(name=name, x=places, y=heights, kind=kind, look=look, hover=hover)
+
+    traces = [trace("saved", done, 0, "line")]
+    traces += [trace(f"below {data.min_savings:.0%}", low, 1, "points")] if low else []
+    traces += [trace("held back", held, 5, "points")] if held else []
     closing = (
         () if data.closes is None else (Mark(x=data.tries[data.closes].call, label="guard closes"),)
     )

@@ -1,6 +1,4 @@
-"""Lines, points, areas and bars over two axes, with limits and marks: as a plotly figure and as
-SVG.
-"""
+"""Lines, points, areas and bars over two axes, with limits and marks: as plotly and as SVG."""
 
 from __future__ import annotations
 
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
 
 _COUNTS = ("call", "turn")
 """Names of an x axis that counts from 0."""
+_HEIGHT = 380
 _FEW = 64
 """Lines of fewer points get markers, else a single point would not be seen."""
 
@@ -85,7 +84,7 @@ class Axes(Plane):
         }
         return {
             **LAYOUT,
-            "height": self.height,
+            "height": _HEIGHT,
             "margin": {"l": 64, "r": 16, "t": 44, "b": 48},
             "hovermode": "x unified"
             if self.stacked and not any(t.hover for t in self.traces)
@@ -144,16 +143,12 @@ def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
         out["mode"] = (
             "markers" if trace.kind == "points" else "lines+markers" if marked else "lines"
         )
-        if trace.step:
-            out["line"]["shape"] = "hv"
         if trace.kind == "area":
             out |= {"stackgroup": "one", "line": {"width": 0.5, "color": ink}, "fillcolor": ink}
     if trace.follows:
         out |= {"showlegend": False}
     if trace.follows or trace.kind == "line":
         out |= {"legendgroup": str(trace.look)}
-    if not trace.shown:
-        out["visible"] = "legendonly"
     if stacked and trace.hover is None:
         out["hovertemplate"] = "%{y:,}"  # the heads of a shared box name the traces
     elif trace.hover is not None and len(kept) == len(y):

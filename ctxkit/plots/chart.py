@@ -56,9 +56,7 @@ class Chart:
     shown: int = 12
     """How many of the rows the twins show."""
     notes: tuple[str, ...] = ()
-    """What the logs behind it cannot say or say wrongly (`Session.notes`); shown below
-    the caption.
-    """
+    """What its logs cannot say or say wrongly (`Session.notes`); shown below the caption."""
 
     def figure(self) -> Any:
         """Return a plotly ``go.Figure``, free to be changed."""
@@ -101,9 +99,7 @@ class Chart:
         return "\n".join(out)
 
     def to_html(self) -> str:
-        """Return the static twin: a picture and a table that read without scripts, on light and on
-        dark.
-        """
+        """Return the static twin: a picture and a table without scripts, for light and for dark."""
         label = escape(f"{self.title}. {self.caption}", 700)
         return (
             f'<figure class="ctxkit-chart {NO_MATH}" style="margin:0;{_STYLE}">'

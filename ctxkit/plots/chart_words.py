@@ -84,22 +84,21 @@ def notes_of(of: Any) -> list[str]:
         told = _of_runs(of)
     else:
         given = [of] if isinstance(of, Session) else replays or of
-        each = (
-            given.values()
-            if isinstance(given, Mapping)
-            else given
-            if isinstance(given, Sequence)
-            else ()
-        )
+        if isinstance(given, Mapping):
+            given = list(given.values())
+        each = given if isinstance(given, Sequence) else ()
         told = dict.fromkeys((s.id, s.notes) for s in each if isinstance(s, Session))
     alone = len(told) == 1
     found = [n if alone else f"{line(name, 40)}: {n}" for name, notes in told for n in notes]
     more = len(found) - _NOTES
-    return (
-        found
-        if more <= 0
-        else [*found[:_NOTES], f"{more} more notes: see `notes` of the sessions."]
-    )
+    if more > 0:
+        found[_NOTES:] = [f"{more} more notes: see `notes` of the sessions."]
+    return found
+
+
+def size(n: int | None) -> str:
+    """A number of tokens, as a hover text and a table tell it."""
+    return "unknown" if n is None else f"{n:,}"
 
 
 def _of_runs(runs: pd.DataFrame) -> dict[tuple[str, tuple[str, ...]], None]:

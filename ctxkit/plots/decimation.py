@@ -1,6 +1,4 @@
-"""Fewer points that look the same: of each bin the first, the smallest, the largest and
-the last.
-"""
+"""Fewer points that look the same: of each bin the first, smallest, largest and last."""
 
 from __future__ import annotations
 

@@ -57,18 +57,12 @@ def cuts_of(of: Any, names: Sequence[str], chart: str) -> Cuts:
             f"plots.{chart} takes sessions or a frame of compactions (ck.frame(...,"
             f" per='compaction')); this frame lacks {', '.join(missing)}."
         )
-    table = marked(of)
-    found = {n: _plain(table[n]) for n in wanted}
+    table = marked(of)[list(wanted)]
+    plain = table.astype(object).where(table.notna(), None)
+    found: dict[str, list[Any]] = {n: plain[n].tolist() for n in wanted}
     return Cuts(tuple(dict.fromkeys(map(str, found["session"]))), (), found)
 
 
 def marked(table: pd.DataFrame) -> pd.DataFrame:
     """Return a frame of compactions without the falls that no mark explains: those are none."""
     return table[table["kind"].ne("unmarked").fillna(value=True)] if "kind" in table else table
-
-
-def _plain(column: pd.Series[Any]) -> list[Any]:
-    """Return values as Python's own, None for what is missing."""
-    return [
-        None if gone else value for gone, value in zip(column.isna(), column.tolist(), strict=True)
-    ]

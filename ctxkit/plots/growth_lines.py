@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.frames import per_compaction
 from ctxkit.frames.occupancy import prompts
+from ctxkit.plots.chart_words import size
 from ctxkit.sizes.windows import window_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class CompactionMark(NamedTuple):
 
     def told(self) -> str:
         """Say what it did, in lines."""
-        sizes = f"{_size(self.before)} → {_size(self.after)} tokens"
+        sizes = f"{size(self.before)} → {size(self.after)} tokens"
         what = "no mark in the log" if self.number is None else f"compaction {self.number}"
         return "\n".join(filter(None, [what, sizes, self.why]))
 
@@ -55,9 +56,7 @@ class GrowthLine(NamedTuple):
 
 
 def lines(name: str, session: Session) -> Iterator[GrowthLine]:
-    """Yield a line for each agent of a session; calls whose size the log cannot tell are
-    left out.
-    """
+    """Yield a line for each agent of a session, without calls of which no size is known."""
     sizes, source = prompts(session)
     agents = dict.fromkeys(c.agent for c in session.calls)
     found, first = _cuts(session), next(iter(agents), None)
@@ -83,23 +82,10 @@ def lines(name: str, session: Session) -> Iterator[GrowthLine]:
 
 
 def _cuts(session: Session) -> tuple[CompactionMark, ...]:
-    data = per_compaction.rows([session], unmarked=True)
-    n = len(session.calls)
+    n, data = len(session.calls), dict(per_compaction.rows([session], unmarked=True))
     columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
+    data["call"] = [n if call is None else call for call in data["call"]]
     return tuple(
-        CompactionMark(
-            k,
-            n if call is None else call,
-            agent,
-            before,
-            after,
-            " · ".join(w for w in (method, trigger) if w),
-        )
-        for k, call, agent, before, after, method, trigger in zip(
-            *(data[c] for c in columns), strict=True
-        )
+        CompactionMark(k, call, agent, before, after, " · ".join(filter(None, why)))
+        for k, call, agent, before, after, *why in zip(*(data[c] for c in columns), strict=True)
     )
-
-
-def _size(n: int | None) -> str:
-    return "unknown" if n is None else f"{n:,}"

@@ -10,9 +10,7 @@ from ctxkit.plots.palette import LAYOUT, TEXT
 from ctxkit.plots.strokes import picture, words
 
 _SCALE = ("#d7e8f3", "#9cc6e0", "#5fa2cc", "#2b7db3", "#0b5a8c")
-"""From small to large: one hue, so that the colour-blind read it, and no red or green
-that judges.
-"""
+"""From small to large: one hue, which the colour-blind read, and no red or green that judges."""
 _WIDTH, _LEFT, _ROW, _TOP = 720, 130, 26, 24
 _LETTER = 9
 """Pixels of height that a letter of the title beside the rows takes."""

@@ -28,9 +28,7 @@ class Panel:
     corner: str = ""
     """A few signs at the right end of the title."""
     traces: tuple[Trace, ...] = ()
-    """Lines, areas and points; traces of one name in several panels have one place in
-    the legend.
-    """
+    """Lines, areas and points; those of one name have one place in the legend of all panels."""
     limit: float | None = None
     """A line across."""
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.plots.mosaics import Panel
-from ctxkit.plots.palette import COLOURS, DASHES, STOP, TEXT
+from ctxkit.plots.palette import COLOURS, STOP, TEXT, dash
 from ctxkit.plots.panel_grid import Panels
 from ctxkit.plots.traces import Trace
 
@@ -50,7 +50,7 @@ def _panel(group: PanelGroup, peak: int) -> Panel:
             x.name if several else "prompt",
             "line" if several else "area",
             _INKS[i % len(_INKS)],
-            _dash(i),
+            dash(i),
         )
         for i, x in enumerate(group.lines)
     ]
@@ -64,10 +64,6 @@ def _panel(group: PanelGroup, peak: int) -> Panel:
     return Panel(
         title=group.name, corner=f"▼ {n}" if n else "", traces=(*behind, *front, *cuts), limit=near
     )
-
-
-def _dash(i: int) -> str:
-    return DASHES[i % len(DASHES)]
 
 
 def _line(line: GrowthLine, name: str, kind: str, ink: str, dash: str) -> Trace:

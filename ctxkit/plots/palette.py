@@ -52,9 +52,7 @@ def colour(i: int) -> str:
 
 
 def dash(i: int) -> str:
-    """The dash of the i-th trace: each changes with the colour, so that no two depend on colour
-    alone.
-    """
+    """The dash of the i-th trace, which changes with the colour: no two depend on colour alone."""
     return DASHES[i % len(DASHES)]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ctxkit.display.markup import escape
 from ctxkit.plots.mosaics import CROWD, points
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, faint
-from ctxkit.plots.strokes import picture, stroke, words
+from ctxkit.plots.strokes import keys, picture, stroke, way, words
 from ctxkit.plots.svg import nice, short
 
 if TYPE_CHECKING:
@@ -94,18 +94,18 @@ def _trace(place: _Place, trace: Trace) -> str:
         return "".join(f'<path d="M{a - r:.1f} {b - r:.1f}{sign}" {fill}/>' for a, b in spots)
     if len(spots) == 1:
         return f'<circle cx="{spots[0][0]:.1f}" cy="{spots[0][1]:.1f}" r="2.5" fill="{ink}"/>'
-    way = "".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(spots))
+    drawn = way(spots)
     wide, dashes = (
         ("1.8", "") if trace.kind == "area" else ("1.2", SVG_DASHES[trace.dash or "solid"])
     )
     path = (
-        f'<path d="{way}" fill="none" stroke="{ink}" stroke-width="{wide}"'
+        f'<path d="{drawn}" fill="none" stroke="{ink}" stroke-width="{wide}"'
         f' stroke-dasharray="{dashes}"/>'
     )
     if trace.kind != "area" or not spots:
         return path
     ground = place.y(0)
-    under = f"{way}L{spots[-1][0]:.1f} {ground:.1f}L{spots[0][0]:.1f} {ground:.1f}z"
+    under = f"{drawn}L{spots[-1][0]:.1f} {ground:.1f}L{spots[0][0]:.1f} {ground:.1f}z"
     return f'<path d="{under}" fill="{faint(ink)}"/>{path}'
 
 
@@ -118,15 +118,14 @@ def _sign(trace: Trace) -> str:
 
 def _legend(drawn: Mosaic) -> str:
     traces = [t for t in drawn.traces if t.kind in ("area", "line", "points")]
-    keys = {t.name: (t.colour or TEXT, _sign(t)) for t in traces}
+    looks = {t.name: (t.colour or TEXT, _sign(t)) for t in traces}
     if any(p.limit for p in drawn.panels):
-        keys[drawn.limit] = (TEXT, "&#8212;")
-    told = " ".join(
-        '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'
-        f'<span aria-hidden="true" style="color:{ink}">{sign}</span> {escape(name, 60)}</span>'
-        for name, (ink, sign) in keys.items()
+        looks[drawn.limit] = (TEXT, "&#8212;")
+    signs = (
+        (f'<span aria-hidden="true" style="color:{ink}">{sign}</span>', name)
+        for name, (ink, sign) in looks.items()
     )
     return (
-        f'<div style="font-size:12px">{told}; across: {escape(drawn.x, 40)}, upward:'
+        f'<div style="font-size:12px">{keys(signs)}; across: {escape(drawn.x, 40)}, upward:'
         f" {escape(drawn.y, 40)}</div>"
     )

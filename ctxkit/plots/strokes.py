@@ -41,3 +41,17 @@ def stroke(
     (x0, y0), (x1, y1) = start, end
     style = f'stroke="{ink}" stroke-width="1" stroke-dasharray="{SVG_DASHES[dashes]}"'
     return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {style}/>'
+
+
+def way(points: Iterable[tuple[float, float]]) -> str:
+    """Return what an SVG path through points is drawn by."""
+    return "".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(points))
+
+
+def keys(named: Iterable[tuple[str, str]]) -> str:
+    """Return the keys of a legend: what stands for each, as safe HTML, and its name."""
+    return " ".join(
+        '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'
+        f"{drawn} {escape(name, 60)}</span>"
+        for drawn, name in named
+    )

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.display.markup import escape
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.labels import along, labels
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, colour, dash
-from ctxkit.plots.strokes import picture, stroke, words
+from ctxkit.plots.strokes import keys, picture, stroke, way, words
 
 if TYPE_CHECKING:
     from ctxkit.plots.traces import Plane, Trace
@@ -42,10 +41,9 @@ class _Scale(NamedTuple):
 
 
 def draw(axes: Plane) -> str:
-    """Return an SVG picture of the axes, its traces, limits and marks; nothing of it is a script or
-    a link.
-    """
-    shapes = [(t, *_points(t, axes)) for t in axes.traces if t.shown]
+    """Return an SVG picture of the axes and all on them; nothing of it is a script or a link."""
+    shapes = [(t, *_points(t, axes)) for t in axes.traces]
+    limits = [limit for limit in axes.limits if limit.shown]
     tops = np.zeros(0) if not axes.stacked else _stack(shapes)
     scale = _scale(axes, shapes, tops)
     parts = [_grid(axes, scale)]
@@ -53,7 +51,7 @@ def draw(axes: Plane) -> str:
         stroke((scale.x(m.x), _TOP), (scale.x(m.x), _HEIGHT - _BOTTOM), TEXT, "dot")
         for m in axes.marks
     ]
-    for limit in (limit for limit in axes.limits if limit.shown):
+    for limit in limits:
         y = scale.y(limit.y)
         parts.append(stroke((_LEFT, y), (_WIDTH - _RIGHT, y), limit.colour, "longdash"))
     below = np.zeros(0)
@@ -71,7 +69,7 @@ def draw(axes: Plane) -> str:
             parts += [_dot(trace, ink, a, b) for a, b in _finite(scale, x, y)]
         else:
             parts.append(_path(scale, trace, x, y, ink))
-    for limit in (limit for limit in axes.limits if limit.shown):
+    for limit in limits:
         left = axes.free_end(limit) == "left"
         place = (_LEFT + 4, "start") if left else (_WIDTH - _RIGHT, "end")
         parts.append(words(place[0], scale.y(limit.y) - 3, limit.label, place[1], _HALO))
@@ -192,10 +190,9 @@ def _path(scale: _Scale, trace: Trace, x: Any, y: Any, ink: str) -> str:
     points = _finite(scale, x, y)
     if len(points) == 1:
         return f'<circle cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="3" fill="{ink}"/>'
-    path = "".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(points))
     dashes = SVG_DASHES.get(trace.dash or dash(trace.look), "")
     return (
-        f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="2"'
+        f'<path d="{way(points)}" fill="none" stroke="{ink}" stroke-width="2"'
         f' stroke-dasharray="{dashes}"/>'
     )
 
@@ -209,13 +206,10 @@ def _band(scale: _Scale, x: Any, low: Any, high: Any, ink: str, *, bars: bool) -
             for a, b, c in zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
             if b != c
         )
-    there = [
-        f"{scale.x(a):.1f},{scale.y(b):.1f}" for a, b in zip(x.tolist(), high.tolist(), strict=True)
-    ]
-    back = [
-        f"{scale.x(a):.1f},{scale.y(b):.1f}" for a, b in zip(x.tolist(), low.tolist(), strict=True)
-    ]
-    return f'<polygon points="{" ".join(there + back[::-1])}" fill="{ink}"/>'
+    across, upward = np.append(x, x[::-1]), np.append(high, low[::-1])  # there and back
+    places = zip(scale.x(across).tolist(), scale.y(upward).tolist(), strict=True)
+    corners = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
+    return f'<polygon points="{corners}" fill="{ink}"/>'
 
 
 def _dot(trace: Trace, ink: str, x: float, y: float) -> str:
@@ -227,13 +221,8 @@ def _dot(trace: Trace, ink: str, x: float, y: float) -> str:
 
 
 def _legend(axes: Plane) -> str:
-    shown = [t for t in axes.traces if t.shown and not t.follows]
-    keys = " ".join(
-        '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'
-        f"{_key(t)} {escape(t.name, 60)}</span>"
-        for t in shown[:24]
-    )
-    return f'<div style="font-size:12px">{keys}</div>'
+    shown = [t for t in axes.traces if not t.follows]
+    return f'<div style="font-size:12px">{keys((_key(t), t.name) for t in shown[:24])}</div>'
 
 
 def _key(trace: Trace) -> str:

@@ -10,7 +10,7 @@ from ctxkit.plots.palette import LAYOUT, TEXT
 from ctxkit.plots.strokes import picture, words
 
 _WIDTH, _ROW, _LEFT = 720, 20, 170
-_SHOWN = 24
+_HEIGHT, _SHOWN = 420, 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,6 @@ class Tiles:
 
     whole: str
     tiles: tuple[Tile, ...]
-    height: int = 420
 
     def plotly(self) -> dict[str, Any]:
         """Return data and layout."""
@@ -60,11 +59,7 @@ class Tiles:
             "tiling": {"pad": 2},
             "maxdepth": 3,
         }
-        layout = {
-            **LAYOUT,
-            "height": self.height,
-            "margin": {"l": 8, "r": 8, "t": 44, "b": 8},
-        }
+        layout = {**LAYOUT, "height": _HEIGHT, "margin": {"l": 8, "r": 8, "t": 44, "b": 8}}
         return {"data": [trace], "layout": layout}
 
     def svg(self) -> str:

@@ -32,9 +32,6 @@ class Trace:
     """Which colour, dash and symbol of the palette."""
     colour: str | None = None
     dash: str | None = None
-    step: bool = False
-    shown: bool = True
-    """False: only in the legend until it is clicked."""
     names: tuple[str, ...] = ()
     """What is written beside its points, one each, as far as there is room."""
     hollow: bool = False
@@ -75,7 +72,6 @@ class Plane:
     limits: tuple[Limit, ...] = ()
     marks: tuple[Mark, ...] = ()
     stacked: bool = False
-    height: int = 380
     whole: bool = False
     """True where x counts things: only whole numbers on its axis."""
     y_share: bool = False
@@ -95,7 +91,7 @@ class Plane:
         """Return the end of a limit where no line runs, `right` before `left`: its name stands
         there. Empty where lines run through both.
         """
-        lines = [t for t in self.traces if t.shown and t.kind in ("line", "area") and len(t.x) > 1]
+        lines = [t for t in self.traces if t.kind in ("line", "area") and len(t.x) > 1]
         rows = [(np.asarray(t.x), np.array(t.y, dtype=float)) for t in lines]
         rows = [(x.astype(float), y) for x, y in rows if x.dtype.kind in "iuf"]
         if not rows:

@@ -69,12 +69,13 @@ def _page(x: Any) -> str:
 
 
 def _notebook(x: Any) -> str:
-    from ctxkit.reports import notebooks
+    from ctxkit.reports.notebook_cells import notebook
+    from ctxkit.reports.notebooks import comparison_cells, session_cells, sweep_cells
 
     kind = _kind(x)
     if kind == "session":
-        return notebooks.session_notebook(as_session(x))
-    return notebooks.comparison_notebook(x) if kind == "comparison" else notebooks.sweep_notebook(x)
+        return notebook(session_cells(as_session(x)))
+    return notebook(comparison_cells(x) if kind == "comparison" else sweep_cells(x))
 
 
 def _kind(x: Any) -> str:

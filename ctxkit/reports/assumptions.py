@@ -54,9 +54,7 @@ class Basis(NamedTuple):
 
 
 def of_session(session: Session) -> list[str]:
-    """Return the sentences for a session; of a replay those of its record, with what a
-    replay is.
-    """
+    """Return the sentences for a session; of a replay those of its record, and what a replay is."""
     base = session.origin or session
     told = notes_of(base)
     anchored, sheet = sizes(base), Sheet.of(base)
@@ -129,11 +127,7 @@ def _counters(bases: Sequence[Basis]) -> str:
     errors = [b.counter_error for b in bases if b.counter_error is not None]
     if not errors:
         return f"Tokens are counted by {names}; no recorded usage shows how far off that is."
-    off = (
-        f"{median(errors):+.0%}"
-        if len(errors) == 1
-        else f"{min(errors):+.0%} to {max(errors):+.0%}"
-    )
+    off = f"{min(errors):+.0%}" + (f" to {max(errors):+.0%}" if len(errors) > 1 else "")
     return (
         f"Tokens are counted by {names}, whose plain count is {off} off the recorded growth; sizes"
         " are scaled to the recorded usage where there is one."

@@ -1,6 +1,4 @@
-"""What is said first of a session: a few figures, its turns, its compactions; of many, one row
-each.
-"""
+"""What is said first of a session: figures, turns, compactions; of many, one row each."""
 
 from __future__ import annotations
 
@@ -105,13 +103,8 @@ def origin(session: Session) -> list[str]:
     model = session.model or next((m.model for m in session.messages if m.model), None)
     replay = session.details.get("replay")
     rules = replay.get("rules") if isinstance(replay, dict) else None
-    told = [
-        f"a replay under {rules}" if rules else None,
-        program,
-        model,
-        project_of(session),
-        day_of(session),
-    ]
+    told = [f"a replay under {rules}" if rules else None, program, model]
+    told += [project_of(session), day_of(session)]
     return [line(t, 80) for t in told if t]
 
 
@@ -151,9 +144,8 @@ def _peak(session: Session, row: Any) -> str:
     if last is None:
         return tokens(row.peak_tokens)
     window = window_of(session, last.model or session.model, last).tokens
-    return tokens(row.peak_tokens) + (
-        f", {percent(row.peak_tokens / window)} of {tokens(window)}" if window else ""
-    )
+    full = f", {percent(row.peak_tokens / window)} of {tokens(window)}" if window else ""
+    return tokens(row.peak_tokens) + full
 
 
 def turns_of(session: Session, rows: int | None = None) -> Tabular:

@@ -12,14 +12,14 @@ from ctxkit.frames import frame as framed
 from ctxkit.plots import composition, growth
 from ctxkit.reports import parcels
 from ctxkit.reports.assumptions import of_runs
-from ctxkit.reports.notebook_cells import code, notebook, prose, said
+from ctxkit.reports.notebook_cells import code, prose, said
 from ctxkit.reports.run_tables import COST, CUTS, LOSS
 from ctxkit.reports.session_report import sources
 from ctxkit.reports.sweeps import caveats, front_chart, run_columns
 from ctxkit.sweeps import front
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pandas as pd
 
@@ -31,12 +31,8 @@ _COMPACTIONS = (
     *("token_savings", "messages_before", "messages_after", "cost_usd", "tokens_source"),
 )
 _TURNS = (
-    "turn",
-    "calls_n",
-    "context_tokens",
-    "turn_input_tokens",
-    "turn_output_tokens",
-    "cost_usd",
+    *("turn", "calls_n", "context_tokens"),
+    *("turn_input_tokens", "turn_output_tokens", "cost_usd"),
 )
 _GO_ON = "Everything below runs again, and can be changed. The data lie in the folded cell above."
 _LONG = 50
@@ -45,22 +41,8 @@ _WIDE = 18
 """Columns of it."""
 
 
-def session_notebook(session: Session) -> str:
-    """Return a session's report as the text of a notebook."""
-    return notebook(_session(session))
-
-
-def comparison_notebook(frame: Comparison) -> str:
-    """Return a comparison's report as the text of a notebook."""
-    return notebook(_comparison(frame))
-
-
-def sweep_notebook(frame: pd.DataFrame) -> str:
-    """Return a sweep's report as the text of a notebook."""
-    return notebook(_sweep(frame))
-
-
-def _session(session: Session) -> Iterator[Any]:
+def session_cells(session: Session) -> Iterator[Any]:
+    """Yield the cells of a session's report."""
     row = framed(session, per="session").iloc[0]
     yield prose(
         f"# {said(session.title or session.id, 160)}",
@@ -98,18 +80,14 @@ def _session(session: Session) -> Iterator[Any]:
 
 
 def _table(per: str, session: Session, names: tuple[str, ...]) -> Any:
-    shown = (
-        framed(session, per=per)[list(names)]
-        .head(_LONG)
-        .map(lambda v: line(v, 160) if isinstance(v, str) else v)
-    )
-    listed = ", ".join(f'"{n}"' for n in names)
-    return code(
-        f'columns = [{listed}]\nck.frame(session, per="{per}")[columns].head({_LONG})', shown
-    )
+    table = framed(session, per=per)[list(names)].head(_LONG)
+    shown = table.map(lambda v: line(v, 160) if isinstance(v, str) else v)
+    source = f'ck.frame(session, per="{per}")[columns].head({_LONG})'
+    return code(f"columns = [{_listed(names)}]\n{source}", shown)
 
 
-def _comparison(frame: Comparison) -> Iterator[Any]:
+def comparison_cells(frame: Comparison) -> Iterator[Any]:
+    """Yield the cells of a comparison's report."""
     replays = getattr(frame, "replays", {})
     yield prose(
         f"# {said(str(frame['session'].iloc[0]), 80)}: {len(frame)} settings compared",
@@ -129,21 +107,20 @@ def _comparison(frame: Comparison) -> Iterator[Any]:
 
 
 def _figures(frame: pd.DataFrame) -> Iterator[Any]:
-    heads = {
-        "What each would have cost": COST,
-        "How the compactions held": CUTS,
-        "What was lost": LOSS,
-    }
-    for title, names in heads.items():
+    shown = _clean(frame).set_index("rules")
+    heads = ("What each would have cost", "How the compactions held", "What was lost")
+    for title, names in zip(heads, (COST, CUTS, LOSS), strict=True):
         yield prose(f"## {title}")
-        listed = ", ".join(f'"{n}"' for n in names)
-        yield code(
-            f'runs.set_index("rules")[[{listed}]]', _clean(frame).set_index("rules")[list(names)]
-        )
+        yield code(f'runs.set_index("rules")[[{_listed(names)}]]', shown[list(names)])
     yield from _failed(frame)
 
 
-def _sweep(frame: pd.DataFrame) -> Iterator[Any]:
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f'"{n}"' for n in names)
+
+
+def sweep_cells(frame: pd.DataFrame) -> Iterator[Any]:
+    """Yield the cells of a sweep's report."""
     yield prose(
         "# A sweep of context settings",
         "What these figures rest on:",
@@ -171,17 +148,14 @@ def _failed(frame: pd.DataFrame) -> Iterator[Any]:
     failed = frame["error"].notna()
     if failed.any():
         yield prose("## What failed")
-        shown = _clean(frame).loc[failed.to_numpy(), ["session", "rules", "error"]].head(_LONG)
-        yield code(
-            f'runs[runs["error"].notna()][["session", "rules", "error"]].head({_LONG})', shown
-        )
+        names = ["session", "rules", "error"]
+        shown = _clean(frame).loc[failed.to_numpy(), names].head(_LONG)
+        yield code(f'runs[runs["error"].notna()][[{_listed(names)}]].head({_LONG})', shown)
 
 
 def _runs_cell(frame: pd.DataFrame, session: Session | None) -> Any:
-    source = (
-        "from ctxkit.reports.parcels import unpack, unpack_runs\nfrom ctxkit.sweeps import"
-        " front\n\n"
-    )
+    source = "from ctxkit.reports.parcels import unpack, unpack_runs\n"
+    source += "from ctxkit.sweeps import front\n\n"
     source += f'runs = unpack_runs("{parcels.pack_runs(frame)}")\n'
     if session is not None:
         source += f'session = unpack("{parcels.pack(session)}")\n'

@@ -1,6 +1,4 @@
-"""The display of a session, of a replay and of a list of sessions: for a notebook and for a
-terminal.
-"""
+"""The display of a session, a replay and a list of sessions, in a notebook and in a terminal."""
 
 from __future__ import annotations
 
@@ -8,8 +6,8 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from ctxkit.display.amounts import counted
-from ctxkit.display.markup import NO_MATH, escape, line
-from ctxkit.display.sheets import COLUMNS, INK, padded
+from ctxkit.display.markup import NO_MATH, escape, line, noted
+from ctxkit.display.sheets import COLUMNS, GREY, INK, padded
 from ctxkit.frames import frame
 from ctxkit.reports.glances import cuts_of, facts_of, origin, sessions_of, turns_of
 from ctxkit.titles import title_of
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 _FEW, _MANY, _LISTED = 10, 200, 100
 """Rows of turns and sessions in a terminal; turns and sessions in a page."""
 _HIGH = 420
-_SOFT = "color:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"
 _BOX = "display:flex;flex-wrap:wrap;gap:6px 26px;margin:8px 0"
 Bundle = dict[str, str]
 
@@ -35,8 +32,9 @@ def of_session(session: Session) -> Bundle:
 
 def of_sessions(sessions: Sessions) -> Bundle:
     """Return the display of a list of sessions: a row each, and what could not be read."""
-    failed = _failed(sessions)
-    head = counted(len(sessions), "session") + (f", {failed}" if failed else "")
+    head, n = counted(len(sessions), "session"), len(sessions.failures)
+    if n:
+        head += f", {counted(n, 'file')} could not be read: .failed says which and why"
     few, many = sessions_of(sessions, _FEW), sessions_of(sessions, _LISTED)
     lines = [head, *filter(None, ("", few.to_text(), few.legend))] if sessions else [head]
     html = (
@@ -47,18 +45,10 @@ def of_sessions(sessions: Sessions) -> Bundle:
     return {"text/plain": "\n".join(lines), "text/html": html}
 
 
-def _failed(sessions: Sessions) -> str:
-    n = len(sessions.failures)
-    return f"{counted(n, 'file')} could not be read: .failed says which and why" if n else ""
-
-
 def _text(session: Session, facts: list[tuple[str, str]]) -> str:
-    told = dict(facts)
-    out = [
-        padded(title_of(session, COLUMNS), COLUMNS).rstrip(),
-        *_wrapped(" · ".join(origin(session))),
-    ]
-    out += _wrapped(" · ".join(f"{name} {told[name]}" for name in told))
+    out = [padded(title_of(session, COLUMNS), COLUMNS).rstrip()]
+    out += _wrapped(" · ".join(origin(session)))
+    out += _wrapped(" · ".join(f"{name} {value}" for name, value in dict(facts).items()))
     out += [row for note in session.notes for row in _wrapped(f"Note: {line(note, 400)}")]
     cuts, turns = cuts_of(session, _FEW), turns_of(session, _FEW)
     for table in (turns, cuts):
@@ -74,12 +64,9 @@ def _wrapped(text: str) -> list[str]:
 def _html(session: Session, facts: list[tuple[str, str]]) -> str:
     soft = " · ".join(escape(word, 80) for word in origin(session))
     figures = "".join(
-        f'<div><div style="{_SOFT};font-size:85%">{escape(name, 40)}</div>'
+        f'<div><div style="{GREY};font-size:85%">{escape(name, 40)}</div>'
         f'<div style="font-size:115%">{escape(value, 60)}</div></div>'
         for name, value in facts
-    )
-    notes = "".join(
-        f"<div><small>Note: {escape(note, 400)}</small></div>" for note in session.notes
     )
     turns, cuts = turns_of(session, _MANY), cuts_of(session, _MANY)
     folded = cuts.to_html(high=_HIGH, sorts=False)
@@ -91,6 +78,6 @@ def _html(session: Session, facts: list[tuple[str, str]]) -> str:
         f'<div class="ctxkit-session {NO_MATH}" style="{INK}">'
         '<strong style="font-size:125%"'
         f' title="{escape(hover, 400)}">{escape(title_of(session, 160))}</strong>'
-        f'<div style="{_SOFT}">{soft}</div><div style="{_BOX}">{figures}</div>{notes}'
+        f'<div style="{GREY}">{soft}</div><div style="{_BOX}">{figures}</div>{noted(session.notes)}'
         f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
     )

@@ -18,25 +18,13 @@ if TYPE_CHECKING:
 
 ROWS = 300
 COST = (
-    *(
-        "calls_n",
-        "prompt_tokens",
-        "peak_tokens",
-        "cost_usd",
-        "real_low_usd",
-        "real_high_usd",
-        "told_apart",
-    ),
+    *("calls_n", "prompt_tokens", "peak_tokens"),
+    *("cost_usd", "real_low_usd", "real_high_usd", "told_apart"),
     *("input_usd", "output_usd", "summaries_usd"),
 )
 CUTS = (
-    "cuts_n",
-    "unpaid_cuts_n",
-    "token_savings",
-    "message_savings",
-    "summary_tokens",
-    "refill",
-    "thrash",
+    *("cuts_n", "unpaid_cuts_n", "token_savings", "message_savings"),
+    *("summary_tokens", "refill", "thrash"),
 )
 LOSS = (
     *("items_n", "retained", "recoverable", "lost"),
@@ -67,20 +55,13 @@ def cell(name: str, value: Any) -> str:
         return number(value)
     if kind == FLOAT and name in _COUNTS:
         return f"{value:,.1f}"
+    if kind == FLOAT and name.endswith("_usd"):
+        return dollars(value)
     if kind == FLOAT:
-        return (
-            dollars(value)
-            if name.endswith("_usd")
-            else percent(value)
-            if abs(value) >= 0.1
-            else f"{100 * value:.1f} %"
-        )
+        return percent(value) if abs(value) >= 0.1 else f"{100 * value:.1f} %"
     value = value.item() if hasattr(value, "item") else value
-    return (
-        f"{value:,}"
-        if isinstance(value, int) and not isinstance(value, bool)
-        else line(str(value), 160)
-    )
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return f"{value:,}" if whole else line(str(value), 160)
 
 
 def runs_table(frame: pd.DataFrame, names: Sequence[str], *, caption: str = "") -> str:
@@ -91,10 +72,8 @@ def runs_table(frame: pd.DataFrame, names: Sequence[str], *, caption: str = "") 
     if not names:
         return ""
     rows = [
-        (line(str(rules), 100), *(cell(n, v) for n, v in zip(names, values, strict=True)))
-        for rules, values in zip(
-            frame["rules"].head(ROWS), frame[names].head(ROWS).itertuples(index=False), strict=True
-        )
+        (line(str(rules), 100), *map(cell, names, values))
+        for rules, *values in frame[["rules", *names]].head(ROWS).itertuples(index=False)
     ]
     more = f"The first {ROWS} of {len(frame):,}. " if len(frame) > ROWS else ""
     numbers = frozenset(i for i, n in enumerate(names, 1) if _KINDS.get(n) in (INT, FLOAT))

@@ -19,8 +19,6 @@ from ctxkit.reports.page import PageSection, chart, facts, items, page, table
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ctxkit.display.sheets import Tabular
     from ctxkit.session import Session
 
@@ -70,17 +68,11 @@ def session_page(session: Session) -> str:
 
 
 def _head(session: Session, row: Any) -> str:
-    made = " · ".join(escape(word, 80) for word in _origin(session))
-    return f'<p class="soft">{made}</p>{facts(facts_of(session, row))}'
-
-
-def _origin(session: Session) -> Iterator[str]:
-    yield from origin(session)
-    yield f"session {session.id}"
-    yield f"format {session.format}"
+    told = [*origin(session), f"session {session.id}", f"format {session.format}"]
     if session.path_:
-        yield f"read from {session.path_.replace(chr(92), '/').rsplit('/', 1)[-1]}"
-    yield made_by()
+        told.append(f"read from {session.path_.replace(chr(92), '/').rsplit('/', 1)[-1]}")
+    made = " · ".join(escape(word, 80) for word in (*told, made_by()))
+    return f'<p class="soft">{made}</p>{facts(facts_of(session, row))}'
 
 
 def made_by() -> str:
@@ -94,17 +86,14 @@ def sources(session: Session, row: Any) -> list[str]:
     lines = [*of_session(session)] if session.calls else []
     lines += [no for can, (_, no) in zip(able, _SAYS, strict=True) if not can]
     lines += [yes for can, (yes, _) in zip(able, _SAYS, strict=True) if can]
-    if known(row.cost_usd):
-        recorded = row.cost_source == "recorded"
-        lines.append(
-            "Costs are as the log recorded them."
-            if recorded
-            else "Costs are derived from usage and a table of prices."
-        )
-    else:
+    if not known(row.cost_usd):
         lines.append(
             "A cost is missing: at least one call has no usage, or its model no known price."
         )
+    elif row.cost_source == "recorded":
+        lines.append("Costs are as the log recorded them.")
+    else:
+        lines.append("Costs are derived from usage and a table of prices.")
     lines.append(
         "System prompts and tool schemas that a log leaves out are a remainder: what was billed"
         " less what is seen."

@@ -1,6 +1,4 @@
-"""The report of a sweep: sessions under settings, the choice between dollars and loss, and every
-run.
-"""
+"""The report of a sweep: the choice between dollars and loss, the settings, and every run."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from ctxkit.display.amounts import MISSING, known, number
 from ctxkit.display.markup import escape, line
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.pooled import FEW
-from ctxkit.plots import frontier
+from ctxkit.plots._frontier import frontier
 from ctxkit.reports.assumptions import of_runs
 from ctxkit.reports.page import PageSection, chart, facts, items, page, table
 from ctxkit.reports.run_tables import ROWS, cell, failures, runs_table
@@ -49,14 +47,11 @@ def sweep_page(frame: pd.DataFrame) -> str:
 
 
 def front_chart(frame: pd.DataFrame) -> Chart | None:
-    """Return the frontier; None where no setting has both dollars and loss, so that
-    there is none.
-    """
+    """Return the frontier; None where no setting has both dollars and loss."""
     try:
-        drawn: Chart = frontier(frame)
+        return frontier(frame)
     except BadArguments:
         return None
-    return drawn
 
 
 def run_columns(frame: pd.DataFrame) -> list[str]:
@@ -97,15 +92,8 @@ def _settings(frame: pd.DataFrame) -> str:
         )
         for row in front(frame).head(ROWS).to_dict("records")
     ]  # fmt: skip
-    head = (
-        "rules",
-        "on the front",
-        "sessions",
-        "failed",
-        "cost $",
-        "needed later, lost",
-        "unpaid cuts",
-    )
+    figures = ("cost $", "needed later, lost", "unpaid cuts")
+    head = ("rules", "on the front", "sessions", "failed", *figures)
     told = (
         "Means over sessions with their 90 % intervals; on the front: beaten by none. *: fewer"
         f" than {FEW} sessions."
@@ -114,13 +102,9 @@ def _settings(frame: pd.DataFrame) -> str:
 
 
 def _mean(row: dict[Any, Any], name: str) -> str:
-    mean, low, high = (row[n] for n in (name, f"{name}_low", f"{name}_high"))
-    if not known(mean):
+    found = [row[n] for n in (name, f"{name}_low", f"{name}_high")]
+    if not known(found[0]):
         return MISSING
-    if name == "unpaid_cuts_n":
-        return f"{mean:,.1f} ({low:,.1f} to {high:,.1f})" if low != high else f"{mean:,.1f}"
-    return (
-        f"{cell(name, mean)} ({cell(name, low)} to {cell(name, high)})"
-        if low != high
-        else cell(name, mean)
-    )
+    whole = name == "unpaid_cuts_n"
+    mean, low, high = (f"{n:,.1f}" if whole else cell(name, n) for n in found)
+    return f"{mean} ({low} to {high})" if found[1] != found[2] else mean

@@ -169,10 +169,9 @@ class SideBySide(Charted):
     # -- twins -----------------------------------------------------------
 
     def _chart(self) -> Chart:
-        from ctxkit.plots import growth
+        from ctxkit.plots._growth import growth
 
-        made: Chart = growth(dict(zip(self.names, self.both, strict=True)))
-        return made
+        return growth(dict(zip(self.names, self.both, strict=True)))
 
     def to_text(self) -> str:
         """Return where they part as text, with the rows from there on."""

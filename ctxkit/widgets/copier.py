@@ -1,6 +1,4 @@
-"""A copier: a button that shows a text and puts it into the clipboard, without asking
-the kernel.
-"""
+"""A button that shows a text and puts it into the clipboard, without asking the kernel."""
 
 from __future__ import annotations
 

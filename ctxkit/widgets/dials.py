@@ -1,16 +1,15 @@
-"""What a tuner shows: the growth, the figures beside those of the record, what each compaction
-saved.
-"""
+"""What a tuner shows: growth, figures beside those of the record, what each compaction saved."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.display.amounts import counted
+from ctxkit.display.amounts import counted, known
 from ctxkit.display.markup import escape, line
 from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import table
 from ctxkit.plots.palette import STOP
+from ctxkit.plots.palette import TEXT as GREY
 from ctxkit.plots.traces import Limit, Mark, Trace
 from ctxkit.widgets.explorer_panels import SOFT, TEXT
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 LEAST = 0.10
 """A compaction that saves less counts as fruitless (fuseraft's threshold)."""
 _MARKS, _ROWS = 40, 8
-_GREY = "#777777"
 _FIGURES = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
@@ -42,31 +40,22 @@ _SHARES = ("token_savings", "anti_thrash", "refill", "lost", "needed_later_loss"
 def growth(
     recorded: Sequence[int | None], trial: Trial, error: str = "", pinned: Trial | None = None
 ) -> str:
-    """Return the growth of the context, as recorded and as it would be, with the compactions as
-    lines.
-    """
+    """Return how the context grew and how it would have grown, with the compactions as lines."""
     calls = range(len(trial.prompts))
-    traces = (
-        Trace(name="recorded", x=range(len(recorded)), y=recorded, colour=_GREY, dash="dot"),
-        *(
-            [Trace(name="pinned", x=range(len(pinned.prompts)), y=pinned.prompts, look=1)]
-            if pinned
-            else ()
-        ),
-        Trace(name="with these settings", x=calls, y=trial.prompts, look=0),
-    )
+    traces = [Trace(name="recorded", x=range(len(recorded)), y=recorded, colour=GREY, dash="dot")]
+    if pinned:
+        traces.append(Trace(name="pinned", x=range(len(pinned.prompts)), y=pinned.prompts, look=1))
+    traces.append(Trace(name="with these settings", x=calls, y=trial.prompts, look=0))
     cuts = [s for s in trial.steps if s.after is not None]
     marks = tuple(Mark(x=s.call - 0.5) for s in cuts) if len(cuts) <= _MARKS else ()
     peak = max((n for n in (*recorded, *trial.prompts) if n), default=0)
     limit = Limit(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)
-    axes = Axes(x="call", y="tokens in the prompt", traces=traces, limits=(limit,), marks=marks)
-    wrong = (
-        ""
-        if not error
-        else (
-            f'<div role="alert" style="color:{STOP};line-height:1.5">These settings'
-            f" cannot work: {escape(error, 400)} The picture is the last one that could.</div>"
-        )
+    axes = Axes(
+        x="call", y="tokens in the prompt", traces=tuple(traces), limits=(limit,), marks=marks
+    )
+    wrong = error and (
+        f'<div role="alert" style="color:{STOP};line-height:1.5">These settings'
+        f" cannot work: {escape(error, 400)} The picture is the last one that could.</div>"
     )
     return f'{wrong}<div role="img" aria-label="{escape(told(trial), 300)}">{axes.svg()}</div>'
 
@@ -76,13 +65,9 @@ def told(trial: Trial) -> str:
     done = [s for s in trial.steps if s.saved is not None]
     low = sum((s.saved or 0) < LEAST for s in done)
     held = len(trial.steps) - len(done)
-    verdict = (
-        "they thrash"
-        if trial.row.get("thrash")
-        else "they hold"
-        if done
-        else "nothing was compacted"
-    )
+    verdict = "they hold" if done else "nothing was compacted"
+    if trial.row.get("thrash"):
+        verdict = "they thrash"
     return (
         f"{counted(len(done), 'compaction')}, {low:,} saved less than {LEAST:.0%} of the tokens,"
         f" {held:,} held back: {verdict}."
@@ -140,28 +125,18 @@ def _step(step: TrialStep) -> tuple[str, ...]:
         return (str(step.call), "", "", "", "", line(step.why, 60))
     messages = "" if step.messages is None else f"{step.messages:.0%}"
     verdict = "too little" if step.saved < LEAST else "pays"
-    return (
-        str(step.call),
-        f"{step.before:,}",
-        f"{step.after:,}",
-        f"{step.saved:.1%}",
-        messages,
-        verdict,
-    )
+    sizes = (f"{step.before:,}", f"{step.after:,}")
+    return (str(step.call), *sizes, f"{step.saved:.1%}", messages, verdict)
 
 
 def _table(rows: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    known = [c for c in _FIGURES if any(_is(row.get(c)) for row in rows.values())]
-    head = ("", *(_FIGURES[c] for c in known))
-    return head, [(name, *(_cell(c, row.get(c)) for c in known)) for name, row in rows.items()]
-
-
-def _is(value: Any) -> bool:
-    return value is not None and value == value  # noqa: PLR0124  NaN
+    shown = [c for c in _FIGURES if any(known(row.get(c)) for row in rows.values())]
+    head = ("", *(_FIGURES[c] for c in shown))
+    return head, [(name, *(_cell(c, row.get(c)) for c in shown)) for name, row in rows.items()]
 
 
 def _cell(column: str, value: Any) -> str:
-    if not _is(value):
+    if not known(value):
         return ""
     if column in _SHARES:
         return f"{value:.0%}"

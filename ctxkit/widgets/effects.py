@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from ctxkit.widgets.trials import Trial, Trials
 
 SECONDS = 1.2
-"""What the trying may take in all, of the processor; settings that it does not reach count as
-unknown.
-"""
+"""What all trying may take of the processor; settings that it does not reach count as unknown."""
 
 
 class Effect(NamedTuple):

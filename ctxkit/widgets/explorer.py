@@ -12,7 +12,7 @@ import numpy as np
 import traitlets as t
 
 from ctxkit.composition import GROUPS
-from ctxkit.display.markup import line
+from ctxkit.display.markup import line, noted
 from ctxkit.messages import Edit
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.palette import GROUP_COLOURS
@@ -172,6 +172,10 @@ class Explorer(Charted):
 
     # -- rows and texts --------------------------------------------------
 
+    def _at(self, asked: dict[str, Any]) -> int:
+        """Return the call that is asked for, else the nearest that there is."""
+        return min(max(_number(asked.get("call")), 0), max(len(self.scenes) - 1, 0))
+
     def _items(self, call: int, *, whole: bool) -> Sequence[ListLine]:
         return self.scenes.whole if whole else self._scene(call).items
 
@@ -184,8 +188,7 @@ class Explorer(Charted):
         return self._last[1]
 
     def _rows(self, asked: dict[str, Any]) -> dict[str, Any]:
-        call, first = _number(asked.get("call")), max(_number(asked.get("from")), 0)
-        call = min(max(call, 0), max(len(self.scenes) - 1, 0))
+        call, first = self._at(asked), max(_number(asked.get("from")), 0)
         wanted = Wanted.of(asked)
         found = self._chosen(call, wanted)
         marks = {i.call for i in found.lines if i.call is not None} if wanted.whole else set()
@@ -219,8 +222,7 @@ class Explorer(Charted):
         }
 
     def _text(self, asked: dict[str, Any]) -> dict[str, Any] | None:
-        call, row = _number(asked.get("call")), _number(asked.get("row"))
-        call = min(max(call, 0), max(len(self.scenes) - 1, 0))
+        call, row = self._at(asked), _number(asked.get("row"))
         items = self._items(call, whole=asked.get("whole") is True)
         if not 0 <= row < len(items):
             return None
@@ -234,10 +236,9 @@ class Explorer(Charted):
     # -- twins -----------------------------------------------------------
 
     def _chart(self) -> Chart:
-        from ctxkit.plots import growth
+        from ctxkit.plots._growth import growth
 
-        made: Chart = growth(self.scenes.session)
-        return made
+        return growth(self.scenes.session)
 
     def to_text(self) -> str:
         """Return what is shown as text: the call, its groups, its largest messages."""
@@ -252,15 +253,9 @@ class Explorer(Charted):
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
         scene = self.scene
-        return "".join(
-            [
-                panels.heading(scene, len(self.scenes)),
-                panels.noted(self.scenes.session.notes),
-                panels.growth(self.scenes.prompts, scene.limit, scene.call),
-                panels.bar(scene),
-                panels.listing(scene.largest[:_TWIN_ROWS]),
-            ]
-        )
+        head = panels.heading(scene, len(self.scenes)) + noted(self.scenes.session.notes)
+        drawn = panels.growth(self.scenes.prompts, scene.limit, scene.call) + panels.bar(scene)
+        return head + drawn + panels.listing(scene.largest[:_TWIN_ROWS])
 
 
 def _cuts(session: Session, places: list[int]) -> list[int]:

@@ -21,11 +21,6 @@ SOFT = "var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777)
 _WIDTH, _HEIGHT, _POINTS = 1000, 90, 500
 
 
-def noted(notes: Sequence[str]) -> str:
-    """Return what a session's log cannot say or says wrongly, as HTML; empty where it says all."""
-    return "".join(f"<div><small>Note: {escape(note, 400)}</small></div>" for note in notes)
-
-
 def heading(scene: Scene, calls: int) -> str:
     """One line: which call, how large its prompt, how full the window."""
     return f'<div style="color:{TEXT};line-height:1.5">{escape(told(scene, calls), 300)}</div>'
@@ -36,11 +31,9 @@ def told(scene: Scene, calls: int) -> str:
     if scene.call is None:
         return f"No call in this session: {len(scene.items):,} messages stand."
     size = "size unknown" if scene.tokens is None else f"{scene.tokens:,} tokens ({scene.source})"
-    full = (
-        f", {scene.tokens / scene.limit:.0%} of {scene.limit:,}"
-        if scene.tokens and scene.limit
-        else ""
-    )
+    full = ""
+    if scene.tokens and scene.limit:
+        full = f", {scene.tokens / scene.limit:.0%} of {scene.limit:,}"
     model = f" · {line(scene.model, 50)}" if scene.model else ""
     where = f"Call {scene.call} (of 0 to {calls - 1}) · turn {scene.turn}"
     return f"{where} · {size}{full} · {len(scene.items):,} messages{model}"

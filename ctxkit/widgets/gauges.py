@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.display.markup import escape, line
 from ctxkit.plots.chart import table
+from ctxkit.plots.chart_words import size
 from ctxkit.plots.palette import COLOURS
 from ctxkit.widgets.dials import dense
 from ctxkit.widgets.explorer_panels import SOFT, TEXT
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 CALLS = 6
 """Calls in the table."""
 _FULL = 0.8
-"""Above this share of the window the gauge changes its colour; the figure beside it says
-the same.
-"""
+"""Above this share of the window the gauge changes colour; the figure beside it says the same."""
 _HEAD = ("call", "turn", "prompt", "cached", "out", "then")
 
 
@@ -38,12 +37,10 @@ class Gauge(NamedTuple):
     def text(self) -> str:
         """`main · Context: 5,387/16,000 (34%) · 6 calls · Compactions: 0 · running`."""
         share = f" ({self.used / self.limit:.0%})" if self.used is not None and self.limit else ""
-        size = (
-            "size unknown"
-            if self.used is None
-            else f"{self.used:,}" + (f"/{self.limit:,}" if self.limit else "")
-        )
-        parts = [line(self.name, 60), f"Context: {size}{share}", f"{self.calls:,} calls",
+        used = "size unknown"
+        if self.used is not None:
+            used = f"{self.used:,}" + (f"/{self.limit:,}" if self.limit else "")
+        parts = [line(self.name, 60), f"Context: {used}{share}", f"{self.calls:,} calls",
                  f"Compactions: {self.compactions}", self.state, line(self.note, 100)]  # fmt: skip
         return " · ".join(p for p in parts if p)
 
@@ -84,9 +81,7 @@ def sentences(told: list[str]) -> str:
 
 
 def rows(session: Session) -> list[tuple[str, ...]]:
-    """Return the last calls, the newest first: place, sizes as recorded, and what the reply asked
-    for.
-    """
+    """Return the last calls, the newest first: place, recorded sizes, what the reply asked for."""
     out = []
     for call in reversed(session.calls[-CALLS:]):
         m, u = call.message, call.message.usage
@@ -94,8 +89,7 @@ def rows(session: Session) -> list[tuple[str, ...]]:
             m.error or line(m.text, 60) or "nothing said"
         )
         sizes = (u.prompt_tokens, u.cache_read_tokens, u.output_tokens) if u else (None, None, None)
-        told = ("unknown" if n is None else f"{n:,}" for n in sizes)
-        out.append((str(call.index), str(call.turn), *told, line(asked, 70)))
+        out.append((str(call.index), str(call.turn), *map(size, sizes), line(asked, 70)))
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.display.amounts import counted, dollars, tokens
@@ -33,12 +34,7 @@ class Relative(NamedTuple):
 
 def tree(session: Session) -> list[Relative]:
     """Return a session and its subagents, each before its own ones."""
-    out: list[Relative] = []
-    for each in _below(session, 0):
-        out.append(each)
-        if len(out) == _MOST:
-            break
-    return out
+    return list(islice(_below(session, 0), _MOST))
 
 
 def figures(family: list[Relative]) -> list[str]:

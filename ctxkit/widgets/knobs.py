@@ -20,7 +20,7 @@ from ctxkit.presets.preset_names import names, preset
 from ctxkit.replays import window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
     from ctxkit.presets.naming import AnyRules
     from ctxkit.session import Session
@@ -81,8 +81,10 @@ def knobs(rules: AnyRules, session: Session, ranges: Mapping[str, tuple[float, .
         BadArguments: there is no numeric setting, or a range is none.
         UnknownPreset: a name means nothing, or a range is for a setting that does not exist.
     """
-    label, values, make = _settings(rules, session)
-    choices, absent = _others(rules)
+    rules = as_rules(rules) if isinstance(rules, str) else rules
+    kept = _kept(rules) if isinstance(rules, Rules) else None
+    label, values, make = _settings(rules, session, kept)
+    choices, absent = _others(rules, of_preset=kept is not None)
     for name in ranges:
         if name not in values and name not in absent:
             raise UnknownPreset(
@@ -95,34 +97,38 @@ def knobs(rules: AnyRules, session: Session, ranges: Mapping[str, tuple[float, .
             " numbers."
         )
     room = window(session) or 200_000
-    every = [
-        _ranged(n, v, ranges[n]) if n in ranges else _spanned(n, v, room) for n, v in values.items()
-    ]
     none = [n for n in absent if n not in values]
-    every += [
-        (_ranged(n, 0, ranges[n]) if n in ranges else _spanned(n, 0, room))._replace(none=True)
-        for n in none
-    ]
-    return Knobs(label, tuple(every), lambda turned: make(_with_none(turned, none)), choices)
+
+    def knob(name: str, value: float) -> Knob:
+        given = name in ranges
+        made = _ranged(name, value, ranges[name]) if given else _spanned(name, value, room)
+        return made._replace(none=name in none)
+
+    every = tuple(knob(n, v) for n, v in (values | dict.fromkeys(none, 0)).items())
+    return Knobs(label, every, lambda turned: make(with_none(turned, none)), choices)
 
 
-def _with_none(turned: Mapping[str, Any], none: Sequence[str]) -> dict[str, Any]:
+def with_none(turned: Mapping[str, Any], none: Collection[str]) -> dict[str, Any]:
+    """Return settings with None for those that are turned off by a 0."""
     return {n: None if n in none and not v else v for n, v in turned.items()}
 
 
-def _others(rules: Any) -> tuple[tuple[Choice, ...], list[str]]:
+def _function(rules: Any) -> bool:
+    return not isinstance(rules, Rules) and callable(rules) and not is_dataclass(rules)
+
+
+def _defaults(rules: Callable[..., Any]) -> dict[str, Any]:
+    return {n: p.default for n, p in signature(rules).parameters.items()}
+
+
+def _others(rules: Any, *, of_preset: bool) -> tuple[tuple[Choice, ...], list[str]]:
     """Return the switches and choices of a preset or a function, and the whole numbers that are
     None.
     """
-    if isinstance(rules, str):
-        rules = as_rules(rules)
-    if isinstance(rules, Rules):
-        if rules.name not in names() or not rules.parameters or _kept(rules) is None:
-            return (), []
+    if of_preset:
         given, made = dict(rules.parameters), getattr(presets, rules.name)
-    elif callable(rules) and not is_dataclass(rules):
-        made = rules
-        given = {n: p.default for n, p in signature(rules).parameters.items()}
+    elif _function(rules):
+        given, made = _defaults(rules), rules
     else:
         return (), []
     says = {n: str(p.annotation) for n, p in signature(made).parameters.items()}
@@ -142,15 +148,8 @@ def _others(rules: Any) -> tuple[tuple[Choice, ...], list[str]]:
 
 
 def _settings(
-    rules: Any, session: Session
+    rules: Any, session: Session, kept: dict[str, Any] | None
 ) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
-    if isinstance(rules, str):
-        rules = as_rules(rules)
-    kept = (
-        _kept(rules)
-        if isinstance(rules, Rules) and rules.name in names() and rules.parameters
-        else None
-    )
     if kept is not None:
         given = dict(rules.parameters)
         known = {n: v for n, v in given.items() if _number(v)}
@@ -161,8 +160,8 @@ def _settings(
             known,
             lambda turned: preset(rules.name, **{**given, **turned}).but(**kept),
         )
-    if not isinstance(rules, Rules) and callable(rules) and not is_dataclass(rules):
-        defaults = {n: p.default for n, p in signature(rules).parameters.items()}
+    if _function(rules):
+        defaults = _defaults(rules)
         known = {n: v for n, v in defaults.items() if _number(v)}
         if known or not defaults:
             label = getattr(rules, "__name__", "rules")
@@ -177,9 +176,11 @@ def _settings(
 
 
 def _kept(rules: Rules) -> dict[str, Any] | None:
-    """Return what rules have besides their preset's parameters; None where a parameter would no
-    longer reach them.
+    """Return what rules have besides their preset's parameters; None where they are of none, or a
+    parameter would no longer reach them.
     """
+    if rules.name not in names() or not rules.parameters:
+        return None
     made = preset(rules.name, **rules.parameters)
     beside = {n: getattr(rules, n) for n in _BESIDE if getattr(rules, n) != getattr(made, n)}
     return beside if replace(made, **beside) == replace(rules, parameters=made.parameters) else None
@@ -189,9 +190,11 @@ def _places(rules: Rules) -> dict[str, tuple[tuple[str, int, str], float]]:
     """Return the numeric settings of the policy, the trigger and the guards: name -> (part, number,
     field), value.
     """
-    parts: list[tuple[str, int, Any]] = [("policy", 0, written(rules.policy))]
-    parts += [("trigger", 0, written(rules.trigger))]
-    parts += [("guards", i, guard) for i, guard in enumerate(rules.guards)]
+    parts: list[tuple[str, int, Any]] = [
+        ("policy", 0, written(rules.policy)),
+        ("trigger", 0, written(rules.trigger)),
+        *(("guards", i, guard) for i, guard in enumerate(rules.guards)),
+    ]
     out: dict[str, tuple[tuple[str, int, str], float]] = {}
     for part, i, value in parts:
         for f in fields(value) if is_dataclass(value) else ():
@@ -239,24 +242,19 @@ def _spanned(name: str, value: float, room: int) -> Knob:
 
 def _ranged(name: str, value: float, span: tuple[float, ...]) -> Knob:
     ends: Any = span
-    if (
-        not isinstance(ends, (tuple, list))
-        or len(ends) not in (2, 3)
-        or not all(map(_number, ends))
-    ):
+    sound = isinstance(ends, (tuple, list)) and len(ends) in (2, 3)
+    if not sound or not all(map(_number, ends)):
         raise BadArguments(
             f"A range is two ends and maybe a step, such as {name}=(1_000, 20_000, 500); not"
             f" {span!r}."
         )
     low, high = span[0], span[1]
     whole = isinstance(value, int) and isinstance(low, int) and isinstance(high, int)
-    step = (
-        span[2]
-        if len(span) > 2
-        else max(int(_round((high - low) / 100)), 1)
-        if whole
-        else (high - low) / 100
-    )
+    step = (high - low) / 100
+    if whole:
+        step = max(int(_round(step)), 1)
+    if len(span) > 2:
+        step = span[2]
     if not low < high or not step > 0:
         raise BadArguments(f"The range {span!r} of {name} has nothing between its ends.")
     return Knob(name, min(max(value, low), high), low, high, step)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _MOST = 400
 """Calls to come, at most."""
+_HEAD = ("next call", "read", "written", "fresh", "dollars")
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,7 @@ class Cut:
     def shares(self) -> dict[str, float]:
         """Prices of a write and a read, as shares of the input price."""
         p = self.price
-        return {
-            "write_share": p.write() / p.input,
-            "read_share": p.read / p.input,
-        }
+        return {"write_share": p.write() / p.input, "read_share": p.read / p.input}
 
     @property
     def pays_after(self) -> float:
@@ -158,8 +156,7 @@ class BreakEven(Twins, w.VBox):  # type: ignore[misc]
 
     def to_text(self) -> str:
         """Return what is shown as text."""
-        rows = [("next call", "read", "written", "fresh", "dollars"), *self.rows()]
-        lines = ["  ".join(f"{c:>10}" for c in row) for row in rows]
+        lines = ["  ".join(f"{c:>10}" for c in row) for row in (_HEAD, *self.rows())]
         return "\n".join([f"Taken out: {self.cut.block.name}", self.said(), *lines])
 
     def to_html(self) -> str:
@@ -169,7 +166,7 @@ class BreakEven(Twins, w.VBox):  # type: ignore[misc]
             s._replace(kind=len(KINDS)) if _of(cut.block, s) else s for s in cut.before().spans()
         )
         rows = (Row("as it is", tuple(was)), Row("without it", cut.without().spans()))
-        bill = table(("next call", "read", "written", "fresh", "dollars"), self.rows())
+        bill = table(_HEAD, self.rows())
         return (
             f'<div style="color:{TEXT}">'
             f"<div><strong>Taken out: {escape(cut.block.name, 90)}</strong>"

@@ -152,16 +152,9 @@ class Scenes:
         limit = window_of(self.session, model, at.message).tokens
         held = self._layers.groups if self._layers is not None else {}
         groups = tuple((name, tokens[at.index]) for name, tokens in held.items())
-        return Scene(
-            at.index,
-            at.turn,
-            model,
-            self.prompts[at.index],
-            self.source,
-            self._sent(at.index),
-            tuple(each for each in groups if each[1]),
-            limit,
-        )
+        shown = tuple(each for each in groups if each[1])
+        size, sent = self.prompts[at.index], self._sent(at.index)
+        return Scene(at.index, at.turn, model, size, self.source, sent, shown, limit)
 
     @cached_property
     def whole(self) -> tuple[ListLine, ...]:
@@ -173,9 +166,7 @@ class Scenes:
         return self._answers.get(id(message))
 
     def files(self, message: Message) -> Iterator[str]:
-        """Yield the files that a message is about: those of its calls, or of the call that it
-        answers.
-        """
+        """Yield the files of a message: those of its calls, or of the call that it answers."""
         own = self.asked(message)
         for call in (own,) if own is not None else message.tool_calls:
             path = path_of(call)
@@ -194,7 +185,6 @@ class Scenes:
     def _whole(self) -> Iterator[ListLine]:
         places, n = [c.position for c in self.session.calls], -1
         for position, entry in enumerate(self.session.path):
-            edit = isinstance(entry, Edit)
             by = (entry.method or entry.kind) if isinstance(entry, Edit) else None
             # a reply is what its own call said; all else goes with the next one
             call = bisect_left(places, position)
@@ -202,7 +192,7 @@ class Scenes:
                 n += 1
                 size = None if self._sizes is None else self._sizes.of(message)
                 at = min(call, len(places) - 1) if places else None
-                yield ListLine(n, message, size, 0, by if edit else None, at)
+                yield ListLine(n, message, size, 0, by, at)
 
     def forget(self) -> None:
         """Make the whole list anew, now that sizes are known."""
@@ -253,11 +243,9 @@ def _block(part: object) -> str:
     if isinstance(part, Text):
         return part.text
     if isinstance(part, Thinking):
-        hidden = (
-            f" (and {part.hidden:,} characters that only the provider can read)"
-            if part.hidden
-            else ""
-        )
+        hidden = ""
+        if part.hidden:
+            hidden = f" (and {part.hidden:,} characters that only the provider can read)"
         return f"[thinking{hidden}]\n{part.text}"
     if isinstance(part, ToolCall):
         return f"[calls {part.name}]\n{_arguments(part, indent=1)}"

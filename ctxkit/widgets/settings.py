@@ -47,25 +47,12 @@ def written(rules: Rules, label: str, values: Mapping[str, Any]) -> SettingText:
 
 
 def _python(rules: Rules, label: str, values: Mapping[str, Any], why: str) -> SettingText:
+    name, what = label, "this is the call that makes these rules"
     if rules.name in names():
         usual = settings_of(rules.name)
-        text = _call(
-            f"ctxkit.presets.{rules.name}",
-            {k: v for k, v in rules.parameters.items() if v != usual.get(k)},
-        )
-        return SettingText(
-            "Copy as Python", text, f"{why}: this is the call that makes these rules."
-        )
-    if label != rules.label:
-        return SettingText(
-            "Copy as Python",
-            _call(label, values),
-            f"{why}: this is the call that makes these rules.",
-        )
-    return SettingText(
-        "Copy as Python", _call("dict", values), f"{why}: these are the settings of their parts."
-    )
-
-
-def _call(name: str, values: Mapping[str, Any]) -> str:
-    return f"{name}({', '.join(f'{k}={v!r}' for k, v in values.items())})\n"
+        name = f"ctxkit.presets.{rules.name}"
+        values = {k: v for k, v in rules.parameters.items() if v != usual.get(k)}
+    elif label == rules.label:
+        name, what = "dict", "these are the settings of their parts"
+    text = f"{name}({', '.join(f'{k}={v!r}' for k, v in values.items())})\n"
+    return SettingText("Copy as Python", text, f"{why}: {what}.")

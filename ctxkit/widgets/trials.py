@@ -53,9 +53,7 @@ class Trial(NamedTuple):
     steps: tuple[TrialStep, ...]
     limit: int
     row: dict[str, Any]
-    """Its score, under the names of `ctxkit.score`; the columns of loss only where they were asked
-    for.
-    """
+    """Its score, as `ctxkit.score` names it; the columns of loss only where they were asked for."""
     done: Run
 
     @property
@@ -97,9 +95,7 @@ class Trials:
 
     @property
     def when(self) -> tuple[str, str]:
-        """When to compact, by the log's own growth, pauses and prices, as HTML; else why it cannot
-        say.
-        """
+        """When to compact, by the growth, pauses and prices of the log, as HTML; else why not."""
         try:
             memory = self.base.memory if self.session.has_text else None
             return when(self.session, memory=memory)._repr_html_(), ""
@@ -149,9 +145,7 @@ class Trials:
             return {}
 
     def _log(self, rules: Rules) -> Log:
-        """Return the log of the session; rules that count in another measure have one of
-        their own.
-        """
+        """Return the log of the session; rules that count otherwise have one of their own."""
         key = (_named(rules.counter), _named(rules.estimator))
         if key not in self._logs:
             self._logs[key] = log_of(self._whole, rules)
@@ -165,9 +159,7 @@ def average_summary(trial: Trial) -> int:
 
 
 def sized(policy: Any, tokens: int) -> Any:
-    """Return a policy whose extractive summaries are not written, but taken to have so
-    many tokens.
-    """
+    """Return a policy whose extractive summaries are taken to have so many tokens, not written."""
     if isinstance(policy, Chain):
         return replace(policy, parts=tuple(sized(p, tokens) for p in policy.parts))
     if isinstance(getattr(policy, "summariser", None), Extractive):

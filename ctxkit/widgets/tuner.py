@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
-from ctxkit.display.markup import line
+from ctxkit.display.markup import line, noted
 from ctxkit.errors import CtxkitError
 from ctxkit.presets.preset_names import names
 from ctxkit.widgets import dials
@@ -16,8 +16,8 @@ from ctxkit.widgets.byhand.feeds import Feed
 from ctxkit.widgets.byhand.thrashed import ThrashChart
 from ctxkit.widgets.copier import Copier
 from ctxkit.widgets.effects import effects
-from ctxkit.widgets.explorer_panels import noted
 from ctxkit.widgets.from_here import FromHere
+from ctxkit.widgets.knobs import with_none
 from ctxkit.widgets.setting_controls import arranged, slider, toggle
 from ctxkit.widgets.settings import written
 from ctxkit.widgets.trials import Trials, average_summary
@@ -54,11 +54,9 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
 
     def __init__(self, trials: Trials, knobs: Knobs, live: LiveSession | None = None) -> None:
         self.trials, self.knobs, self._error, self.live = trials, knobs, "", live
-        begun = trials.at(knobs.make({}))
-        self._quick = trials.quick_loss(begun)
-        self.begun = self._trial = begun.with_loss(self._quick)
+        self._begin()
+        self._trial = self.begun
         self._summary = average_summary(self.begun)
-        self._losses: tuple[dict[str, Any], dict[str, Any]] | None = None
         self.effects = effects(trials, knobs, self._summary)
         turned = {k.name: slider(k) for k in knobs.every} | {
             c.name: toggle(c) for c in knobs.choices
@@ -78,15 +76,10 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
             disabled=True,
         )
         self.from_here = None if live is None else FromHere(live, lambda: self.words)
-        self._pinned: tuple[dict[str, Any], Trial] | None = None
         self.copier = Copier()
         wide = w.Layout(width="auto")
         self.when = w.HTML(dials.when_to_compact(*trials.when), layout=wide)
-        self.growth, self.figures, self.steps = (
-            w.HTML(layout=wide),
-            w.HTML(layout=wide),
-            w.HTML(layout=wide),
-        )
+        self.growth, self.figures, self.steps = (w.HTML(layout=wide) for _ in range(3))
         self.panes = w.Accordion(
             [w.VBox(), w.VBox()], titles=("Budget", "Guard"), selected_index=None
         )
@@ -103,6 +96,14 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
             live.listen(self.hear)
         self._moved()
 
+    def _begin(self) -> None:
+        """Try the settings as they were given; nothing is pinned yet."""
+        begun = self.trials.at(self.knobs.make({}))
+        self._quick = self.trials.quick_loss(begun)
+        self.begun = begun.with_loss(self._quick)
+        self._losses: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self._pinned: tuple[dict[str, Any], Trial] | None = None
+
     def _arranged(self) -> list[w.Widget]:
         parts = arranged(list(self.sliders.values()), self.effects)
         own = [] if self.from_here is None else [self.from_here]
@@ -115,19 +116,15 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
         """The settings as `%%agent --rules` takes them; empty where no words name such rules."""
         if self.knobs.label not in names():
             return ""
-        off = {knob.name for knob in self.knobs.every if knob.none}
-        told = {n: None if n in off and not v else v for n, v in self.settings.items()}
+        told = with_none(self.settings, {knob.name for knob in self.knobs.every if knob.none})
         return f"{self.knobs.label}:{', '.join(f'{n}={v}' for n, v in told.items())}"
 
     def hear(self, event: LiveEvent) -> None:
         """Try the settings on what a live session has become."""
         if event.kind not in ("turn_end", "cancelled") or self.live is None:
             return
-        self.trials = Trials(self.live.session)
-        self.begun = self.trials.at(self.knobs.make({}))
-        self._losses, self._pinned, self.swap.disabled = None, None, True
-        self._quick = self.trials.quick_loss(self.begun)
-        self.begun = self.begun.with_loss(self._quick)
+        self.trials, self.swap.disabled = Trials(self.live.session), True
+        self._begin()
         self._moved()
 
     def stop(self) -> None:
@@ -226,23 +223,20 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
 
     @property
     def written(self) -> SettingText:
-        """The settings in the system's own config syntax, else in Python: what the
-        button copies.
-        """
+        """The settings as the system's own config, else in Python: what the button copies."""
         return written(self.rules, self.knobs.label, self.settings)
 
     def _draw(self) -> None:
         rough = bool(self.turned) and not self.exact.value and self._trial.wrote
         told = f"Each summary is taken to have {self._summary:,} tokens"
-        worst = (
-            " and to say nothing, so what is lost is the most that it can be" if self._quick else ""
-        )
-        note = f"{told}{worst}; `exact` writes them." if rough else ""
+        if self._quick:
+            told += " and to say nothing, so what is lost is the most that it can be"
+        note = f"{told}; `exact` writes them." if rough else ""
         self.growth.value = dials.growth(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
-        told = noted(self.trials.session.notes)
-        self.figures.value = dials.figures(self._rows(), note) + told
+        notes = noted(self.trials.session.notes)
+        self.figures.value = dials.figures(self._rows(), note) + notes
         self.steps.value = dials.steps(self._trial)
         self._pane()
 
@@ -263,10 +257,8 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
     def to_text(self) -> str:
         """Return what is shown as text: the settings, the figures, the compactions."""
         settings = ", ".join(f"{n}={_said(v)}" for n, v in self.settings.items())
-        head = [
-            f"{self.knobs.label}: {settings}",
-            *([f"These cannot work: {self._error}"] if self._error else []),
-        ]
+        head = [f"{self.knobs.label}: {settings}"]
+        head += [f"These cannot work: {self._error}"] if self._error else []
         notes = [f"Note: {line(n, 400)}" for n in self.trials.session.notes]
         return "\n".join([*head, *dials.twin(self._rows()), dials.told(self._trial), *notes])
 
@@ -276,8 +268,5 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
 
 
 def _said(value: Any) -> str:
-    return (
-        f"{value:,g}"
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-        else str(value)
-    )
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return f"{value:,g}" if number else str(value)

@@ -126,11 +126,8 @@ class Watcher(Twins, anywidget.AnyWidget):  # type: ignore[misc]
         session, live = self._session(), self._live()
         done = len(session.calls), len(session.edits)
         if live is None:
-            note = (
-                f"the last look failed: {self._tail.failed}"
-                if self._tail and self._tail.failed
-                else ""
-            )
+            failed = self._tail.failed if self._tail is not None else ""
+            note = failed and f"the last look failed: {failed}"
             state = "followed" if self._tail is not None else ""
             return Gauge(self.name, _last(session), _window(session), *done, state, note)
         state = "running" if self._turning else "at rest"

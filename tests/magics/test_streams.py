@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from talkers import COUNT, ECHO, Says, live, run, said
 
 from ctxkit.agent.live import LiveSession
-from ctxkit.display.markup import escape
+from ctxkit.display.markup import TextAndHtml, escape
 from ctxkit.errors import ModelError
 from ctxkit.magics.turn_display import newest
-from ctxkit.magics.turn_views import Screen, TextAndHtml
+from ctxkit.magics.turn_views import Screen
 from ctxkit.messages import Message, Text, ToolCall, Usage
 from ctxkit.models.model import Delta
 from ctxkit.models.provider import Provider

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import anywidget
 import traitlets as t
 
+from ctxkit.display.markup import TextAndHtml
 from ctxkit.errors import CtxkitError
 from ctxkit.plots.chart import write_page
 from ctxkit.widgets.twins import Twins
@@ -149,7 +150,7 @@ class Charted(Twins, anywidget.AnyWidget):  # type: ignore[misc]
         """Return what is shown as HTML that needs neither kernel nor script."""
         return self.chart.to_html()
 
-    def page(self, *, plotly: bool = True) -> LivePage:
+    def page(self, *, plotly: bool = True) -> TextAndHtml:
         """Return the same as HTML that can still be turned, without a kernel and offline.
 
         As the last value of a cell it lives in the lab, after save and reload, and in nbconvert's
@@ -169,7 +170,8 @@ class Charted(Twins, anywidget.AnyWidget):  # type: ignore[misc]
         if plotly:
             packed = base64.b64encode(plotly_packed()).decode()
             library = f'<script type="text/plain" data-ctxkit-plotly>{packed}</script>'
-        return LivePage(
+        return TextAndHtml(
+            self.to_text(),
             f"<div class='ctxkit-live'><style>{self._css}</style>{library}"
             # a title with </script> in it must not end the script
             f"<script type='application/json'>{held.replace('<', chr(92) + 'u003c')}</script>"
@@ -178,7 +180,6 @@ class Charted(Twins, anywidget.AnyWidget):  # type: ignore[misc]
             "<script>(() => { const here = document.currentScript.parentElement;\n"
             f"{view.replace('export default', 'const widget =')}{text('mount.js')}"
             "})();</script></div>",
-            self.to_text(),
         )
 
     def write_html(self, path: str | Path) -> Path:
@@ -188,19 +189,6 @@ class Charted(Twins, anywidget.AnyWidget):  # type: ignore[misc]
             BadArguments: the page cannot be written there.
         """
         return write_page(path, f"{_HEAD}{self.page().html}</body></html>\n")
-
-
-class LivePage:
-    """A piece of HTML that can be turned without a kernel, and its text."""
-
-    def __init__(self, html: str, said: str) -> None:
-        self.html, self._said = html, said
-
-    def _repr_html_(self) -> str:
-        return self.html
-
-    def __repr__(self) -> str:
-        return self._said
 
 
 def _place(asked: dict[str, Any]) -> str:

@@ -32,21 +32,21 @@ class Compacted(NamedTuple):
     name: str
     """The session."""
     number: int
-    call: int | None
+    call: int | None = None
     """The first call that was shown its outcome."""
-    turn: int | None
+    turn: int | None = None
     """The turn after which it fired, where calls are not known."""
-    before: int | None
-    after: int | None
+    before: int | None = None
+    after: int | None = None
     """Tokens in the window; of whole turns the input that they were billed."""
-    put: int | None
+    put: int | None = None
     """Tokens that it put in."""
-    usd: float | None
+    usd: float | None = None
     """What making it cost."""
-    usd_source: str | None
-    what: str
-    source: str | None
-    detail: bool
+    usd_source: str | None = None
+    what: str = ""
+    source: str | None = None
+    detail: bool = False
     """True where the kernel can say what it did."""
 
     @property
@@ -95,22 +95,12 @@ def of_frame(table: pd.DataFrame) -> tuple[list[Compacted], str]:
 
 
 def _of_row(i: int, row: dict[Any, Any]) -> Compacted:
-    number, call, turn, before, after, put = (_whole(row.get(n)) for n in _COLUMNS)
+    number, *sizes = (_whole(row.get(n)) for n in _COLUMNS)
     usd = row.get("cost_usd")
-    return Compacted(
-        str(row["session"]),
-        i if number is None else number,
-        call,
-        turn,
-        before,
-        after,
-        put,
-        None if usd is None else float(usd),
-        row.get("cost_source"),
-        _words(row.get(n) for n in _WORDS),
-        row.get("tokens_source"),
-        detail=False,
-    )
+    cost = (None if usd is None else float(usd), row.get("cost_source"))
+    told = (_words(row.get(n) for n in _WORDS), row.get("tokens_source"))
+    name = str(row["session"])
+    return Compacted._make((name, i if number is None else number, *sizes, *cost, *told, False))
 
 
 def around(log: pd.DataFrame) -> list[Compacted]:
@@ -131,22 +121,9 @@ def around(log: pd.DataFrame) -> list[Compacted]:
         sides = rows[["turn_input_tokens_before", "turn_input_tokens_after"]].dropna()
         before, after = (int(sides[c].sum()) for c in sides) if len(sides) else (None, None)
         turn = rows["after_turn"].astype(object).where(rows["after_turn"].notna(), None).iloc[0]
-        out.append(
-            Compacted(
-                name,
-                counts[name],
-                None,
-                _whole(turn),
-                before,
-                after,
-                None,
-                None,
-                None,
-                "marked in the log",
-                "derived" if len(sides) else None,
-                detail=False,
-            )
-        )
+        one = Compacted(name, counts[name], turn=_whole(turn), before=before, after=after)
+        source = "derived" if len(sides) else None
+        out.append(one._replace(what="marked in the log", source=source))
     return out
 
 

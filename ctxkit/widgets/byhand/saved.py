@@ -73,13 +73,9 @@ class SavingsChart(Charted):
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
         at = asked.get("at")
-        if (
-            asked.get("kind") != "detail"
-            or not isinstance(at, int)
-            or not 0 <= at < len(self._rows)
-        ):
+        if asked.get("kind") != "detail" or not isinstance(at, int):
             return None
-        if not self._rows[at].detail:
+        if not 0 <= at < len(self._rows) or not self._rows[at].detail:
             return None
         session, number = self._places[at]
         taken = self._taken.setdefault(id(session), TakenOut(session))

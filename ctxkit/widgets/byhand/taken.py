@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,7 @@ class TakenOut:
         changes = diff_data(self.session, number)
         changed = [(i, c) for i, c in enumerate(changes) if c.what != "kept"]
         changed.sort(key=lambda at: (at[1].what != "put in", -at[1].before))
-        counts: dict[str, int] = {}
-        for change in changes:
-            counts[change.what] = counts.get(change.what, 0) + 1
+        counts = Counter(c.what for c in changes)
         told = ", ".join(f"{n:,} {what}" for what, n in counts.items())
         more = len(changed) - CHANGES
         rows = [
@@ -110,9 +109,8 @@ class TakenOut:
     def _needed(self, call: int | None) -> tuple[str, list[list[str]]]:
         """Return what of it was named later: a sentence, and rows in the order of need."""
         if self._losses is None or call is None:
-            return "What was needed later cannot be said: " + (
-                "no call followed." if call is None else "the log has no text."
-            ), []
+            why = "no call followed" if call is None else "the log has no text"
+            return f"What was needed later cannot be said: {why}.", []
         mine = self._losses[self._losses["call"] == call]
         if mine.empty:
             return "It took nothing out of sight that the log could name later.", []

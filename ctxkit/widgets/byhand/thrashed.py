@@ -124,16 +124,12 @@ class ThrashChart(Charted):
 
     def _chart(self) -> Chart:
         rows = self.rows
-        one = (
-            rows[min(self.session, len(rows) - 1)]
-            if rows
-            else _row("nothing", [], [], [], [], 0, "")
-        )
+        nothing = _row("nothing", [], [], [], [], 0, "")
+        one = rows[min(self.session, len(rows) - 1)] if rows else nothing
         held = [(int(call), str(why)) for call, why in one["held"]]
         tries = list(zip(one["calls"], one[self.by], strict=True))
-        return thrash_chart(
-            thrash_of(one["name"], tries, held, self.min_savings, self.window, self.by)
-        )
+        guard = (self.min_savings, self.window, self.by)
+        return thrash_chart(thrash_of(one["name"], tries, held, *guard))
 
 
 def _row(  # noqa: PLR0917
