@@ -114,12 +114,12 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """All messages that stand, in order, whether still visible or not."""
-        return tuple(e for e in self.path if isinstance(e, Message))
+        return tuple([e for e in self.path if isinstance(e, Message)])
 
     @cached_property
     def edits(self) -> tuple[Edit, ...]:
         """The compactions that stand, in order."""
-        return tuple(e for e in self.path if isinstance(e, Edit))
+        return tuple([e for e in self.path if isinstance(e, Edit)])
 
     # -- turns and calls --------------------------------------------------------------------------
 

@@ -110,9 +110,9 @@ def rows(sessions: Sequence[Session], count: Count = None) -> dict[str, list[Any
 
 def _session(session: Session, data: dict[str, list[Any]], count: Count) -> None:
     path, agent, turns = session.path, session.agent, session.turns
-    where = [i for i, e in enumerate(path) if isinstance(e, Message)]
     messages = session.messages
     n = len(messages)
+    where = [i for i, e in enumerate(path) if isinstance(e, Message)] if session.edits else range(n)
     data["session"] += [session.id] * n
     data["position"] += where
     data["id"] += [m.id for m in messages]
@@ -239,5 +239,6 @@ def _calls(messages: tuple[Message, ...]) -> list[int | None]:
 
 
 def _named(calls: Sequence[ToolCall]) -> str | None:
-    names = dict.fromkeys([call.name for call in calls])
-    return calls[0].name if len(calls) == 1 else ", ".join(names) or None
+    if len(calls) == 1:
+        return calls[0].name
+    return ", ".join(dict.fromkeys([call.name for call in calls])) or None

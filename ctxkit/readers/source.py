@@ -243,8 +243,8 @@ class Source:
             records = DECODER.decode_lines(data)
         except BROKEN_JSON:
             return None
-        ends = data.count(b"\n") + (not data.endswith(b"\n"))
-        return records if len(records) == ends and all(type(r) is dict for r in records) else None
+        whole = len(records) == _lines_in(data) and all([type(r) is dict for r in records])
+        return records if whole else None
 
     def as_lines(self) -> Source | None:
         """Return a list of objects as the lines of a log (`jq --slurp` makes lists of lines); None
@@ -316,6 +316,16 @@ class Source:
         if self._passed is not None:
             return self._passed
         return self._lines[1]
+
+
+def _lines_in(data: bytes) -> int:
+    """Return how many lines there are; `bytes.count` looks at each byte by itself, which takes five
+    times as long where lines are long.
+    """
+    n = at = 0
+    while (at := data.find(b"\n", at) + 1) > 0:
+        n += 1
+    return n + (not data.endswith(b"\n"))
 
 
 def beside(file: Path) -> Any:
