@@ -31,7 +31,6 @@ CANNOT = (
 )
 BLIND = ("compactions", "tool errors")
 TRAITS = (("all", "tokens and money are rounded by aider; $0.00 is missing"),)
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 _START = "# aider chat started at "
 _SIGNS = (

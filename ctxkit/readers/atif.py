@@ -39,7 +39,6 @@ CAN = (
 CANNOT = "cache writes; sizes of a compaction (its mark is there, of terminus-2)"
 BLIND = ("tool errors",)
 TRAITS = (("all", "money is the log's own; summaries are not priced: estimated"),)
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 _DEPTH = 16
 
@@ -169,17 +168,14 @@ class _Teller:
         asked = word(raw.get("source_call_id")) or (next(iter(calls)) if len(calls) == 1 else None)
         refs = [mapping(r).get("session_id") for r in items(raw.get("subagent_trajectory_ref"))]
         sessions = [r for r in refs if type(r) is str]
-        self.log.add(
-            Message(
-                role="tool" if calls else "user",
-                id=self.log.new_id(),
-                parts=tuple(_parts(raw.get("content"), self.skipped)),
-                time=when,
-                kind="" if calls else "observation",
-                tool=calls.get(asked or ""),
-                call_id=asked,
-                details={"sessions": sessions} if sessions else {},
-            )
+        self.log.say(
+            "tool" if calls else "user",
+            _parts(raw.get("content"), self.skipped),
+            time=when,
+            kind="" if calls else "observation",
+            tool=calls.get(asked or ""),
+            call_id=asked,
+            details={"sessions": sessions} if sessions else {},
         )
 
     def _compaction(self, raw: dict[str, Any], results: list[Any], when: float | None) -> None:

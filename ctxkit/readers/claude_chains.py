@@ -194,18 +194,16 @@ class Conversation:
         agent = claude_lines.started(record)
         if agent and call:
             self.shared.agents.setdefault(agent, call)
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(None if kind else record.get("uuid")),
-                kind=kind,
-                parts=tuple(parts),
-                time=time(record.get("timestamp")),
-                tool=self.blocks.called.get(call or ""),
-                call_id=call,
-                is_error=block.get("is_error") is True,
-                details={"child": f"agent-{agent}"} if agent else {},
-            )
+        self.log.say(
+            "tool",
+            parts,
+            None if kind else record.get("uuid"),
+            kind=kind,
+            time=time(record.get("timestamp")),
+            tool=self.blocks.called.get(call or ""),
+            call_id=call,
+            is_error=block.get("is_error") is True,
+            details={"child": f"agent-{agent}"} if agent else {},
         )
 
     def queued(self, record: dict[str, Any]) -> None:

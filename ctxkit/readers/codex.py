@@ -40,7 +40,6 @@ TRAITS = (
         ),
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 _TYPES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
 

@@ -147,17 +147,7 @@ class _Reading:
         failed = failed or is_failure(item.get("exit_code"))
         about = {"exit_code": item["exit_code"]} if type(item.get("exit_code")) is int else {}
         parts = (Text(said),) if said else ()
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(),
-                parts=parts,
-                tool=name,
-                call_id=own,
-                is_error=failed,
-                details=about,
-            )
-        )
+        self.log.say("tool", parts, tool=name, call_id=own, is_error=failed, details=about)
 
     def _billed(self, usage: Usage | None) -> None:
         self._tail(usage=usage, kind="turn")

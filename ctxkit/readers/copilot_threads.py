@@ -97,17 +97,15 @@ class CopilotThread:
         failed = data.get("success") is False
         said = as_text(result.get("content")) or (text(error.get("message")) if failed else "")
         called = word(data.get("toolCallId"))
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(record.get("id")),
-                parts=(Text(said),) if said else (),
-                time=when,
-                tool=self.asked.get(called or "") or word(data.get("toolName")),
-                call_id=called,
-                is_error=failed,
-                error=word(error.get("message")),
-            )
+        self.log.say(
+            "tool",
+            (Text(said),) if said else (),
+            record.get("id"),
+            time=when,
+            tool=self.asked.get(called or "") or word(data.get("toolName")),
+            call_id=called,
+            is_error=failed,
+            error=word(error.get("message")),
         )
 
     def compacted(self, record: dict[str, Any], data: dict[str, Any], when: float | None) -> None:

@@ -166,14 +166,11 @@ class _Teller:
         parts: list[Part] = [Text(said)] if said else []
         if mime.startswith("image/"):
             parts.append(Image(mime, text(data.get("data"))))
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(),
-                parts=tuple(parts),
-                time=when,
-                tool=word(data.get("name")),
-                call_id=word(data.get("tool_call_id")),
-                is_error=data.get("is_error") is True,
-            )
+        self.log.say(
+            "tool",
+            parts,
+            time=when,
+            tool=word(data.get("name")),
+            call_id=word(data.get("tool_call_id")),
+            is_error=data.get("is_error") is True,
         )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Fault, Image, Message, Part, Text, ToolCall
+from ctxkit.messages import Fault, Image, Part, Text, ToolCall
 from ctxkit.readers.dialects import ROLES
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, text, time, why, word
 from ctxkit.readers.fuseraft_files import companions, write_turn
@@ -132,10 +132,6 @@ def _repl(
         said = as_text(content.get("ResultJson"))
         tool = word(content.get("FunctionName")) or names.get(called)
         answer = (Text(said),) if said else ()
-        log.add(
-            Message(role="tool", id=log.new_id(), parts=answer, tool=tool, call_id=called or None)
-        )
+        log.say("tool", answer, tool=tool, call_id=called or None)
     if parts or not results:
-        log.add(
-            Message(role="user" if role == "tool" else role, id=log.new_id(), parts=tuple(parts))
-        )
+        log.say("user" if role == "tool" else role, parts)

@@ -43,7 +43,6 @@ CANNOT = (
 )
 BLIND = ("compactions",)
 TRAITS = (("all", "compressions of recorded chats show as unmarked falls alone"),)
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _SPOKEN = {"user", "gemini"}
 _TOLD = {"info", "warning", "error"}
 
@@ -197,20 +196,18 @@ def _write(raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int]) -> None
     elif kind not in _SPOKEN:
         count(skipped, "message: " + (kind or "no type"))
     elif kind == "user":
-        log.add(Message(role="user", id=log.new_id(raw.get("id")), parts=tuple(parts), time=when))
+        log.say("user", parts, raw.get("id"), time=when)
     else:
         calls = [c for c in items(raw.get("toolCalls")) if type(c) is dict]
         thoughts: list[Part] = [_thought(t) for t in items(raw.get("thoughts")) if type(t) is dict]
-        log.add(
-            Message(
-                role="assistant",
-                id=log.new_id(raw.get("id")),
-                parts=(*thoughts, *parts, *map(_call, calls)),
-                time=when,
-                usage=_usage(raw.get("tokens")),
-                model=word(raw.get("model")),
-                stop="tool" if calls else "stop",
-            )
+        log.say(
+            "assistant",
+            (*thoughts, *parts, *map(_call, calls)),
+            raw.get("id"),
+            time=when,
+            usage=_usage(raw.get("tokens")),
+            model=word(raw.get("model")),
+            stop="tool" if calls else "stop",
         )
         for c in calls:
             log.add(_result(c, log))
@@ -295,7 +292,7 @@ def _saved(source: Source, contents: list[Any]) -> Session:
     told = asked.get("systemInstruction", asked.get("system_instruction"))
     instructed = tuple(to_parts(mapping(told).get("parts", told), skipped)[0])
     if instructed:
-        log.add(Message(role="system", id=log.new_id(), parts=instructed))
+        log.say("system", instructed)
     for i, raw in enumerate(contents):
         try:
             made = to_messages(raw, log, skipped)

@@ -37,7 +37,6 @@ TRAITS = (
         "unanswered requests are no calls; the compaction's call is priced by the table of prices",
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 _BESIDE = 100

@@ -76,15 +76,7 @@ class Steps:
         if kind in _INPUTS:
             self.close()
             parts, _ = to_parts(p.get("user_input"), self.skipped)
-            self.log.add(
-                Message(
-                    role="user",
-                    id=self.log.new_id(),
-                    parts=tuple(parts),
-                    time=when,
-                    kind=_INPUTS[kind],
-                )
-            )
+            self.log.say("user", parts, time=when, kind=_INPUTS[kind])
         elif kind in _PARTS:
             self._say([{**p, "type": _PARTS[kind] or p.get("type")}], when)
         elif kind == "ToolCall":
@@ -106,7 +98,7 @@ class Steps:
 
     def _open(self, when: float | None) -> None:
         if self._at is None:
-            self._at = self.log.add(Message(role="assistant", id=self.log.new_id(), time=when))
+            self._at = self.log.say("assistant", time=when)
 
     def _say(self, raws: list[Any], when: float | None) -> None:
         self._open(when)

@@ -31,7 +31,6 @@ TRAITS = (
         "money is the log's own; generations without usage and output are events of a framework",
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:

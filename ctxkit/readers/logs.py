@@ -4,7 +4,7 @@ branches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,6 +12,8 @@ from ctxkit.messages import Edit, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ctxkit.messages import Part, Role
 
 _BUDGET = 8
 """Walks up the tree cost at most this many times the entries written, plus a little: never
@@ -91,6 +93,14 @@ class ReaderLog:
             else:
                 self.shown += [m.id for m in entry.inserted]
         return index
+
+    def say(
+        self, role: Role, parts: Iterable[Part] = (), wanted: object = None, **more: Any
+    ) -> int:
+        """Write a message with the id wanted, as `new_id` gives it; `more` are its other fields.
+        Return its index.
+        """
+        return self.add(Message(role=role, id=self.new_id(wanted), parts=tuple(parts), **more))
 
     def replace(self, index: int, entry: Message) -> None:
         """Put a fuller version of a message (same id) in its place, as formats do that write one

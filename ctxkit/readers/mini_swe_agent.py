@@ -36,7 +36,6 @@ TRAITS = (
         ),
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:

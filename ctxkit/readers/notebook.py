@@ -122,7 +122,7 @@ class _Talk:
     def turn(self, prompt: str, cell: Any) -> None:
         """Take a turn: what was asked, and what the cell showed of it."""
         asked = Text(prompt.strip("\n"))
-        self.log.add(Message(role="user", id=self.log.new_id(), parts=(asked,)))
+        self.log.say("user", (asked,))
         shown = list(_shown(cell))
         bill = next((found for s in shown if (found := _BILL.match(s))), None)
         for said in shown:
@@ -140,15 +140,12 @@ class _Talk:
             self._reply(call=self._asked[-1])
         elif result := _RESULT.fullmatch(line):
             answered = self._asked.pop(0) if self._asked else None
-            self.log.add(
-                Message(
-                    role="tool",
-                    id=self.log.new_id(),
-                    parts=(Sized("result", chars=_number(result[1])),),
-                    call_id=answered.id if answered else None,
-                    tool=answered.name if answered else None,
-                    is_error=bool(result[2]),
-                )
+            self.log.say(
+                "tool",
+                (Sized("result", chars=_number(result[1])),),
+                call_id=answered.id if answered else None,
+                tool=answered.name if answered else None,
+                is_error=bool(result[2]),
             )
         elif thought := _THOUGHT.fullmatch(line):
             self._thoughts.append(Sized("thinking", chars=_number(thought[1])))

@@ -30,7 +30,6 @@ CAN = (
 CANNOT = "system prompt, tool schemas"
 TABLES = ("session", "message", "part", "session_v2", "session_message")
 TRAITS = (("all", "an aborted call's zeros are missing; money is the log's own, $0 is missing"),)
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:

@@ -73,13 +73,7 @@ class _Teller:
             for told, some in steps_of(info, parts):
                 self._assistant(told, some)
         elif info.get("role") == "system":
-            self.log.add(
-                Message(
-                    role="system",
-                    id=self.log.new_id(info.get("id")),
-                    parts=tuple(to_parts(parts, {})),
-                )
-            )
+            self.log.say("system", to_parts(parts, {}), info.get("id"))
         else:
             count(self.skipped, "message: " + (text(info.get("role")) or "no role"))
             return
@@ -126,20 +120,14 @@ class _Teller:
         synthetic = bool(said) and all(
             p.get("synthetic") is True for p in said if p.get("type") == "text"
         )
-        self.log.add(
-            Message(
-                role="user",
-                id=self.log.new_id(info.get("id")),
-                parts=tuple(to_parts(said or parts, self.skipped)),
-                time=time(mapping(info.get("time")).get("created")),
-                kind=text(info.get("kind"))
-                or (
-                    "injected"
-                    if synthetic and not any(p.get("type") == "file" for p in said)
-                    else ""
-                ),
-                visible=bool(said) or not parts,
-            )
+        self.log.say(
+            "user",
+            to_parts(said or parts, self.skipped),
+            info.get("id"),
+            time=time(mapping(info.get("time")).get("created")),
+            kind=text(info.get("kind"))
+            or ("injected" if synthetic and not any(p.get("type") == "file" for p in said) else ""),
+            visible=bool(said) or not parts,
         )
 
     def _assistant(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:

@@ -43,7 +43,6 @@ TRAITS = (
         ),
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _LOGGED = re.compile(r".*-\d{9,}(\.\d+)?\.json$")
 _FILES = 20_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Message, Text, ToolCall
+from ctxkit.messages import Text, ToolCall
 from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
@@ -61,7 +61,7 @@ def _session(about: dict[str, Any], name: str) -> Session:
     log, skipped = ReaderLog(), dict[str, int]()
     said = word(about.get("system"))
     if said:
-        log.add(Message(role="system", id=log.new_id(), parts=(Text(said),)))
+        log.say("system", (Text(said),))
     waiting: list[ToolCall] = []
     for raw in map(mapping, items(about.get("conversations"))):
         role = _ROLES.get(text(raw.get("from")).lower())
@@ -73,14 +73,11 @@ def _session(about: dict[str, Any], name: str) -> Session:
             for result in _results(told):
                 call = waiting.pop(0) if waiting else None
                 parts: tuple[Part, ...] = (Text(result),)
-                log.add(
-                    Message(
-                        role="tool",
-                        id=log.new_id(),
-                        parts=parts,
-                        call_id=call.id if call else None,
-                        tool=call.name if call else None,
-                    )
+                log.say(
+                    "tool",
+                    parts,
+                    call_id=call.id if call else None,
+                    tool=call.name if call else None,
                 )
             continue
         parts = (Text(told),)
@@ -88,7 +85,7 @@ def _session(about: dict[str, Any], name: str) -> Session:
             alone = _calls(told, log) if raw.get("from") == "function_call" else ()
             parts = tuple(alone) or _said(told, log)
         waiting = [p for p in parts if isinstance(p, ToolCall)] or waiting
-        log.add(Message(role=role, id=log.new_id(), parts=parts))
+        log.say(role, parts)
     own = about.get("id")
     return Session(
         id=own if type(own) is str and own else name,

@@ -243,7 +243,7 @@ class Source:
             records = DECODER.decode_lines(data)
         except BROKEN_JSON:
             return None
-        whole = len(records) == _lines_in(data) and all([type(r) is dict for r in records])
+        whole = len(records) == _lines_in(data) and all(type(r) is dict for r in records)
         return records if whole else None
 
     def as_lines(self) -> Source | None:

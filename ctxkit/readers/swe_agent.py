@@ -37,7 +37,6 @@ TRAITS = (
         ),
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _OWN = {"is_demo", "message_type", "thought", "action"}
 
 
@@ -115,19 +114,13 @@ class _Teller:
         agent = word(raw.get("agent"))
         if raw.get("is_demo") is True:
             # A demonstration is part of the prompt and never was a call, whatever role it plays.
-            self.log.add(
-                Message(
-                    role="user", id=self.log.new_id(), parts=tuple(parts), agent=agent, kind="demo"
-                )
-            )
+            self.log.say("user", parts, agent=agent, kind="demo")
         elif role == "assistant":
             self._action(raw, parts, agent)
         elif role in ("user", "tool"):
             self._observation(raw, parts, agent, is_tool=role == "tool")
         elif role == "system":
-            self.log.add(
-                Message(role="system", id=self.log.new_id(), parts=tuple(parts), agent=agent)
-            )
+            self.log.say("system", parts, agent=agent)
         else:
             count(self.skipped, "message: " + (role or "no role"))
 

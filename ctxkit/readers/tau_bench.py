@@ -97,11 +97,11 @@ def _speak(log: ReaderLog, role: str, said: str, at: int) -> None:
     if role == "tool" and isinstance(last, Message) and last.role == "assistant":
         call = ToolCall(f"call-{at}", "")
         log.replace(len(log.entries) - 1, replace(last, parts=(*last.parts, call)))
-        log.add(Message(role="tool", id=log.new_id(), parts=(Text(said),), call_id=call.id))
+        log.say("tool", (Text(said),), call_id=call.id)
         return
     parts = () if role == "assistant" and said == "None" else (Text(said),)
     as_: Role = "assistant" if role == "assistant" else "user"
-    log.add(Message(role=as_, id=log.new_id(), parts=parts))
+    log.say(as_, parts)
 
 
 def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault]) -> Session:
