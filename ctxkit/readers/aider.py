@@ -13,12 +13,12 @@ from ctxkit.messages import Message, Text, Usage
 from ctxkit.readers.fields import time
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.usages import uncached
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "aider"
 CAN = (
@@ -70,11 +70,10 @@ def read(source: Source) -> list[Session]:
             chat.take(kind, said)
         if chat.log.entries or started is not None:
             sessions.append(
-                Session(
+                chat.log.session(
                     id=f"{source.path.stem}/{n}",
                     format=NAME,
                     product="aider",
-                    log=tuple(chat.log.entries),
                     started=started,
                     model=chat.model,
                     skipped={"line of the page around it": chat.page} if chat.page else {},

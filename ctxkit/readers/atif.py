@@ -9,26 +9,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Image, Message, Part, Role, Thinking, ToolCall, Usage
-from ctxkit.readers.fields import (
-    DAMAGE,
-    arguments,
-    as_text,
-    items,
-    mapping,
-    number,
-    real,
-    text,
-    time,
-    why,
-    word,
-)
+from ctxkit.readers.damaged import noting
+from ctxkit.readers.fields import arguments, as_text, items, mapping, number, real, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_stop
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "atif"
 ALIASES = ("harbor",)
@@ -61,10 +50,8 @@ def _session(document: dict[str, Any], name: str, depth: int) -> Session:
     agent = mapping(document.get("agent"))
     teller, faults = _Teller(word(agent.get("model_name"))), list[Fault]()
     for n, raw in enumerate(items(document.get("steps"))):
-        try:
+        with noting(faults, 0, f"step {n + 1}: "):
             teller.take(mapping(raw))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"step {n + 1}: {why(e)}"))
     teller.compact(None)
     below = [d for d in items(document.get("subagent_trajectories")) if type(d) is dict]
     if depth >= _DEPTH and below:
@@ -77,13 +64,12 @@ def _session(document: dict[str, Any], name: str, depth: int) -> Session:
         "cost_usd": real(totals.get("total_cost_usd")),
         "continued": word(document.get("continued_trajectory_ref")),
     }
-    return Session(
+    return teller.log.session(
         id=id_,
         format=NAME,
         product=word(agent.get("name")),
         version=word(agent.get("version")),
         agent=text(agent.get("name")) or "main",
-        log=tuple(teller.log.entries),
         title=word(document.get("notes")),
         model=word(agent.get("model_name")),
         tools=to_schemas(agent.get("tool_definitions")),

@@ -13,11 +13,11 @@ from ctxkit.readers.exits import is_failure
 from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "codex-exec"
 ALIASES = ("codex-json",)
@@ -59,11 +59,10 @@ def read(source: Source) -> list[Session]:
     each_line(source.records, reading.take, faults)
     reading.end()
     return [
-        Session(
+        reading.log.session(
             id=reading.thread or source.path.stem,
             format=NAME,
             product="codex",
-            log=tuple(reading.log.entries),
             skipped=reading.skipped,
             faults=tuple(faults),
         )

@@ -9,25 +9,16 @@ from msgspec.structs import replace
 from ctxkit.messages import Edit, Fault, Image, Message, Text, Thinking, ToolCall
 from ctxkit.readers.damaged import noting
 from ctxkit.readers.databases import Tables, cell, opened
-from ctxkit.readers.fields import (
-    arguments,
-    items,
-    mapping,
-    number,
-    real,
-    text,
-    time,
-    word,
-)
+from ctxkit.readers.fields import arguments, items, mapping, number, real, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.nesting import nested
 from ctxkit.readers.parts import count
 from ctxkit.readers.usages import to_stop
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "crush"
 CAN = (
@@ -68,7 +59,7 @@ def _session(database: Tables, about: dict[str, Any]) -> Session:
         "completion_tokens": output,
         "cost_usd": real(about.get("cost")),
     }
-    return Session(
+    return teller.log.session(
         id=str(about["id"]),
         format=NAME,
         product=NAME,
@@ -76,7 +67,6 @@ def _session(database: Tables, about: dict[str, Any]) -> Session:
         title=word(about.get("title")),
         started=time(about.get("created_at")),
         model=next((e.model for e in teller.log.entries if e.model), None),
-        log=tuple(teller.log.entries),
         skipped=teller.skipped,
         faults=tuple(faults),
         details={"totals": {k: v for k, v in totals.items() if v}} if any(totals.values()) else {},

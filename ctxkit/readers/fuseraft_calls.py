@@ -278,7 +278,7 @@ class Teller:
         told = {"tool_count": tools} if tools is not None else {}
         if self._start.get("resumed") is True:
             told["resumed"] = 1
-        return Session(
+        return self._log.session(
             id=self.id,
             format="fuseraft-events",
             product="fuseraft",
@@ -286,7 +286,6 @@ class Teller:
             cwd=word(self._start.get("cwd")),
             model=self._model,
             started=self._started,
-            log=tuple(self._log.entries),
             children=tuple(self._children),
             skipped=self.skipped,
             details={**told, **beside},

@@ -7,15 +7,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Fault, Image, Part, Text, ToolCall
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import ROLES
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, text, time, why, word
+from ctxkit.readers.fields import arguments, as_text, items, mapping, text, time, word
 from ctxkit.readers.fuseraft_files import companions, write_turn
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "fuseraft-checkpoint"
 CAN = (
@@ -43,13 +44,11 @@ def read(source: Source) -> list[Session]:
     is_repl = type(document.get("History")) is list
     names: dict[str, str] = {}
     for n, raw in enumerate(items(document.get("History" if is_repl else "Messages"))):
-        try:
+        with noting(faults, 0, f"message {n}: "):
             if is_repl:
                 _repl(mapping(raw), log, skipped, names)
             else:
                 write_turn(log, _turn(mapping(raw)))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {n}: {why(e)}"))
     id_ = text(document.get("SessionId")) or source.path.stem
     told = {
         "state": word(document.get("CurrentStateName")),
@@ -58,7 +57,7 @@ def read(source: Source) -> list[Session]:
     if type(document.get("IsComplete")) is bool:
         told["complete"] = document["IsComplete"]
     return [
-        Session(
+        log.session(
             id=id_,
             format=NAME,
             product="fuseraft",
@@ -66,7 +65,6 @@ def read(source: Source) -> list[Session]:
             cwd=word(document.get("WorkingDirectory")) or word(document.get("Cwd")),
             model=word(document.get("ModelId")),
             started=time(document.get("StartedAt")),
-            log=tuple(log.entries),
             skipped=skipped,
             faults=tuple(faults),
             details={

@@ -14,10 +14,10 @@ from ctxkit.messages import Edit, Usage
 from ctxkit.readers.damaged import noting
 from ctxkit.readers.fields import number, text, time, word
 from ctxkit.readers.logs import ReaderLog
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "fuseraft-snapshots"
 ALIASES = ("fuseraft", "snapshots", "ctx-snapshots")
@@ -123,10 +123,9 @@ class _Rows:
 
     def session(self) -> Session:
         """Return what was read."""
-        return Session(
+        return self.log.session(
             id=self.own,
             format=NAME,
-            log=tuple(self.log.entries),
             product="fuseraft",
             started=self.started,
             skipped=dict(self.skipped),

@@ -11,25 +11,14 @@ from msgspec.structs import replace
 from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.damaged import each_line, noting
 from ctxkit.readers.dialects import to_messages
-from ctxkit.readers.fields import (
-    DAMAGE,
-    arguments,
-    as_text,
-    items,
-    mapping,
-    number,
-    text,
-    time,
-    why,
-    word,
-)
+from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "gemini-cli"
 ALIASES = ("gemini",)
@@ -92,14 +81,10 @@ def _session(
     skipped: dict[str, int],
     faults: list[Fault],
 ) -> Session:
-    parents, leaf = log.tree()
-    return Session(
+    return log.session(
         id=text(fields.get("sessionId")) or source.path.stem,
         format=NAME,
         product="gemini-cli",
-        log=tuple(log.entries),
-        parents=parents,
-        leaf=leaf,
         agent="subagent" if fields.get("kind") == "subagent" else "main",
         title=word(fields.get("summary")),
         started=time(fields.get("startTime")),
@@ -294,11 +279,9 @@ def _saved(source: Source, contents: list[Any]) -> Session:
     if instructed:
         log.say("system", instructed)
     for i, raw in enumerate(contents):
-        try:
+        made = list[Message]()
+        with noting(faults, 0, f"content {i}: "):
             made = to_messages(raw, log, skipped)
-        except DAMAGE as e:
-            faults.append(Fault(0, f"content {i}: {why(e)}"))
-            continue
         for m in made:
             if m.role == "user" and "<state_snapshot>" in (
                 m.text[:2000] if i == 0 else m.text.lstrip()[:16]

@@ -7,26 +7,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Edit, Fault, Image, Message, Text, Thinking, ToolCall
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.databases import Tables, cell, opened
-from ctxkit.readers.fields import (
-    DAMAGE,
-    arguments,
-    as_text,
-    items,
-    mapping,
-    number,
-    text,
-    time,
-    why,
-    word,
-)
+from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "goose"
 CAN = (
@@ -109,18 +99,15 @@ def _of(about: dict[str, Any], talk: list[Any], faults: list[Fault] | None = Non
     teller = _Teller(talk)
     found = faults if faults is not None else []
     for n, raw in enumerate(talk):
-        try:
+        with noting(found, 0, f"message {n}: "):
             teller.take(n, mapping(raw))
-        except DAMAGE as e:
-            found.append(Fault(0, f"message {n}: {why(e)}"))
     model = mapping(cell(about.get("model_config_json")) or about.get("model_config"))
     counts = {k: number(about.get(k)) for k in _SESSION if k.endswith("_tokens")}
     totals = {k: v for k, v in counts.items() if v is not None}
-    return Session(
+    return teller.log.session(
         id=text(about.get("id")) or "goose",
         format=NAME,
         product=NAME,
-        log=tuple(teller.log.entries),
         agent="subagent" if about.get("session_type") == "sub_agent" else "main",
         title=word(about.get("name")) or word(about.get("description")),
         cwd=word(about.get("working_dir")),

@@ -10,10 +10,10 @@ from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import items, mapping, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.usages import to_schemas, to_stop
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "hermes"
 CAN = "text, thinking, system prompt, tools, calls and results, stop reasons"
@@ -58,7 +58,7 @@ def read(source: Source) -> list[Session]:
             for m in named(to_messages(plain, log, skipped, **more), asked):
                 log.add(m)
     return [
-        Session(
+        log.session(
             id=text(about.get("session_id")) or source.path.stem,
             format=NAME,
             product=NAME,
@@ -66,7 +66,6 @@ def read(source: Source) -> list[Session]:
             started=time(about.get("session_start")),
             model=word(about.get("model")),
             tools=to_schemas(about.get("tools")),
-            log=tuple(log.entries),
             skipped=skipped,
             faults=tuple(faults),
         )

@@ -106,13 +106,12 @@ def _name(source: Source) -> str:
 
 
 def _newer(wire: Wire, name: str, faults: list[Fault]) -> Session:
-    return Session(
+    return wire.log.session(
         id=text(wire.config.get("sessionId")) or name,
         format=NAME,
         product="kimi-cli",
         version=word(wire.config.get("protocol_version")),
         agent=wire.agent,
-        log=tuple(wire.log.entries),
         cwd=word(wire.config.get("cwd")),
         model=word(wire.config.get("modelAlias")),
         started=time(wire.config.get("created_at")),
@@ -126,12 +125,11 @@ def _older(
     steps: Steps, name: str, faults: list[Fault], parent: str | None = None, call: str = ""
 ) -> Session:
     steps.close()
-    return Session(
+    return steps.log.session(
         id=name,
         format=NAME,
         product="kimi-cli",
         agent=steps.name,
-        log=tuple(steps.log.entries),
         started=next((e.time for e in steps.log.entries if e.time), None),
         context_window=steps.window,
         parent=parent,

@@ -12,10 +12,10 @@ from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import mapping, text, word
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.usages import to_stop, to_usage
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "langchain"
 ALIASES = ("langgraph",)
@@ -94,12 +94,11 @@ def read(source: Source) -> list[Session]:
     state = mapping(source.document)
     thread = mapping(mapping(state.get("config")).get("configurable")).get("thread_id")
     return [
-        Session(
+        log.session(
             id=text(thread) or source.path.stem,
             format=NAME,
             product="langchain",
             model=next((e.model for e in log.entries if isinstance(e, Message) and e.model), None),
-            log=tuple(log.entries),
             skipped=skipped,
             faults=tuple(faults),
         )

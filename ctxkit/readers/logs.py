@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Edit, Message
+from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,12 +156,15 @@ class ReaderLog:
         gone = tuple(i for i in self.shown if i not in stays)
         return self.add(msgspec.structs.replace(edit, targets=gone))
 
-    def tree(self) -> tuple[tuple[int, ...], int]:
-        """Return `parents` and `leaf` for a `Session`: empty and -1 where the log is one line."""
+    def session(self, **about: Any) -> Session:
+        """Return a session of all that was written; `about` are its other fields."""
         at_end = self.at in (-1, len(self.entries) - 1)
-        if not self._branches:
-            return (), -1 if at_end else self.at
-        return tuple(self.parents), -1 if at_end else self.at
+        return Session(
+            log=tuple(self.entries),
+            parents=tuple(self.parents) if self._branches else (),
+            leaf=-1 if at_end else self.at,
+            **about,
+        )
 
 
 def _after(shown: list[str], edit: Edit) -> list[str]:

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Fault, Message, Text
+from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.exits import exit_code, is_failure
-from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
+from ctxkit.readers.fields import items, mapping, number, real, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.talks import merged
 from ctxkit.readers.usages import to_stop, to_usage
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "mini-swe-agent"
 CAN = (
@@ -62,11 +63,8 @@ def read(source: Source) -> list[Session]:
     fields = mapping(document)
     info = mapping(fields.get("info"))
     log, skipped, faults, asked = ReaderLog(), dict[str, int](), list[Fault](), dict[str, str]()
-    for n, raw in enumerate(items(fields.get("messages")) or items(document)):
-        try:
-            _write(raw, log, skipped, asked)
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {n}: {why(e)}"))
+    talk = items(fields.get("messages")) or items(document)
+    each_of(talk, "message", lambda raw: _write(raw, log, skipped, asked), faults)
     config, stats = mapping(info.get("config")), mapping(info.get("model_stats"))
     details = {
         "exit_status": word(info.get("exit_status")),
@@ -74,14 +72,13 @@ def read(source: Source) -> list[Session]:
         "api_calls": number(stats.get("api_calls")),
     }
     return [
-        Session(
+        log.session(
             id=text(fields.get("instance_id")) or source.path.name.split(".")[0],
             format=NAME,
             product="mini-swe-agent",
             version=word(info.get("mini_version")),
             model=word(mapping(config.get("model")).get("model_name")),
             cwd=word(mapping(config.get("environment")).get("cwd")),
-            log=tuple(log.entries),
             started=next((e.time for e in log.entries if isinstance(e, Message) and e.time), None),
             skipped=skipped,
             faults=tuple(faults),
@@ -90,8 +87,9 @@ def read(source: Source) -> list[Session]:
     ]
 
 
-def _write(raw: Any, log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]) -> None:
-    raw = mapping(raw)
+def _write(
+    raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]
+) -> None:
     if raw.get("role") == "exit":  # the submission, for the harness: no model sees it
         count(skipped, "exit")
         return

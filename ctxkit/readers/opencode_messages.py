@@ -5,7 +5,7 @@ compaction.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -15,7 +15,9 @@ from ctxkit.readers.fields import as_text, items, mapping, text, time, word
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.opencode_parts import ordinal, steps_of, to_files, to_parts, to_usage
 from ctxkit.readers.parts import count
-from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
 
 
 def to_session(
@@ -26,17 +28,13 @@ def to_session(
     faults = [] if faults is None else faults
     each_of(messages, "message", teller.take, faults)
     teller.close(info)
-    parents, leaf = teller.log.tree()
     model = mapping(info.get("model"))
-    return Session(
+    return teller.log.session(
         id=text(info.get("id")) or "opencode",
         format="opencode",
         product="opencode",
         version=word(info.get("version")),
         agent=text(info.get("agent")) or "main",
-        log=tuple(teller.log.entries),
-        parents=parents,
-        leaf=leaf,
         cwd=word(info.get("directory")),
         title=word(info.get("title")),
         model=word(model.get("id")) or teller.model,

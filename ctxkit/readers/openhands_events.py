@@ -4,7 +4,7 @@ them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -16,7 +16,9 @@ from ctxkit.readers.fields import arguments, as_text, items, mapping, number, re
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_usage
-from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
 
 _SAID = {
     "SystemPromptEvent",
@@ -54,11 +56,10 @@ def read_events(
     teller.close()
     log = teller.log
     agent = mapping(state.get("agent"))
-    return Session(
+    return log.session(
         id=name,
         format="openhands",
         product="openhands",
-        log=tuple(log.entries),
         started=next((e.time for e in log.entries if e.time), None),
         model=word(mapping(agent.get("llm")).get("model")),
         context_window=number(mapping(agent.get("llm")).get("max_input_tokens")),

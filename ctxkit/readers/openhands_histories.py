@@ -4,7 +4,7 @@ calls.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -16,7 +16,9 @@ from ctxkit.readers.fields import as_text, items, mapping, number, real, text, t
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_stop, to_usage
-from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
 
 _QUIET = {"condensation_request", "recall", "change_agent_state", "agent_state_changed", "null"}
 """Events that no model sees; the observation of a recall is seen, and taken."""
@@ -57,13 +59,12 @@ def read_history(run: dict[str, Any], name: str) -> Session:
     each_of(flat, "event", teller.take, faults)
     told = mapping(run.get("metadata"))
     error, log = word(run.get("error")), teller.log
-    return Session(
+    return log.session(
         id=text(run.get("instance_id")) or name,
         format="openhands",
         product="openhands",
         version=teller.version,
         agent=text(told.get("agent_class")) or "main",
-        log=tuple(log.entries),
         started=next((e.time for e in log.entries if e.time), None),
         model=word(mapping(told.get("llm_config")).get("model")),
         tools=teller.tools,

@@ -13,10 +13,10 @@ from ctxkit.readers.fields import items, mapping, number, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.retold import retold
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "qwen-code"
 ALIASES = ("qwen",)
@@ -47,9 +47,8 @@ def read(source: Source) -> list[Session]:
     reading, faults = _Reading(), list[Fault](source.faults)
     each_line(source.records, reading.take, faults)
     first = mapping(next((r for _, r in source.records), None))
-    parents, leaf = reading.log.tree()
     return [
-        Session(
+        reading.log.session(
             id=text(first.get("sessionId")) or source.path.stem,
             format=NAME,
             product=NAME,
@@ -58,9 +57,6 @@ def read(source: Source) -> list[Session]:
             title=reading.title,
             started=time(first.get("timestamp")),
             model=reading.model,
-            log=tuple(reading.log.entries),
-            parents=parents,
-            leaf=leaf,
             skipped=reading.skipped,
             faults=tuple(faults),
         )

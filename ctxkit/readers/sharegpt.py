@@ -10,11 +10,11 @@ from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.trace_spans import parsed
 from ctxkit.readers.usages import to_schemas
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part, Role
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "sharegpt"
 CAN = (
@@ -87,10 +87,9 @@ def _session(about: dict[str, Any], name: str) -> Session:
         waiting = [p for p in parts if isinstance(p, ToolCall)] or waiting
         log.say(role, parts)
     own = about.get("id")
-    return Session(
+    return log.session(
         id=own if type(own) is str and own else name,
         format=NAME,
-        log=tuple(log.entries),
         tools=to_schemas(parsed(about.get("tools"))),
         skipped=skipped,
     )

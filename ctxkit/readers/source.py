@@ -328,6 +328,20 @@ def _lines_in(data: bytes) -> int:
     return n + (not data.endswith(b"\n"))
 
 
+def object_in(file: Path, faults: list[Fault]) -> dict[str, Any]:
+    """Return the JSON object in a file of a folder that is one session; of one that holds none the
+    name is noted.
+
+    Raises:
+        ReadError: the file cannot be read.
+    """
+    document = Source(file).document
+    if type(document) is dict:
+        return document
+    faults.append(Fault(0, f"{file.name[:80]}: expected a JSON object"))
+    return {}
+
+
 def beside(file: Path) -> Any:
     """Return the JSON value in a file beside a log; None where there is none that can be read.
 

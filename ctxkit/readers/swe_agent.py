@@ -12,10 +12,10 @@ from ctxkit.readers.fields import items, mapping, number, real, text, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_calls, to_parts
 from ctxkit.readers.processors import with_processor
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "swe-agent"
 ALIASES = ("sweagent",)
@@ -60,13 +60,12 @@ def read(source: Source) -> list[Session]:
     info = mapping(document.get("info"))
     return [
         with_processor(
-            Session(
+            teller.log.session(
                 id=source.path.name.split(".")[0] or "swe-agent",
                 format=NAME,
                 product="swe-agent",
                 version=word(info.get("swe_agent_version")),
                 agent=teller.agent or "main",
-                log=tuple(teller.log.entries),
                 skipped=teller.skipped,
                 faults=tuple(faults),
                 details=_totals(info, items(document.get("trajectory"))),

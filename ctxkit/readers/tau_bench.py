@@ -14,10 +14,10 @@ from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, real, text, time, why
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.usages import to_usage
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "tau-bench"
 ALIASES = ("tau2-bench",)
@@ -83,7 +83,7 @@ def _shown(source: Source) -> list[Session]:
         for mark, end in zip(marks, ends, strict=False):
             _speak(log, mark[1], said[mark.end() : end], end)
         name = f"{source.path.stem}/{line}"
-        out.append(Session(id=name, format=NAME, product="tau-bench", log=tuple(log.entries)))
+        out.append(log.session(id=name, format=NAME, product="tau-bench"))
     if out:
         out[0] = replace(out[0], faults=(*out[0].faults, *source.faults))
     return out
@@ -126,11 +126,10 @@ def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault
         "reward": real(run.get("reward", mapping(run.get("reward_info")).get("reward"))),
         "user_cost": real(info.get("user_cost", run.get("user_cost"))),
     }
-    return Session(
+    return log.session(
         id=f"{source.path.stem}/{task}/{trial}",
         format=NAME,
         product="tau-bench",
-        log=tuple(log.entries),
         skipped=skipped,
         faults=tuple(faults),
         details={k: v for k, v in details.items() if v is not None},

@@ -43,6 +43,14 @@ def to_line(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii") + b"\n"
 
 
+def to_entry(told: dict[str, Any], own: str, parent: str | None, when: str) -> bytes:
+    """Return the line of an entry: its type, its place in the tree, its time, and the rest of what
+    it tells.
+    """
+    kind, rest = told["type"], {k: v for k, v in told.items() if k != "type"}
+    return to_line({"type": kind, "id": own, "parentId": parent, "timestamp": when, **rest})
+
+
 def header(session: Session) -> dict[str, Any]:
     """Return the first line of a file."""
     first = next((e.time for e in session.log if e.time is not None), None)
