@@ -84,7 +84,7 @@ def _array(dtype: str, values: list[Any]) -> Any:
         array = pa.array([_sane(dtype, v) for v in values], type=_arrow(dtype), from_pandas=True)
     if dtype == TEXT:
         return pd.arrays.ArrowStringArray(array)
-    return _masked(dtype)(_plain(array), _missing(array))
+    return _masked(dtype)(*_plain(array, dtype))
 
 
 def _constant(values: list[Any], arrow: Any) -> Any:
@@ -101,27 +101,20 @@ def _constant(values: list[Any], arrow: Any) -> Any:
     return pa.repeat(pa.scalar(values[0], type=arrow, from_pandas=True), n)
 
 
-def _plain(array: Any) -> Any:
-    """The values of an Arrow array as NumPy; where one is missing stands any value."""
-    import pyarrow as pa
-
-    data, n = array.buffers()[1], len(array)
-    if data is None or not n:
-        return np.zeros(n, dtype=array.type.to_pandas_dtype())
-    if pa.types.is_boolean(array.type):
-        return _bits(data, n)
-    return np.frombuffer(data, dtype=array.type.to_pandas_dtype(), count=n).copy()
-
-
-def _missing(array: Any) -> Any:
-    valid = array.buffers()[0] if array.null_count else None
-    return np.zeros(len(array), dtype=bool) if valid is None else ~_bits(valid, len(array))
+def _plain(array: Any, dtype: str) -> tuple[Any, Any]:
+    """The values of an Arrow array as NumPy, and which are missing; there stands any value."""
+    n, (valid, data) = len(array), array.buffers()
+    missing = ~_bits(valid, n) if array.null_count else np.zeros(n, np.bool_)
+    if not n or data is None:
+        return np.zeros(n, _PLAIN[dtype]), missing
+    if dtype == BOOL:
+        return _bits(data, n), missing
+    return np.frombuffer(data, _PLAIN[dtype], n).copy(), missing
 
 
 def _bits(data: Any, n: int) -> Any:
-    return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=n, bitorder="little").astype(
-        bool
-    )
+    packed = np.frombuffer(data, np.uint8)
+    return np.unpackbits(packed, count=n, bitorder="little").view(np.bool_)
 
 
 def _sane(dtype: str, value: Any) -> Any:

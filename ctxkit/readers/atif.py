@@ -48,7 +48,8 @@ def read(source: Source) -> list[Session]:
 
 def _session(document: dict[str, Any], name: str, depth: int) -> Session:
     agent = mapping(document.get("agent"))
-    teller, faults = _Teller(word(agent.get("model_name"))), list[Fault]()
+    teller = _Teller(word(agent.get("model_name")))
+    faults = teller.log.faults
     for n, raw in enumerate(items(document.get("steps"))):
         with noting(faults, 0, f"step {n + 1}: "):
             teller.take(mapping(raw))
@@ -76,8 +77,6 @@ def _session(document: dict[str, Any], name: str, depth: int) -> Session:
         started=next((e.time for e in teller.log.entries if e.time), None),
         children=tuple(replace(c, parent=c.parent or id_) for c in children),
         parent=word(mapping(agent.get("extra")).get("parent_session_id")),
-        skipped=teller.skipped,
-        faults=tuple(faults),
         details={k: v for k, v in details.items() if v is not None},
     )
 
@@ -86,7 +85,7 @@ class _Teller:
     """Writes steps as messages: an agent's step is a reply and then the results of its calls."""
 
     def __init__(self, model: str | None) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self._model = model
         self._first: str | None = None
         """Id of the first prompt."""
@@ -108,14 +107,14 @@ class _Teller:
             for r in results:
                 self._result(mapping(r), calls, when)
         elif role is None:
-            count(self.skipped, "step: " + (text(raw.get("source")) or "no source"))
+            count(self.log.skipped, "step: " + (text(raw.get("source")) or "no source"))
         elif role == "system" and any(
             items(mapping(r).get("subagent_trajectory_ref")) for r in results
         ):
             self._compaction(raw, results, when)
         else:
             kind = "injected" if role == "system" and self.log.entries else ""
-            said, id_ = tuple(_parts(raw.get("message"), self.skipped)), self._id(raw)
+            said, id_ = tuple(_parts(raw.get("message"), self.log.skipped)), self._id(raw)
             if role == "user" and self._first is None:
                 self._first = id_
             who: Role = "system" if role == "system" else "user"
@@ -132,7 +131,7 @@ class _Teller:
         copied = raw.get("is_copied_context") is True
         thought = word(raw.get("reasoning_content"))
         parts: list[Part] = [Thinking(thought)] if thought else []
-        parts += _parts(raw.get("message"), self.skipped)
+        parts += _parts(raw.get("message"), self.log.skipped)
         self.log.add(
             Message(
                 role="assistant",
@@ -156,7 +155,7 @@ class _Teller:
         sessions = [r for r in refs if type(r) is str]
         self.log.say(
             "tool" if calls else "user",
-            _parts(raw.get("content"), self.skipped),
+            _parts(raw.get("content"), self.log.skipped),
             time=when,
             kind="" if calls else "observation",
             tool=calls.get(asked or ""),
@@ -188,7 +187,7 @@ class _Teller:
             return
         edit, self._due = self._due, None
         if handoff is not None:
-            said = tuple(_parts(handoff.get("message"), self.skipped))
+            said = tuple(_parts(handoff.get("message"), self.log.skipped))
             summary = Message(
                 role="summary",
                 id=self._id(handoff),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Fault, Image, Message, Text, Thinking, ToolCall
+from ctxkit.messages import Edit, Image, Message, Text, Thinking, ToolCall
 from ctxkit.readers.damaged import noting
 from ctxkit.readers.databases import Tables, cell, opened
 from ctxkit.readers.fields import arguments, items, mapping, number, real, text, time, word
@@ -49,9 +49,9 @@ def read(source: Source) -> list[Session]:
 
 
 def _session(database: Tables, about: dict[str, Any]) -> Session:
-    teller, faults = _Teller(word(about.get("summary_message_id"))), list[Fault]()
+    teller = _Teller(word(about.get("summary_message_id")))
     for row in database.rows("messages", _ROW, "created_at", session_id=about["id"]):
-        with noting(faults, 0, f"message {str(row.get('id'))[:80]}: "):
+        with noting(teller.log.faults, 0, f"message {str(row.get('id'))[:80]}: "):
             teller.take(row)
     given, output = number(about.get("prompt_tokens")), number(about.get("completion_tokens"))
     totals = {
@@ -67,8 +67,6 @@ def _session(database: Tables, about: dict[str, Any]) -> Session:
         title=word(about.get("title")),
         started=time(about.get("created_at")),
         model=next((e.model for e in teller.log.entries if e.model), None),
-        skipped=teller.skipped,
-        faults=tuple(faults),
         details={"totals": {k: v for k, v in totals.items() if v}} if any(totals.values()) else {},
     )
 
@@ -77,7 +75,7 @@ class _Teller:
     """A session while its messages go by."""
 
     def __init__(self, summary: str | None) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self._latest = summary
         """Id of the latest summary, all that a database of before July 2025 says of them."""
 
@@ -96,7 +94,7 @@ class _Teller:
                 parts += self._part(text(raw.get("type")), data)
         if role not in ("user", "assistant", "system"):
             if role != "tool":
-                count(self.skipped, "message: " + (text(role) or "no role"))
+                count(self.log.skipped, "message: " + (text(role) or "no role"))
             return
         own, model = self.log.new_id(row.get("id")), word(row.get("model"))
         if role != "assistant":
@@ -148,7 +146,7 @@ class _Teller:
             return [replace(Image(mime, text(data.get("Data"))), kind=seen)]
         if kind == "shell_command":
             return [Text(f"$ {text(data.get('command'))}\n{text(data.get('output'))}")]
-        count(self.skipped, "part: " + (kind or "no type"))
+        count(self.log.skipped, "part: " + (kind or "no type"))
         return []
 
     def _result(self, data: dict[str, Any], when: float | None) -> None:

@@ -4,7 +4,7 @@ sub-agents apart.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -16,6 +16,9 @@ from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.usages import uncached
 from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _OPEN = 200
 """Calls of a turn that may wait for an answer."""
@@ -60,7 +63,7 @@ class Teller:
 
     def __init__(self, id_: str) -> None:
         self.id = id_
-        self._log, self.skipped = ReaderLog(), dict[str, int]()
+        self._log = ReaderLog()
         self._lines: dict[str, _Line] = {}
         self._below: dict[str, tuple[_Line, Session]] = {}
         """Sub-agents at work, by the name of their parent."""
@@ -77,10 +80,10 @@ class Teller:
         when, turn = time(record.get("ts")), number(record.get("turn"))
         e = FuseraftEvent(told, when, turn, text(record.get("agent")))
         self._started = self._started or when
-        if kind in _KNOWN:
-            getattr(self, f"_{kind}")(e)
+        if kind in self._TAKES:
+            self._TAKES[kind](self, e)
         elif kind not in _QUIET:
-            count(self.skipped, "event: " + (kind or "no type"))
+            count(self._log.skipped, "event: " + (kind or "no type"))
         if kind == "model_call":
             self._line(e.agent).asked = when
         elif kind == "turn_start":
@@ -115,8 +118,6 @@ class Teller:
     def _model_error(self, e: FuseraftEvent) -> None:
         said = (text(e.told.get("error")) or text(e.told.get("message")))[:2000]
         self._reply(e, stop="error", is_error=True, error=said or "the call failed")
-
-    _model_timeout = _model_error
 
     def _reply(self, e: FuseraftEvent, **more: Any) -> None:
         line = self._line(e.agent)
@@ -166,8 +167,6 @@ class Teller:
             is_error="error" in e.told,
             error=as_text(e.told.get("error"))[:2000] or None,
         )
-
-    _tool_error = _tool_timeout = _tool_result
 
     def _assistant_response(self, e: FuseraftEvent) -> None:
         said = as_text(e.told.get("content"))
@@ -231,7 +230,7 @@ class Teller:
             self._cuts.by_size(e)
         else:
             outcome = word(e.told.get("outcome")) or "without an outcome"
-            count(self.skipped, f"compaction: {outcome}")
+            count(self._log.skipped, f"compaction: {outcome}")
 
     def _sub_agent_start(self, e: FuseraftEvent) -> None:
         if e.agent in self._below:  # its end is missing
@@ -247,8 +246,6 @@ class Teller:
             started=e.when,
         )
         self._below[e.agent] = (_Line(log), child)
-
-    _sub_agent_tool_call = _tool_call
 
     def _sub_agent_end(self, e: FuseraftEvent) -> None:
         chars = number(e.told.get("summary_chars"))
@@ -287,29 +284,23 @@ class Teller:
             model=self._model,
             started=self._started,
             children=tuple(self._children),
-            skipped=self.skipped,
             details={**told, **beside},
         )
 
-
-_KNOWN = {
-    "session_start",
-    "user_input",
-    "inner_call_context",
-    "model_response",
-    "model_error",
-    "model_timeout",
-    "tool_call",
-    "tool_result",
-    "tool_error",
-    "tool_timeout",
-    "assistant_response",
-    "turn_end",
-    "agent_end",
-    "compaction",
-    "compaction_end",
-    "sub_agent_start",
-    "sub_agent_tool_call",
-    "sub_agent_end",
-}
-"""Events that are written; the others are counted."""
+    _TAKES: ClassVar[dict[str, Callable[[Teller, FuseraftEvent], None]]] = {
+        "session_start": _session_start,
+        "user_input": _user_input,
+        "inner_call_context": _inner_call_context,
+        "model_response": _model_response,
+        **dict.fromkeys(("model_error", "model_timeout"), _model_error),
+        **dict.fromkeys(("tool_call", "sub_agent_tool_call"), _tool_call),
+        **dict.fromkeys(("tool_result", "tool_error", "tool_timeout"), _tool_result),
+        "assistant_response": _assistant_response,
+        "turn_end": _turn_end,
+        "agent_end": _agent_end,
+        "compaction": _compaction,
+        "compaction_end": _compaction_end,
+        "sub_agent_start": _sub_agent_start,
+        "sub_agent_end": _sub_agent_end,
+    }
+    """How the events that are written are taken; the others are counted."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Fault, Image, Part, Text, ToolCall
+from ctxkit.messages import Image, Part, Text, ToolCall
 from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import ROLES
 from ctxkit.readers.fields import arguments, as_text, items, mapping, text, time, word
@@ -40,13 +40,13 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one session of the file."""
     document = mapping(source.document)
-    log, faults, skipped = ReaderLog(), list[Fault](), dict[str, int]()
+    log = ReaderLog()
     is_repl = type(document.get("History")) is list
     names: dict[str, str] = {}
     for n, raw in enumerate(items(document.get("History" if is_repl else "Messages"))):
-        with noting(faults, 0, f"message {n}: "):
+        with noting(log.faults, 0, f"message {n}: "):
             if is_repl:
-                _repl(mapping(raw), log, skipped, names)
+                _repl(mapping(raw), log, names)
             else:
                 write_turn(log, _turn(mapping(raw)))
     id_ = text(document.get("SessionId")) or source.path.stem
@@ -65,8 +65,6 @@ def read(source: Source) -> list[Session]:
             cwd=word(document.get("WorkingDirectory")) or word(document.get("Cwd")),
             model=word(document.get("ModelId")),
             started=time(document.get("StartedAt")),
-            skipped=skipped,
-            faults=tuple(faults),
             details={
                 **{k: v for k, v in told.items() if v is not None},
                 **companions(source, id_),
@@ -97,12 +95,10 @@ def _turn(raw: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _repl(
-    raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int], names: dict[str, str]
-) -> None:
+def _repl(raw: dict[str, Any], log: ReaderLog, names: dict[str, str]) -> None:
     role = ROLES.get(text(raw.get("Role")).lower())
     if role is None:
-        count(skipped, "message: " + (text(raw.get("Role")) or "no role"))
+        count(log.skipped, "message: " + (text(raw.get("Role")) or "no role"))
         return
     parts: list[Part] = []
     results: list[dict[str, Any]] = []
@@ -124,7 +120,7 @@ def _repl(
                 Image(text(content.get("MediaType")) or "image/png", text(content.get("Data")))
             )
         else:
-            count(skipped, f"content: {text(kind) or 'no type'}")
+            count(log.skipped, f"content: {text(kind) or 'no type'}")
     for content in results:
         called = text(content.get("CallId"))
         said = as_text(content.get("ResultJson"))

@@ -76,8 +76,8 @@ def read_folder(path: Path) -> list[Session]:
 
 
 def _session(id_: str, records: Sequence[tuple[int, dict[str, Any]]], source: Source) -> Session:
-    log, faults = ReaderLog(), list[Fault]()
-    each_line(records, lambda record: write_turn(log, record), faults)
+    log = ReaderLog()
+    each_line(records, lambda record: write_turn(log, record), log.faults)
     manifest = companion(source, "manifest.json")
     told: dict[str, Any] = {}
     if text(manifest.get("session")) == id_:
@@ -93,6 +93,5 @@ def _session(id_: str, records: Sequence[tuple[int, dict[str, Any]]], source: So
         product="fuseraft",
         title=word(manifest.get("task")) if told else None,
         started=next((t for _, r in records if (t := time(r.get("ts"))) is not None), None),
-        faults=tuple(faults),
         details={**{k: v for k, v in told.items() if v is not None}, **companions(source, id_)},
     )

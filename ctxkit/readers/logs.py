@@ -14,7 +14,7 @@ from ctxkit.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ctxkit.messages import Part, Role
+    from ctxkit.messages import Fault, Part, Role
 
 _BUDGET = 8
 """Walks up the tree cost at most this many times the entries written, plus a little: never
@@ -46,6 +46,10 @@ class ReaderLog:
         """Index of the entry at which the conversation stands; -1 before the first."""
         self.shown: list[str] = []
         """Ids of the messages shown now, in order."""
+        self.skipped: dict[str, int] = {}
+        """What was passed over, by name, with counts."""
+        self.faults: list[Fault] = []
+        """Places that could not be read."""
         self.where: dict[str, int] = {}
         """Id of a message to its index; -1 for what only an edit brought (a summary)."""
         self._ids: set[str] = set()
@@ -157,13 +161,16 @@ class ReaderLog:
         return self.add(msgspec.structs.replace(edit, targets=gone))
 
     def session(self, **about: Any) -> Session:
-        """Return a session of all that was written; `about` are its other fields."""
+        """Return a session of all that was written, skipped and noted; `about` are its other
+        fields, and what shall stand in the place of these.
+        """
+        known: dict[str, Any] = {"skipped": self.skipped, "faults": tuple(self.faults)}
         at_end = self.at in (-1, len(self.entries) - 1)
         return Session(
             log=tuple(self.entries),
             parents=tuple(self.parents) if self._branches else (),
             leaf=-1 if at_end else self.at,
-            **about,
+            **{**known, **about},
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.messages import Fault, Message, Text
+from ctxkit.messages import Message, Text
 from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.exits import exit_code, is_failure
@@ -62,9 +62,9 @@ def read(source: Source) -> list[Session]:
     document = source.document
     fields = mapping(document)
     info = mapping(fields.get("info"))
-    log, skipped, faults, asked = ReaderLog(), dict[str, int](), list[Fault](), dict[str, str]()
+    log, asked = ReaderLog(), dict[str, str]()
     talk = items(fields.get("messages")) or items(document)
-    each_of(talk, "message", lambda raw: _write(raw, log, skipped, asked), faults)
+    each_of(talk, "message", lambda raw: _write(raw, log, asked), log.faults)
     config, stats = mapping(info.get("config")), mapping(info.get("model_stats"))
     details = {
         "exit_status": word(info.get("exit_status")),
@@ -80,23 +80,19 @@ def read(source: Source) -> list[Session]:
             model=word(mapping(config.get("model")).get("model_name")),
             cwd=word(mapping(config.get("environment")).get("cwd")),
             started=next((e.time for e in log.entries if isinstance(e, Message) and e.time), None),
-            skipped=skipped,
-            faults=tuple(faults),
             details={k: v for k, v in details.items() if v is not None},
         )
     ]
 
 
-def _write(
-    raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]
-) -> None:
+def _write(raw: dict[str, Any], log: ReaderLog, asked: dict[str, str]) -> None:
     if raw.get("role") == "exit":  # the submission, for the harness: no model sees it
-        count(skipped, "exit")
+        count(log.skipped, "exit")
         return
     extra = mapping(raw.get("extra"))
     fields: dict[str, Any] = {"time": time(extra.get("timestamp"))}
     if raw.get("object") == "response":  # its second version keeps what the Responses API gave
-        _respond(raw, log, skipped, asked)
+        _respond(raw, log, asked)
         return
     if raw.get("role") == "assistant":
         response = mapping(extra.get("response"))
@@ -105,7 +101,7 @@ def _write(
         fields["model"] = word(response.get("model"))
         fields["stop"] = to_stop(choice.get("finish_reason"))
     code = extra.get("returncode")
-    for m in named(to_messages(raw, log, skipped, **fields), asked):
+    for m in named(to_messages(raw, log, log.skipped, **fields), asked):
         log.add(_answer(m, code, word(extra.get("exception_info"))))
 
 
@@ -124,11 +120,11 @@ def _answer(m: Message, code: Any, error: str | None) -> Message:
     )
 
 
-def _respond(
-    raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]
-) -> None:
+def _respond(raw: dict[str, Any], log: ReaderLog, asked: dict[str, str]) -> None:
     extra = mapping(raw.get("extra"))
-    made = merged([m for item in items(raw.get("output")) for m in to_messages(item, log, skipped)])
+    made = merged(
+        [m for item in items(raw.get("output")) for m in to_messages(item, log, log.skipped)]
+    )
     for m in named(made, asked):
         log.add(
             msgspec.structs.replace(

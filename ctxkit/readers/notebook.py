@@ -9,7 +9,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Edit, Fault, Message, Sized, Text, ToolCall, Usage
+from ctxkit.messages import Edit, Message, Sized, Text, ToolCall, Usage
 from ctxkit.readers.damaged import noting
 from ctxkit.readers.fields import items, mapping, text, word
 from ctxkit.readers.logs import ReaderLog
@@ -63,11 +63,11 @@ def read(source: Source) -> list[Session]:
             first, _, prompt = said.partition("\n")
             standing = _named(first) or standing
             talk = talks.setdefault(standing, _Talk())
-            with noting(talk.faults, n + 1, f"cell {n + 1}: "):
+            with noting(talk.log.faults, n + 1, f"cell {n + 1}: "):
                 talk.turn(prompt, cell)
         elif said.startswith("%compact") and standing in talks:
             talk = talks[standing]
-            with noting(talk.faults, n + 1, f"cell {n + 1}: "):
+            with noting(talk.log.faults, n + 1, f"cell {n + 1}: "):
                 talk.compacted(_shown(cell))
     return [talk.session(f"{source.path.stem}/{name}", name) for name, talk in talks.items()]
 
@@ -108,8 +108,7 @@ class _Talk:
     """A session while its cells go by."""
 
     def __init__(self) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
-        self.faults: list[Fault] = []
+        self.log = ReaderLog()
         self._window: int | None = None
         self._words: list[str] = []
         self._thoughts: list[Part] = []
@@ -148,7 +147,7 @@ class _Talk:
         elif cut := _CUT.match(line):
             self._cut(cut)
         elif line.startswith(("· ", "! ", "… ", "[#", "[.")):
-            count(self.skipped, "line of the display")
+            count(self.log.skipped, "line of the display")
         else:
             self._words.append(line)
 
@@ -186,8 +185,6 @@ class _Talk:
             product="ctxkit",
             title=word(name),
             context_window=self._window,
-            skipped=self.skipped,
-            faults=tuple(self.faults),
         )
 
 

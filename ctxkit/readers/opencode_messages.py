@@ -17,16 +17,16 @@ from ctxkit.readers.opencode_parts import ordinal, steps_of, to_files, to_parts,
 from ctxkit.readers.parts import count
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ctxkit.session import Session
 
 
-def to_session(
-    info: dict[str, Any], messages: list[Any], faults: list[Fault] | None = None
-) -> Session:
+def to_session(info: dict[str, Any], messages: list[Any], faults: Iterable[Fault] = ()) -> Session:
     """Return a session of its `info` and its messages, each with its parts."""
     teller = _Teller()
-    faults = [] if faults is None else faults
-    each_of(messages, "message", teller.take, faults)
+    teller.log.faults += faults
+    each_of(messages, "message", teller.take, teller.log.faults)
     teller.close(info)
     model = mapping(info.get("model"))
     return teller.log.session(
@@ -40,8 +40,6 @@ def to_session(
         model=word(model.get("id")) or teller.model,
         started=time(mapping(info.get("time")).get("created")),
         parent=word(info.get("parentID")),
-        skipped=teller.skipped,
-        faults=tuple(faults),
     )
 
 
@@ -49,7 +47,7 @@ class _Teller:
     """Writes OpenCode's messages, in which a call and its result are one part, as ours."""
 
     def __init__(self) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self.model: str | None = None
         self._pruned: list[tuple[float, str]] = []
         """A heap of results that will be cleared, and when."""
@@ -73,7 +71,7 @@ class _Teller:
         elif info.get("role") == "system":
             self.log.say("system", to_parts(parts, {}), info.get("id"))
         else:
-            count(self.skipped, "message: " + (text(info.get("role")) or "no role"))
+            count(self.log.skipped, "message: " + (text(info.get("role")) or "no role"))
             return
         self._numbered.append([e.id for e in self.log.entries[before:] if isinstance(e, Message)])
         for p in parts:
@@ -120,7 +118,7 @@ class _Teller:
         )
         self.log.say(
             "user",
-            to_parts(said or parts, self.skipped),
+            to_parts(said or parts, self.log.skipped),
             info.get("id"),
             time=time(mapping(info.get("time")).get("created")),
             kind=text(info.get("kind"))
@@ -138,7 +136,7 @@ class _Teller:
         reply = Message(
             role="assistant",
             id=self.log.new_id(info.get("id")),
-            parts=tuple(to_parts(parts, self.skipped)),
+            parts=tuple(to_parts(parts, self.log.skipped)),
             agent=word(info.get("agent")) or word(info.get("mode")),
             time=ended or begun,
             usage=to_usage(info),
@@ -161,12 +159,14 @@ class _Teller:
         state = mapping(raw.get("state"))
         status, when = text(state.get("status")), mapping(state.get("time"))
         if status not in ("completed", "error"):
-            count(self.skipped, "tool without a result: " + (status or "no status"))
+            count(self.log.skipped, "tool without a result: " + (status or "no status"))
             return
         wrong = status == "error"
         said = as_text(state.get("error" if wrong else "output"))
         files = [
-            f for a in items(state.get("attachments")) for f in to_files(mapping(a), self.skipped)
+            f
+            for a in items(state.get("attachments"))
+            for f in to_files(mapping(a), self.log.skipped)
         ]
         child = word(mapping(state.get("metadata")).get("sessionId"))
         own, pruned = self.log.new_id(raw.get("id")), time(when.get("compacted"))
@@ -212,7 +212,7 @@ class _Teller:
             told = self._numbered if may else []
             first, last = (ordinal(mapping(part).get(k)) for k in ("startId", "endId"))
             if first is None or last is None or not text(part.get("summary")):
-                count(self.skipped, "compress: a range that could not be read")
+                count(self.log.skipped, "compress: a range that could not be read")
                 continue
             when = time(mapping(state.get("time")).get("end"))
             summary = Message(

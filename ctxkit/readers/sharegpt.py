@@ -58,7 +58,7 @@ def read(source: Source) -> list[Session]:
 
 
 def _session(about: dict[str, Any], name: str) -> Session:
-    log, skipped = ReaderLog(), dict[str, int]()
+    log = ReaderLog()
     said = word(about.get("system"))
     if said:
         log.say("system", (Text(said),))
@@ -66,7 +66,7 @@ def _session(about: dict[str, Any], name: str) -> Session:
     for raw in map(mapping, items(about.get("conversations"))):
         role = _ROLES.get(text(raw.get("from")).lower())
         if role is None:
-            count(skipped, "message: " + (text(raw.get("from")) or "no role"))
+            count(log.skipped, "message: " + (text(raw.get("from")) or "no role"))
             continue
         told = as_text(raw.get("value"))
         if role == "tool":
@@ -91,7 +91,6 @@ def _session(about: dict[str, Any], name: str) -> Session:
         id=own if type(own) is str and own else name,
         format=NAME,
         tools=to_schemas(parsed(about.get("tools"))),
-        skipped=skipped,
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Fault, Message, Part, Text, ToolCall
+from ctxkit.messages import Message, Part, Text, ToolCall
 from ctxkit.readers.damaged import each_of
 from ctxkit.readers.fields import items, mapping, number, real, text, word
 from ctxkit.readers.logs import ReaderLog
@@ -54,9 +54,9 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one session of the file; without a history it is put together from the steps."""
     document = mapping(source.document)
-    teller, faults = _Teller(), list[Fault]()
+    teller = _Teller()
     history = items(document.get("history")) or _from_steps(items(document.get("trajectory")))
-    each_of(history, "message", teller.take, faults)
+    each_of(history, "message", teller.take, teller.log.faults)
     info = mapping(document.get("info"))
     return [
         with_processor(
@@ -66,8 +66,6 @@ def read(source: Source) -> list[Session]:
                 product="swe-agent",
                 version=word(info.get("swe_agent_version")),
                 agent=teller.agent or "main",
-                skipped=teller.skipped,
-                faults=tuple(faults),
                 details=_totals(info, items(document.get("trajectory"))),
             )
         )
@@ -102,14 +100,14 @@ class _Teller:
     """
 
     def __init__(self) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self.agent: str | None = None
         self._waiting: dict[str, ToolCall] = {}
 
     def take(self, raw: dict[str, Any]) -> None:
         role = text(raw.get("role"))
         self.agent = self.agent or word(raw.get("agent"))
-        parts, _ = to_parts(raw.get("content"), self.skipped)
+        parts, _ = to_parts(raw.get("content"), self.log.skipped)
         agent = word(raw.get("agent"))
         if raw.get("is_demo") is True:
             # A demonstration is part of the prompt and never was a call, whatever role it plays.
@@ -121,7 +119,7 @@ class _Teller:
         elif role == "system":
             self.log.say("system", parts, agent=agent)
         else:
-            count(self.skipped, "message: " + (role or "no role"))
+            count(self.log.skipped, "message: " + (role or "no role"))
 
     def _action(self, raw: dict[str, Any], parts: list[Part], agent: str | None) -> None:
         calls = to_calls(raw.get("tool_calls"))
