@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ctxkit.messages import Message, Text, Usage
 from ctxkit.readers.fields import time
 from ctxkit.readers.logs import ReaderLog
-from ctxkit.readers.usages import uncached
+from ctxkit.readers.usages import whole_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,13 +202,9 @@ def to_usage(line: str) -> Usage | None:
         return None
     found = {k: _count(m.group(1)) for k, p in _PIECES.items() if (m := p.search(line))}
     cost = _COST.search(line)
-    return Usage(
-        input_tokens=uncached(_count(sent.group(1)), found.get("read"), found.get("write")),
-        cache_read_tokens=found.get("read"),
-        cache_write_tokens=found.get("write"),
-        output_tokens=found.get("output"),
-        cost_usd=_real(cost.group(1)) if cost else None,
-    )
+    read, write, output = (found.get(k) for k in ("read", "write", "output"))
+    usd = _real(cost.group(1)) if cost else None
+    return whole_usage(_count(sent.group(1)), read, write, output, cost_usd=usd)
 
 
 def _count(said: str) -> int | None:

@@ -16,7 +16,7 @@ from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import is_content
 from ctxkit.readers.retold import retold
 from ctxkit.readers.source import Source, beside
-from ctxkit.readers.usages import uncached
+from ctxkit.readers.usages import whole_usage
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -190,10 +190,4 @@ def _usage(raw: dict[str, Any]) -> Usage | None:
     read, write = number(raw.get("cacheReadTokens")), number(raw.get("cacheWriteTokens"))
     if not (whole or output or read or write):
         return None
-    return Usage(
-        input_tokens=uncached(whole, read, write),
-        cache_read_tokens=read,
-        cache_write_tokens=write,
-        output_tokens=output,
-        cost_usd=real(raw.get("cost")),
-    )
+    return whole_usage(whole, read, write, output, cost_usd=real(raw.get("cost")))
