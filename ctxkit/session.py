@@ -222,9 +222,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         """
         from importlib import import_module
 
-        replays: Any = import_module(
-            "ctxkit.replays"
-        )  # far above: what is sent is no business of a log
+        # far above: what is sent is no business of a log
+        replays: Any = import_module("ctxkit.replays")
         found: tuple[SentItem, ...] = replays.sent(self, call)
         return found
 
@@ -312,9 +311,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
         from importlib import import_module
 
-        portraits: Any = import_module(
-            "ctxkit.reports.portraits"
-        )  # far above: no business of a log
+        # far above: no business of a log
+        portraits: Any = import_module("ctxkit.reports.portraits")
         made: dict[str, str] = portraits.of_session(self)
         return made
 

@@ -230,12 +230,8 @@ def _usage(raw: Any) -> Usage | None:
     raw = mapping(raw)
     if not raw:
         return None
-    whole, cached, thoughts = (
-        number(raw.get("input")),
-        number(raw.get("cached")),
-        number(raw.get("thoughts")),
-    )
-    output = number(raw.get("output"))
+    whole, cached = number(raw.get("input")), number(raw.get("cached"))
+    output, thoughts = number(raw.get("output")), number(raw.get("thoughts"))
     fresh = (
         None if whole is None else max(whole - (cached or 0), 0) + (number(raw.get("tool")) or 0)
     )

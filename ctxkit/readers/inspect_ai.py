@@ -325,10 +325,8 @@ def to_inspect_usage(raw: Any) -> Usage | None:
     if not raw:
         return None
     given, output = number(raw.get("input_tokens")), number(raw.get("output_tokens"))
-    read, write = (
-        number(raw.get("input_tokens_cache_read")),
-        number(raw.get("input_tokens_cache_write")),
-    )
+    read = number(raw.get("input_tokens_cache_read"))
+    write = number(raw.get("input_tokens_cache_write"))
     total = number(raw.get("total_tokens"))
     inside = total is None or (given or 0) + (output or 0) >= total
     return Usage(

@@ -91,11 +91,8 @@ def message(m: Message) -> dict[str, Any] | None:
 def _reply(m: Message, stamp: int) -> dict[str, Any]:
     usage = m.usage or Usage()
     write = (usage.cache_write_tokens or 0) + (usage.cache_write_1h_tokens or 0)
-    fresh, read, output = (
-        usage.input_tokens or 0,
-        usage.cache_read_tokens or 0,
-        usage.output_tokens or 0,
-    )
+    fresh, read = usage.input_tokens or 0, usage.cache_read_tokens or 0
+    output = usage.output_tokens or 0
     stop = _STOPS.get(m.stop or "", "toolUse" if m.tool_calls else "stop")
     out = {
         "role": "assistant",
