@@ -4,6 +4,7 @@ logs of completions.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -116,10 +117,10 @@ def sniff_folder(path: Path) -> bool:
         if _numbered(path):
             return is_history([Source(_numbered(path)[0]).document])
         first = next(_events(path).glob("event-*.json"), None)
-        files = [p for _, p in zip(range(_FILES), path.iterdir(), strict=False)]
-        if first is None and (len(files) < 2 or not all(_LOGGED.match(p.name) for p in files)):
+        names = os.listdir(path)[:_FILES]  # noqa: PTH208  a folder may have many, paths take longer
+        if first is None and (len(names) < 2 or not all(map(_LOGGED.match, names))):
             return False
-        document = Source(first or files[0]).document
+        document = Source(first or path / names[0]).document
     except (OSError, ReadError):
         return False
     return is_event(document) if first else _is_completion(document)
