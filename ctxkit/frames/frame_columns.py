@@ -72,10 +72,12 @@ def _array(dtype: str, values: list[Any]) -> Any:
     import pandas as pd
     import pyarrow as pa
 
+    n = len(values)
+    nothing = n > 0 and values[0] is None and values.count(None) == n
     if dtype == TIME:
-        return _times(values)
-    if dtype != TEXT and values and values[0] is None and values.count(None) == len(values):
-        return _masked(dtype)(np.zeros(len(values), _PLAIN[dtype]), np.ones(len(values), np.bool_))
+        return _times(np.full(n, math.nan) if nothing else values)
+    if nothing and dtype != TEXT:
+        return _masked(dtype)(np.zeros(n, _PLAIN[dtype]), np.ones(n, np.bool_))
     try:
         array = _constant(values, _arrow(dtype))
         if array is None:
@@ -130,7 +132,7 @@ def _sane(dtype: str, value: Any) -> Any:
     return float(value) if isinstance(value, (int, float)) and abs(value) < _HUGE else None
 
 
-def _times(values: list[Any]) -> Any:
+def _times(values: Any) -> Any:
     import pandas as pd
 
     try:
