@@ -110,12 +110,12 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """All messages that stand, in order, whether still visible or not."""
-        return tuple(e for e in self.path if isinstance(e, Message))
+        return tuple([e for e in self.path if isinstance(e, Message)])
 
     @cached_property
     def edits(self) -> tuple[Edit, ...]:
         """The compactions that stand, in order."""
-        return tuple(e for e in self.path if isinstance(e, Edit))
+        return tuple([e for e in self.path if isinstance(e, Edit)])
 
     # -- turns and calls --------------------------------------------------------------------------
 
@@ -214,9 +214,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         """
         from importlib import import_module
 
-        replays: Any = import_module(
-            "ctxkit.replays"
-        )  # far above: what is sent is no business of a log
+        # far above: what is sent is no business of a log
+        replays: Any = import_module("ctxkit.replays")
         found: tuple[SentItem, ...] = replays.sent(self, call)
         return found
 
@@ -304,9 +303,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
         from importlib import import_module
 
-        portraits: Any = import_module(
-            "ctxkit.reports.portraits"
-        )  # far above: no business of a log
+        # far above: no business of a log
+        portraits: Any = import_module("ctxkit.reports.portraits")
         made: dict[str, str] = portraits.of_session(self)
         return made
 

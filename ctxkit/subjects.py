@@ -111,7 +111,7 @@ def answered(messages: Iterable[Message]) -> Iterator[tuple[Message, ToolCall | 
     for message in messages:
         if message.role == "assistant":
             for part in message.parts:
-                if isinstance(part, ToolCall):
+                if type(part) is ToolCall:
                     asked[part.id] = part
             yield message, None
         else:
@@ -125,8 +125,8 @@ def results(messages: Iterable[Message]) -> dict[int, Message]:
 
 def _among(arguments: dict[str, Any], names: dict[str, None]) -> Iterable[str]:
     """Return which of some names a call gives, the first of them first."""
-    given = arguments.keys() & names.keys()
-    return given if len(given) < 2 else [name for name in names if name in given]
+    given = [name for name in arguments if name in names]
+    return given if len(given) < 2 else [name for name in names if name in arguments]
 
 
 def _patched(call: ToolCall) -> list[str]:

@@ -10,6 +10,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.faces import listed
 from ctxkit.frames import per_call, per_compaction, per_message, per_session, per_turn
 from ctxkit.frames.frame_columns import build
+from ctxkit.garbage import without_collection
 from ctxkit.readers.given import as_sessions
 from ctxkit.session import apart
 
@@ -68,13 +69,14 @@ def frame(
             f"per= takes one of {', '.join(_FRAMES)}, not {per!r}.{did_you_mean(str(per), _FRAMES)}"
         )
     given = given_apart(of, children=children)
-    if per == "message":
-        data = per_message.rows(given, count)
-    elif per == "compaction":
-        data = per_compaction.rows(given, count, unmarked=True)
-    else:
-        data = _FRAMES[per].rows(given)
-    return build(COLUMNS[per], data)
+    with without_collection():
+        if per == "message":
+            data = per_message.rows(given, count)
+        elif per == "compaction":
+            data = per_compaction.rows(given, count, unmarked=True)
+        else:
+            data = _FRAMES[per].rows(given)
+        return build(COLUMNS[per], data)
 
 
 def given_apart(of: GivenAll, *, children: bool = False) -> list[Session]:

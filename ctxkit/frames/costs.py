@@ -40,8 +40,6 @@ def by_table(message: Message, model: str | None) -> float | None:
     """Return the dollars of one call by the table of prices, whatever the log says; None where it
     cannot say.
     """
-    if message.usage is None or model is None or message.usage.prompt_tokens is None:
-        return None
     return cost_usd(message.usage, model)
 
 

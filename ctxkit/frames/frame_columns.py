@@ -72,10 +72,12 @@ def _array(dtype: str, values: list[Any]) -> Any:
     import pandas as pd
     import pyarrow as pa
 
+    n = len(values)
+    nothing = n > 0 and values[0] is None and values.count(None) == n
     if dtype == TIME:
-        return _times(values)
-    if dtype != TEXT and values and values[0] is None and values.count(None) == len(values):
-        return _masked(dtype)(np.zeros(len(values), _PLAIN[dtype]), np.ones(len(values), np.bool_))
+        return _times(np.full(n, math.nan) if nothing else values)
+    if nothing and dtype != TEXT:
+        return _masked(dtype)(np.zeros(n, _PLAIN[dtype]), np.ones(n, np.bool_))
     try:
         array = _constant(values, _arrow(dtype))
         if array is None:
@@ -84,7 +86,7 @@ def _array(dtype: str, values: list[Any]) -> Any:
         array = pa.array([_sane(dtype, v) for v in values], type=_arrow(dtype), from_pandas=True)
     if dtype == TEXT:
         return pd.arrays.ArrowStringArray(array)
-    return _masked(dtype)(_plain(array), _missing(array))
+    return _masked(dtype)(*_plain(array, dtype))
 
 
 def _constant(values: list[Any], arrow: Any) -> Any:
@@ -101,27 +103,20 @@ def _constant(values: list[Any], arrow: Any) -> Any:
     return pa.repeat(pa.scalar(values[0], type=arrow, from_pandas=True), n)
 
 
-def _plain(array: Any) -> Any:
-    """The values of an Arrow array as NumPy; where one is missing stands any value."""
-    import pyarrow as pa
-
-    data, n = array.buffers()[1], len(array)
-    if data is None or not n:
-        return np.zeros(n, dtype=array.type.to_pandas_dtype())
-    if pa.types.is_boolean(array.type):
-        return _bits(data, n)
-    return np.frombuffer(data, dtype=array.type.to_pandas_dtype(), count=n).copy()
-
-
-def _missing(array: Any) -> Any:
-    valid = array.buffers()[0] if array.null_count else None
-    return np.zeros(len(array), dtype=bool) if valid is None else ~_bits(valid, len(array))
+def _plain(array: Any, dtype: str) -> tuple[Any, Any]:
+    """The values of an Arrow array as NumPy, and which are missing; there stands any value."""
+    n, (valid, data) = len(array), array.buffers()
+    missing = ~_bits(valid, n) if array.null_count else np.zeros(n, np.bool_)
+    if not n or data is None:
+        return np.zeros(n, _PLAIN[dtype]), missing
+    if dtype == BOOL:
+        return _bits(data, n), missing
+    return np.frombuffer(data, _PLAIN[dtype], n).copy(), missing
 
 
 def _bits(data: Any, n: int) -> Any:
-    return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=n, bitorder="little").astype(
-        bool
-    )
+    packed = np.frombuffer(data, np.uint8)
+    return np.unpackbits(packed, count=n, bitorder="little").view(np.bool_)
 
 
 def _sane(dtype: str, value: Any) -> Any:
@@ -137,7 +132,7 @@ def _sane(dtype: str, value: Any) -> Any:
     return float(value) if isinstance(value, (int, float)) and abs(value) < _HUGE else None
 
 
-def _times(values: list[Any]) -> Any:
+def _times(values: Any) -> Any:
     import pandas as pd
 
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.frames.counts import counting
@@ -110,9 +111,9 @@ def rows(sessions: Sequence[Session], count: Count = None) -> dict[str, list[Any
 
 def _session(session: Session, data: dict[str, list[Any]], count: Count) -> None:
     path, agent, turns = session.path, session.agent, session.turns
-    where = [i for i, e in enumerate(path) if isinstance(e, Message)]
     messages = session.messages
     n = len(messages)
+    where = [i for i, e in enumerate(path) if isinstance(e, Message)] if session.edits else range(n)
     data["session"] += [session.id] * n
     data["position"] += where
     data["id"] += [m.id for m in messages]
@@ -220,24 +221,24 @@ def _left(
 
 def _until(messages: tuple[Message, ...], sizes: list[int | None]) -> list[int | None]:
     """Return the sizes of all before the last reply; what no call followed is missing."""
-    last = next((i for i in reversed(range(len(messages))) if messages[i].role == "assistant"), 0)
+    last = max(_last_reply(messages), 0)
     return [*sizes[:last], *[None] * (len(messages) - last)]
 
 
 def _calls(messages: tuple[Message, ...]) -> list[int | None]:
-    out: list[int | None] = []
-    call = 0
-    for m in messages:
-        out.append(call)
-        if m.role == "assistant":
-            call += 1
-    for i in range(len(out) - 1, -1, -1):  # what follows the last reply was seen by no call
-        if messages[i].role == "assistant":
-            break
-        out[i] = None
-    return out
+    """Return how many replies stand before each; what follows the last one was seen by no call."""
+    last = _last_reply(messages)
+    before = accumulate([m.role == "assistant" for m in messages], initial=0)
+    return [*islice(before, last + 1), *[None] * (len(messages) - last - 1)]
+
+
+def _last_reply(messages: tuple[Message, ...]) -> int:
+    """Return the place of the last reply; -1: there is none."""
+    places = reversed(range(len(messages)))
+    return next((i for i in places if messages[i].role == "assistant"), -1)
 
 
 def _named(calls: Sequence[ToolCall]) -> str | None:
-    names = dict.fromkeys([call.name for call in calls])
-    return calls[0].name if len(calls) == 1 else ", ".join(names) or None
+    if len(calls) == 1:
+        return calls[0].name
+    return ", ".join(dict.fromkeys([call.name for call in calls])) or None

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from ctxkit.messages import Message, Text, Usage
 from ctxkit.readers.fields import time
 from ctxkit.readers.logs import ReaderLog
-from ctxkit.readers.usages import uncached
-from ctxkit.session import Session
+from ctxkit.readers.usages import whole_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "aider"
 CAN = (
@@ -31,7 +31,6 @@ CANNOT = (
 )
 BLIND = ("compactions", "tool errors")
 TRAITS = (("all", "tokens and money are rounded by aider; $0.00 is missing"),)
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 _START = "# aider chat started at "
 _SIGNS = (
@@ -71,11 +70,10 @@ def read(source: Source) -> list[Session]:
             chat.take(kind, said)
         if chat.log.entries or started is not None:
             sessions.append(
-                Session(
+                chat.log.session(
                     id=f"{source.path.stem}/{n}",
                     format=NAME,
                     product="aider",
-                    log=tuple(chat.log.entries),
                     started=started,
                     model=chat.model,
                     skipped={"line of the page around it": chat.page} if chat.page else {},
@@ -204,13 +202,9 @@ def to_usage(line: str) -> Usage | None:
         return None
     found = {k: _count(m.group(1)) for k, p in _PIECES.items() if (m := p.search(line))}
     cost = _COST.search(line)
-    return Usage(
-        input_tokens=uncached(_count(sent.group(1)), found.get("read"), found.get("write")),
-        cache_read_tokens=found.get("read"),
-        cache_write_tokens=found.get("write"),
-        output_tokens=found.get("output"),
-        cost_usd=_real(cost.group(1)) if cost else None,
-    )
+    read, write, output = (found.get(k) for k in ("read", "write", "output"))
+    usd = _real(cost.group(1)) if cost else None
+    return whole_usage(_count(sent.group(1)), read, write, output, cost_usd=usd)
 
 
 def _count(said: str) -> int | None:

@@ -9,26 +9,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Image, Message, Part, Role, Thinking, ToolCall, Usage
-from ctxkit.readers.fields import (
-    DAMAGE,
-    arguments,
-    as_text,
-    items,
-    mapping,
-    number,
-    real,
-    text,
-    time,
-    why,
-    word,
-)
+from ctxkit.readers.damaged import noting
+from ctxkit.readers.fields import arguments, as_text, items, mapping, number, real, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_stop
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "atif"
 ALIASES = ("harbor",)
@@ -39,7 +28,6 @@ CAN = (
 CANNOT = "cache writes; sizes of a compaction (its mark is there, of terminus-2)"
 BLIND = ("tool errors",)
 TRAITS = (("all", "money is the log's own; summaries are not priced: estimated"),)
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 _DEPTH = 16
 
@@ -60,12 +48,11 @@ def read(source: Source) -> list[Session]:
 
 def _session(document: dict[str, Any], name: str, depth: int) -> Session:
     agent = mapping(document.get("agent"))
-    teller, faults = _Teller(word(agent.get("model_name"))), list[Fault]()
+    teller = _Teller(word(agent.get("model_name")))
+    faults = teller.log.faults
     for n, raw in enumerate(items(document.get("steps"))):
-        try:
+        with noting(faults, 0, f"step {n + 1}: "):
             teller.take(mapping(raw))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"step {n + 1}: {why(e)}"))
     teller.compact(None)
     below = [d for d in items(document.get("subagent_trajectories")) if type(d) is dict]
     if depth >= _DEPTH and below:
@@ -78,21 +65,18 @@ def _session(document: dict[str, Any], name: str, depth: int) -> Session:
         "cost_usd": real(totals.get("total_cost_usd")),
         "continued": word(document.get("continued_trajectory_ref")),
     }
-    return Session(
+    return teller.log.session(
         id=id_,
         format=NAME,
         product=word(agent.get("name")),
         version=word(agent.get("version")),
         agent=text(agent.get("name")) or "main",
-        log=tuple(teller.log.entries),
         title=word(document.get("notes")),
         model=word(agent.get("model_name")),
         tools=to_schemas(agent.get("tool_definitions")),
         started=next((e.time for e in teller.log.entries if e.time), None),
         children=tuple(replace(c, parent=c.parent or id_) for c in children),
         parent=word(mapping(agent.get("extra")).get("parent_session_id")),
-        skipped=teller.skipped,
-        faults=tuple(faults),
         details={k: v for k, v in details.items() if v is not None},
     )
 
@@ -101,7 +85,7 @@ class _Teller:
     """Writes steps as messages: an agent's step is a reply and then the results of its calls."""
 
     def __init__(self, model: str | None) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self._model = model
         self._first: str | None = None
         """Id of the first prompt."""
@@ -123,14 +107,14 @@ class _Teller:
             for r in results:
                 self._result(mapping(r), calls, when)
         elif role is None:
-            count(self.skipped, "step: " + (text(raw.get("source")) or "no source"))
+            count(self.log.skipped, "step: " + (text(raw.get("source")) or "no source"))
         elif role == "system" and any(
             items(mapping(r).get("subagent_trajectory_ref")) for r in results
         ):
             self._compaction(raw, results, when)
         else:
             kind = "injected" if role == "system" and self.log.entries else ""
-            said, id_ = tuple(_parts(raw.get("message"), self.skipped)), self._id(raw)
+            said, id_ = tuple(_parts(raw.get("message"), self.log.skipped)), self._id(raw)
             if role == "user" and self._first is None:
                 self._first = id_
             who: Role = "system" if role == "system" else "user"
@@ -147,7 +131,7 @@ class _Teller:
         copied = raw.get("is_copied_context") is True
         thought = word(raw.get("reasoning_content"))
         parts: list[Part] = [Thinking(thought)] if thought else []
-        parts += _parts(raw.get("message"), self.skipped)
+        parts += _parts(raw.get("message"), self.log.skipped)
         self.log.add(
             Message(
                 role="assistant",
@@ -169,17 +153,14 @@ class _Teller:
         asked = word(raw.get("source_call_id")) or (next(iter(calls)) if len(calls) == 1 else None)
         refs = [mapping(r).get("session_id") for r in items(raw.get("subagent_trajectory_ref"))]
         sessions = [r for r in refs if type(r) is str]
-        self.log.add(
-            Message(
-                role="tool" if calls else "user",
-                id=self.log.new_id(),
-                parts=tuple(_parts(raw.get("content"), self.skipped)),
-                time=when,
-                kind="" if calls else "observation",
-                tool=calls.get(asked or ""),
-                call_id=asked,
-                details={"sessions": sessions} if sessions else {},
-            )
+        self.log.say(
+            "tool" if calls else "user",
+            _parts(raw.get("content"), self.log.skipped),
+            time=when,
+            kind="" if calls else "observation",
+            tool=calls.get(asked or ""),
+            call_id=asked,
+            details={"sessions": sessions} if sessions else {},
         )
 
     def _compaction(self, raw: dict[str, Any], results: list[Any], when: float | None) -> None:
@@ -206,7 +187,7 @@ class _Teller:
             return
         edit, self._due = self._due, None
         if handoff is not None:
-            said = tuple(_parts(handoff.get("message"), self.skipped))
+            said = tuple(_parts(handoff.get("message"), self.log.skipped))
             summary = Message(
                 role="summary",
                 id=self._id(handoff),

@@ -5,7 +5,7 @@ compactions, rewinds.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,7 +14,9 @@ from ctxkit.readers import claude_lines
 from ctxkit.readers.content_blocks import Blocks
 from ctxkit.readers.fields import items, mapping, time, word
 from ctxkit.readers.logs import MAX_PARTS, ReaderLog
-from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
 
 FORMAT = "claude-code"
 _BACK = 256
@@ -194,18 +196,16 @@ class Conversation:
         agent = claude_lines.started(record)
         if agent and call:
             self.shared.agents.setdefault(agent, call)
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(None if kind else record.get("uuid")),
-                kind=kind,
-                parts=tuple(parts),
-                time=time(record.get("timestamp")),
-                tool=self.blocks.called.get(call or ""),
-                call_id=call,
-                is_error=block.get("is_error") is True,
-                details={"child": f"agent-{agent}"} if agent else {},
-            )
+        self.log.say(
+            "tool",
+            parts,
+            None if kind else record.get("uuid"),
+            kind=kind,
+            time=time(record.get("timestamp")),
+            tool=self.blocks.called.get(call or ""),
+            call_id=call,
+            is_error=block.get("is_error") is True,
+            details={"child": f"agent-{agent}"} if agent else {},
         )
 
     def queued(self, record: dict[str, Any]) -> None:
@@ -284,13 +284,9 @@ class Conversation:
     def session(self, own: str, agent: str) -> Session:
         """Return the conversation as a session of its own."""
         log, facts = self.log, self.shared.facts
-        parents, leaf = log.tree()
-        return Session(
+        return log.session(
             id=own,
             format=FORMAT,
-            log=tuple(log.entries),
-            parents=parents,
-            leaf=leaf,
             agent=agent,
             product=FORMAT,
             version=facts.get("version"),

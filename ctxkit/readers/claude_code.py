@@ -69,7 +69,6 @@ TRAITS = (
     ),
     ("all", "summaries are not priced: estimated"),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 _TALK = {"user", "assistant"}
 _FACTS = {

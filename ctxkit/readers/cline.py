@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Edit, Fault, Message
+from ctxkit.messages import Edit, Message
 from ctxkit.readers.cline_requests import TaskRequest, requests, usages
 from ctxkit.readers.cline_results import unwrapped
 from ctxkit.readers.cline_sessions import is_session, is_session_folder, messages_of, read_session
@@ -102,7 +102,7 @@ class _Task:
     """A task while its messages go by."""
 
     def __init__(self, talk: list[Any], window: list[Any]) -> None:
-        self.log, self.skipped, self.faults = ReaderLog(), dict[str, int](), list[Fault]()
+        self.log = ReaderLog()
         self.asked: dict[str, str] = {}
         self._talk, self._requests = talk, requests(window)
         self._usages = usages(talk, self._requests)
@@ -118,7 +118,7 @@ class _Task:
         """Return the task as a session."""
         for n, raw in enumerate(self._talk):
             self._of.append([])
-            with noting(self.faults, 0, f"message {n}: "):
+            with noting(self.log.faults, 0, f"message {n}: "):
                 self._take(n, mapping(raw))
         entries = self.log.entries
         model = next((e.model for e in entries if e.model), None)
@@ -130,8 +130,6 @@ class _Task:
             title=self._title[:200] or None,
             model=model,
             started=next((e.time for e in entries if e.time), None),
-            skipped=self.skipped,
-            faults=tuple(self.faults),
         )
 
     def _take(self, n: int, raw: dict[str, Any]) -> None:
@@ -144,7 +142,7 @@ class _Task:
             more |= self._about(raw, request)
         made = [
             m
-            for m in to_messages(_plain(raw), self.log, self.skipped, **more)
+            for m in to_messages(_plain(raw), self.log, self.log.skipped, **more)
             if m.parts or m.usage
         ]
         made = unwrapped(made, self.log, n)

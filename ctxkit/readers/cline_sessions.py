@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Fault, Message, Text, Usage
+from ctxkit.messages import Edit, Message, Text, Usage
 from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import as_text, items, mapping, number, real, text, time, word
@@ -16,7 +16,7 @@ from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import is_content
 from ctxkit.readers.retold import retold
 from ctxkit.readers.source import Source, beside
-from ctxkit.readers.usages import uncached
+from ctxkit.readers.usages import whole_usage
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ def _children(paths: Iterable[Path], parent: Session) -> Iterable[Session]:
 def _session(
     about: dict[str, Any], manifest: dict[str, Any], compaction: dict[str, Any], stem: str
 ) -> Session:
-    teller, faults = _Teller(compaction), list[Fault]()
+    teller = _Teller(compaction)
     if said := word(about.get("system_prompt")):
         teller.first = {teller.log.new_id()}
         teller.log.add(Message(role="system", id=next(iter(teller.first)), parts=(Text(said),)))
-    each_of(items(about.get("messages")), "message", teller.take, faults)
+    each_of(items(about.get("messages")), "message", teller.take, teller.log.faults)
     teller.compact_at_end()
     origin, entries = mapping(about.get("origin")), teller.log.entries
     agent = word(origin.get("subagent")) or text(about.get("agent"))
@@ -98,8 +98,6 @@ def _session(
         started=time(manifest.get("started_at")) or next((e.time for e in entries if e.time), None),
         model=next((e.model for e in entries if e.model), None) or word(manifest.get("model")),
         log=tuple(entries),
-        skipped=teller.skipped,
-        faults=tuple(faults),
     )
 
 
@@ -109,7 +107,7 @@ class _Teller:
     """
 
     def __init__(self, compaction: dict[str, Any]) -> None:
-        self.log, self.skipped, self.asked = ReaderLog(), dict[str, int](), dict[str, str]()
+        self.log, self.asked = ReaderLog(), dict[str, str]()
         self.first = set[str]()
         """The id of the system message, which every request has."""
         self._state = compaction
@@ -128,7 +126,7 @@ class _Teller:
             more |= {"usage": used, "model": word(mapping(raw.get("modelInfo")).get("id"))}
         elif word(about.get("kind")) and about.get("displayRole") != "user":
             more["kind"] = "injected"
-        made = named(to_messages(_plain(raw), self.log, self.skipped, **more), self.asked)
+        made = named(to_messages(_plain(raw), self.log, self.log.skipped, **more), self.asked)
         if about.get("kind") in _SUMMED and made:  # what it stands for is in no file
             summary = replace(made[0], role="summary", kind="")
             own = self.log.new_id()
@@ -148,7 +146,7 @@ class _Teller:
     def _compact(self) -> None:
         self._left = None
         raw = [mapping(r) for r in items(self._state.get("messages"))]
-        new = [m for r in raw for m in named(to_messages(_plain(r), ReaderLog(), self.skipped),
+        new = [m for r in raw for m in named(to_messages(_plain(r), ReaderLog(), self.log.skipped),
                                              self.asked)]  # fmt: skip
         if not new or not self.log.may_edit():
             return
@@ -192,10 +190,4 @@ def _usage(raw: dict[str, Any]) -> Usage | None:
     read, write = number(raw.get("cacheReadTokens")), number(raw.get("cacheWriteTokens"))
     if not (whole or output or read or write):
         return None
-    return Usage(
-        input_tokens=uncached(whole, read, write),
-        cache_read_tokens=read,
-        cache_write_tokens=write,
-        output_tokens=output,
-        cost_usd=real(raw.get("cost")),
-    )
+    return whole_usage(whole, read, write, output, cost_usd=real(raw.get("cost")))

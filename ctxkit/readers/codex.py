@@ -11,12 +11,12 @@ from ctxkit.messages import Fault
 from ctxkit.readers.codex_rollouts import Rollout
 from ctxkit.readers.damaged import each_line
 from ctxkit.readers.fields import items, mapping, text, time, word
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "codex"
 CAN = (
@@ -40,7 +40,6 @@ TRAITS = (
         ),
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 _TYPES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
 
@@ -97,15 +96,11 @@ def read(source: Source) -> list[Session]:
 def _session(reading: Rollout, name: str, faults: list[Fault]) -> Session:
     reading.replies.flush()
     meta, log = reading.meta, reading.log
-    parents, leaf = log.tree()
     spawn = mapping(mapping(mapping(meta.get("source")).get("subagent")).get("thread_spawn"))
     parent = word(meta.get("parent_thread_id")) or word(spawn.get("parent_thread_id"))
-    return Session(
+    return log.session(
         id=word(meta.get("id")) or name,
         format=NAME,
-        log=tuple(log.entries),
-        parents=parents,
-        leaf=leaf,
         agent=word(meta.get("agent_nickname")) or word(spawn.get("agent_nickname")) or "main",
         product=word(meta.get("originator")) or NAME,
         version=word(meta.get("cli_version")),

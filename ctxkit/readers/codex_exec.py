@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Fault, Message, Text, Thinking, ToolCall, Usage
+from ctxkit.messages import Message, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.codex_items import to_usage
 from ctxkit.readers.damaged import each_line
 from ctxkit.readers.exits import is_failure
 from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "codex-exec"
 ALIASES = ("codex-json",)
@@ -55,17 +55,15 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one thread; an item that never ended is told as it began."""
     done = {_id(r) for _, r in source.records if r.get("type") == "item.completed"}
-    reading, faults = _Reading(done), list[Fault](source.faults)
-    each_line(source.records, reading.take, faults)
+    reading = _Reading(done)
+    reading.log.faults += source.faults
+    each_line(source.records, reading.take, reading.log.faults)
     reading.end()
     return [
-        Session(
+        reading.log.session(
             id=reading.thread or source.path.stem,
             format=NAME,
             product="codex",
-            log=tuple(reading.log.entries),
-            skipped=reading.skipped,
-            faults=tuple(faults),
         )
     ]
 
@@ -78,7 +76,7 @@ class _Reading:
     """A thread while its events go by."""
 
     def __init__(self, done: set[str]) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self._done = done
         """Ids of the items that come to an end."""
         self.thread: str | None = None
@@ -93,7 +91,7 @@ class _Reading:
 
     def _recovered(self) -> None:
         if self._error is not None:
-            count(self.skipped, "error that a turn went on after")
+            count(self.log.skipped, "error that a turn went on after")
             self._error = None
 
     def take(self, record: dict[str, Any]) -> None:
@@ -112,7 +110,7 @@ class _Reading:
         elif kind == "item.completed" or (kind == "item.started" and _id(record) not in self._done):
             self._item(mapping(record.get("item")), ended=kind == "item.completed")
         elif kind not in _KINDS:
-            count(self.skipped, kind or "no type")
+            count(self.log.skipped, kind or "no type")
 
     def _item(self, item: dict[str, Any], *, ended: bool) -> None:
         self._recovered()
@@ -130,7 +128,7 @@ class _Reading:
         ):
             self._called(kind, item, ended=ended)
         else:
-            count(self.skipped, f"item: {kind or 'no type'}")
+            count(self.log.skipped, f"item: {kind or 'no type'}")
 
     def _reply(self, parts: list[Part]) -> None:
         own, parts = self.log.new_id(), [*self._thoughts, *parts]
@@ -147,17 +145,7 @@ class _Reading:
         failed = failed or is_failure(item.get("exit_code"))
         about = {"exit_code": item["exit_code"]} if type(item.get("exit_code")) is int else {}
         parts = (Text(said),) if said else ()
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(),
-                parts=parts,
-                tool=name,
-                call_id=own,
-                is_error=failed,
-                details=about,
-            )
-        )
+        self.log.say("tool", parts, tool=name, call_id=own, is_error=failed, details=about)
 
     def _billed(self, usage: Usage | None) -> None:
         self._tail(usage=usage, kind="turn")

@@ -61,16 +61,14 @@ class RolloutReplies:
                 return
         usage, ended, window = self._pending or (None, when, self.window)
         self._pending, self._answered = None, False
-        self._open = self.log.add(
-            Message(
-                role="assistant",
-                id=self.log.new_id(p.get("id")),
-                parts=tuple(parts),
-                time=ended if ended is not None else when,
-                usage=usage,
-                model=self.model,
-                context_window=window,
-            )
+        self._open = self.log.say(
+            "assistant",
+            parts,
+            p.get("id"),
+            time=ended if ended is not None else when,
+            usage=usage,
+            model=self.model,
+            context_window=window,
         )
         self._unpaid = self._open if usage is None else None
 
@@ -93,18 +91,15 @@ class RolloutReplies:
         server's tools.
         """
         self._answered = self._answered or not kind
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(),
-                kind=kind,
-                parts=parts,
-                time=when,
-                tool=self.called.get(call),
-                call_id=call or None,
-                is_error=failed,
-                details=details or {},
-            )
+        self.log.say(
+            "tool",
+            parts,
+            kind=kind,
+            time=when,
+            tool=self.called.get(call),
+            call_id=call or None,
+            is_error=failed,
+            details=details or {},
         )
 
     def count(self, info: dict[str, Any], record: dict[str, Any]) -> None:
@@ -144,31 +139,25 @@ class RolloutReplies:
             return
         usage, when, window = self._pending
         self._pending = None
-        self.log.add(
-            Message(
-                role="assistant",
-                id=self.log.new_id(),
-                time=when,
-                usage=usage,
-                model=self.model,
-                context_window=window,
-                visible=False,
-            )
+        self.log.say(
+            "assistant",
+            time=when,
+            usage=usage,
+            model=self.model,
+            context_window=window,
+            visible=False,
         )
 
     def failed(self, stop: str, said: str | None, when: float | None) -> None:
         """Add a call that failed or was broken off."""
         self.flush()
-        self.log.add(
-            Message(
-                role="assistant",
-                id=self.log.new_id(),
-                time=when,
-                model=self.model,
-                visible=False,
-                is_error=True,
-                error=None if said is None else said[:500],
-                stop=stop,
-            )
+        self.log.say(
+            "assistant",
+            time=when,
+            model=self.model,
+            visible=False,
+            is_error=True,
+            error=None if said is None else said[:500],
+            stop=stop,
         )
         self._open = None

@@ -92,7 +92,7 @@ class Rollout:
         if said is not None and not any(
             said[:2000] in as_text(e) or said in _said(e) for e in self._early
         ):
-            self.log.add(Message(role="system", id=self.log.new_id(), parts=(Text(said),)))
+            self.log.say("system", (Text(said),))
 
     # -- items: what goes to the model and comes from it ------------------------------------------
 

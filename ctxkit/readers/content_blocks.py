@@ -88,17 +88,13 @@ def to_usage(value: Any) -> Usage | None:
     if type(value) is not dict:
         return None
     fresh, output = number(value.get("input_tokens")), number(value.get("output_tokens"))
-    read, write = (
-        number(value.get("cache_read_input_tokens")),
-        number(value.get("cache_creation_input_tokens")),
-    )
+    read = number(value.get("cache_read_input_tokens"))
+    write = number(value.get("cache_creation_input_tokens"))
     split = value.get("cache_creation")
     hour = None
     if type(split) is dict:
-        hour, five = (
-            number(split.get("ephemeral_1h_input_tokens")),
-            number(split.get("ephemeral_5m_input_tokens")),
-        )
+        hour = number(split.get("ephemeral_1h_input_tokens"))
+        five = number(split.get("ephemeral_5m_input_tokens"))
         if write is None:
             write = None if hour is None and five is None else (hour or 0) + (five or 0)
         if hour and write is not None:

@@ -11,10 +11,10 @@ from ctxkit.readers.copilot_threads import CopilotThread
 from ctxkit.readers.damaged import each_line
 from ctxkit.readers.fields import mapping, number, text, time, word
 from ctxkit.readers.parts import count
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "copilot-cli"
 ALIASES = ("copilot", "github-copilot")
@@ -137,19 +137,18 @@ class _Reading:
         """Return what was read."""
         own = word(self.meta.get("sessionId")) or name
         children = tuple(
-            Session(
+            t.log.session(
                 id=f"{own}/{key}",
                 format=NAME,
                 product=NAME,
                 agent=t.name,
                 parent=own,
                 started=t.begun,
-                log=tuple(t.log.entries),
             )
             for key, t in self.others.items()
             if t.log.entries
         )
-        return Session(
+        return self.main.log.session(
             id=own,
             format=NAME,
             product=word(self.meta.get("producer")) or NAME,
@@ -158,7 +157,6 @@ class _Reading:
             started=time(self.meta.get("startTime")),
             model=self.model,
             context_window=self.window,
-            log=tuple(self.main.log.entries),
             children=children,
             skipped=self.skipped,
             faults=tuple(faults),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ctxkit.messages import Edit, Message, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, word
 from ctxkit.readers.logs import ReaderLog
-from ctxkit.readers.usages import uncached
+from ctxkit.readers.usages import whole_usage
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part
@@ -97,17 +97,15 @@ class CopilotThread:
         failed = data.get("success") is False
         said = as_text(result.get("content")) or (text(error.get("message")) if failed else "")
         called = word(data.get("toolCallId"))
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(record.get("id")),
-                parts=(Text(said),) if said else (),
-                time=when,
-                tool=self.asked.get(called or "") or word(data.get("toolName")),
-                call_id=called,
-                is_error=failed,
-                error=word(error.get("message")),
-            )
+        self.log.say(
+            "tool",
+            (Text(said),) if said else (),
+            record.get("id"),
+            time=when,
+            tool=self.asked.get(called or "") or word(data.get("toolName")),
+            call_id=called,
+            is_error=failed,
+            error=word(error.get("message")),
         )
 
     def compacted(self, record: dict[str, Any], data: dict[str, Any], when: float | None) -> None:
@@ -162,10 +160,5 @@ def _usage(data: dict[str, Any]) -> Usage | None:
     output = number(data.get("outputTokens", data.get("output")))
     if whole is None and output is None:
         return None
-    return Usage(
-        input_tokens=uncached(whole, read, write),
-        cache_read_tokens=read,
-        cache_write_tokens=write,
-        output_tokens=output,
-        reasoning_tokens=number(data.get("reasoningTokens")),
-    )
+    thought = number(data.get("reasoningTokens"))
+    return whole_usage(whole, read, write, output, reasoning_tokens=thought)

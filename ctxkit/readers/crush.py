@@ -6,28 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Fault, Image, Message, Text, Thinking, ToolCall
+from ctxkit.messages import Edit, Image, Message, Text, Thinking, ToolCall
 from ctxkit.readers.damaged import noting
 from ctxkit.readers.databases import Tables, cell, opened
-from ctxkit.readers.fields import (
-    arguments,
-    items,
-    mapping,
-    number,
-    real,
-    text,
-    time,
-    word,
-)
+from ctxkit.readers.fields import arguments, items, mapping, number, real, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.nesting import nested
 from ctxkit.readers.parts import count
 from ctxkit.readers.usages import to_stop
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "crush"
 CAN = (
@@ -58,9 +49,9 @@ def read(source: Source) -> list[Session]:
 
 
 def _session(database: Tables, about: dict[str, Any]) -> Session:
-    teller, faults = _Teller(word(about.get("summary_message_id"))), list[Fault]()
+    teller = _Teller(word(about.get("summary_message_id")))
     for row in database.rows("messages", _ROW, "created_at", session_id=about["id"]):
-        with noting(faults, 0, f"message {str(row.get('id'))[:80]}: "):
+        with noting(teller.log.faults, 0, f"message {str(row.get('id'))[:80]}: "):
             teller.take(row)
     given, output = number(about.get("prompt_tokens")), number(about.get("completion_tokens"))
     totals = {
@@ -68,7 +59,7 @@ def _session(database: Tables, about: dict[str, Any]) -> Session:
         "completion_tokens": output,
         "cost_usd": real(about.get("cost")),
     }
-    return Session(
+    return teller.log.session(
         id=str(about["id"]),
         format=NAME,
         product=NAME,
@@ -76,9 +67,6 @@ def _session(database: Tables, about: dict[str, Any]) -> Session:
         title=word(about.get("title")),
         started=time(about.get("created_at")),
         model=next((e.model for e in teller.log.entries if e.model), None),
-        log=tuple(teller.log.entries),
-        skipped=teller.skipped,
-        faults=tuple(faults),
         details={"totals": {k: v for k, v in totals.items() if v}} if any(totals.values()) else {},
     )
 
@@ -87,7 +75,7 @@ class _Teller:
     """A session while its messages go by."""
 
     def __init__(self, summary: str | None) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self._latest = summary
         """Id of the latest summary, all that a database of before July 2025 says of them."""
 
@@ -106,7 +94,7 @@ class _Teller:
                 parts += self._part(text(raw.get("type")), data)
         if role not in ("user", "assistant", "system"):
             if role != "tool":
-                count(self.skipped, "message: " + (text(role) or "no role"))
+                count(self.log.skipped, "message: " + (text(role) or "no role"))
             return
         own, model = self.log.new_id(row.get("id")), word(row.get("model"))
         if role != "assistant":
@@ -158,7 +146,7 @@ class _Teller:
             return [replace(Image(mime, text(data.get("Data"))), kind=seen)]
         if kind == "shell_command":
             return [Text(f"$ {text(data.get('command'))}\n{text(data.get('output'))}")]
-        count(self.skipped, "part: " + (kind or "no type"))
+        count(self.log.skipped, "part: " + (kind or "no type"))
         return []
 
     def _result(self, data: dict[str, Any], when: float | None) -> None:
@@ -166,14 +154,11 @@ class _Teller:
         parts: list[Part] = [Text(said)] if said else []
         if mime.startswith("image/"):
             parts.append(Image(mime, text(data.get("data"))))
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(),
-                parts=tuple(parts),
-                time=when,
-                tool=word(data.get("name")),
-                call_id=word(data.get("tool_call_id")),
-                is_error=data.get("is_error") is True,
-            )
+        self.log.say(
+            "tool",
+            parts,
+            time=when,
+            tool=word(data.get("name")),
+            call_id=word(data.get("tool_call_id")),
+            is_error=data.get("is_error") is True,
         )

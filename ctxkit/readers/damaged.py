@@ -47,5 +47,7 @@ def each_of(
         faults: gets the damaged ones.
     """
     for n, raw in enumerate(raws):
-        with noting(faults, 0, f"{what} {n}: "):
+        try:
             take(mapping(raw))
+        except DAMAGE as e:
+            faults.append(Fault(0, f"{what} {n}: {why(e)}"))

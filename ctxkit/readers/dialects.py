@@ -64,10 +64,8 @@ def to_messages(raw: Any, log: ReaderLog, skipped: dict[str, int], **more: Any) 
         count(skipped, "message: not an object")
         return []
     content = raw.get("content")
-    plain = type(content) is str or content is None
-    if (
-        plain and raw.keys() <= _PLAIN and raw.get("function_call") is None
-    ):  # most messages: no detour
+    plain = (type(content) is str or content is None) and raw.get("function_call") is None
+    if plain and raw.keys() <= _PLAIN:  # most messages: no detour
         made = _plainly(raw, content, log, more)
         if made is not None:
             return [made]
@@ -103,10 +101,10 @@ def _plainly(
         called, tool = word(raw.get("tool_call_id")), word(raw.get("name"))
     elif said not in ("user", "system"):
         return None
-    own = log.new_id(raw.get("id"))
-    made = Message(role=said, id=own, parts=parts, call_id=called, tool=tool)
-    all_ = more if said == "assistant" else {k: v for k, v in more.items() if k in _ALL}
-    return replace(made, **all_) if all_ else made
+    made = Message(role=said, id=log.new_id(raw.get("id")), parts=parts, call_id=called, tool=tool)
+    if more and said != "assistant":
+        more = {k: v for k, v in more.items() if k in _ALL}
+    return replace(made, **more) if more else made
 
 
 def _plain_call(raw: dict[str, Any]) -> ToolCall:

@@ -4,17 +4,21 @@ sub-agents apart.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Message, Part, Sized, Text, ToolCall, Usage
+from ctxkit.messages import Message, Part, Sized, Text, ToolCall
 from ctxkit.readers.fields import as_text, mapping, number, real, text, time, word
-from ctxkit.readers.fuseraft_compactions import CompactedTurns
+from ctxkit.readers.fuseraft_compactions import CompactedTurns, FuseraftEvent
+from ctxkit.readers.fuseraft_files import turn_usage
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.usages import uncached
 from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _OPEN = 200
 """Calls of a turn that may wait for an answer."""
@@ -59,7 +63,7 @@ class Teller:
 
     def __init__(self, id_: str) -> None:
         self.id = id_
-        self._log, self.skipped = ReaderLog(), dict[str, int]()
+        self._log = ReaderLog()
         self._lines: dict[str, _Line] = {}
         self._below: dict[str, tuple[_Line, Session]] = {}
         """Sub-agents at work, by the name of their parent."""
@@ -72,162 +76,125 @@ class Teller:
 
     def take(self, record: dict[str, Any]) -> None:
         """Write one event; one that is not known is counted."""
-        kind, payload = text(record.get("event_type")), mapping(record.get("payload"))
+        kind, told = text(record.get("event_type")), mapping(record.get("payload"))
         when, turn = time(record.get("ts")), number(record.get("turn"))
-        agent = text(record.get("agent"))
+        e = FuseraftEvent(told, when, turn, text(record.get("agent")))
         self._started = self._started or when
-        do = getattr(self, f"_{kind}", None) if kind in _KNOWN else None
-        if do is not None:
-            do(payload, when, turn, agent)
+        if kind in self._TAKES:
+            self._TAKES[kind](self, e)
         elif kind not in _QUIET:
-            count(self.skipped, "event: " + (kind or "no type"))
+            count(self._log.skipped, "event: " + (kind or "no type"))
         if kind == "model_call":
-            self._line(agent).asked = when
+            self._line(e.agent).asked = when
         elif kind == "turn_start":
-            self._line(agent).calls = 0
+            self._line(e.agent).calls = 0
 
     def _line(self, agent: str) -> _Line:
         below = self._below.get(agent)
         return below[0] if below else self._lines.setdefault(agent, _Line(self._log))
 
-    def _session_start(self, payload: dict[str, Any], *_: Any) -> None:
-        self._start = payload
-        self._model = word(payload.get("model")) or self._model
+    def _session_start(self, e: FuseraftEvent) -> None:
+        self._start = e.told
+        self._model = word(e.told.get("model")) or self._model
 
-    def _user_input(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, _: str
-    ) -> None:
-        said = as_text(payload.get("content"))
-        self._log.add(
-            Message(role="user", id=self._log.new_id(), parts=(Text(said),), time=when, turn=turn)
-        )
+    def _user_input(self, e: FuseraftEvent) -> None:
+        said = as_text(e.told.get("content"))
+        self._log.say("user", (Text(said),), time=e.when, turn=e.turn)
 
-    def _inner_call_context(self, payload: dict[str, Any], _w: Any, _t: Any, agent: str) -> None:
-        chars = mapping(payload.get("content_chars"))
+    def _inner_call_context(self, e: FuseraftEvent) -> None:
+        chars = mapping(e.told.get("content_chars"))
         told = {
-            "est_tokens": number(payload.get("est_tokens")),
+            "est_tokens": number(e.told.get("est_tokens")),
             **{f"{k}_chars": number(v) for k, v in chars.items()},
         }
-        told |= {f"{k}_messages": number(v) for k, v in mapping(payload.get("msg_counts")).items()}
-        self._line(agent).context = {k[:60]: v for k, v in list(told.items())[:40] if v is not None}
+        told |= {f"{k}_messages": number(v) for k, v in mapping(e.told.get("msg_counts")).items()}
+        self._line(e.agent).context = {
+            k[:60]: v for k, v in list(told.items())[:40] if v is not None
+        }
 
-    def _model_response(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
-    ) -> None:
-        given, output = number(payload.get("input_tokens")), number(payload.get("output_tokens"))
-        usage = (
-            None
-            if given is None and output is None
-            else Usage(input_tokens=given, output_tokens=output)
-        )
-        self._reply(
-            payload, when, turn, agent, usage=usage, stop=word(payload.get("finish_reason"))
-        )
+    def _model_response(self, e: FuseraftEvent) -> None:
+        self._reply(e, usage=turn_usage(e.told), stop=word(e.told.get("finish_reason")))
 
-    def _model_error(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
-    ) -> None:
-        said = (text(payload.get("error")) or text(payload.get("message")))[:2000]
-        self._reply(
-            payload, when, turn, agent, stop="error", is_error=True, error=said or "the call failed"
-        )
+    def _model_error(self, e: FuseraftEvent) -> None:
+        said = (text(e.told.get("error")) or text(e.told.get("message")))[:2000]
+        self._reply(e, stop="error", is_error=True, error=said or "the call failed")
 
-    _model_timeout = _model_error
-
-    def _reply(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str, **more: Any
-    ) -> None:
-        line = self._line(agent)
+    def _reply(self, e: FuseraftEvent, **more: Any) -> None:
+        line = self._line(e.agent)
         line.close()
-        took = when - line.asked if when and line.asked and when >= line.asked else None
-        made = Message(
-            role="assistant",
-            id=line.log.new_id(),
-            agent=agent or None,
-            turn=turn,
-            time=when,
-            model=word(payload.get("model")) or self._model,
+        took = e.when - line.asked if e.when and line.asked and e.when >= line.asked else None
+        line.reply = line.log.say(
+            "assistant",
+            agent=e.agent or None,
+            turn=e.turn,
+            time=e.when,
+            model=word(e.told.get("model")) or self._model,
             latency=took,
             details={"context": line.context} if line.context else {},
             **more,
         )
-        line.reply, line.open, line.asked, line.context = line.log.add(made), [], None, {}
+        line.open, line.asked, line.context = [], None, {}
         line.calls += 1
 
-    def _tool_call(self, payload: dict[str, Any], _w: Any, turn: int | None, agent: str) -> None:
-        line = self._line(agent)
-        name = text(payload.get("tool_name")) or text(payload.get("tool"))
-        args = payload.get("args", payload.get("arg"))
+    def _tool_call(self, e: FuseraftEvent) -> None:
+        line = self._line(e.agent)
+        name = text(e.told.get("tool_name")) or text(e.told.get("tool"))
+        args = e.told.get("args", e.told.get("arg"))
         given = args if type(args) is dict else {}
         self._count += 1
         call = ToolCall(
             f"call-{self._count}", name, given, None if given or args is None else as_text(args)
         )
         if line.reply is None:  # a log without calls: the tools stand for a turn
-            made = Message(
-                role="assistant", id=line.log.new_id(), agent=agent or None, turn=turn, kind="turn"
-            )
-            line.reply = line.log.add(made)
+            line.reply = line.log.say("assistant", agent=e.agent or None, turn=e.turn, kind="turn")
         line.open = [*line.open[-_OPEN:], call]
         line.extend(call)
 
-    def _tool_result(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
-    ) -> None:
-        line = self._line(agent)
-        name = text(payload.get("tool_name")) or text(payload.get("tool"))
+    def _tool_result(self, e: FuseraftEvent) -> None:
+        line = self._line(e.agent)
+        name = text(e.told.get("tool_name")) or text(e.told.get("tool"))
         call = next((c for c in line.open if c.name == name), None)
         if call is not None:
             line.open.remove(call)
-        line.log.add(
-            Message(
-                role="tool",
-                id=line.log.new_id(),
-                parts=(Sized("tool_result", chars=number(payload.get("result_chars"))),),
-                agent=agent or None,
-                turn=turn,
-                time=when,
-                tool=name or None,
-                call_id=call.id if call else None,
-                is_error="error" in payload,
-                error=as_text(payload.get("error"))[:2000] or None,
-            )
+        line.log.say(
+            "tool",
+            (Sized("tool_result", chars=number(e.told.get("result_chars"))),),
+            agent=e.agent or None,
+            turn=e.turn,
+            time=e.when,
+            tool=name or None,
+            call_id=call.id if call else None,
+            is_error="error" in e.told,
+            error=as_text(e.told.get("error"))[:2000] or None,
         )
 
-    _tool_error = _tool_timeout = _tool_result
-
-    def _assistant_response(self, payload: dict[str, Any], _w: Any, _t: Any, agent: str) -> None:
-        said = as_text(payload.get("content"))
+    def _assistant_response(self, e: FuseraftEvent) -> None:
+        said = as_text(e.told.get("content"))
         if said:
-            self._line(agent).extend(Text(said))
+            self._line(e.agent).extend(Text(said))
 
-    def _turn_end(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
-    ) -> None:
+    def _turn_end(self, e: FuseraftEvent) -> None:
         """The sums of a turn: usage where the log has no calls, else what only the sums know (the
         cache).
         """
-        line = self._line(agent)
-        cached = number(payload.get("cached_input_tokens"))
+        line = self._line(e.agent)
+        cached = number(e.told.get("cached_input_tokens"))
         if line.calls:
             entry = None if line.reply is None else line.log.entries[line.reply]
             if cached is not None and line.reply is not None and isinstance(entry, Message):
                 line.close(details={**entry.details, "turn_cached_input_tokens": cached})
         else:
-            self._whole_turn(line, payload, when, turn, agent)
+            self._whole_turn(line, e)
         line.close()
         line.calls, line.open = 0, []
 
-    def _whole_turn(
-        self, line: _Line, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
-    ) -> None:
-        given, output = number(payload.get("input_tokens")), number(payload.get("output_tokens"))
-        if given is None and output is None:
+    def _whole_turn(self, line: _Line, e: FuseraftEvent) -> None:
+        usage, cached = turn_usage(e.told), number(e.told.get("cached_input_tokens"))
+        if usage is None:
             return
-        cached = number(payload.get("cached_input_tokens"))
-        fresh = uncached(given, cached)
-        usage = Usage(input_tokens=fresh, cache_read_tokens=cached, output_tokens=output)
-        took = real(payload.get("elapsed_ms"))
+        fresh = uncached(usage.input_tokens, cached)
+        usage = replace(usage, input_tokens=fresh, cache_read_tokens=cached)
+        took = real(e.told.get("elapsed_ms"))
         entry = None if line.reply is None else line.log.entries[line.reply]
         if (
             line.reply is not None
@@ -235,83 +202,56 @@ class Teller:
             and entry.kind == "turn"
             and entry.usage is None
         ):
-            line.close(usage=usage, time=when)
+            line.close(usage=usage, time=e.when)
         else:
-            made = Message(
-                role="assistant",
-                id=line.log.new_id(),
-                agent=agent or None,
-                turn=turn,
-                time=when,
+            line.log.say(
+                "assistant",
+                agent=e.agent or None,
+                turn=e.turn,
+                time=e.when,
                 kind="turn",
-            )
-            line.log.add(
-                replace(
-                    made,
-                    usage=usage,
-                    model=self._model,
-                    latency=None if took is None else took / 1000,
-                )
+                usage=usage,
+                model=self._model,
+                latency=None if took is None else took / 1000,
             )
         line.reply = None
 
-    def _agent_end(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
-    ) -> None:
-        if not self._line(agent).calls:
-            self._whole_turn(self._line(agent), payload, when, turn, agent)
+    def _agent_end(self, e: FuseraftEvent) -> None:
+        if not self._line(e.agent).calls:
+            self._whole_turn(self._line(e.agent), e)
 
     # -- compactions and sub-agents ---------------------------------------------------------------
 
-    def _compaction(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
-    ) -> None:
-        self._cuts.by_turns(payload, when, turn, agent)
+    def _compaction(self, e: FuseraftEvent) -> None:
+        self._cuts.by_turns(e)
 
-    def _compaction_end(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
-    ) -> None:
-        if payload.get("outcome") == "compacted":
-            self._cuts.by_size(payload, when, turn, agent)
+    def _compaction_end(self, e: FuseraftEvent) -> None:
+        if e.told.get("outcome") == "compacted":
+            self._cuts.by_size(e)
         else:
-            count(
-                self.skipped, f"compaction: {word(payload.get('outcome')) or 'without an outcome'}"
-            )
+            outcome = word(e.told.get("outcome")) or "without an outcome"
+            count(self._log.skipped, f"compaction: {outcome}")
 
-    def _sub_agent_start(
-        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
-    ) -> None:
-        if agent in self._below:  # its end is missing
-            self._close(agent)
+    def _sub_agent_start(self, e: FuseraftEvent) -> None:
+        if e.agent in self._below:  # its end is missing
+            self._close(e.agent)
         log = ReaderLog()
-        id_ = f"{self.id}/{len(self._children) + len(self._below)}"
-        name = text(payload.get("mode")) or "subagent"
-        log.add(
-            Message(
-                role="user",
-                id=log.new_id(),
-                parts=(Text(as_text(payload.get("query"))),),
-                time=when,
-                turn=turn,
-            )
-        )
+        log.say("user", (Text(as_text(e.told.get("query"))),), time=e.when, turn=e.turn)
         child = Session(
-            id=id_,
+            id=f"{self.id}/{len(self._children) + len(self._below)}",
             format="fuseraft-events",
             product="fuseraft",
-            agent=name,
+            agent=text(e.told.get("mode")) or "subagent",
             parent=self.id,
-            started=when,
+            started=e.when,
         )
-        self._below[agent] = (_Line(log), child)
+        self._below[e.agent] = (_Line(log), child)
 
-    _sub_agent_tool_call = _tool_call
-
-    def _sub_agent_end(self, payload: dict[str, Any], _w: Any, _t: Any, agent: str) -> None:
-        chars = number(payload.get("summary_chars"))
-        if agent in self._below and chars is not None:
-            self._below[agent][0].extend(Sized("text", chars=chars))
-        self._close(agent, word(payload.get("outcome")))
+    def _sub_agent_end(self, e: FuseraftEvent) -> None:
+        chars = number(e.told.get("summary_chars"))
+        if e.agent in self._below and chars is not None:
+            self._below[e.agent][0].extend(Sized("text", chars=chars))
+        self._close(e.agent, word(e.told.get("outcome")))
 
     def _close(self, agent: str, outcome: str | None = None) -> None:
         if agent not in self._below:
@@ -335,7 +275,7 @@ class Teller:
         told = {"tool_count": tools} if tools is not None else {}
         if self._start.get("resumed") is True:
             told["resumed"] = 1
-        return Session(
+        return self._log.session(
             id=self.id,
             format="fuseraft-events",
             product="fuseraft",
@@ -343,31 +283,24 @@ class Teller:
             cwd=word(self._start.get("cwd")),
             model=self._model,
             started=self._started,
-            log=tuple(self._log.entries),
             children=tuple(self._children),
-            skipped=self.skipped,
             details={**told, **beside},
         )
 
-
-_KNOWN = {
-    "session_start",
-    "user_input",
-    "inner_call_context",
-    "model_response",
-    "model_error",
-    "model_timeout",
-    "tool_call",
-    "tool_result",
-    "tool_error",
-    "tool_timeout",
-    "assistant_response",
-    "turn_end",
-    "agent_end",
-    "compaction",
-    "compaction_end",
-    "sub_agent_start",
-    "sub_agent_tool_call",
-    "sub_agent_end",
-}
-"""Events that are written; the others are counted."""
+    _TAKES: ClassVar[dict[str, Callable[[Teller, FuseraftEvent], None]]] = {
+        "session_start": _session_start,
+        "user_input": _user_input,
+        "inner_call_context": _inner_call_context,
+        "model_response": _model_response,
+        **dict.fromkeys(("model_error", "model_timeout"), _model_error),
+        **dict.fromkeys(("tool_call", "sub_agent_tool_call"), _tool_call),
+        **dict.fromkeys(("tool_result", "tool_error", "tool_timeout"), _tool_result),
+        "assistant_response": _assistant_response,
+        "turn_end": _turn_end,
+        "agent_end": _agent_end,
+        "compaction": _compaction,
+        "compaction_end": _compaction_end,
+        "sub_agent_start": _sub_agent_start,
+        "sub_agent_end": _sub_agent_end,
+    }
+    """How the events that are written are taken; the others are counted."""

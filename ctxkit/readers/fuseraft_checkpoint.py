@@ -6,16 +6,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Fault, Image, Message, Part, Text, ToolCall
+from ctxkit.messages import Image, Part, Text, ToolCall
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import ROLES
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, text, time, why, word
+from ctxkit.readers.fields import arguments, as_text, items, mapping, text, time, word
 from ctxkit.readers.fuseraft_files import companions, write_turn
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "fuseraft-checkpoint"
 CAN = (
@@ -39,17 +40,15 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one session of the file."""
     document = mapping(source.document)
-    log, faults, skipped = ReaderLog(), list[Fault](), dict[str, int]()
+    log = ReaderLog()
     is_repl = type(document.get("History")) is list
     names: dict[str, str] = {}
     for n, raw in enumerate(items(document.get("History" if is_repl else "Messages"))):
-        try:
+        with noting(log.faults, 0, f"message {n}: "):
             if is_repl:
-                _repl(mapping(raw), log, skipped, names)
+                _repl(mapping(raw), log, names)
             else:
                 write_turn(log, _turn(mapping(raw)))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {n}: {why(e)}"))
     id_ = text(document.get("SessionId")) or source.path.stem
     told = {
         "state": word(document.get("CurrentStateName")),
@@ -58,7 +57,7 @@ def read(source: Source) -> list[Session]:
     if type(document.get("IsComplete")) is bool:
         told["complete"] = document["IsComplete"]
     return [
-        Session(
+        log.session(
             id=id_,
             format=NAME,
             product="fuseraft",
@@ -66,9 +65,6 @@ def read(source: Source) -> list[Session]:
             cwd=word(document.get("WorkingDirectory")) or word(document.get("Cwd")),
             model=word(document.get("ModelId")),
             started=time(document.get("StartedAt")),
-            log=tuple(log.entries),
-            skipped=skipped,
-            faults=tuple(faults),
             details={
                 **{k: v for k, v in told.items() if v is not None},
                 **companions(source, id_),
@@ -99,12 +95,10 @@ def _turn(raw: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _repl(
-    raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int], names: dict[str, str]
-) -> None:
+def _repl(raw: dict[str, Any], log: ReaderLog, names: dict[str, str]) -> None:
     role = ROLES.get(text(raw.get("Role")).lower())
     if role is None:
-        count(skipped, "message: " + (text(raw.get("Role")) or "no role"))
+        count(log.skipped, "message: " + (text(raw.get("Role")) or "no role"))
         return
     parts: list[Part] = []
     results: list[dict[str, Any]] = []
@@ -126,16 +120,12 @@ def _repl(
                 Image(text(content.get("MediaType")) or "image/png", text(content.get("Data")))
             )
         else:
-            count(skipped, f"content: {text(kind) or 'no type'}")
+            count(log.skipped, f"content: {text(kind) or 'no type'}")
     for content in results:
         called = text(content.get("CallId"))
         said = as_text(content.get("ResultJson"))
         tool = word(content.get("FunctionName")) or names.get(called)
         answer = (Text(said),) if said else ()
-        log.add(
-            Message(role="tool", id=log.new_id(), parts=answer, tool=tool, call_id=called or None)
-        )
+        log.say("tool", answer, tool=tool, call_id=called or None)
     if parts or not results:
-        log.add(
-            Message(role="user" if role == "tool" else role, id=log.new_id(), parts=tuple(parts))
-        )
+        log.say("user" if role == "tool" else role, parts)

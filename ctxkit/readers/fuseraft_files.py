@@ -58,42 +58,35 @@ def write_turn(log: ReaderLog, turn: dict[str, Any]) -> None:
         role: Role = "system" if turn.get("role") == "system" else "user"
         log.add(Message(role=role, id=id_, parts=tuple(parts), time=when, turn=index))
         return
-    given, output = number(turn.get("input_tokens")), number(turn.get("output_tokens"))
     calls = [mapping(c) for c in items(turn.get("tool_calls"))]
     asked = [_call(c, f"{id_}-{n}") for n, c in enumerate(calls)]
-    usage = (
-        None
-        if given is None and output is None
-        else Usage(input_tokens=given, output_tokens=output)
+    about: dict[str, Any] = {"agent": agent, "turn": index, "time": when}
+    reply = Message(
+        role="assistant",
+        id=id_,
+        parts=(*parts, *asked),
+        kind="turn",
+        usage=turn_usage(turn),
+        **about,
     )
-    reply = (*parts, *asked)
-    log.add(
-        Message(
-            role="assistant",
-            id=id_,
-            parts=reply,
-            agent=agent,
-            turn=index,
-            time=when,
-            kind="turn",
-            usage=usage,
-        )
-    )
+    log.add(reply)
     for raw, call in zip(calls, asked, strict=True):
-        wrong = raw.get("succeeded") is False
-        log.add(
-            Message(
-                role="tool",
-                id=log.new_id(),
-                parts=(Sized("tool_result"),),  # the record says that it ran, not what came of it
-                agent=agent,
-                turn=index,
-                time=when,
-                tool=call.name,
-                call_id=call.id,
-                is_error=wrong,
-            )
+        log.say(
+            "tool",
+            (Sized("tool_result"),),  # the record says that it ran, not what came of it
+            tool=call.name,
+            call_id=call.id,
+            is_error=raw.get("succeeded") is False,
+            **about,
         )
+
+
+def turn_usage(told: dict[str, Any]) -> Usage | None:
+    """Return the input and output that a turn or a call is billed; None where none is told."""
+    given, output = number(told.get("input_tokens")), number(told.get("output_tokens"))
+    if given is None and output is None:
+        return None
+    return Usage(input_tokens=given, output_tokens=output)
 
 
 def _call(raw: dict[str, Any], id_: str) -> ToolCall:

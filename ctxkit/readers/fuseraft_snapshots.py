@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Edit, Message, Usage
+from ctxkit.messages import Edit, Usage
 from ctxkit.readers.damaged import noting
 from ctxkit.readers.fields import number, text, time, word
 from ctxkit.readers.logs import ReaderLog
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "fuseraft-snapshots"
 ALIASES = ("fuseraft", "snapshots", "ctx-snapshots")
@@ -111,27 +111,21 @@ class _Rows:
             if running < self.sums.get(name, 0):
                 details["resumed"] = True
             self.sums[name] = running
-        self.log.add(
-            Message(
-                role="assistant",
-                id=self.log.new_id(),
-                kind="turn",
-                agent=agent,
-                turn=turn,
-                time=when,
-                usage=Usage(
-                    input_tokens=spent, output_tokens=number(record.get("turn_output_tokens"))
-                ),
-                details=details,
-            )
+        self.log.say(
+            "assistant",
+            kind="turn",
+            agent=agent,
+            turn=turn,
+            time=when,
+            usage=Usage(input_tokens=spent, output_tokens=number(record.get("turn_output_tokens"))),
+            details=details,
         )
 
     def session(self) -> Session:
         """Return what was read."""
-        return Session(
+        return self.log.session(
             id=self.own,
             format=NAME,
-            log=tuple(self.log.entries),
             product="fuseraft",
             started=self.started,
             skipped=dict(self.skipped),

@@ -15,11 +15,12 @@ from ctxkit.readers.fields import real, text, time, word
 from ctxkit.readers.fuseraft_files import companion, companions, write_turn
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.source import Source
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from ctxkit.session import Session
 
 NAME = "fuseraft-turns"
 CAN = (
@@ -75,8 +76,8 @@ def read_folder(path: Path) -> list[Session]:
 
 
 def _session(id_: str, records: Sequence[tuple[int, dict[str, Any]]], source: Source) -> Session:
-    log, faults = ReaderLog(), list[Fault]()
-    each_line(records, lambda record: write_turn(log, record), faults)
+    log = ReaderLog()
+    each_line(records, lambda record: write_turn(log, record), log.faults)
     manifest = companion(source, "manifest.json")
     told: dict[str, Any] = {}
     if text(manifest.get("session")) == id_:
@@ -86,13 +87,11 @@ def _session(id_: str, records: Sequence[tuple[int, dict[str, Any]]], source: So
         }
         if type(manifest.get("succeeded")) is bool:
             told["succeeded"] = manifest["succeeded"]
-    return Session(
+    return log.session(
         id=id_,
         format=NAME,
         product="fuseraft",
         title=word(manifest.get("task")) if told else None,
-        log=tuple(log.entries),
         started=next((t for _, r in records if (t := time(r.get("ts"))) is not None), None),
-        faults=tuple(faults),
         details={**{k: v for k, v in told.items() if v is not None}, **companions(source, id_)},
     )

@@ -8,28 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, Usage
+from ctxkit.messages import Edit, Message, Part, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.damaged import each_line, noting
 from ctxkit.readers.dialects import to_messages
-from ctxkit.readers.fields import (
-    DAMAGE,
-    arguments,
-    as_text,
-    items,
-    mapping,
-    number,
-    text,
-    time,
-    why,
-    word,
-)
+from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "gemini-cli"
 ALIASES = ("gemini",)
@@ -43,7 +32,6 @@ CANNOT = (
 )
 BLIND = ("compactions",)
 TRAITS = (("all", "compressions of recorded chats show as unmarked falls alone"),)
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _SPOKEN = {"user", "gemini"}
 _TOLD = {"info", "warning", "error"}
 
@@ -72,41 +60,29 @@ def read(source: Source) -> list[Session]:
     contents = _contents(source.document)
     if contents:
         return [_saved(source, contents)]
-    lines = _Lines()
-    faults = list(source.faults)
-    each_line(source.records, lines.take, faults)
-    log, skipped = ReaderLog(), lines.skipped
+    log = ReaderLog()
+    log.faults += source.faults
+    lines = _Lines(log.skipped)
+    each_line(source.records, lines.take, log.faults)
     last: dict[int, int] = {-1: -1}
     for i, (raw, parent) in enumerate(lines.nodes):
-        with noting(faults, 0, f"message {i}: "):
+        with noting(log.faults, 0, f"message {i}: "):
             log.stand(last.get(parent, -1))
-            _write(raw, log, skipped)
+            _write(raw, log)
         last[i] = log.at
     log.stand(last.get(lines.at, -1))
-    return [_session(source, lines.fields, log, skipped, faults)]
+    return [_session(source, lines.fields, log)]
 
 
-def _session(
-    source: Source,
-    fields: dict[str, Any],
-    log: ReaderLog,
-    skipped: dict[str, int],
-    faults: list[Fault],
-) -> Session:
-    parents, leaf = log.tree()
-    return Session(
+def _session(source: Source, fields: dict[str, Any], log: ReaderLog) -> Session:
+    return log.session(
         id=text(fields.get("sessionId")) or source.path.stem,
         format=NAME,
         product="gemini-cli",
-        log=tuple(log.entries),
-        parents=parents,
-        leaf=leaf,
         agent="subagent" if fields.get("kind") == "subagent" else "main",
         title=word(fields.get("summary")),
         started=time(fields.get("startTime")),
         model=next((e.model for e in log.entries if isinstance(e, Message) and e.model), None),
-        skipped=skipped,
-        faults=tuple(faults),
     )
 
 
@@ -115,11 +91,11 @@ class _Lines:
     its message.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, skipped: dict[str, int]) -> None:
         self.fields: dict[str, Any] = {}
         self.nodes: list[tuple[dict[str, Any], int]] = []
         self.at = -1
-        self.skipped: dict[str, int] = {}
+        self.skipped = skipped
         self._by_id: dict[str, int] = {}
         self._walked = 0
 
@@ -181,9 +157,9 @@ class _Lines:
         self._by_id.pop("", None)
 
 
-def _write(raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int]) -> None:
+def _write(raw: dict[str, Any], log: ReaderLog) -> None:
     kind, when = text(raw.get("type")), time(raw.get("timestamp"))
-    parts, _ = to_parts(raw.get("content"), skipped)
+    parts, _ = to_parts(raw.get("content"), log.skipped)
     if kind in _TOLD:
         told = Message(
             role="system",
@@ -195,22 +171,20 @@ def _write(raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int]) -> None
         )
         log.add(told)
     elif kind not in _SPOKEN:
-        count(skipped, "message: " + (kind or "no type"))
+        count(log.skipped, "message: " + (kind or "no type"))
     elif kind == "user":
-        log.add(Message(role="user", id=log.new_id(raw.get("id")), parts=tuple(parts), time=when))
+        log.say("user", parts, raw.get("id"), time=when)
     else:
         calls = [c for c in items(raw.get("toolCalls")) if type(c) is dict]
         thoughts: list[Part] = [_thought(t) for t in items(raw.get("thoughts")) if type(t) is dict]
-        log.add(
-            Message(
-                role="assistant",
-                id=log.new_id(raw.get("id")),
-                parts=(*thoughts, *parts, *map(_call, calls)),
-                time=when,
-                usage=_usage(raw.get("tokens")),
-                model=word(raw.get("model")),
-                stop="tool" if calls else "stop",
-            )
+        log.say(
+            "assistant",
+            (*thoughts, *parts, *map(_call, calls)),
+            raw.get("id"),
+            time=when,
+            usage=_usage(raw.get("tokens")),
+            model=word(raw.get("model")),
+            stop="tool" if calls else "stop",
         )
         for c in calls:
             log.add(_result(c, log))
@@ -256,12 +230,8 @@ def _usage(raw: Any) -> Usage | None:
     raw = mapping(raw)
     if not raw:
         return None
-    whole, cached, thoughts = (
-        number(raw.get("input")),
-        number(raw.get("cached")),
-        number(raw.get("thoughts")),
-    )
-    output = number(raw.get("output"))
+    whole, cached = number(raw.get("input")), number(raw.get("cached"))
+    output, thoughts = number(raw.get("output")), number(raw.get("thoughts"))
     fresh = (
         None if whole is None else max(whole - (cached or 0), 0) + (number(raw.get("tool")) or 0)
     )
@@ -290,18 +260,16 @@ def _contents(document: Any) -> list[Any]:
 
 
 def _saved(source: Source, contents: list[Any]) -> Session:
-    log, skipped, faults = ReaderLog(), dict[str, int](), list[Fault]()
+    log = ReaderLog()
     asked = mapping(source.document)
     told = asked.get("systemInstruction", asked.get("system_instruction"))
-    instructed = tuple(to_parts(mapping(told).get("parts", told), skipped)[0])
+    instructed = tuple(to_parts(mapping(told).get("parts", told), log.skipped)[0])
     if instructed:
-        log.add(Message(role="system", id=log.new_id(), parts=instructed))
+        log.say("system", instructed)
     for i, raw in enumerate(contents):
-        try:
-            made = to_messages(raw, log, skipped)
-        except DAMAGE as e:
-            faults.append(Fault(0, f"content {i}: {why(e)}"))
-            continue
+        made = list[Message]()
+        with noting(log.faults, 0, f"content {i}: "):
+            made = to_messages(raw, log, log.skipped)
         for m in made:
             if m.role == "user" and "<state_snapshot>" in (
                 m.text[:2000] if i == 0 else m.text.lstrip()[:16]
@@ -315,4 +283,4 @@ def _saved(source: Source, contents: list[Any]) -> Session:
     given = [
         d for t in items(asked.get("tools")) for d in items(mapping(t).get("functionDeclarations"))
     ]
-    return replace(_session(source, {}, log, skipped, faults), tools=to_schemas(given))
+    return replace(_session(source, {}, log), tools=to_schemas(given))

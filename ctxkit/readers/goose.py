@@ -7,26 +7,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Edit, Fault, Image, Message, Text, Thinking, ToolCall
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.databases import Tables, cell, opened
-from ctxkit.readers.fields import (
-    DAMAGE,
-    arguments,
-    as_text,
-    items,
-    mapping,
-    number,
-    text,
-    time,
-    why,
-    word,
-)
+from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ctxkit.messages import Part
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "goose"
 CAN = (
@@ -78,7 +70,6 @@ def read(source: Source) -> list[Session]:
                 _of(row, _messages(database, row))
                 for row in database.rows("sessions", _SESSION, "created_at, id")
             ]
-    faults = list[Fault](source.faults)
     records = [r for _, r in source.records]
     about = mapping(next(iter(records), None))
     told = about.get("conversation")
@@ -86,7 +77,7 @@ def read(source: Source) -> list[Session]:
         _of(
             {"id": source.path.stem, **about},
             items(told) if told is not None else records[1:],
-            faults,
+            source.faults,
         )
     ]
 
@@ -105,30 +96,25 @@ def _messages(database: Tables, row: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _of(about: dict[str, Any], talk: list[Any], faults: list[Fault] | None = None) -> Session:
+def _of(about: dict[str, Any], talk: list[Any], faults: Iterable[Fault] = ()) -> Session:
     teller = _Teller(talk)
-    found = faults if faults is not None else []
+    teller.log.faults += faults
     for n, raw in enumerate(talk):
-        try:
+        with noting(teller.log.faults, 0, f"message {n}: "):
             teller.take(n, mapping(raw))
-        except DAMAGE as e:
-            found.append(Fault(0, f"message {n}: {why(e)}"))
     model = mapping(cell(about.get("model_config_json")) or about.get("model_config"))
     counts = {k: number(about.get(k)) for k in _SESSION if k.endswith("_tokens")}
     totals = {k: v for k, v in counts.items() if v is not None}
-    return Session(
+    return teller.log.session(
         id=text(about.get("id")) or "goose",
         format=NAME,
         product=NAME,
-        log=tuple(teller.log.entries),
         agent="subagent" if about.get("session_type") == "sub_agent" else "main",
         title=word(about.get("name")) or word(about.get("description")),
         cwd=word(about.get("working_dir")),
         started=time(about.get("created_at"))
         or next((e.time for e in teller.log.entries if e.time), None),
         model=word(model.get("model_name")),
-        skipped=teller.skipped,
-        faults=tuple(found),
         details={"totals": totals} if totals else {},
     )
 
@@ -137,7 +123,7 @@ class _Teller:
     """A conversation while its messages go by; each says who may still see it."""
 
     def __init__(self, talk: list[Any]) -> None:
-        self.log, self.skipped, self.asked = ReaderLog(), dict[str, int](), dict[str, str]()
+        self.log, self.asked = ReaderLog(), dict[str, str]()
         kept = [n for n, m in enumerate(talk) if _sees(m, "userVisible") is False]
         self._last = kept[-1] if kept else -1
         """Index of the last message that only the agent was to see: what is hidden before it, it
@@ -188,7 +174,7 @@ class _Teller:
             else:
                 parts += self._part(block)
         if role not in ("user", "assistant"):
-            count(self.skipped, "message: " + (text(role) or "no role"))
+            count(self.log.skipped, "message: " + (text(role) or "no role"))
             return out
         if parts or not out:
             own = self.log.new_id(raw.get("id"))
@@ -220,7 +206,7 @@ class _Teller:
             )
             self.asked[called.id] = called.name
             return [called]
-        count(self.skipped, "part: " + (kind or "no type"))
+        count(self.log.skipped, "part: " + (kind or "no type"))
         return []
 
     def _result(self, block: dict[str, Any], when: float | None, *, visible: bool) -> Message:

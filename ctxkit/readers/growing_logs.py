@@ -8,7 +8,7 @@ that goes on from none begins a new thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +18,9 @@ from ctxkit.readers.logs import ReaderLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ctxkit.messages import ToolSchema
+    from ctxkit.session import Session
 
 Said = tuple[int, Message]
 """A message with what it is recognised by."""
@@ -179,6 +182,25 @@ class Thread:
         self.log.add(message)
         self._keys.append(key)
         self._ids.append(message.id)
+
+
+def one_session(
+    threads: Sequence[Thread], id_: str, tools: tuple[ToolSchema, ...] = (), **about: Any
+) -> Session:
+    """Return the first of some threads as a session, with the others as its children (of none an
+    empty one); `about` are fields of all of them, the `tools` the first one's.
+    """
+    main, *others = [
+        t.log.session(
+            id=f"{id_}/{i}" if i else id_,
+            agent=t.agent or ("subagent" if i else "main"),
+            model=next((e.model for e in t.log.entries if e.model), None),
+            parent=id_ if i else None,
+            **about,
+        )
+        for i, t in enumerate(threads or [Thread(None)])
+    ]
+    return replace(main, tools=tools, children=tuple(others))
 
 
 class Threads:

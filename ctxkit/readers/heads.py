@@ -69,10 +69,8 @@ def _headed(session: Session, size: int) -> Session:
         )
         for i, n in enumerate(sizes)
     )
-    first, gone = (
-        next((e for e in session.edits if e.kind == "summarised"), None),
-        tuple(m.id for m in head),
-    )
+    first = next((e for e in session.edits if e.kind == "summarised"), None)
+    gone = tuple(m.id for m in head)
     log = tuple(
         msgspec.structs.replace(e, targets=(*gone, *e.targets)) if e is first else e
         for e in session.log

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.messages import Fault
 from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import items, mapping, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.usages import to_schemas, to_stop
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "hermes"
 CAN = "text, thinking, system prompt, tools, calls and results, stop reasons"
@@ -35,19 +34,15 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one session of a file."""
     about = mapping(source.document)
-    log, skipped, faults, asked = (
-        ReaderLog(),
-        dict[str, int](),
-        list[Fault](source.faults),
-        dict[str, str](),
-    )
+    log, asked = ReaderLog(), dict[str, str]()
+    log.faults += source.faults
     said = word(about.get("system_prompt"))
     talk = items(about.get("messages"))
     if said and mapping(next(iter(talk), None)).get("role") != "system":
         talk = [{"role": "system", "content": said}, *talk]
     for n, raw in enumerate(talk):
         told = mapping(raw)
-        with noting(faults, 0, f"message {n}: "):
+        with noting(log.faults, 0, f"message {n}: "):
             plain = {k: told[k] for k in _FIELDS if told.get(k) is not None}
             more = (
                 {"stop": to_stop(told.get("finish_reason"))}
@@ -55,10 +50,10 @@ def read(source: Source) -> list[Session]:
                 else {}
             )
             plain |= {"name": told["tool_name"]} if told.get("tool_name") else {}
-            for m in named(to_messages(plain, log, skipped, **more), asked):
+            for m in named(to_messages(plain, log, log.skipped, **more), asked):
                 log.add(m)
     return [
-        Session(
+        log.session(
             id=text(about.get("session_id")) or source.path.stem,
             format=NAME,
             product=NAME,
@@ -66,8 +61,5 @@ def read(source: Source) -> list[Session]:
             started=time(about.get("session_start")),
             model=word(about.get("model")),
             tools=to_schemas(about.get("tools")),
-            log=tuple(log.entries),
-            skipped=skipped,
-            faults=tuple(faults),
         )
     ]

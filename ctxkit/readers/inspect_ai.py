@@ -11,28 +11,17 @@ from msgspec.structs import replace
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message, Text, ToolSchema, Usage
 from ctxkit.readers.archives import open_json
-from ctxkit.readers.damaged import each_of
+from ctxkit.readers.damaged import each_of, noting
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import (
-    DAMAGE,
-    as_text,
-    items,
-    mapping,
-    number,
-    real,
-    text,
-    time,
-    why,
-    word,
-)
+from ctxkit.readers.fields import as_text, items, mapping, number, real, text, time, word
 from ctxkit.readers.growing_logs import Said, Threads, said
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.usages import to_schemas, to_stop, uncached
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "inspect-ai"
 ALIASES = ("inspect",)
@@ -119,24 +108,16 @@ def _sample(header: dict[str, Any], sample: dict[str, Any], n: int, size: int) -
         "version": word(mapping(told.get("packages")).get("inspect_ai")),
     }
     children = tuple(
-        Session(
-            id=f"{id_}/{i}",
-            parent=id_,
-            agent=a or "subagent",
-            model=model,
-            log=tuple(x.entries),
-            **base,
-        )
+        x.session(id=f"{id_}/{i}", parent=id_, agent=a or "subagent", model=model, **base)
         for i, (x, a) in enumerate(threads[1:], 1)
     )
-    return Session(
+    return log.session(
         id=id_,
         agent=agent or "main",
         title=word(told.get("task")),
         started=time(told.get("created")),
         model=model,
         tools=reading.tools,
-        log=tuple(log.entries),
         children=children,
         skipped=reading.skipped,
         faults=tuple(reading.faults),
@@ -275,7 +256,10 @@ class _Episode:
         """Return the threads, the main one first: the one that shows most of the sample's final
         messages.
         """
-        final = [s for raw in messages for s in self._safely(raw)]
+        final: list[Said] = []
+        for raw in messages:
+            with noting(self.faults, 0, "message: "):
+                final += self._said(raw)
         threads = self._threads.all
         main = max(threads, key=lambda t: t.common(final), default=None)
         if main is None or not main.common(final):
@@ -285,13 +269,6 @@ class _Episode:
             return ([(log, None)] if final else []) + [(t.log, t.agent) for t in threads]
         main.finish(final)
         return [(main.log, main.agent), *((t.log, t.agent) for t in threads if t is not main)]
-
-    def _safely(self, raw: Any) -> list[Said]:
-        try:
-            return self._said(raw)
-        except DAMAGE as e:
-            self.faults.append(Fault(0, f"message: {why(e)}"))
-            return []
 
 
 def _server_results(raw: dict[str, Any]) -> list[Message]:
@@ -348,10 +325,8 @@ def to_inspect_usage(raw: Any) -> Usage | None:
     if not raw:
         return None
     given, output = number(raw.get("input_tokens")), number(raw.get("output_tokens"))
-    read, write = (
-        number(raw.get("input_tokens_cache_read")),
-        number(raw.get("input_tokens_cache_write")),
-    )
+    read = number(raw.get("input_tokens_cache_read"))
+    write = number(raw.get("input_tokens_cache_write"))
     total = number(raw.get("total_tokens"))
     inside = total is None or (given or 0) + (output or 0) >= total
     return Usage(

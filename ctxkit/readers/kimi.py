@@ -4,22 +4,23 @@ and context too, told apart by their lines.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Fault, ToolSchema
+from ctxkit.messages import ToolSchema
 from ctxkit.readers.damaged import each_line
 from ctxkit.readers.fields import items, text, time, word
 from ctxkit.readers.kimi_steps import Steps, is_mark, is_step, take_context
 from ctxkit.readers.kimi_wire import Wire
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.source import Source
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ctxkit.session import Session
 
 NAME = "kimi-cli"
 ALIASES = ("kimi",)
@@ -37,7 +38,6 @@ TRAITS = (
         "unanswered requests are no calls; the compaction's call is priced by the table of prices",
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 _BESIDE = 100
@@ -55,24 +55,21 @@ def sniff(source: Source) -> bool:
 
 def read(source: Source) -> list[Session]:
     """Return the one session of the file; subagents told of in an older wire are its children."""
-    faults = list(source.faults)
     if any(map(is_step, source.head)):
         steps = Steps()
-        each_line(source.records, steps.take, faults)
-        return [_older(steps, _name(source), faults)]
+        steps.log.faults += source.faults
+        each_line(source.records, steps.take, steps.log.faults)
+        return [_older(steps, _name(source))]
     if any(is_mark(r) for r in source.head[:4]):
-        log, skipped, asked = ReaderLog(), dict[str, int](), dict[str, str]()
-        each_line(source.records, lambda record: take_context(record, log, skipped, asked), faults)
-        told: dict[str, Any] = {
-            "skipped": skipped,
-            "faults": tuple(faults),
-            "log": tuple(log.entries),
-        }
-        return [Session(id=_name(source), format=NAME, product="kimi-cli", **told)]
+        log, asked = ReaderLog(), dict[str, str]()
+        log.faults += source.faults
+        each_line(source.records, lambda record: take_context(record, log, asked), log.faults)
+        return [log.session(id=_name(source), format=NAME, product="kimi-cli")]
     wire = Wire()
-    each_line(source.records, wire.take, faults)
+    wire.log.faults += source.faults
+    each_line(source.records, wire.take, wire.log.faults)
     wire.end({}, None)
-    return [_newer(wire, _name(source), faults)]
+    return [_newer(wire, _name(source))]
 
 
 def sniff_folder(path: Path) -> bool:
@@ -106,41 +103,32 @@ def _name(source: Source) -> str:
     )
 
 
-def _newer(wire: Wire, name: str, faults: list[Fault]) -> Session:
-    return Session(
+def _newer(wire: Wire, name: str) -> Session:
+    return wire.log.session(
         id=text(wire.config.get("sessionId")) or name,
         format=NAME,
         product="kimi-cli",
         version=word(wire.config.get("protocol_version")),
         agent=wire.agent,
-        log=tuple(wire.log.entries),
         cwd=word(wire.config.get("cwd")),
         model=word(wire.config.get("modelAlias")),
         started=time(wire.config.get("created_at")),
         tools=tuple(ToolSchema(name=n) for n in items(wire.config.get("tools")) if word(n)),
-        skipped=wire.skipped,
-        faults=tuple(faults),
     )
 
 
-def _older(
-    steps: Steps, name: str, faults: list[Fault], parent: str | None = None, call: str = ""
-) -> Session:
+def _older(steps: Steps, name: str, parent: str | None = None, call: str = "") -> Session:
     steps.close()
-    return Session(
+    return steps.log.session(
         id=name,
         format=NAME,
         product="kimi-cli",
         agent=steps.name,
-        log=tuple(steps.log.entries),
         started=next((e.time for e in steps.log.entries if e.time), None),
         context_window=steps.window,
         parent=parent,
         children=tuple(
-            _older(c, f"{name}/{i}", [], name, own)
-            for i, (own, c) in enumerate(steps.children.items())
+            _older(c, f"{name}/{i}", name, own) for i, (own, c) in enumerate(steps.children.items())
         ),
-        skipped=steps.skipped,
-        faults=tuple(faults),
         details={"call_id": call} if call else {},
     )

@@ -50,7 +50,7 @@ class Steps:
 
     def __init__(self, name: str = "main") -> None:
         self.name = name
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self.children: dict[str, Steps] = {}
         """By the call that started them."""
         self.window: int | None = None
@@ -75,16 +75,8 @@ class Steps:
         when = time(record.get("timestamp"))
         if kind in _INPUTS:
             self.close()
-            parts, _ = to_parts(p.get("user_input"), self.skipped)
-            self.log.add(
-                Message(
-                    role="user",
-                    id=self.log.new_id(),
-                    parts=tuple(parts),
-                    time=when,
-                    kind=_INPUTS[kind],
-                )
-            )
+            parts, _ = to_parts(p.get("user_input"), self.log.skipped)
+            self.log.say("user", parts, time=when, kind=_INPUTS[kind])
         elif kind in _PARTS:
             self._say([{**p, "type": _PARTS[kind] or p.get("type")}], when)
         elif kind == "ToolCall":
@@ -102,15 +94,15 @@ class Steps:
         elif kind == "SubagentEvent":
             self._child(p, record)
         elif kind not in _QUIET:
-            count(self.skipped, kind or "record without a type")
+            count(self.log.skipped, kind or "record without a type")
 
     def _open(self, when: float | None) -> None:
         if self._at is None:
-            self._at = self.log.add(Message(role="assistant", id=self.log.new_id(), time=when))
+            self._at = self.log.say("assistant", time=when)
 
     def _say(self, raws: list[Any], when: float | None) -> None:
         self._open(when)
-        self._parts += to_parts([kimi_part(r) for r in raws], self.skipped)[0]
+        self._parts += to_parts([kimi_part(r) for r in raws], self.log.skipped)[0]
 
     def _call(self, p: dict[str, Any], when: float | None) -> None:
         self._open(when)
@@ -129,7 +121,7 @@ class Steps:
             "call_id": call,
             "is_error": about.get("is_error") is True,
         }
-        self.log.add(result(said, self.skipped, id=self.log.new_id(), time=when, **known))
+        self.log.add(result(said, self.log.skipped, id=self.log.new_id(), time=when, **known))
 
     def _status(self, p: dict[str, Any], when: float | None) -> None:
         self.window = number(p.get("max_context_tokens")) or self.window
@@ -197,17 +189,15 @@ def kimi_part(raw: Any) -> Any:
     )
 
 
-def take_context(
-    record: dict[str, Any], log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]
-) -> None:
+def take_context(record: dict[str, Any], log: ReaderLog, asked: dict[str, str]) -> None:
     """Take a line of a stored context: a message, the system prompt, or a mark."""
     role, content = record.get("role"), record.get("content")
     if role in ("_usage", "_checkpoint"):
-        count(skipped, str(role))
+        count(log.skipped, str(role))
         return
     parts = [kimi_part(p) for p in items(content)] if type(content) is list else content
     said = {**record, "role": "system" if role == "_system_prompt" else role, "content": parts}
-    for m in to_messages(said, log, skipped):
+    for m in to_messages(said, log, log.skipped):
         for p in m.parts:
             if type(p) is ToolCall:
                 asked[p.id] = p.name

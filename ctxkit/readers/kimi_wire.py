@@ -30,7 +30,7 @@ class Wire:
     """
 
     def __init__(self) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self.config: dict[str, Any] = {}
         self.agent = "main"
         self._open: str | None = None
@@ -69,7 +69,7 @@ class Wire:
             elif kind == "full_compaction.begin":
                 self._source, self._side = word(record.get("source")), None
             if kind not in _QUIET:
-                count(self.skipped, kind or "record without a type")
+                count(self.log.skipped, kind or "record without a type")
 
     def _event(self, event: dict[str, Any], when: float | None) -> None:
         kind = event.get("type")
@@ -77,7 +77,7 @@ class Wire:
             self.end({}, None)
             self._open = text(event.get("uuid"))
         elif kind == "content.part":
-            parts, _ = to_parts([kimi_part(event.get("part"))], self.skipped)
+            parts, _ = to_parts([kimi_part(event.get("part"))], self.log.skipped)
             self._parts += parts
         elif kind == "tool.call":
             args, written = arguments(event.get("args"))
@@ -91,14 +91,14 @@ class Wire:
         elif kind == "step.end":
             self.end(event, when)
         else:
-            count(self.skipped, "event: " + (text(kind) or "no type"))
+            count(self.log.skipped, "event: " + (text(kind) or "no type"))
 
     def end(self, event: dict[str, Any], when: float | None) -> None:
         """Close the step that is being written; one that never got a reply is counted."""
         if self._parts or event:
             self._write(when, event)
         elif self._open is not None:
-            count(self.skipped, "step without a reply")
+            count(self.log.skipped, "step without a reply")
         self._open, self._at, self._parts = None, None, []
 
     def _write(self, when: float | None, event: dict[str, Any]) -> None:
@@ -131,13 +131,13 @@ class Wire:
             "is_error": told.get("isError") is True,
         }
         self.log.add(
-            result(told.get("output"), self.skipped, id=self.log.new_id(), time=when, **about)
+            result(told.get("output"), self.log.skipped, id=self.log.new_id(), time=when, **about)
         )
 
     def _message(self, raw: dict[str, Any], when: float | None) -> None:
         origin = text(mapping(raw.get("origin")).get("kind"))
         more = {"kind": "injected"} if origin not in ("", "user") else {}
-        for m in to_messages(raw, self.log, self.skipped, time=when, **more):
+        for m in to_messages(raw, self.log, self.log.skipped, time=when, **more):
             self.log.add(m)
             if m.role == "user" and not m.kind:
                 self._users.add(m.id)

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Edit, Fault, Message
+from ctxkit.messages import Edit, Message
 from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import mapping, text, word
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.usages import to_stop, to_usage
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "langchain"
 ALIASES = ("langgraph",)
@@ -84,29 +84,27 @@ def _found(value: Any, depth: int) -> list[Any]:
 
 def read(source: Source) -> list[Session]:
     """Return the one session of the file."""
-    log, skipped, faults, asked = ReaderLog(), dict[str, int](), list[Fault](), dict[str, str]()
+    log, asked = ReaderLog(), dict[str, str]()
     raws = list(enumerate(_found(source.document, 0)))
     if source.document is None:
-        raws, faults = source.records, list(source.faults)
+        raws = source.records
+        log.faults += source.faults
     for n, raw in raws:
-        with noting(faults, n if source.document is None else 0, f"message {n}: "):
-            _write(raw, log, skipped, asked)
+        with noting(log.faults, n if source.document is None else 0, f"message {n}: "):
+            _write(raw, log, asked)
     state = mapping(source.document)
     thread = mapping(mapping(state.get("config")).get("configurable")).get("thread_id")
     return [
-        Session(
+        log.session(
             id=text(thread) or source.path.stem,
             format=NAME,
             product="langchain",
             model=next((e.model for e in log.entries if isinstance(e, Message) and e.model), None),
-            log=tuple(log.entries),
-            skipped=skipped,
-            faults=tuple(faults),
         )
     ]
 
 
-def _write(raw: Any, log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]) -> None:
+def _write(raw: Any, log: ReaderLog, asked: dict[str, str]) -> None:
     fields = (
         mapping(mapping(raw).get("kwargs")) or mapping(mapping(raw).get("data")) or mapping(raw)
     )
@@ -129,7 +127,7 @@ def _write(raw: Any, log: ReaderLog, skipped: dict[str, int], asked: dict[str, s
     made = to_messages(
         raw,
         log,
-        skipped,
+        log.skipped,
         usage=usage,
         model=word(about.get("model_name")) or word(about.get("model")),
         stop=to_stop(about.get("finish_reason") or about.get("stop_reason")),

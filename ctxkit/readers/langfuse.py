@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Fault, Message, ToolSchema, Usage
+from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.growing_logs import Said, Threads, said
+from ctxkit.readers.fields import items, mapping, number, real, text, time, word
+from ctxkit.readers.growing_logs import Said, Threads, one_session, said
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.trace_spans import content, parsed, raws
 from ctxkit.readers.usages import to_schemas, uncached
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "langfuse"
 CAN = (
@@ -31,7 +32,6 @@ TRAITS = (
         "money is the log's own; generations without usage and output are events of a framework",
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:
@@ -81,29 +81,17 @@ def read(source: Source) -> list[Session]:
 def _session(trace: dict[str, Any], observations: list[Any], name: str) -> Session:
     reading = _Trace(observations)
     reading.take()
-    id_ = text(trace.get("id")) or name
     threads = reading.threads.all
-    made = [
-        Session(
-            id=id_ if i == 0 else f"{id_}/{i}",
-            format=NAME,
-            product="langfuse",
-            agent=t.agent or ("main" if i == 0 else "subagent"),
-            title=word(trace.get("name")),
-            started=time(trace.get("timestamp")),
-            model=next((e.model for e in t.log.entries if e.model), None),
-            tools=reading.tools if i == 0 else (),
-            log=tuple(t.log.entries),
-            parent=None if i == 0 else id_,
-        )
-        for i, t in enumerate(threads)
-    ] or [Session(id=id_, format=NAME, product="langfuse", title=word(trace.get("name")))]
-    more = {
-        "skipped": reading.skipped,
-        "faults": tuple(reading.faults),
-        "children": tuple(made[1:]),
-    }
-    return replace(made[0], **more)
+    made = one_session(
+        threads,
+        text(trace.get("id")) or name,
+        reading.tools,
+        format=NAME,
+        product="langfuse",
+        title=word(trace.get("name")),
+        started=time(trace.get("timestamp")) if threads else None,
+    )
+    return replace(made, skipped=reading.skipped, faults=tuple(reading.faults))
 
 
 class _Trace:
@@ -127,10 +115,8 @@ class _Trace:
             if o.get("type") != "GENERATION":
                 count(self.skipped, "observation: " + (text(o.get("type")) or "no type"))
                 continue
-            try:
+            with noting(self.faults, 0, f"observation {text(o.get('id'))[:40]}: "):
                 self._generation(o)
-            except DAMAGE as e:
-                self.faults.append(Fault(0, f"observation {text(o.get('id'))[:40]}: {why(e)}"))
 
     def _generation(self, o: dict[str, Any]) -> None:
         given, told = parsed(o.get("input")), parsed(o.get("output"))

@@ -39,6 +39,15 @@ class FoundLog:
     """Reads the folder, where a folder is one session."""
     why: str = ""
     """Why there is nothing to read, where that is known already."""
+    folder_real: str = ""
+    """The real path of the folder it was found in, where that is known."""
+
+    @property
+    def real(self) -> str:
+        """Its real path; of a file that is no link its folder's and its name."""
+        if self.folder_real and not os.path.islink(self.path):  # noqa: PTH114  a third of the time
+            return os.path.join(self.folder_real, self.path.name)  # noqa: PTH118  a text
+        return os.path.realpath(self.path)
 
     @property
     def is_log(self) -> bool:
@@ -84,7 +93,7 @@ def _below(top: Path, whole: Callable[[Path], Callable[[Path], Any] | None]) -> 
             continue
         below[:] = sorted(d for d in below if d not in _NEVER)
         for name in sorted(files):
-            found = FoundLog(path=path / name)
+            found = FoundLog(path=path / name, folder_real=real)
             known = os.path.splitext(name)[1].lower() in LOGS  # noqa: PTH122  ten times as quick
             if known or found.is_log or _may_be_text(found.path):
                 yield found

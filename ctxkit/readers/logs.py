@@ -4,14 +4,17 @@ branches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ctxkit.messages import Edit, Message
+from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ctxkit.messages import Fault, Part, Role
 
 _BUDGET = 8
 """Walks up the tree cost at most this many times the entries written, plus a little: never
@@ -43,6 +46,10 @@ class ReaderLog:
         """Index of the entry at which the conversation stands; -1 before the first."""
         self.shown: list[str] = []
         """Ids of the messages shown now, in order."""
+        self.skipped: dict[str, int] = {}
+        """What was passed over, by name, with counts."""
+        self.faults: list[Fault] = []
+        """Places that could not be read."""
         self.where: dict[str, int] = {}
         """Id of a message to its index; -1 for what only an edit brought (a summary)."""
         self._ids: set[str] = set()
@@ -91,6 +98,14 @@ class ReaderLog:
             else:
                 self.shown += [m.id for m in entry.inserted]
         return index
+
+    def say(
+        self, role: Role, parts: Iterable[Part] = (), wanted: object = None, **more: Any
+    ) -> int:
+        """Write a message with the id wanted, as `new_id` gives it; `more` are its other fields.
+        Return its index.
+        """
+        return self.add(Message(role=role, id=self.new_id(wanted), parts=tuple(parts), **more))
 
     def replace(self, index: int, entry: Message) -> None:
         """Put a fuller version of a message (same id) in its place, as formats do that write one
@@ -145,12 +160,18 @@ class ReaderLog:
         gone = tuple(i for i in self.shown if i not in stays)
         return self.add(msgspec.structs.replace(edit, targets=gone))
 
-    def tree(self) -> tuple[tuple[int, ...], int]:
-        """Return `parents` and `leaf` for a `Session`: empty and -1 where the log is one line."""
+    def session(self, **about: Any) -> Session:
+        """Return a session of all that was written, skipped and noted; `about` are its other
+        fields, and what shall stand in the place of these.
+        """
+        known: dict[str, Any] = {"skipped": self.skipped, "faults": tuple(self.faults)}
         at_end = self.at in (-1, len(self.entries) - 1)
-        if not self._branches:
-            return (), -1 if at_end else self.at
-        return tuple(self.parents), -1 if at_end else self.at
+        return Session(
+            log=tuple(self.entries),
+            parents=tuple(self.parents) if self._branches else (),
+            leaf=-1 if at_end else self.at,
+            **{**known, **about},
+        )
 
 
 def _after(shown: list[str], edit: Edit) -> list[str]:

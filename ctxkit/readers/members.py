@@ -9,6 +9,8 @@ A reader ("member") is a module, or any object of the entry-point group ``ctxkit
   -> list[Session]``;
 * for formats that are SQLite databases: ``TABLES: tuple[str, ...]``; only such readers are shown
   one.
+* for the page of formats ``CAN``, ``CANNOT``, and ``TRAITS``: by client version what its logs say
+  wrongly or in a way of their own, and what is made of it; ``BLIND``: what it has no mark for.
 """
 
 from __future__ import annotations

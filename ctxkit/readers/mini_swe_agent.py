@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.messages import Fault, Message, Text
+from ctxkit.messages import Message, Text
+from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.exits import exit_code, is_failure
-from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
+from ctxkit.readers.fields import items, mapping, number, real, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.talks import merged
 from ctxkit.readers.usages import to_stop, to_usage
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "mini-swe-agent"
 CAN = (
@@ -36,7 +37,6 @@ TRAITS = (
         ),
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:
@@ -62,12 +62,9 @@ def read(source: Source) -> list[Session]:
     document = source.document
     fields = mapping(document)
     info = mapping(fields.get("info"))
-    log, skipped, faults, asked = ReaderLog(), dict[str, int](), list[Fault](), dict[str, str]()
-    for n, raw in enumerate(items(fields.get("messages")) or items(document)):
-        try:
-            _write(raw, log, skipped, asked)
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {n}: {why(e)}"))
+    log, asked = ReaderLog(), dict[str, str]()
+    talk = items(fields.get("messages")) or items(document)
+    each_of(talk, "message", lambda raw: _write(raw, log, asked), log.faults)
     config, stats = mapping(info.get("config")), mapping(info.get("model_stats"))
     details = {
         "exit_status": word(info.get("exit_status")),
@@ -75,31 +72,27 @@ def read(source: Source) -> list[Session]:
         "api_calls": number(stats.get("api_calls")),
     }
     return [
-        Session(
+        log.session(
             id=text(fields.get("instance_id")) or source.path.name.split(".")[0],
             format=NAME,
             product="mini-swe-agent",
             version=word(info.get("mini_version")),
             model=word(mapping(config.get("model")).get("model_name")),
             cwd=word(mapping(config.get("environment")).get("cwd")),
-            log=tuple(log.entries),
             started=next((e.time for e in log.entries if isinstance(e, Message) and e.time), None),
-            skipped=skipped,
-            faults=tuple(faults),
             details={k: v for k, v in details.items() if v is not None},
         )
     ]
 
 
-def _write(raw: Any, log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]) -> None:
-    raw = mapping(raw)
+def _write(raw: dict[str, Any], log: ReaderLog, asked: dict[str, str]) -> None:
     if raw.get("role") == "exit":  # the submission, for the harness: no model sees it
-        count(skipped, "exit")
+        count(log.skipped, "exit")
         return
     extra = mapping(raw.get("extra"))
     fields: dict[str, Any] = {"time": time(extra.get("timestamp"))}
     if raw.get("object") == "response":  # its second version keeps what the Responses API gave
-        _respond(raw, log, skipped, asked)
+        _respond(raw, log, asked)
         return
     if raw.get("role") == "assistant":
         response = mapping(extra.get("response"))
@@ -108,7 +101,7 @@ def _write(raw: Any, log: ReaderLog, skipped: dict[str, int], asked: dict[str, s
         fields["model"] = word(response.get("model"))
         fields["stop"] = to_stop(choice.get("finish_reason"))
     code = extra.get("returncode")
-    for m in named(to_messages(raw, log, skipped, **fields), asked):
+    for m in named(to_messages(raw, log, log.skipped, **fields), asked):
         log.add(_answer(m, code, word(extra.get("exception_info"))))
 
 
@@ -127,11 +120,11 @@ def _answer(m: Message, code: Any, error: str | None) -> Message:
     )
 
 
-def _respond(
-    raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]
-) -> None:
+def _respond(raw: dict[str, Any], log: ReaderLog, asked: dict[str, str]) -> None:
     extra = mapping(raw.get("extra"))
-    made = merged([m for item in items(raw.get("output")) for m in to_messages(item, log, skipped)])
+    made = merged(
+        [m for item in items(raw.get("output")) for m in to_messages(item, log, log.skipped)]
+    )
     for m in named(made, asked):
         log.add(
             msgspec.structs.replace(

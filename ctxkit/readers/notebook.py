@@ -9,17 +9,18 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Edit, Fault, Message, Sized, Text, ToolCall, Usage
-from ctxkit.readers.fields import DAMAGE, items, mapping, text, why, word
+from ctxkit.messages import Edit, Message, Sized, Text, ToolCall, Usage
+from ctxkit.readers.damaged import noting
+from ctxkit.readers.fields import items, mapping, text, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.messages import Part
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "notebook"
 ALIASES = ("ipynb", "jupyter")
@@ -62,10 +63,12 @@ def read(source: Source) -> list[Session]:
             first, _, prompt = said.partition("\n")
             standing = _named(first) or standing
             talk = talks.setdefault(standing, _Talk())
-            talk.each(n, lambda t=talk, p=prompt, c=cell: t.turn(p, c))
+            with noting(talk.log.faults, n + 1, f"cell {n + 1}: "):
+                talk.turn(prompt, cell)
         elif said.startswith("%compact") and standing in talks:
             talk = talks[standing]
-            talk.each(n, lambda t=talk, c=cell: t.compacted(_shown(c)))
+            with noting(talk.log.faults, n + 1, f"cell {n + 1}: "):
+                talk.compacted(_shown(cell))
     return [talk.session(f"{source.path.stem}/{name}", name) for name, talk in talks.items()]
 
 
@@ -105,24 +108,16 @@ class _Talk:
     """A session while its cells go by."""
 
     def __init__(self) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
-        self.faults: list[Fault] = []
+        self.log = ReaderLog()
         self._window: int | None = None
         self._words: list[str] = []
         self._thoughts: list[Part] = []
         self._asked: list[ToolCall] = []
 
-    def each(self, n: int, take: Any) -> None:
-        """Take a cell; one that is damaged is a fault."""
-        try:
-            take()
-        except DAMAGE as e:
-            self.faults.append(Fault(n + 1, f"cell {n + 1}: {why(e)}"))
-
     def turn(self, prompt: str, cell: Any) -> None:
         """Take a turn: what was asked, and what the cell showed of it."""
         asked = Text(prompt.strip("\n"))
-        self.log.add(Message(role="user", id=self.log.new_id(), parts=(asked,)))
+        self.log.say("user", (asked,))
         shown = list(_shown(cell))
         bill = next((found for s in shown if (found := _BILL.match(s))), None)
         for said in shown:
@@ -140,22 +135,19 @@ class _Talk:
             self._reply(call=self._asked[-1])
         elif result := _RESULT.fullmatch(line):
             answered = self._asked.pop(0) if self._asked else None
-            self.log.add(
-                Message(
-                    role="tool",
-                    id=self.log.new_id(),
-                    parts=(Sized("result", chars=_number(result[1])),),
-                    call_id=answered.id if answered else None,
-                    tool=answered.name if answered else None,
-                    is_error=bool(result[2]),
-                )
+            self.log.say(
+                "tool",
+                (Sized("result", chars=_number(result[1])),),
+                call_id=answered.id if answered else None,
+                tool=answered.name if answered else None,
+                is_error=bool(result[2]),
             )
         elif thought := _THOUGHT.fullmatch(line):
             self._thoughts.append(Sized("thinking", chars=_number(thought[1])))
         elif cut := _CUT.match(line):
             self._cut(cut)
         elif line.startswith(("· ", "! ", "… ", "[#", "[.")):
-            count(self.skipped, "line of the display")
+            count(self.log.skipped, "line of the display")
         else:
             self._words.append(line)
 
@@ -187,15 +179,12 @@ class _Talk:
 
     def session(self, own: str, name: str) -> Session:
         """Return it as it was shown."""
-        return Session(
+        return self.log.session(
             id=own,
             format=NAME,
             product="ctxkit",
             title=word(name),
             context_window=self._window,
-            log=tuple(self.log.entries),
-            skipped=self.skipped,
-            faults=tuple(self.faults),
         )
 
 

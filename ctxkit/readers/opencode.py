@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Fault
 from ctxkit.readers.fields import items, mapping, number, text
 from ctxkit.readers.nesting import nested
 from ctxkit.readers.opencode_messages import to_session
 from ctxkit.readers.opencode_run import is_run, read_run
 from ctxkit.readers.opencode_tables import is_store, read_store
-from ctxkit.readers.source import Source
+from ctxkit.readers.source import object_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ctxkit.messages import Fault
+    from ctxkit.readers.source import Source
     from ctxkit.session import Session
 
 NAME = "opencode"
@@ -30,7 +31,6 @@ CAN = (
 CANNOT = "system prompt, tool schemas"
 TABLES = ("session", "message", "part", "session_v2", "session_message")
 TRAITS = (("all", "an aborted call's zeros are missing; money is the log's own, $0 is missing"),)
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:
@@ -103,8 +103,9 @@ def read_folder(path: Path) -> list[Session]:
 
 def _stored(path: Path, file: Path) -> Session:
     faults: list[Fault] = []
-    info = _load(file, faults)
-    found = [_load(f, faults) for f in sorted((path / "message" / file.stem).glob("msg_*.json"))]
+    info = object_in(file, faults)
+    files = sorted((path / "message" / file.stem).glob("msg_*.json"))
+    found = [object_in(f, faults) for f in files]
     found.sort(key=lambda m: number(mapping(m.get("time")).get("created")) or 0)
     messages = [{"info": m, "parts": _stored_parts(path, text(m.get("id")), faults)} for m in found]
     made = to_session({"id": file.stem, **info}, messages)
@@ -116,11 +117,4 @@ def _stored_parts(path: Path, message: str, faults: list[Fault]) -> list[Any]:
         not message.startswith("msg_") or not message[4:].isalnum()
     ):  # an id is never followed out of the folder
         return []
-    return [_load(f, faults) for f in sorted((path / "part" / message).glob("prt_*.json"))]
-
-
-def _load(file: Path, faults: list[Fault]) -> dict[str, Any]:
-    document = Source(file).document
-    if type(document) is not dict:
-        faults.append(Fault(0, f"{file.name}: expected a JSON object"))
-    return mapping(document)
+    return [object_in(f, faults) for f in sorted((path / "part" / message).glob("prt_*.json"))]

@@ -5,7 +5,7 @@ compaction.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -15,35 +15,31 @@ from ctxkit.readers.fields import as_text, items, mapping, text, time, word
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.opencode_parts import ordinal, steps_of, to_files, to_parts, to_usage
 from ctxkit.readers.parts import count
-from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ctxkit.session import Session
 
 
-def to_session(
-    info: dict[str, Any], messages: list[Any], faults: list[Fault] | None = None
-) -> Session:
+def to_session(info: dict[str, Any], messages: list[Any], faults: Iterable[Fault] = ()) -> Session:
     """Return a session of its `info` and its messages, each with its parts."""
     teller = _Teller()
-    faults = [] if faults is None else faults
-    each_of(messages, "message", teller.take, faults)
+    teller.log.faults += faults
+    each_of(messages, "message", teller.take, teller.log.faults)
     teller.close(info)
-    parents, leaf = teller.log.tree()
     model = mapping(info.get("model"))
-    return Session(
+    return teller.log.session(
         id=text(info.get("id")) or "opencode",
         format="opencode",
         product="opencode",
         version=word(info.get("version")),
         agent=text(info.get("agent")) or "main",
-        log=tuple(teller.log.entries),
-        parents=parents,
-        leaf=leaf,
         cwd=word(info.get("directory")),
         title=word(info.get("title")),
         model=word(model.get("id")) or teller.model,
         started=time(mapping(info.get("time")).get("created")),
         parent=word(info.get("parentID")),
-        skipped=teller.skipped,
-        faults=tuple(faults),
     )
 
 
@@ -51,7 +47,7 @@ class _Teller:
     """Writes OpenCode's messages, in which a call and its result are one part, as ours."""
 
     def __init__(self) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self.model: str | None = None
         self._pruned: list[tuple[float, str]] = []
         """A heap of results that will be cleared, and when."""
@@ -73,15 +69,9 @@ class _Teller:
             for told, some in steps_of(info, parts):
                 self._assistant(told, some)
         elif info.get("role") == "system":
-            self.log.add(
-                Message(
-                    role="system",
-                    id=self.log.new_id(info.get("id")),
-                    parts=tuple(to_parts(parts, {})),
-                )
-            )
+            self.log.say("system", to_parts(parts, {}), info.get("id"))
         else:
-            count(self.skipped, "message: " + (text(info.get("role")) or "no role"))
+            count(self.log.skipped, "message: " + (text(info.get("role")) or "no role"))
             return
         self._numbered.append([e.id for e in self.log.entries[before:] if isinstance(e, Message)])
         for p in parts:
@@ -126,20 +116,14 @@ class _Teller:
         synthetic = bool(said) and all(
             p.get("synthetic") is True for p in said if p.get("type") == "text"
         )
-        self.log.add(
-            Message(
-                role="user",
-                id=self.log.new_id(info.get("id")),
-                parts=tuple(to_parts(said or parts, self.skipped)),
-                time=time(mapping(info.get("time")).get("created")),
-                kind=text(info.get("kind"))
-                or (
-                    "injected"
-                    if synthetic and not any(p.get("type") == "file" for p in said)
-                    else ""
-                ),
-                visible=bool(said) or not parts,
-            )
+        self.log.say(
+            "user",
+            to_parts(said or parts, self.log.skipped),
+            info.get("id"),
+            time=time(mapping(info.get("time")).get("created")),
+            kind=text(info.get("kind"))
+            or ("injected" if synthetic and not any(p.get("type") == "file" for p in said) else ""),
+            visible=bool(said) or not parts,
         )
 
     def _assistant(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
@@ -152,7 +136,7 @@ class _Teller:
         reply = Message(
             role="assistant",
             id=self.log.new_id(info.get("id")),
-            parts=tuple(to_parts(parts, self.skipped)),
+            parts=tuple(to_parts(parts, self.log.skipped)),
             agent=word(info.get("agent")) or word(info.get("mode")),
             time=ended or begun,
             usage=to_usage(info),
@@ -175,12 +159,14 @@ class _Teller:
         state = mapping(raw.get("state"))
         status, when = text(state.get("status")), mapping(state.get("time"))
         if status not in ("completed", "error"):
-            count(self.skipped, "tool without a result: " + (status or "no status"))
+            count(self.log.skipped, "tool without a result: " + (status or "no status"))
             return
         wrong = status == "error"
         said = as_text(state.get("error" if wrong else "output"))
         files = [
-            f for a in items(state.get("attachments")) for f in to_files(mapping(a), self.skipped)
+            f
+            for a in items(state.get("attachments"))
+            for f in to_files(mapping(a), self.log.skipped)
         ]
         child = word(mapping(state.get("metadata")).get("sessionId"))
         own, pruned = self.log.new_id(raw.get("id")), time(when.get("compacted"))
@@ -226,7 +212,7 @@ class _Teller:
             told = self._numbered if may else []
             first, last = (ordinal(mapping(part).get(k)) for k in ("startId", "endId"))
             if first is None or last is None or not text(part.get("summary")):
-                count(self.skipped, "compress: a range that could not be read")
+                count(self.log.skipped, "compress: a range that could not be read")
                 continue
             when = time(mapping(state.get("time")).get("end"))
             summary = Message(

@@ -33,7 +33,7 @@ def is_run(source: Source) -> bool:
 def read_run(source: Source) -> Session:
     """Return the session: parts of one message id, or of one step, are a reply."""
     messages: list[dict[str, Any]] = []
-    faults, at = list(source.faults), None
+    at = None
     for _, record in source.records:
         kind, part = text(record.get("type")), mapping(record.get("part"))
         when = record.get("timestamp")
@@ -57,7 +57,7 @@ def read_run(source: Source) -> Session:
         _take(messages[-1], {**part, "type": _PARTS.get(kind, kind)}, when)
     first = mapping(next((r for _, r in source.records), None))
     info = {"id": first.get("sessionID"), "time": {"created": first.get("timestamp")}}
-    return to_session(info, messages, faults)
+    return to_session(info, messages, source.faults)
 
 
 def _take(message: dict[str, Any], part: dict[str, Any], when: Any) -> None:

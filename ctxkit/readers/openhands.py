@@ -4,6 +4,7 @@ logs of completions.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from ctxkit.readers.growing_logs import Threads, said
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.openhands_events import is_event, read_events
 from ctxkit.readers.openhands_histories import is_history, is_run, read_history
-from ctxkit.readers.source import Source
+from ctxkit.readers.source import Source, object_in
 from ctxkit.readers.usages import to_schemas, to_stop, to_usage
 from ctxkit.session import Session
 
@@ -43,7 +44,6 @@ TRAITS = (
         ),
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _LOGGED = re.compile(r".*-\d{9,}(\.\d+)?\.json$")
 _FILES = 20_000
 
@@ -117,10 +117,10 @@ def sniff_folder(path: Path) -> bool:
         if _numbered(path):
             return is_history([Source(_numbered(path)[0]).document])
         first = next(_events(path).glob("event-*.json"), None)
-        files = [p for _, p in zip(range(_FILES), path.iterdir(), strict=False)]
-        if first is None and (len(files) < 2 or not all(_LOGGED.match(p.name) for p in files)):
+        names = os.listdir(path)[:_FILES]  # noqa: PTH208  a folder may have many, paths take longer
+        if first is None and (len(names) < 2 or not all(map(_LOGGED.match, names))):
             return False
-        document = Source(first or files[0]).document
+        document = Source(first or path / names[0]).document
     except (OSError, ReadError):
         return False
     return is_event(document) if first else _is_completion(document)
@@ -132,20 +132,18 @@ def read_folder(path: Path) -> list[Session]:
     """
     faults: list[Fault] = []
     numbered = _numbered(path)
+    name = path.parent.name if path.name == "events" else path.name
     if numbered:
-        history = [_load(f, faults) for f in numbered]
-        made = read_history(
-            {"history": history}, path.parent.name if path.name == "events" else path.name
-        )
+        made = read_history({"history": [object_in(f, faults) for f in numbered]}, name)
         return [replace(made, faults=(*made.faults, *faults))]
     files = sorted(_events(path).glob("event-*.json"))
     if files:
         base = path if (path / "base_state.json").is_file() else path.parent
-        state = _load(base / "base_state.json", []) if (base / "base_state.json").is_file() else {}
-        events = [_load(f, faults) for f in files]
-        name = path.parent.name if path.name == "events" else path.name
-        return [read_events(events, mapping(state), text(mapping(state).get("id")) or name, faults)]
-    found = [(f.name, _load(f, faults)) for f in path.iterdir()]
+        held = base / "base_state.json"
+        state = object_in(held, []) if held.is_file() else {}
+        events = [object_in(f, faults) for f in files]
+        return [read_events(events, state, text(state.get("id")) or name, faults)]
+    found = [(f.name, object_in(f, faults)) for f in path.iterdir()]
     logs = [(n, d) for n, d in found if _is_completion(d)]
     if not logs:
         raise ReadError("expected completion logs or event files, found none.", path)
@@ -165,13 +163,6 @@ def _numbered(path: Path) -> list[Path]:
         return []
     found = [f for f in _events(path).glob("*.json") if f.stem.isascii() and f.stem.isdigit()]
     return sorted(found, key=lambda f: int(f.stem[:18]))
-
-
-def _load(file: Path, faults: list[Fault]) -> Any:
-    document = Source(file).document
-    if type(document) is not dict:
-        faults.append(Fault(0, f"{file.name[:80]}: expected a JSON object"))
-    return mapping(document)
 
 
 # -- completion logs ------------------------------------------------------------------------------
@@ -203,13 +194,7 @@ def _completions(logs: list[tuple[str, dict[str, Any]]], name: str, faults: list
         product="openhands",
         log=tuple(found[0].log.entries) if found else (),
         children=tuple(
-            Session(
-                id=f"{name}/{i}",
-                format=NAME,
-                parent=name,
-                agent="subagent",
-                log=tuple(t.log.entries),
-            )
+            t.log.session(id=f"{name}/{i}", format=NAME, parent=name, agent="subagent")
             for i, t in enumerate(found[1:], 1)
         ),
         model=word(mapping(last.get("response")).get("model")),

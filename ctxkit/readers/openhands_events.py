@@ -4,7 +4,7 @@ them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -16,7 +16,9 @@ from ctxkit.readers.fields import arguments, as_text, items, mapping, number, re
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_usage
-from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
 
 _SAID = {
     "SystemPromptEvent",
@@ -50,22 +52,20 @@ def read_events(
 ) -> Session:
     """Return one conversation as a session; `state` is its base_state, where there is one."""
     teller = _Teller(state)
-    each_of(events, "event", teller.take, faults)
+    teller.log.faults += faults
+    each_of(events, "event", teller.take, teller.log.faults)
     teller.close()
     log = teller.log
     agent = mapping(state.get("agent"))
-    return Session(
+    return log.session(
         id=name,
         format="openhands",
         product="openhands",
-        log=tuple(log.entries),
         started=next((e.time for e in log.entries if e.time), None),
         model=word(mapping(agent.get("llm")).get("model")),
         context_window=number(mapping(agent.get("llm")).get("max_input_tokens")),
         cwd=word(mapping(state.get("workspace")).get("working_dir")),
         tools=teller.tools,
-        skipped=teller.skipped,
-        faults=tuple(faults),
     )
 
 
@@ -73,7 +73,7 @@ class _Teller:
     """Writes events as messages: actions of one response are one reply."""
 
     def __init__(self, state: dict[str, Any]) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self.tools: tuple[ToolSchema, ...] = ()
         self._usages: dict[str, Usage | None] = {}
         self._latencies: dict[str, float | None] = {}
@@ -110,13 +110,13 @@ class _Teller:
             self._observe(event, when, said)
         elif kind == "SystemPromptEvent":
             self.tools = to_schemas(event.get("tools")) or self.tools
-            parts, _ = to_parts(event.get("system_prompt"), self.skipped)
-            extra, _ = to_parts(event.get("dynamic_context"), self.skipped)
+            parts, _ = to_parts(event.get("system_prompt"), self.log.skipped)
+            extra, _ = to_parts(event.get("dynamic_context"), self.log.skipped)
             self._add(event, Message(role="system", parts=(*parts, *extra), time=when))
         elif kind == "Condensation":
             self._condense(event, when)
         else:
-            count(self.skipped, "event: " + (kind or "no kind"))
+            count(self.log.skipped, "event: " + (kind or "no kind"))
 
     def _add(self, event: dict[str, Any], message: Message) -> int:
         made = replace(message, id=self.log.new_id(event.get("id")))
@@ -129,9 +129,9 @@ class _Teller:
             {"usage": self._usages.get(made), "latency": self._latencies.get(made)} if made else {}
         )
         for m in to_messages(
-            event.get("llm_message"), ReaderLog(), self.skipped, time=when, **more
+            event.get("llm_message"), ReaderLog(), self.log.skipped, time=when, **more
         ):
-            extra, _ = to_parts(event.get("extended_content"), self.skipped)
+            extra, _ = to_parts(event.get("extended_content"), self.log.skipped)
             self._add(event, replace(m, parts=(*m.parts, *extra)))
 
     def _act(self, event: dict[str, Any], when: float | None) -> None:
@@ -169,16 +169,16 @@ class _Teller:
                 self.log.replace(at, replace(known, parts=(*known.parts, *calls)))
 
     def _thoughts(self, event: dict[str, Any]) -> list[Part]:
-        parts, _ = to_parts(event.get("thinking_blocks"), self.skipped)
+        parts, _ = to_parts(event.get("thinking_blocks"), self.log.skipped)
         reason = word(event.get("reasoning_content"))
         if reason and not parts:
             parts = [Thinking(reason)]
-        return [*parts, *to_parts(event.get("thought"), self.skipped)[0]]
+        return [*parts, *to_parts(event.get("thought"), self.log.skipped)[0]]
 
     def _observe(self, event: dict[str, Any], when: float | None, seen: dict[str, Any]) -> None:
         content = seen.get("content", seen.get("output"))
         parts, _ = to_parts(
-            content if type(content) in (str, list) else as_text(content), self.skipped
+            content if type(content) in (str, list) else as_text(content), self.log.skipped
         )
         code = seen.get("exit_code")
         wrong = seen.get("is_error") is True or (

@@ -4,11 +4,11 @@ calls.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall, ToolSchema, Usage
+from ctxkit.messages import Edit, Message, Part, Text, ToolCall, ToolSchema, Usage
 from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.exits import is_failure
@@ -16,7 +16,9 @@ from ctxkit.readers.fields import as_text, items, mapping, number, real, text, t
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_stop, to_usage
-from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
 
 _QUIET = {"condensation_request", "recall", "change_agent_state", "agent_state_changed", "null"}
 """Events that no model sees; the observation of a recall is seen, and taken."""
@@ -47,28 +49,25 @@ def is_run(record: Any) -> bool:
 
 def read_history(run: dict[str, Any], name: str) -> Session:
     """Return one run as a session; events that are damaged are counted by their place."""
-    teller, faults = _Teller(mapping(run.get("metrics"))), list[Fault]()
+    teller = _Teller(mapping(run.get("metrics")))
     flat = [
         e
         for n, entry in enumerate(items(run.get("history")))
         for e in (_tied(entry, n) if type(entry) is list else [entry])
     ]
     teller.offset = _offset(flat)
-    each_of(flat, "event", teller.take, faults)
+    each_of(flat, "event", teller.take, teller.log.faults)
     told = mapping(run.get("metadata"))
     error, log = word(run.get("error")), teller.log
-    return Session(
+    return log.session(
         id=text(run.get("instance_id")) or name,
         format="openhands",
         product="openhands",
         version=teller.version,
         agent=text(told.get("agent_class")) or "main",
-        log=tuple(log.entries),
         started=next((e.time for e in log.entries if e.time), None),
         model=word(mapping(told.get("llm_config")).get("model")),
         tools=teller.tools,
-        skipped=teller.skipped,
-        faults=tuple(faults),
         details={"error": error[:2000]} if error else {},
     )
 
@@ -128,7 +127,7 @@ class _Teller:
     """
 
     def __init__(self, metrics: dict[str, Any]) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self.tools: tuple[ToolSchema, ...] = ()
         self.version: str | None = None
         self.offset = 0.0
@@ -149,7 +148,7 @@ class _Teller:
         if action == "condensation":
             self._condense(event)
         elif action in _QUIET or (seen in _QUIET and seen != "recall"):
-            count(self.skipped, f"event: {action or seen}")
+            count(self.log.skipped, f"event: {action or seen}")
         elif action == "system":
             self._system(event)
         elif action == "message" and event.get("source") != "agent":
@@ -159,7 +158,7 @@ class _Teller:
         elif seen is not None:
             self._observe(seen, event)
         else:
-            count(self.skipped, "event: neither action nor observation")
+            count(self.log.skipped, "event: neither action nor observation")
 
     def _add(self, event: dict[str, Any], role: Any, parts: list[Part], **more: Any) -> None:
         when = time(event.get("timestamp"))
@@ -179,7 +178,7 @@ class _Teller:
         said = text(args.get("content")) or text(event.get("content"))
         urls = [u for u in items(args.get("image_urls")) if type(u) is str]
         pictures, _ = to_parts(
-            [{"type": "image_url", "image_url": {"url": u}} for u in urls], self.skipped
+            [{"type": "image_url", "image_url": {"url": u}} for u in urls], self.log.skipped
         )
         return [*([Text(said)] if said else []), *pictures]
 
@@ -231,7 +230,7 @@ class _Teller:
         messages = to_messages(
             choice.get("message"),
             self.log,
-            self.skipped,
+            self.log.skipped,
             time=when and when - self.offset,
             usage=self._usage(made, response),
             model=word(response.get("model")),

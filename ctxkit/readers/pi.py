@@ -31,7 +31,6 @@ TRAITS = (
     ("1 to 3", "summaries are mostly not priced: estimated"),
     ("all", "money is the log's own; $0 (a free model, or one without a price) is missing"),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:

@@ -12,16 +12,7 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall
-from ctxkit.readers.fields import (
-    DAMAGE,
-    demand,
-    mapping,
-    number,
-    text,
-    time,
-    why,
-    word,
-)
+from ctxkit.readers.fields import DAMAGE, demand, mapping, number, text, time, why, word
 from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.pi_messages import (
     is_visible,
@@ -32,10 +23,10 @@ from ctxkit.readers.pi_messages import (
     to_result,
     to_usage,
 )
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 ROLES = {
     "user",
@@ -314,7 +305,6 @@ class Entries:
     def session(self, format_: str) -> Session:
         """Return what was read."""
         header, log = self.header, self.log
-        parents, leaf = log.tree()
         version = header.get("version")
         models = (e.model for e in reversed(log.entries) if type(e) is Message and e.model)
         provider = {
@@ -322,12 +312,9 @@ class Entries:
             for k in ("branchedFrom", "lastCompactionId", "gitCommit")
             if word(header.get(k))
         }
-        return Session(
+        return log.session(
             id=word(header.get("id")) or self.name,
             format=format_,
-            log=tuple(log.entries),
-            parents=parents,
-            leaf=leaf,
             product="ai" if version == 1 and self.tree else "pi",
             version=str(version) if type(version) is int else "1" if header else None,
             cwd=word(header.get("cwd")),

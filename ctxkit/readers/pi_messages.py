@@ -130,18 +130,14 @@ def to_usage(value: Any) -> Usage | None:
     """
     if type(value) is not dict:
         return None
-    fresh, read_, write = (
-        number(value.get("input")),
-        number(value.get("cacheRead")),
-        number(value.get("cacheWrite")),
-    )
-    output = number(value.get("output"))
-    if not (fresh or read_ or write or output):
+    fresh, output = number(value.get("input")), number(value.get("output"))
+    read, write = number(value.get("cacheRead")), number(value.get("cacheWrite"))
+    if not (fresh or read or write or output):
         return None
     cost = value.get("cost")
     return Usage(
         input_tokens=fresh,
-        cache_read_tokens=read_,
+        cache_read_tokens=read,
         cache_write_tokens=write,
         output_tokens=output,
         reasoning_tokens=number(value.get("reasoning")),

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Fault, Usage
+from ctxkit.messages import Edit, Usage
 from ctxkit.readers.damaged import each_line
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import items, mapping, number, text, time, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.retold import retold
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "qwen-code"
 ALIASES = ("qwen",)
@@ -44,12 +44,12 @@ def sniff(source: Source) -> bool:
 
 def read(source: Source) -> list[Session]:
     """Return the one chat of a file."""
-    reading, faults = _Reading(), list[Fault](source.faults)
-    each_line(source.records, reading.take, faults)
+    reading = _Reading()
+    reading.log.faults += source.faults
+    each_line(source.records, reading.take, reading.log.faults)
     first = mapping(next((r for _, r in source.records), None))
-    parents, leaf = reading.log.tree()
     return [
-        Session(
+        reading.log.session(
             id=text(first.get("sessionId")) or source.path.stem,
             format=NAME,
             product=NAME,
@@ -58,11 +58,6 @@ def read(source: Source) -> list[Session]:
             title=reading.title,
             started=time(first.get("timestamp")),
             model=reading.model,
-            log=tuple(reading.log.entries),
-            parents=parents,
-            leaf=leaf,
-            skipped=reading.skipped,
-            faults=tuple(faults),
         )
     ]
 
@@ -71,7 +66,7 @@ class _Reading:
     """A chat while its records go by."""
 
     def __init__(self) -> None:
-        self.log, self.skipped, self.asked = ReaderLog(), dict[str, int](), dict[str, str]()
+        self.log, self.asked = ReaderLog(), dict[str, str]()
         self.title: str | None = None
         self.model: str | None = None
         self._last: dict[str, int] = {}
@@ -90,7 +85,7 @@ class _Reading:
         elif kind in _TYPES:
             self._message(kind, record)
         else:
-            count(self.skipped, kind or "no type")
+            count(self.log.skipped, kind or "no type")
         self._last[text(record.get("uuid"))] = self.log.at
 
     def _message(self, kind: str, record: dict[str, Any]) -> None:
@@ -109,7 +104,7 @@ class _Reading:
         said = {"role": raw.get("role"), "parts": items(raw.get("parts")), "id": record.get("uuid")}
         done = mapping(record.get("toolCallResult"))
         failed = text(done.get("status")) in ("error", "failed", "cancelled")
-        for m in named(to_messages(said, self.log, self.skipped, **more), self.asked):
+        for m in named(to_messages(said, self.log, self.log.skipped, **more), self.asked):
             self.log.add(replace(m, is_error=m.is_error or failed) if m.role == "tool" else m)
 
     def _system(self, record: dict[str, Any]) -> None:
@@ -119,7 +114,7 @@ class _Reading:
         elif kind == "chat_compression":
             self._compressed(record, told)
         else:
-            count(self.skipped, "system: " + (kind or "no subtype"))
+            count(self.log.skipped, "system: " + (kind or "no subtype"))
 
     def _compressed(self, record: dict[str, Any], told: dict[str, Any]) -> None:
         """Put the history that the record holds in the place of what was shown; what it repeats is
@@ -127,10 +122,10 @@ class _Reading:
         """
         about, when = mapping(told.get("info")), time(record.get("timestamp"))
         if about.get("compressionStatus") not in (None, 1, "completed"):
-            count(self.skipped, "compression that failed")
+            count(self.log.skipped, "compression that failed")
             return
-        new = [m for r in items(told.get("compressedHistory"))
-               for m in named(to_messages(r, ReaderLog(), self.skipped), self.asked)]  # fmt: skip
+        raws, skipped = items(told.get("compressedHistory")), self.log.skipped
+        new = [m for r in raws for m in named(to_messages(r, ReaderLog(), skipped), self.asked)]
         edit = Edit(
             kind="summarised",
             id=self.log.new_id(record.get("uuid")),

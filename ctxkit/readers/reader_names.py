@@ -103,7 +103,7 @@ def read_all(
     found, out = [], Sessions()
     for p in [paths] if isinstance(paths, (str, os.PathLike)) else list(paths):
         found += logs_at(p, reader)
-    unique = list({os.path.realpath(f.path): f for f in reversed(found)}.values())[::-1]
+    unique = list({f.real: f for f in reversed(found)}.values())[::-1]
     with without_collection():
         _collect(unique, reader, out, progress)
     return out

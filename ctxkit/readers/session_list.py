@@ -55,9 +55,8 @@ class Sessions(UserList[Session]):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
         from importlib import import_module
 
-        portraits: Any = import_module(
-            "ctxkit.reports.portraits"
-        )  # far above: no business of a reader
+        # far above: no business of a reader
+        portraits: Any = import_module("ctxkit.reports.portraits")
         made: dict[str, str] = portraits.of_sessions(self)
         return made
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Message, Text, ToolCall
+from ctxkit.messages import Text, ToolCall
 from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.trace_spans import parsed
 from ctxkit.readers.usages import to_schemas
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part, Role
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "sharegpt"
 CAN = (
@@ -58,29 +58,26 @@ def read(source: Source) -> list[Session]:
 
 
 def _session(about: dict[str, Any], name: str) -> Session:
-    log, skipped = ReaderLog(), dict[str, int]()
+    log = ReaderLog()
     said = word(about.get("system"))
     if said:
-        log.add(Message(role="system", id=log.new_id(), parts=(Text(said),)))
+        log.say("system", (Text(said),))
     waiting: list[ToolCall] = []
     for raw in map(mapping, items(about.get("conversations"))):
         role = _ROLES.get(text(raw.get("from")).lower())
         if role is None:
-            count(skipped, "message: " + (text(raw.get("from")) or "no role"))
+            count(log.skipped, "message: " + (text(raw.get("from")) or "no role"))
             continue
         told = as_text(raw.get("value"))
         if role == "tool":
             for result in _results(told):
                 call = waiting.pop(0) if waiting else None
                 parts: tuple[Part, ...] = (Text(result),)
-                log.add(
-                    Message(
-                        role="tool",
-                        id=log.new_id(),
-                        parts=parts,
-                        call_id=call.id if call else None,
-                        tool=call.name if call else None,
-                    )
+                log.say(
+                    "tool",
+                    parts,
+                    call_id=call.id if call else None,
+                    tool=call.name if call else None,
                 )
             continue
         parts = (Text(told),)
@@ -88,14 +85,12 @@ def _session(about: dict[str, Any], name: str) -> Session:
             alone = _calls(told, log) if raw.get("from") == "function_call" else ()
             parts = tuple(alone) or _said(told, log)
         waiting = [p for p in parts if isinstance(p, ToolCall)] or waiting
-        log.add(Message(role=role, id=log.new_id(), parts=parts))
+        log.say(role, parts)
     own = about.get("id")
-    return Session(
+    return log.session(
         id=own if type(own) is str and own else name,
         format=NAME,
-        log=tuple(log.entries),
         tools=to_schemas(parsed(about.get("tools"))),
-        skipped=skipped,
     )
 
 

@@ -11,15 +11,16 @@ from ctxkit.readers.damaged import noting
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.exported_spans import ExportedSpan
 from ctxkit.readers.fields import DAMAGE, items, mapping, why, word
-from ctxkit.readers.growing_logs import Said, Threads, said
+from ctxkit.readers.growing_logs import Said, Threads, one_session, said
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.trace_spans import content, model_of, parsed, to_span_usage
 from ctxkit.readers.usages import to_schemas, to_stop
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from ctxkit.session import Session
 
 
 def from_spans(
@@ -99,22 +100,10 @@ def _session(
             ]
             _call(threads, heard, _reply(s, reply, skipped, asked), s, s.agent(all_))
             tools = tools or to_schemas(parsed(s.attributes.get("gen_ai.tool.definitions")))
-    id_ = name or stem
-    made = [
-        Session(
-            id=id_ if i == 0 else f"{id_}/{i}",
-            format="",
-            agent=t.agent or ("main" if i == 0 else "subagent"),
-            product=next((w for s in spans if (w := word(s.attributes.get("service.name")))), None),
-            started=spans[0].begun,
-            model=next((e.model for e in t.log.entries if e.model), None),
-            tools=tools if i == 0 else (),
-            log=tuple(t.log.entries),
-            parent=None if i == 0 else id_,
-        )
-        for i, t in enumerate(threads.all)
-    ] or [Session(id=id_, format="")]
-    return replace(made[0], children=tuple(made[1:]), skipped=skipped, faults=tuple(faults))
+    product = next((w for s in spans if (w := word(s.attributes.get("service.name")))), None)
+    about = {"product": product, "started": spans[0].begun} if threads.all else {}
+    made = one_session(threads.all, name or stem, tools, format="", **about)
+    return replace(made, skipped=skipped, faults=tuple(faults))
 
 
 def _summed_up(raw: Any, made: list[Message]) -> list[Message]:

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Fault, Message, Part, Text, ToolCall
+from ctxkit.messages import Message, Part, Text, ToolCall
 from ctxkit.readers.damaged import each_of
 from ctxkit.readers.fields import items, mapping, number, real, text, word
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_calls, to_parts
 from ctxkit.readers.processors import with_processor
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "swe-agent"
 ALIASES = ("sweagent",)
@@ -37,7 +37,6 @@ TRAITS = (
         ),
     ),
 )
-"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _OWN = {"is_demo", "message_type", "thought", "action"}
 
 
@@ -55,21 +54,18 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one session of the file; without a history it is put together from the steps."""
     document = mapping(source.document)
-    teller, faults = _Teller(), list[Fault]()
+    teller = _Teller()
     history = items(document.get("history")) or _from_steps(items(document.get("trajectory")))
-    each_of(history, "message", teller.take, faults)
+    each_of(history, "message", teller.take, teller.log.faults)
     info = mapping(document.get("info"))
     return [
         with_processor(
-            Session(
+            teller.log.session(
                 id=source.path.name.split(".")[0] or "swe-agent",
                 format=NAME,
                 product="swe-agent",
                 version=word(info.get("swe_agent_version")),
                 agent=teller.agent or "main",
-                log=tuple(teller.log.entries),
-                skipped=teller.skipped,
-                faults=tuple(faults),
                 details=_totals(info, items(document.get("trajectory"))),
             )
         )
@@ -104,32 +100,26 @@ class _Teller:
     """
 
     def __init__(self) -> None:
-        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self.log = ReaderLog()
         self.agent: str | None = None
         self._waiting: dict[str, ToolCall] = {}
 
     def take(self, raw: dict[str, Any]) -> None:
         role = text(raw.get("role"))
         self.agent = self.agent or word(raw.get("agent"))
-        parts, _ = to_parts(raw.get("content"), self.skipped)
+        parts, _ = to_parts(raw.get("content"), self.log.skipped)
         agent = word(raw.get("agent"))
         if raw.get("is_demo") is True:
             # A demonstration is part of the prompt and never was a call, whatever role it plays.
-            self.log.add(
-                Message(
-                    role="user", id=self.log.new_id(), parts=tuple(parts), agent=agent, kind="demo"
-                )
-            )
+            self.log.say("user", parts, agent=agent, kind="demo")
         elif role == "assistant":
             self._action(raw, parts, agent)
         elif role in ("user", "tool"):
             self._observation(raw, parts, agent, is_tool=role == "tool")
         elif role == "system":
-            self.log.add(
-                Message(role="system", id=self.log.new_id(), parts=tuple(parts), agent=agent)
-            )
+            self.log.say("system", parts, agent=agent)
         else:
-            count(self.skipped, "message: " + (role or "no role"))
+            count(self.log.skipped, "message: " + (role or "no role"))
 
     def _action(self, raw: dict[str, Any], parts: list[Part], agent: str | None) -> None:
         calls = to_calls(raw.get("tool_calls"))

@@ -15,10 +15,11 @@ from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, why, word
 from ctxkit.readers.logs import MAX_PARTS, ReaderLog
 from ctxkit.readers.usages import to_schemas
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ctxkit.session import Session
 
 
 class Talk:
@@ -132,13 +133,9 @@ class Talk:
 
     def session(self, own: str, **more: Any) -> Session:
         """Return the conversation."""
-        parents, leaf = self.log.tree()
-        return Session(
+        return self.log.session(
             id=own,
             format=self.format,
-            log=tuple(self.log.entries),
-            parents=parents,
-            leaf=leaf,
             model=self.model,
             tools=self.tools,
             skipped=dict(self.skipped),

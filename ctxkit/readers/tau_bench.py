@@ -14,10 +14,10 @@ from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, real, text, time, why
 from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.usages import to_usage
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
+    from ctxkit.session import Session
 
 NAME = "tau-bench"
 ALIASES = ("tau2-bench",)
@@ -83,7 +83,7 @@ def _shown(source: Source) -> list[Session]:
         for mark, end in zip(marks, ends, strict=False):
             _speak(log, mark[1], said[mark.end() : end], end)
         name = f"{source.path.stem}/{line}"
-        out.append(Session(id=name, format=NAME, product="tau-bench", log=tuple(log.entries)))
+        out.append(log.session(id=name, format=NAME, product="tau-bench"))
     if out:
         out[0] = replace(out[0], faults=(*out[0].faults, *source.faults))
     return out
@@ -97,26 +97,27 @@ def _speak(log: ReaderLog, role: str, said: str, at: int) -> None:
     if role == "tool" and isinstance(last, Message) and last.role == "assistant":
         call = ToolCall(f"call-{at}", "")
         log.replace(len(log.entries) - 1, replace(last, parts=(*last.parts, call)))
-        log.add(Message(role="tool", id=log.new_id(), parts=(Text(said),), call_id=call.id))
+        log.say("tool", (Text(said),), call_id=call.id)
         return
     parts = () if role == "assistant" and said == "None" else (Text(said),)
     as_: Role = "assistant" if role == "assistant" else "user"
-    log.add(Message(role=as_, id=log.new_id(), parts=parts))
+    log.say(as_, parts)
 
 
 def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault]) -> Session:
-    log, skipped, faults, asked = ReaderLog(), dict[str, int](), list(faults), dict[str, str]()
+    log, asked = ReaderLog(), dict[str, str]()
+    log.faults += faults
     second = "traj" not in run
     for n, raw in enumerate(run["messages"] if second else run["traj"]):
         try:
             for m in (
-                _second(raw, log, skipped, asked)
+                _second(raw, log, asked)
                 if second
-                else named(to_messages(raw, log, skipped), asked)
+                else named(to_messages(raw, log, log.skipped), asked)
             ):
                 log.add(m)
         except DAMAGE as e:
-            faults.append(Fault(0, f"run {index}, message {n}: {why(e)}"))
+            log.faults.append(Fault(0, f"run {index}, message {n}: {why(e)}"))
     info = mapping(run.get("info"))
     task = run["task_id"] if type(run["task_id"]) in (int, str) else index
     trial = run.get("trial") if type(run.get("trial")) in (int, str) else 0
@@ -126,32 +127,29 @@ def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault
         "reward": real(run.get("reward", mapping(run.get("reward_info")).get("reward"))),
         "user_cost": real(info.get("user_cost", run.get("user_cost"))),
     }
-    return Session(
+    return log.session(
         id=f"{source.path.stem}/{task}/{trial}",
         format=NAME,
         product="tau-bench",
-        log=tuple(log.entries),
-        skipped=skipped,
-        faults=tuple(faults),
         details={k: v for k, v in details.items() if v is not None},
     )
 
 
-def _second(
-    raw: Any, log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]
-) -> list[Message]:
+def _second(raw: Any, log: ReaderLog, asked: dict[str, str]) -> list[Message]:
     """A message as tau2 writes it: with usage and time; the simulated user's own tools are no part
     of the context.
     """
     raw = mapping(raw)
     several = items(raw.get("tool_messages"))
     if several:
-        return [m for one in several for m in _second(mapping(one), log, skipped, asked)]
+        return [m for one in several for m in _second(mapping(one), log, asked)]
     when, said = time(raw.get("timestamp")), raw.get("role")
     cost = real(raw.get("cost"))
     usage = to_usage(raw.get("usage"), cost) if said == "assistant" and raw.get("usage") else None
     plain = {k: v for k, v in raw.items() if k != "usage"}
     aside = raw.get("requestor") == "user" or (said == "user" and bool(raw.get("tool_calls")))
     failed = raw.get("error") is True
-    made = named(to_messages(plain, log, skipped, time=when, usage=usage, visible=not aside), asked)
+    made = named(
+        to_messages(plain, log, log.skipped, time=when, usage=usage, visible=not aside), asked
+    )
     return [replace(m, is_error=True) for m in made] if failed else made

@@ -13,7 +13,7 @@ import msgspec
 
 from ctxkit.messages import Usage
 from ctxkit.readers.fields import items, mapping, number, real, text, word
-from ctxkit.readers.usages import uncached
+from ctxkit.readers.usages import whole_usage
 
 _decode = msgspec.json.Decoder().decode
 _MOST = 20_000
@@ -201,18 +201,12 @@ def to_span_usage(attributes: dict[str, Any]) -> Usage | None:
     )
     if whole is None and output is None:
         return None if cost is None else Usage(cost_usd=cost)
-    return Usage(
-        input_tokens=uncached(whole, read, write),
-        cache_read_tokens=read,
-        cache_write_tokens=write,
-        output_tokens=output,
-        reasoning_tokens=first(
-            u + "reasoning.output_tokens",
-            u + "reasoning_tokens",
-            "llm.token_count.completion_details.reasoning",
-        ),
-        cost_usd=cost,
+    thought = first(
+        u + "reasoning.output_tokens",
+        u + "reasoning_tokens",
+        "llm.token_count.completion_details.reasoning",
     )
+    return whole_usage(whole, read, write, output, reasoning_tokens=thought, cost_usd=cost)
 
 
 def model_of(attributes: dict[str, Any]) -> str | None:

@@ -14,6 +14,19 @@ def uncached(whole: int | None, *cached: int | None) -> int | None:
     return whole if whole is None or held > whole else whole - held
 
 
+def whole_usage(
+    whole: int | None, read: int | None, write: int | None, output: int | None, **more: Any
+) -> Usage:
+    """Return a usage whose input held the cached tokens; `more` are its other fields."""
+    return Usage(
+        input_tokens=uncached(whole, read, write),
+        cache_read_tokens=read,
+        cache_write_tokens=write,
+        output_tokens=output,
+        **more,
+    )
+
+
 def to_usage(raw: Any, cost_usd: float | None = None) -> Usage | None:
     """Return a usage object of an OpenAI-like API in disjoint classes; None where it says nothing.
 

@@ -51,8 +51,9 @@ def billed(session: Session) -> dict[str, list[tuple[Call, int]]]:
     out: dict[str, list[tuple[Call, int]]] = {}
     for call in session.calls:
         usage = call.message.usage
-        if usage is not None and call.message.kind != "turn" and usage.prompt_tokens:
-            out.setdefault(call.agent, []).append((call, usage.prompt_tokens))
+        prompt = None if usage is None or call.message.kind == "turn" else usage.prompt_tokens
+        if prompt:
+            out.setdefault(call.agent, []).append((call, prompt))
     return out
 
 

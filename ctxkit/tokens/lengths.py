@@ -63,8 +63,8 @@ def measure(message: Message) -> tuple[int, int]:
         kind = type(part)
         if kind is Text or kind is Thinking:
             chars += len(part.text)  # type: ignore[union-attr]
-        elif isinstance(part, ToolCall):
-            chars += call_chars(part)
+        elif kind is ToolCall:
+            chars += call_chars(part)  # type: ignore[arg-type]
         else:
             known += part_tokens(part) if (exact := _is_known(part)) else 0
             counted += part_chars(part) if exact else 0

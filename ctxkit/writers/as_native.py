@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Edit, Image, Message, Sized, Thinking, ToolCall
-from ctxkit.writers.entries import Tree, compaction, header, iso, message, to_line
+from ctxkit.writers.entries import Tree, compaction, header, iso, message, to_entry, to_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,23 +33,16 @@ def lines(session: Session) -> Iterator[bytes]:
         yield from entry_lines(tree, i, entry)
     last = tree.id(len(session.log) - 1) if session.log else _ROOT
     for i, child in enumerate(session.children):
-        yield to_line(_custom(f"{0xC0000000 + i:08x}", last, when, "ctxkit.child", whole(child)))
+        yield _custom(f"{0xC0000000 + i:08x}", last, when, "ctxkit.child", whole(child))
     if session.origin is not None:
-        yield to_line(_custom("e0000000", last, when, "ctxkit.origin", whole(session.origin)))
+        yield _custom("e0000000", last, when, "ctxkit.origin", whole(session.origin))
     yield stand(session)
 
 
 def begin(session: Session) -> bytes:
     """Return the line that holds what a session is, beside its entries."""
-    return to_line(
-        _custom(
-            _ROOT,
-            None,
-            iso(session.started),
-            "ctxkit.session",
-            {"format_version": VERSION, **_facts(session)},
-        )
-    )
+    facts = {"format_version": VERSION, **_facts(session)}
+    return _custom(_ROOT, None, iso(session.started), "ctxkit.session", facts)
 
 
 def stand(session: Session) -> bytes:
@@ -61,15 +54,8 @@ def stand(session: Session) -> bytes:
     if session.parents:
         stands["parents"] = session.parents
     at = session.leaf if 0 <= session.leaf <= last else last
-    return to_line(
-        _custom(
-            "ffffffff",
-            Tree.id(at) if at >= 0 else _ROOT,
-            iso(session.started),
-            "ctxkit.end",
-            stands,
-        )
-    )
+    parent = Tree.id(at) if at >= 0 else _ROOT
+    return _custom("ffffffff", parent, iso(session.started), "ctxkit.end", stands)
 
 
 def entry_lines(tree: Tree, i: int, entry: Message | Edit) -> Iterator[bytes]:
@@ -86,11 +72,9 @@ def entry_lines(tree: Tree, i: int, entry: Message | Edit) -> Iterator[bytes]:
         told = None if said is None else {"type": "message", "message": said}
         mark = {"message": _rest(entry, alone=said is None)}
     own = tree.id(i) if told is None else tree.mark(i)
-    yield to_line(_custom(own, parent, when, "ctxkit.entry", mark))
+    yield _custom(own, parent, when, "ctxkit.entry", mark)
     if told is not None:
-        yield to_line(
-            {"type": told.pop("type"), "id": tree.id(i), "parentId": own, "timestamp": when, **told}
-        )
+        yield to_entry(told, tree.id(i), own, when)
 
 
 def whole(session: Session) -> dict[str, Any]:
@@ -136,12 +120,5 @@ def _more(p: Any) -> Any:
     return msgspec.to_builtins(p) if strange else None
 
 
-def _custom(own: str, parent: str | None, when: str, kind: str, data: Any) -> dict[str, Any]:
-    return {
-        "type": "custom",
-        "id": own,
-        "parentId": parent,
-        "timestamp": when,
-        "customType": kind,
-        "data": data,
-    }
+def _custom(own: str, parent: str | None, when: str, kind: str, data: Any) -> bytes:
+    return to_entry({"type": "custom", "customType": kind, "data": data}, own, parent, when)

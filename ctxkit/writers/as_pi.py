@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.messages import Edit
-from ctxkit.writers.entries import Tree, compaction, header, iso, message, to_line
+from ctxkit.writers.entries import Tree, compaction, header, iso, message, to_entry, to_line
 from ctxkit.writers.losses import losses
 
 if TYPE_CHECKING:
@@ -52,12 +52,4 @@ def _lines(session: Session) -> Iterator[bytes]:
             told[i] = before  # Pi has nothing like it: what follows hangs on what came before
             continue
         told[i] = tree.id(i)
-        yield to_line(
-            {
-                "type": line.pop("type"),
-                "id": tree.id(i),
-                "parentId": before,
-                "timestamp": iso(entry.time),
-                **line,
-            }
-        )
+        yield to_entry(line, tree.id(i), before, iso(entry.time))

@@ -43,6 +43,14 @@ def to_line(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii") + b"\n"
 
 
+def to_entry(told: dict[str, Any], own: str, parent: str | None, when: str) -> bytes:
+    """Return the line of an entry: its type, its place in the tree, its time, and the rest of what
+    it tells.
+    """
+    kind, rest = told["type"], {k: v for k, v in told.items() if k != "type"}
+    return to_line({"type": kind, "id": own, "parentId": parent, "timestamp": when, **rest})
+
+
 def header(session: Session) -> dict[str, Any]:
     """Return the first line of a file."""
     first = next((e.time for e in session.log if e.time is not None), None)
@@ -83,11 +91,8 @@ def message(m: Message) -> dict[str, Any] | None:
 def _reply(m: Message, stamp: int) -> dict[str, Any]:
     usage = m.usage or Usage()
     write = (usage.cache_write_tokens or 0) + (usage.cache_write_1h_tokens or 0)
-    fresh, read, output = (
-        usage.input_tokens or 0,
-        usage.cache_read_tokens or 0,
-        usage.output_tokens or 0,
-    )
+    fresh, read = usage.input_tokens or 0, usage.cache_read_tokens or 0
+    output = usage.output_tokens or 0
     stop = _STOPS.get(m.stop or "", "toolUse" if m.tool_calls else "stop")
     out = {
         "role": "assistant",

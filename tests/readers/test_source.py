@@ -37,6 +37,20 @@ def test_lines_that_are_no_objects_are_counted() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b'{"a": 1}\n{"a": 2}', [1, 2]),
+        (b'{"a": 1}\n\n \r\n{"a": 2}\n', [1, 4]),
+        (b'\n{"a": 1}\n{"a": 2}\n', [2, 3]),
+        (b'{"a": 1}{"a": 2}\n{"a": 3}\n', [2]),
+        (b'{"a":\n 1}\n{"a": 2}\n', [3]),
+    ],
+)
+def test_records_bear_the_number_of_their_line(data: bytes, lines: list[int]) -> None:
+    assert [line for line, _ in Source("x", data).records] == lines
+
+
 def test_a_document_is_its_own_only_record() -> None:
     found = Source("x", b'{\n "a": {\n  "b": 1\n }\n}\n')
     assert found.records == [(1, {"a": {"b": 1}})]
