@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ctxkit.messages import Edit
     from ctxkit.session import Session
 
-__all__ = ["Judged", "Thrash", "compactions", "cuts", "spiral", "thrash"]
+__all__ = ["Judged", "Thrash", "compactions", "cuts", "thrash"]
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -114,12 +114,6 @@ def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
         reorientation=_median([c.reorientation for c in every]),
         thrash=thrashes(run, told),
     )
-
-
-@of_session
-def spiral(session: Session, limit: int) -> int:
-    """Return the longest run of calls above `limit` tokens: a trigger that changed nothing."""
-    return longest([p > limit for p in _prompts(session, None)])
 
 
 @of_session
