@@ -14,8 +14,7 @@ from ctxkit.frames.per_call import written
 from ctxkit.frames.per_compaction import SummaryBill
 from ctxkit.messages import Usage
 from ctxkit.metrics.bills import Sheet
-from ctxkit.metrics.shared_prefixes import Sent
-from ctxkit.metrics.size import sent, spots_in
+from ctxkit.metrics.size import sent_in, spots_in
 from ctxkit.prices import price
 from ctxkit.readers.given import of_session
 
@@ -121,8 +120,7 @@ def _replayed(session: Session) -> Accounts:
     base = session.origin
     assert base is not None  # noqa: S101  for the type checker: asked before
     sheet = Sheet.of(base)
-    prompts, shared = sent(session)
-    went = Sent(prompts.tolist(), shared.tolist())
+    went = sent_in(session)
     out, unpriced = [], 0
     for call in (c.index for c in session.calls):
         if not sheet.has_usage or not sheet.billed[call]:

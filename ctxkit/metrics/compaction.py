@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.metrics.breakeven import requests_until_reset_pays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from ctxkit.metrics.bills import Sheet, WrittenSummary
+    from ctxkit.metrics.shared_prefixes import Sent
     from ctxkit.prices import Price
 
 FULL = 0.75
@@ -54,38 +53,6 @@ class Compaction(NamedTuple):
         return 1 - self.messages_after / self.messages_before if self.messages_before else 0.0
 
 
-class PromptsBetween(Protocol):
-    """The prompts of the calls between compactions."""
-
-    def __len__(self) -> int:
-        """Return the number of calls."""
-
-    def at(self, call: int, cut: Compaction) -> int | None:
-        """Return the prompt of a call between a cut and the next one; None: not known."""
-
-    def reaches(self, full: float, cut: Compaction, stop: int) -> int | None:
-        """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
-
-
-class PromptList:
-    """Prompts one by one; 0 where a size is not known."""
-
-    def __init__(self, prompts: NDArray[Any]) -> None:
-        self.prompts = prompts
-
-    def __len__(self) -> int:
-        return len(self.prompts)
-
-    def at(self, call: int, cut: Compaction) -> int | None:  # noqa: ARG002
-        """Return the prompt of a call."""
-        return int(self.prompts[call]) or None
-
-    def reaches(self, full: float, cut: Compaction, stop: int) -> int | None:
-        """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
-        over = self.prompts[cut.call : stop] >= full
-        return int(over.argmax()) if over.any() else None
-
-
 class Verdict(NamedTuple):
     """How one compaction held. None: it cannot be said."""
 
@@ -103,7 +70,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(
-    cuts: Sequence[Compaction], prompts: PromptsBetween, sheet: Sheet, *, reuse: bool = False
+    cuts: Sequence[Compaction], prompts: Sent, sheet: Sheet, *, reuse: bool = False
 ) -> list[Verdict]:
     """Return how compactions held, one after the other.
 
@@ -121,16 +88,17 @@ def verdicts(
         interval = None if following is None else following - cut.call
         unpaid = None if pays is None or interval is None else interval < pays
         soon, later = (_refill(cut, prompts, calls, stop) for calls in (3, 10))
-        back = prompts.reaches(FULL * cut.before, cut, stop)
+        full = prompts.reaches(FULL * cut.before, cut.call, stop)
+        back = None if full is None else full - cut.call
         out.append(Verdict(interval, soon, later, back, pays, unpaid))
     return out
 
 
-def _refill(cut: Compaction, prompts: PromptsBetween, calls: int, stop: int) -> float | None:
+def _refill(cut: Compaction, prompts: Sent, calls: int, stop: int) -> float | None:
     if cut.call + calls >= stop or cut.before <= cut.after:
         return None
-    size = prompts.at(cut.call + calls, cut)
-    return None if size is None else (size - cut.after) / (cut.before - cut.after)
+    size = prompts.prompt(cut.call + calls)
+    return (size - cut.after) / (cut.before - cut.after) if size else None
 
 
 def pays_after(cut: Compaction, sheet: Sheet, *, reuse: bool = False) -> float | None:
@@ -166,7 +134,7 @@ def _prices(p: Price, sheet: Sheet) -> tuple[float, float]:
 
 
 def held(
-    cuts: Sequence[Compaction], prompts: PromptsBetween, sheet: Sheet, *, reuse: bool = False
+    cuts: Sequence[Compaction], prompts: Sent, sheet: Sheet, *, reuse: bool = False
 ) -> dict[str, Any]:
     """Return how compactions held, under the names of a score's columns; None: not known.
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import takewhile
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from ctxkit.faces import renamed
 from ctxkit.frames.costs import cost
@@ -19,7 +18,6 @@ from ctxkit.metrics.bills import Sheet, WrittenSummary
 from ctxkit.metrics.compaction import (
     NO_PROGRESS,
     Compaction,
-    PromptList,
     felt,
     longest,
     thrashes,
@@ -27,8 +25,9 @@ from ctxkit.metrics.compaction import (
 )
 from ctxkit.metrics.item_arrays import RowTimes
 from ctxkit.metrics.rereads import Rereads
+from ctxkit.metrics.shared_prefixes import Sent
 from ctxkit.metrics.shown import shown_in
-from ctxkit.metrics.size import sent, spots_in
+from ctxkit.metrics.size import sent_in, spots_in
 from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit
 from ctxkit.sizes import Sizes, sizes
@@ -129,7 +128,7 @@ def cuts(
     origin, anchored = session.origin or session, anchored or sizes(session.origin or session)
     every, prompts = compactions(session, anchored)
     found = felt(every, len(prompts))
-    told = verdicts(found, PromptList(prompts), sheet or Sheet.of(origin, anchored))
+    told = verdicts(found, prompts, sheet or Sheet.of(origin, anchored))
     rows = RowTimes(session)
     shown, rereads = shown_in(rows, session), Rereads(rows)
     out = []
@@ -143,21 +142,19 @@ def cuts(
     return tuple(out)
 
 
-def compactions(session: Session, anchored: Sizes) -> tuple[list[Compaction], Any]:
-    """Return all compactions of a session or a replay, and the sizes of all prompts."""
+def compactions(session: Session, anchored: Sizes) -> tuple[list[Compaction], Sent]:
+    """Return all compactions of a session or a replay, and its prompts."""
     if session.origin is not None:
-        return spots_in(session), sent(session)[0]
+        return spots_in(session), sent_in(session)
     prompts = _prompts(session, anchored)
-    return _recorded(session, anchored, prompts), np.array(prompts, np.int64)
+    return _recorded(session, anchored, prompts), Sent(prompts)
 
 
-def _prompts(session: Session, anchored: Sizes | None) -> list[int]:
-    """Return the size of each prompt: recorded, else modelled, else 0."""
-    out = []
-    for call in session.calls:
-        size = call.message.usage.prompt_tokens if call.message.usage else None
-        out.append(size or (anchored.modelled[call.index] if anchored else 0))
-    return out
+def _prompts(session: Session, anchored: Sizes) -> list[int]:
+    """Return the size of each prompt: recorded, else modelled."""
+    usages = (c.message.usage for c in session.calls)
+    recorded = (u.prompt_tokens if u else None for u in usages)
+    return [size or n for size, n in zip(recorded, anchored.modelled, strict=True)]
 
 
 def _recorded(session: Session, anchored: Sizes, prompts: list[int]) -> list[Compaction]:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.engine import run_behind
 from ctxkit.frames.occupancy import prompts as plain_prompts
 from ctxkit.frames.recorded_cuts import cuts as placed
-from ctxkit.metrics.compaction import PromptList, held
-from ctxkit.metrics.quick import QuickPrompts
-from ctxkit.metrics.shared_prefixes import Sent, SentByRun
+from ctxkit.metrics.compaction import held
+from ctxkit.metrics.shared_prefixes import SentByRun
 from ctxkit.metrics.shown import shown_by, shown_in
-from ctxkit.metrics.size import sent, spots_in, spots_of
+from ctxkit.metrics.size import sent_in, spots_in, spots_of
 from ctxkit.metrics.tallies import bill
 from ctxkit.metrics.thrash import compactions
 from ctxkit.readers.given import of_session
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 
     from ctxkit.cache.predictions import Prediction
     from ctxkit.engine import Run
-    from ctxkit.metrics.compaction import Compaction, PromptsBetween
+    from ctxkit.metrics.compaction import Compaction
+    from ctxkit.metrics.shared_prefixes import Sent
     from ctxkit.session import Session
 
 
@@ -133,9 +133,7 @@ def _run_row(base: Base, done: Run, label: str, *, reuse: bool) -> dict[str, Any
     }
     seen |= {"hidden": hidden(done), "pruned": done.rules.pruning is not None}
     seen["window"] = done.rules.parameters.get("context_window")
-    plain = done.rules.pruning is None
-    prompts = QuickPrompts(done.log) if plain else PromptList(done.prompts)
-    return _row(base, label, (SentByRun(done), prompts), spots_of(done), seen, reuse=reuse)
+    return _row(base, label, SentByRun(done), spots_of(done), seen, reuse=reuse)
 
 
 def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
@@ -149,26 +147,23 @@ def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
         "pruned": bool(told.get("pruning")),
         "window": told.get("parameters", {}).get("context_window"),
     }
-    prompts, shared = sent(session)
-    sent_by = Sent(prompts.tolist(), shared.tolist()), PromptList(prompts)
-    return _row(
-        base, str(told.get("rules", "replay")), sent_by, spots_in(session), seen, reuse=reuse
-    )
+    label = str(told.get("rules", "replay"))
+    return _row(base, label, sent_in(session), spots_in(session), seen, reuse=reuse)
 
 
 def _row(
     base: Base,
     label: str,
-    sent_by: tuple[Sent, PromptsBetween],
+    prompts: Sent,
     spots: Sequence[Compaction],
     seen: dict[str, Any],
     *,
     reuse: bool,
 ) -> dict[str, Any]:
-    (calls, prompts), sheet = sent_by, base.sheet
-    invoice = bill(sheet, calls, [w for s in spots for w in s.written], reuse=reuse)
+    sheet = base.sheet
+    invoice = bill(sheet, prompts, [w for s in spots for w in s.written], reuse=reuse)
     row = base.head(label, base.source)
-    row |= base.over(map(calls.prompt, range(len(sheet.billed))), invoice.peak, seen["window"])
+    row |= base.over(map(prompts.prompt, range(len(sheet.billed))), invoice.peak, seen["window"])
     row |= {
         "prompt_tokens": invoice.prompts,
         "peak_tokens": invoice.peak,
@@ -209,7 +204,7 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
         "input_usd": ledger.input_usd,
         "output_usd": ledger.output_usd if sheet.has_output else None,
         "summaries_usd": ledger.summaries_usd,
-        **held(cuts, PromptList(prompts), sheet, reuse=reuse),
+        **held(cuts, prompts, sheet, reuse=reuse),
         "cuts_n": len(placed(session)),
     }
     if sheet.has_usage:
