@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from ctxkit.metrics.breakeven import requests_until_reset_pays
+from ctxkit.metrics.means import mean, middle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +55,7 @@ class Compaction(NamedTuple):
         return 1 - self.messages_after / self.messages_before if self.messages_before else 0.0
 
 
-class Verdict(NamedTuple):
+class Verdict(msgspec.Struct, frozen=True):
     """How one compaction held. None: it cannot be said."""
 
     interval: int | None
@@ -64,7 +66,7 @@ class Verdict(NamedTuple):
     rebound_calls: int | None
     """Calls until the prompt was back at three quarters of its size before; None: it never was."""
     pays_after: float | None
-    """Requests after which it has paid for itself; None without a price."""
+    """Requests after which it has paid for itself (see `breakeven`); None without a price."""
     unpaid: bool | None
     """True where the next one came before that."""
 
@@ -142,21 +144,25 @@ def held(
     """
     shown = felt(cuts, len(prompts))
     found = verdicts(shown, prompts, sheet, reuse=reuse)
-    told = [v.unpaid for v in found if v.unpaid is not None]
-    refills = [v.refill_10 for v in found if v.refill_10 is not None]
-    rebounds = [v.rebound_calls for v in found if v.rebound_calls is not None]
-    run = longest([c.savings < NO_PROGRESS for c in shown])
-    anti = 1 - sum(told) / len(told) if told else None
     return {
         "cuts_n": len(cuts),
-        "unpaid_cuts_n": sum(told) if told or len(shown) < 2 else None,
-        "anti_thrash": anti,
-        "refill": fmean(refills) if refills else None,
-        "rebound_calls": float(median(rebounds)) if rebounds else None,
-        "no_progress_n": run,
-        "token_savings": fmean([c.savings for c in cuts]) if cuts else None,
-        "message_savings": fmean([c.message_savings for c in cuts]) if cuts else None,
+        **summed([c.savings for c in shown], found),
+        "token_savings": mean([c.savings for c in cuts]),
+        "message_savings": mean([c.message_savings for c in cuts]),
         "summary_tokens": sum([c.summary for c in cuts]),
+    }
+
+
+def summed(savings: Sequence[float], found: Sequence[Verdict]) -> dict[str, Any]:
+    """Return how compactions held whose savings and verdicts are known, named as in a score."""
+    told = [v.unpaid for v in found if v.unpaid is not None]
+    run = longest([saved < NO_PROGRESS for saved in savings])
+    return {
+        "unpaid_cuts_n": sum(told) if told or len(found) < 2 else None,
+        "anti_thrash": 1 - sum(told) / len(told) if told else None,
+        "refill": mean([v.refill_10 for v in found]),
+        "rebound_calls": middle([v.rebound_calls for v in found]),
+        "no_progress_n": run,
         "thrash": thrashes(run, told),
     }
 

@@ -156,15 +156,15 @@ def test_the_thrash_of_a_replay_and_the_columns_of_its_run_are_one():
     again = ck.replay(s, ck.presets.semantic_kernel())
     told, row = thrash(again), ck.sweep(s, ck.presets.semantic_kernel(), progress=False).iloc[0]
     assert len(told.cuts) == row["cuts_n"] > 1
-    for mine, name in (
-        ("unpaid_cuts_n", "unpaid_cuts_n"),
-        ("anti_thrash", "anti_thrash"),
-        ("refill", "refill"),
-        ("rebound_calls", "rebound_calls"),
-        ("no_progress_run", "no_progress_n"),
-        ("thrash", "thrash"),
+    for name in (
+        "unpaid_cuts_n",
+        "anti_thrash",
+        "refill",
+        "rebound_calls",
+        "no_progress_n",
+        "thrash",
     ):
-        assert getattr(told, mine) == pytest.approx(row[name]), name
+        assert getattr(told, name) == pytest.approx(row[name]), name
 
 
 def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():

@@ -64,7 +64,7 @@ def test_the_last_cut_is_neither():
 
 def test_cuts_without_progress_are_counted_in_a_run():
     s = sawtooth((100_000,), (99_000,), (98_000,), (20_000,))
-    assert thrash(s).no_progress_run == 2
+    assert thrash(s).no_progress_n == 2
 
 
 def test_a_file_read_again_after_its_result_went():

@@ -1,0 +1,21 @@
+"""The mean and the median of those of some values that are known."""
+
+from __future__ import annotations
+
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of what is not None; None where all is."""
+    known = [v for v in values if v is not None]
+    return fmean(known) if known else None
+
+
+def middle(values: Iterable[float | None]) -> float | None:
+    """Return the median of what is not None; None where all is."""
+    known = [v for v in values if v is not None]
+    return float(median(known)) if known else None
