@@ -51,21 +51,13 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
         return self.fresh + self.read + self.write
 
 
-class SummaryCharge(msgspec.Struct, frozen=True, gc=False):
-    """What the call that wrote a summary cost."""
-
-    call: int | None
-    """The first call that was shown it; None where none followed."""
-    usd: float
-    source: str | None
-
-
 class Accounts(msgspec.Struct, frozen=True):
     """All that a session was billed for."""
 
     charges: tuple[Charge, ...]
     """One for each call that has usage."""
-    summaries: tuple[SummaryCharge, ...]
+    summaries: tuple[SummaryBill, ...]
+    """Those of the calls that wrote summaries; each has a price."""
     unpriced_n: int
     """Calls with usage and without a price."""
     unpriced_summaries_n: int
@@ -78,7 +70,7 @@ class Accounts(msgspec.Struct, frozen=True):
     @property
     def summaries_usd(self) -> float:
         """Dollars of all summaries that have a price."""
-        return sum(s.usd for s in self.summaries)
+        return sum(s.usd or 0.0 for s in self.summaries)
 
     @property
     def total_usd(self) -> float | None:
@@ -125,11 +117,8 @@ def _replayed(session: Session) -> Accounts:
     for call in (c.index for c in session.calls):
         if not sheet.has_usage or not sheet.billed[call]:
             continue
-        known, prompt, read = (
-            sheet.prices[int(sheet.model[call])],
-            went.prompt(call),
-            sheet.read(call, went),
-        )
+        known, prompt = sheet.prices[int(sheet.model[call])], went.prompt(call)
+        read = sheet.read(call, went)
         writes = prompt - read if sheet.write(call, prompt) else 0
         split = Usage(
             input_tokens=prompt - read - writes,
@@ -146,8 +135,8 @@ def _replayed(session: Session) -> Accounts:
 
 
 def _of(charges: list[Charge], unpriced: int, bills: list[SummaryBill]) -> Accounts:
-    summaries = [SummaryCharge(call, usd, of) for call, usd, of in bills if usd is not None]
-    return Accounts(tuple(charges), tuple(summaries), unpriced, len(bills) - len(summaries))
+    priced = tuple(bill for bill in bills if bill.usd is not None)
+    return Accounts(tuple(charges), priced, unpriced, len(bills) - len(priced))
 
 
 def _charge(

@@ -20,6 +20,7 @@ from ctxkit.faces import renamed
 from ctxkit.frames import per_compaction
 from ctxkit.frames.costs import cost, weakest
 from ctxkit.messages import Usage
+from ctxkit.metrics.means import whole
 from ctxkit.metrics.misses import HOUR, Miss, cache_life, misses
 from ctxkit.prices import price
 from ctxkit.readers.given import of_session
@@ -73,18 +74,14 @@ class Ledger(msgspec.Struct, frozen=True):
     @property
     def total_usd(self) -> float | None:
         """All dollars by the table of prices, or None where a part is not known."""
-        if self.input_usd is None or self.output_usd is None or self.summaries_usd is None:
-            return None
-        return self.input_usd + self.output_usd + self.summaries_usd
+        return whole((self.input_usd, self.output_usd, self.summaries_usd))
 
     @property
     def own_usd(self) -> float | None:
         """All dollars, as the log prices its calls itself where it does; None where a part is not
         known.
         """
-        if self.calls_usd is None or self.summaries_usd is None:
-            return None
-        return self.calls_usd + self.summaries_usd
+        return whole((self.calls_usd, self.summaries_usd))
 
     def sum(self, name: str) -> int:
         """Return the tokens of a class over all calls: fresh, read, write, write_1h, output."""
@@ -114,15 +111,12 @@ def _billed(session: Session) -> Iterator[tuple[Call, Usage, int]]:
 def _with_own(session: Session, ledger: Ledger, summaries: str | None) -> Ledger:
     replies = [c.message for c in session.calls if c.message.usage is not None]
     spent = [cost(m, m.model or session.model) for m in replies]
-    known = [usd for usd, _ in spent if usd is not None]
     if not spent and isinstance(told := session.details.get("cost_usd"), float):
         return msgspec.structs.replace(ledger, calls_usd=told, own_source="recorded")
-    whole = bool(spent) and len(known) == len(spent)
+    usd = whole(usd for usd, _ in spent) if spent else None
     sources = [*(s for _, s in spent), *([summaries] if summaries else ())]
-    source = weakest(sources) if whole else None
-    return msgspec.structs.replace(
-        ledger, calls_usd=sum(known) if whole else None, own_source=source
-    )
+    source = None if usd is None else weakest(sources)
+    return msgspec.structs.replace(ledger, calls_usd=usd, own_source=source)
 
 
 @of_session
