@@ -95,7 +95,7 @@ def accounts(session: Session) -> Accounts:
     """
     if session.origin is not None and session.format == "replay":
         return _replayed(session)
-    out, unpriced = [], 0
+    out = []
     for call in session.calls:
         message = call.message
         u = message.usage
@@ -103,20 +103,16 @@ def accounts(session: Session) -> Accounts:
             continue
         model = message.model or session.model
         usd, source = cost(message, model)
-        unpriced += usd is None
         out.append(_charge(call.index, u, price(model), usd, source))
-    return _of(out, unpriced, per_compaction.summary_bills(session))
+    return _of(out, per_compaction.summary_bills(session))
 
 
 def _replayed(session: Session) -> Accounts:
     base = session.origin
     assert base is not None  # noqa: S101  for the type checker: asked before
-    sheet = Sheet.of(base)
-    went = sent_in(session)
-    out, unpriced = [], 0
-    for call in (c.index for c in session.calls):
-        if not sheet.has_usage or not sheet.billed[call]:
-            continue
+    sheet, went, out = Sheet.of(base), sent_in(session), []
+    calls = (c.index for c in session.calls if sheet.has_usage and sheet.billed[c.index])
+    for call in calls:
         known, prompt = sheet.prices[int(sheet.model[call])], went.prompt(call)
         read = sheet.read(call, went)
         writes = prompt - read if sheet.write(call, prompt) else 0
@@ -128,14 +124,14 @@ def _replayed(session: Session) -> Accounts:
             output_tokens=int(sheet.output[call]),
         )
         usd = None if known is None else known.cost_usd(split)
-        unpriced += usd is None
         out.append(_charge(call, split, known, usd, None if usd is None else "derived"))
     wrote = [w for s in spots_in(session) for w in s.written]
-    return _of(out, unpriced, [SummaryBill(w.call, sheet.summary_usd(w), "derived") for w in wrote])
+    return _of(out, [SummaryBill(w.call, sheet.summary_usd(w), "derived") for w in wrote])
 
 
-def _of(charges: list[Charge], unpriced: int, bills: list[SummaryBill]) -> Accounts:
+def _of(charges: list[Charge], bills: list[SummaryBill]) -> Accounts:
     priced = tuple(bill for bill in bills if bill.usd is not None)
+    unpriced = sum(c.usd is None for c in charges)
     return Accounts(tuple(charges), priced, unpriced, len(bills) - len(priced))
 
 
