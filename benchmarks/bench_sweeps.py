@@ -220,7 +220,7 @@ def singly(bench: Bench, rules: list[Any]) -> list[dict]:
         done = engine(bench.log(setting.rules), setting.rules, bench.limit)
         row, slow = (
             bench.row(setting, options),
-            row_of(session_of(bench.session, done), bench.base, done),
+            row_of(session_of(bench.session, done), bench.base),
         )
         assert all(
             abs(row[k] - v) < 1e-9 * abs(v) + 1e-9

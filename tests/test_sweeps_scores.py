@@ -12,7 +12,9 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Usage
 from ctxkit.metrics.shared_prefixes import Sent
+from ctxkit.policies import Rules
 from ctxkit.policies.recorded import recorded
+from ctxkit.policies.triggers import Above
 from ctxkit.prices import price
 from ctxkit.replays import replayed, shared_tokens
 from ctxkit.sweeps.bases import Base
@@ -128,6 +130,20 @@ def test_a_run_and_the_session_made_of_it_have_one_row():
             row_of(ck.replay(s, rules), loss=False),
         )
         assert a == b
+
+
+@pytest.mark.parametrize("limit", [9_000, 22_000, 24_000])
+def test_a_run_of_two_agents_is_full_again_at_the_call_of_its_replay(limit):
+    """Where agents with other fixed parts take turns, prompts fall between compactions."""
+    log = []
+    for i in range(60):
+        agent, fixed = ("a", 20_000) if i // 3 % 2 else ("b", 500)
+        asked = Usage(input_tokens=fixed + 500 * i, cache_read_tokens=0, output_tokens=9)
+        log += [user("word " * 400), assistant("ok", usage=asked, model=MODEL, agent=agent)]
+    s, rules = session(*log), Rules(policy="window:keep_tokens=1000", trigger=Above(limit))
+    done = replayed(s, rules)
+    assert not done.log.tokens.rising
+    assert run_row(Base(s), done, rules.label) == row_of(ck.replay(s, rules), loss=False)
 
 
 def test_a_comparison_begins_with_the_record_and_keeps_failures_as_rows():

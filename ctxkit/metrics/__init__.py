@@ -23,7 +23,6 @@ _ROOMS = (
     "misses",
     "money",
     "planted",
-    "savings",
     "thrash",
     "when",
 )

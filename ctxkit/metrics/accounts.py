@@ -14,8 +14,7 @@ from ctxkit.frames.per_call import written
 from ctxkit.frames.per_compaction import SummaryBill
 from ctxkit.messages import Usage
 from ctxkit.metrics.bills import Sheet
-from ctxkit.metrics.shared_prefixes import Sent
-from ctxkit.metrics.size import sent, spots_in
+from ctxkit.metrics.size import sent_in, spots_in
 from ctxkit.prices import price
 from ctxkit.readers.given import of_session
 
@@ -52,21 +51,13 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
         return self.fresh + self.read + self.write
 
 
-class SummaryCharge(msgspec.Struct, frozen=True, gc=False):
-    """What the call that wrote a summary cost."""
-
-    call: int | None
-    """The first call that was shown it; None where none followed."""
-    usd: float
-    source: str | None
-
-
 class Accounts(msgspec.Struct, frozen=True):
     """All that a session was billed for."""
 
     charges: tuple[Charge, ...]
     """One for each call that has usage."""
-    summaries: tuple[SummaryCharge, ...]
+    summaries: tuple[SummaryBill, ...]
+    """Those of the calls that wrote summaries; each has a price."""
     unpriced_n: int
     """Calls with usage and without a price."""
     unpriced_summaries_n: int
@@ -79,7 +70,7 @@ class Accounts(msgspec.Struct, frozen=True):
     @property
     def summaries_usd(self) -> float:
         """Dollars of all summaries that have a price."""
-        return sum(s.usd for s in self.summaries)
+        return sum(s.usd or 0.0 for s in self.summaries)
 
     @property
     def total_usd(self) -> float | None:
@@ -104,7 +95,7 @@ def accounts(session: Session) -> Accounts:
     """
     if session.origin is not None and session.format == "replay":
         return _replayed(session)
-    out, unpriced = [], 0
+    out = []
     for call in session.calls:
         message = call.message
         u = message.usage
@@ -112,26 +103,18 @@ def accounts(session: Session) -> Accounts:
             continue
         model = message.model or session.model
         usd, source = cost(message, model)
-        unpriced += usd is None
         out.append(_charge(call.index, u, price(model), usd, source))
-    return _of(out, unpriced, per_compaction.summary_bills(session))
+    return _of(out, per_compaction.summary_bills(session))
 
 
 def _replayed(session: Session) -> Accounts:
     base = session.origin
     assert base is not None  # noqa: S101  for the type checker: asked before
-    sheet = Sheet.of(base)
-    prompts, shared = sent(session)
-    went = Sent(prompts.tolist(), shared.tolist())
-    out, unpriced = [], 0
-    for call in (c.index for c in session.calls):
-        if not sheet.has_usage or not sheet.billed[call]:
-            continue
-        known, prompt, read = (
-            sheet.prices[int(sheet.model[call])],
-            went.prompt(call),
-            sheet.read(call, went),
-        )
+    sheet, went, out = Sheet.of(base), sent_in(session), []
+    calls = (c.index for c in session.calls if sheet.has_usage and sheet.billed[c.index])
+    for call in calls:
+        known, prompt = sheet.prices[int(sheet.model[call])], went.prompt(call)
+        read = sheet.read(call, went)
         writes = prompt - read if sheet.write(call, prompt) else 0
         split = Usage(
             input_tokens=prompt - read - writes,
@@ -141,15 +124,15 @@ def _replayed(session: Session) -> Accounts:
             output_tokens=int(sheet.output[call]),
         )
         usd = None if known is None else known.cost_usd(split)
-        unpriced += usd is None
         out.append(_charge(call, split, known, usd, None if usd is None else "derived"))
     wrote = [w for s in spots_in(session) for w in s.written]
-    return _of(out, unpriced, [SummaryBill(w.call, sheet.summary_usd(w), "derived") for w in wrote])
+    return _of(out, [SummaryBill(w.call, sheet.summary_usd(w), "derived") for w in wrote])
 
 
-def _of(charges: list[Charge], unpriced: int, bills: list[SummaryBill]) -> Accounts:
-    summaries = [SummaryCharge(call, usd, of) for call, usd, of in bills if usd is not None]
-    return Accounts(tuple(charges), tuple(summaries), unpriced, len(bills) - len(summaries))
+def _of(charges: list[Charge], bills: list[SummaryBill]) -> Accounts:
+    priced = tuple(bill for bill in bills if bill.usd is not None)
+    unpriced = sum(c.usd is None for c in charges)
+    return Accounts(tuple(charges), priced, unpriced, len(bills) - len(priced))
 
 
 def _charge(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from functools import cached_property, lru_cache
-from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from ctxkit.metrics.forgotten import RULES
 from ctxkit.metrics.items import SEARCHED, texts
 from ctxkit.metrics.loss import lost
 from ctxkit.metrics.meaning import missing
+from ctxkit.metrics.means import middle
 from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.standing_texts import Places
 from ctxkit.metrics.text_items import KEPT
@@ -161,12 +161,11 @@ class Afterwards:
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of a score."""
-        breaches = [c.breach_call - c.call for c in self.cuts if c.breach_call is not None]
-        resumes = [c.resume_calls for c in self.cuts if c.resume_calls is not None]
+        breaches = (c.breach_call - c.call for c in self.cuts if c.breach_call is not None)
         return {
             "rules_restated_n": len({r for c in self.cuts for r in c.rules_restated}),
-            "breach_calls": float(median(breaches)) if breaches else None,
-            "resume_calls": float(median(resumes)) if resumes else None,
+            "breach_calls": middle(breaches),
+            "resume_calls": middle(c.resume_calls for c in self.cuts),
             "stale_n": len({s for c in self.cuts for s in c.stale}),
         }
 

@@ -25,6 +25,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ctxkit.metrics.means import whole
 from ctxkit.metrics.misses import cache_life, explained, misses
 from ctxkit.metrics.money import MIN_CACHEABLE, Fit, closure_error
 from ctxkit.prices import Price, price
@@ -164,13 +165,7 @@ class Sheet(msgspec.Struct, frozen=True):
         self, summaries: Sequence[WrittenSummary], *, reuse: bool = False
     ) -> float | None:
         """Return the dollars of the calls that write summaries; None where one has no price."""
-        total = 0.0
-        for s in summaries:
-            usd = self.summary_usd(s, reuse=reuse)
-            if usd is None:
-                return None
-            total += usd
-        return total
+        return whole(self.summary_usd(s, reuse=reuse) for s in summaries)
 
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
         """Return the dollars of one of them: as known, else by the price of the call that it stands
@@ -183,13 +178,9 @@ class Sheet(msgspec.Struct, frozen=True):
 
     def at(self, call: int) -> Price | None:
         """Return the price of a call."""
-        if len(self.prices) == 1:
-            return self.prices[0]
-        return (
-            self.prices[int(self.model[min(call, len(self.model) - 1)])]
-            if len(self.model)
-            else None
-        )
+        if len(self.prices) <= 1:
+            return self.prices[0] if self.prices else None
+        return self.prices[int(self.model[min(call, len(self.model) - 1)])]
 
 
 def _last(session: Session, billed: NDArray[Any]) -> tuple[dict[int, int], NDArray[Any]]:

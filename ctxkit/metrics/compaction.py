@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from statistics import fmean, median
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from ctxkit.metrics.breakeven import requests_until_reset_pays
+from ctxkit.metrics.means import mean, middle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from ctxkit.metrics.bills import Sheet, WrittenSummary
+    from ctxkit.metrics.shared_prefixes import Sent
     from ctxkit.prices import Price
 
 FULL = 0.75
@@ -54,39 +55,7 @@ class Compaction(NamedTuple):
         return 1 - self.messages_after / self.messages_before if self.messages_before else 0.0
 
 
-class PromptsBetween(Protocol):
-    """The prompts of the calls between compactions."""
-
-    def __len__(self) -> int:
-        """Return the number of calls."""
-
-    def at(self, call: int, cut: Compaction) -> int | None:
-        """Return the prompt of a call between a cut and the next one; None: not known."""
-
-    def reaches(self, full: float, cut: Compaction, stop: int) -> int | None:
-        """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
-
-
-class PromptList:
-    """Prompts one by one; 0 where a size is not known."""
-
-    def __init__(self, prompts: NDArray[Any]) -> None:
-        self.prompts = prompts
-
-    def __len__(self) -> int:
-        return len(self.prompts)
-
-    def at(self, call: int, cut: Compaction) -> int | None:  # noqa: ARG002
-        """Return the prompt of a call."""
-        return int(self.prompts[call]) or None
-
-    def reaches(self, full: float, cut: Compaction, stop: int) -> int | None:
-        """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
-        over = self.prompts[cut.call : stop] >= full
-        return int(over.argmax()) if over.any() else None
-
-
-class Verdict(NamedTuple):
+class Verdict(msgspec.Struct, frozen=True):
     """How one compaction held. None: it cannot be said."""
 
     interval: int | None
@@ -97,13 +66,13 @@ class Verdict(NamedTuple):
     rebound_calls: int | None
     """Calls until the prompt was back at three quarters of its size before; None: it never was."""
     pays_after: float | None
-    """Requests after which it has paid for itself; None without a price."""
+    """Requests after which it has paid for itself (see `breakeven`); None without a price."""
     unpaid: bool | None
     """True where the next one came before that."""
 
 
 def verdicts(
-    cuts: Sequence[Compaction], prompts: PromptsBetween, sheet: Sheet, *, reuse: bool = False
+    cuts: Sequence[Compaction], prompts: Sent, sheet: Sheet, *, reuse: bool = False
 ) -> list[Verdict]:
     """Return how compactions held, one after the other.
 
@@ -121,16 +90,17 @@ def verdicts(
         interval = None if following is None else following - cut.call
         unpaid = None if pays is None or interval is None else interval < pays
         soon, later = (_refill(cut, prompts, calls, stop) for calls in (3, 10))
-        back = prompts.reaches(FULL * cut.before, cut, stop)
+        full = prompts.reaches(FULL * cut.before, cut.call, stop)
+        back = None if full is None else full - cut.call
         out.append(Verdict(interval, soon, later, back, pays, unpaid))
     return out
 
 
-def _refill(cut: Compaction, prompts: PromptsBetween, calls: int, stop: int) -> float | None:
+def _refill(cut: Compaction, prompts: Sent, calls: int, stop: int) -> float | None:
     if cut.call + calls >= stop or cut.before <= cut.after:
         return None
-    size = prompts.at(cut.call + calls, cut)
-    return None if size is None else (size - cut.after) / (cut.before - cut.after)
+    size = prompts.prompt(cut.call + calls)
+    return (size - cut.after) / (cut.before - cut.after) if size else None
 
 
 def pays_after(cut: Compaction, sheet: Sheet, *, reuse: bool = False) -> float | None:
@@ -166,7 +136,7 @@ def _prices(p: Price, sheet: Sheet) -> tuple[float, float]:
 
 
 def held(
-    cuts: Sequence[Compaction], prompts: PromptsBetween, sheet: Sheet, *, reuse: bool = False
+    cuts: Sequence[Compaction], prompts: Sent, sheet: Sheet, *, reuse: bool = False
 ) -> dict[str, Any]:
     """Return how compactions held, under the names of a score's columns; None: not known.
 
@@ -174,21 +144,25 @@ def held(
     """
     shown = felt(cuts, len(prompts))
     found = verdicts(shown, prompts, sheet, reuse=reuse)
-    told = [v.unpaid for v in found if v.unpaid is not None]
-    refills = [v.refill_10 for v in found if v.refill_10 is not None]
-    rebounds = [v.rebound_calls for v in found if v.rebound_calls is not None]
-    run = longest([c.savings < NO_PROGRESS for c in shown])
-    anti = 1 - sum(told) / len(told) if told else None
     return {
         "cuts_n": len(cuts),
-        "unpaid_cuts_n": sum(told) if told or len(shown) < 2 else None,
-        "anti_thrash": anti,
-        "refill": fmean(refills) if refills else None,
-        "rebound_calls": float(median(rebounds)) if rebounds else None,
-        "no_progress_n": run,
-        "token_savings": fmean([c.savings for c in cuts]) if cuts else None,
-        "message_savings": fmean([c.message_savings for c in cuts]) if cuts else None,
+        **summed([c.savings for c in shown], found),
+        "token_savings": mean([c.savings for c in cuts]),
+        "message_savings": mean([c.message_savings for c in cuts]),
         "summary_tokens": sum([c.summary for c in cuts]),
+    }
+
+
+def summed(savings: Sequence[float], found: Sequence[Verdict]) -> dict[str, Any]:
+    """Return how compactions held whose savings and verdicts are known, named as in a score."""
+    told = [v.unpaid for v in found if v.unpaid is not None]
+    run = longest([saved < NO_PROGRESS for saved in savings])
+    return {
+        "unpaid_cuts_n": sum(told) if told or len(found) < 2 else None,
+        "anti_thrash": 1 - sum(told) / len(told) if told else None,
+        "refill": mean([v.refill_10 for v in found]),
+        "rebound_calls": middle([v.rebound_calls for v in found]),
+        "no_progress_n": run,
         "thrash": thrashes(run, told),
     }
 

@@ -96,17 +96,14 @@ class Forgotten:
         memory, shown = self.memory, self.shown
         mine = wanted[memory.names_item]
         item, row = memory.names_item[mine], memory.names_row[mine]
-        parts = [(item, 2 * memory.arrival[row], shown.until[row])]
-        for which, start, end in shown.again.tolist():
-            found = memory.named.of(which)
-            parts.append((found, start, end))
-        if texts:
-            parts += [(shown.said[which], *span) for which, *span in shown.texts.tolist()]
-        items = np.concatenate([p[0] for p in parts])
+        put_in = shown.texts if texts else shown.texts[:0]
+        held = [memory.named.of(which) for which in shown.again[:, 0].tolist()]
+        held += [shown.said[which] for which in put_in[:, 0].tolist()]
+        spans, n = np.concatenate((shown.again, put_in)), [len(items) for items in held]
+        items = np.concatenate((item, *held))
+        starts = np.concatenate((2 * memory.arrival[row], np.repeat(spans[:, 1], n)))
+        ends = np.concatenate((shown.until[row], np.repeat(spans[:, 2], n)))
         keep = wanted[items]
-        starts, ends = (
-            np.concatenate([np.broadcast_to(p[k], p[0].shape) for p in parts]) for k in (1, 2)
-        )
         return Spans.of(items[keep], starts[keep], ends[keep], self._bits)
 
     @cached_property

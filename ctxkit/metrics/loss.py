@@ -7,7 +7,6 @@ done without the item.
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ctxkit.metrics.forgotten import FATES, NEVER, Forgotten
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.item_arrays import ItemArrays
 from ctxkit.metrics.items import FAMILIES
+from ctxkit.metrics.means import middle
 from ctxkit.metrics.regrets import Best
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.readers.given import of_session
@@ -25,10 +25,9 @@ from ctxkit.readers.given import of_session
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.engine import Run
     from ctxkit.session import Session
 
-__all__ = ["FATES", "Index", "families", "losses", "lost", "shares"]
+__all__ = ["FATES", "families", "losses", "lost", "shares"]
 
 COLUMNS = (
     *("session", "cut", "call", "family", "item", "fate"),
@@ -37,39 +36,27 @@ COLUMNS = (
 
 
 @of_session
-def lost(
-    session: Session,
-    index: Index | None = None,
-    *,
-    done: Run | None = None,
-    memory: ItemArrays | None = None,
-) -> Forgotten | None:
-    """Return what was lost of a session, a replay or a run; None where it cannot be said.
+def lost(session: Session) -> Forgotten | None:
+    """Return what was lost of a session or a replay; None where it cannot be said.
 
     That is without text, and for a replay with a pruning that was read from a file: what was hidden
     is then not known.
-
-    Args:
-        session: a session, or what `replay` returned.
-        index: the items of its messages, where they are known.
-        done: a run of the session, as it stands.
-        memory: the items of the session as arrays, where they are known.
     """
     if not session.has_text:
         return None
-    done = done or run_behind(session)
+    done = run_behind(session)
     if done is None and session.details.get("replay", {}).get("pruning"):
         return None
-    memory = memory or ItemArrays(session, index or Index())
+    memory = ItemArrays(session, Index())
     return Forgotten(memory, shown_in(memory, session) if done is None else shown_by(memory, done))
 
 
-def shares(session: Session, index: Index | None = None) -> dict[str, Any]:
+def shares(session: Session) -> dict[str, Any]:
     """Return a score's columns of loss; nothing where they cannot be said.
 
     Where nothing was cut, nothing was lost that was needed: that is a zero.
     """
-    found = lost(session, index)
+    found = lost(session)
     return {} if found is None else columns(found)
 
 
@@ -98,13 +85,13 @@ def columns(found: Forgotten) -> dict[str, Any]:
         "summary_recall": found.recall,
         "rules_kept": found.rules_kept,
         "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else empty,
-        "first_use_delay": float(median(missed.delay.tolist())) if lost else None,
+        "first_use_delay": middle(missed.delay.tolist()),
         "regret": max(lost - Best(found).least if lost else 0.0, 0.0) / again if again else empty,
     }
 
 
 @of_session
-def families(session: Session, index: Index | None = None) -> pd.DataFrame:
+def families(session: Session) -> pd.DataFrame:
     """Return one row for each cut and family.
 
     Columns: `cut call family items_n retained recoverable lost needed_n needed_lost_n taken_n
@@ -119,25 +106,14 @@ def families(session: Session, index: Index | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    found, rows = lost(session, index), []
+    found, rows = lost(session), []
     for number, call, family, counts in by_family(found) if found is not None else ():
         n = sum(counts[:3])
         rows.append(
             (number, call, family, n, *(c / n if n else None for c in counts[:3]), *counts[3:])
         )
-    names = [
-        "cut",
-        "call",
-        "family",
-        "items_n",
-        *FATES,
-        "needed_n",
-        "needed_lost_n",
-        "taken_n",
-        "missed_n",
-        "at_stake_n",
-        "kept_n",
-    ]
+    counted = ("needed_n", "needed_lost_n", "taken_n", "missed_n", "at_stake_n", "kept_n")
+    names = ["cut", "call", "family", "items_n", *FATES, *counted]
     return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(FATES, "Float64"))
 
 
@@ -152,7 +128,7 @@ def by_family(found: Forgotten) -> list[tuple[int, int, str, list[int]]]:
 
 
 @of_session
-def losses(session: Session, index: Index | None = None) -> pd.DataFrame:
+def losses(session: Session) -> pd.DataFrame:
     """Return one row for each item that a cut took out of sight.
 
     Columns: `session cut call family item fate position message role tool needed_call delay
@@ -164,7 +140,7 @@ def losses(session: Session, index: Index | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    found = lost(session, index)
+    found = lost(session)
     rows = _opened(session, found) if found is not None else []
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(
         {"needed_call": "Int64", "delay": "Int64"}
@@ -179,14 +155,8 @@ def _opened(session: Session, found: Forgotten) -> list[tuple[Any, ...]]:
         call, row, use = time // 2, first[item], None if needed == NEVER else needed
         number = shown.numbers[int(np.searchsorted(found.times, time))]
         m = found.memory.messages[row]
-        told = (
-            *names[item],
-            "recoverable" if at_hand else "lost",
-            places[row],
-            m.id,
-            m.role,
-            m.tool,
-        )
+        fate = "recoverable" if at_hand else "lost"
+        told = (*names[item], fate, places[row], m.id, m.role, m.tool)
         delay = None if use is None else use - call
         rows.append((session.id, number, call, *told, use, delay, float(found.memory.weight[item])))
     return sorted(rows, key=lambda r: (r[2], r[6], r[3:5]))

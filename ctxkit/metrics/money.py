@@ -20,14 +20,15 @@ from ctxkit.faces import renamed
 from ctxkit.frames import per_compaction
 from ctxkit.frames.costs import cost, weakest
 from ctxkit.messages import Usage
+from ctxkit.metrics.means import whole
 from ctxkit.metrics.misses import HOUR, Miss, cache_life, misses
-from ctxkit.prices import Price, price
+from ctxkit.prices import price
 from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from ctxkit.session import Session
+    from ctxkit.session import Call, Session
 
 __all__ = ["Invoice", "Ledger", "closure_error", "modelled", "recorded"]
 
@@ -73,20 +74,14 @@ class Ledger(msgspec.Struct, frozen=True):
     @property
     def total_usd(self) -> float | None:
         """All dollars by the table of prices, or None where a part is not known."""
-        if self.input_usd is None or self.output_usd is None or self.summaries_usd is None:
-            return None
-        return self.input_usd + self.output_usd + self.summaries_usd
+        return whole((self.input_usd, self.output_usd, self.summaries_usd))
 
     @property
     def own_usd(self) -> float | None:
         """All dollars, as the log prices its calls itself where it does; None where a part is not
         known.
         """
-        return (
-            None
-            if self.calls_usd is None or self.summaries_usd is None
-            else self.calls_usd + self.summaries_usd
-        )
+        return whole((self.calls_usd, self.summaries_usd))
 
     def sum(self, name: str) -> int:
         """Return the tokens of a class over all calls: fresh, read, write, write_1h, output."""
@@ -100,28 +95,28 @@ def recorded(session: Session, *, reuse: bool = False) -> Ledger:
     `reuse`: a summary that the log does not price is billed as if its call had read the cached
     prompt.
     """
-    lines, prices = [], _Prices(session)
-    for call in session.calls:
-        u = call.message.usage
-        if u is None or not u.prompt_tokens:
-            continue
-        lines.append((call.index, u))
+    lines = [(call.index, usage) for call, usage, _ in _billed(session)]
     usd, source = per_compaction.summed(per_compaction.summary_bills(session, reuse=reuse))
-    return _with_own(session, _ledger(session, lines, prices, usd), source)
+    return _with_own(session, _ledger(session, lines, usd), source)
+
+
+def _billed(session: Session) -> Iterator[tuple[Call, Usage, int]]:
+    """Yield the calls with a recorded prompt: usage, and tokens of the prompt."""
+    for call in session.calls:
+        usage = call.message.usage
+        if usage is not None and usage.prompt_tokens:
+            yield call, usage, usage.prompt_tokens
 
 
 def _with_own(session: Session, ledger: Ledger, summaries: str | None) -> Ledger:
     replies = [c.message for c in session.calls if c.message.usage is not None]
     spent = [cost(m, m.model or session.model) for m in replies]
-    known = [usd for usd, _ in spent if usd is not None]
     if not spent and isinstance(told := session.details.get("cost_usd"), float):
         return msgspec.structs.replace(ledger, calls_usd=told, own_source="recorded")
-    whole = bool(spent) and len(known) == len(spent)
+    usd = whole(usd for usd, _ in spent) if spent else None
     sources = [*(s for _, s in spent), *([summaries] if summaries else ())]
-    source = weakest(sources) if whole else None
-    return msgspec.structs.replace(
-        ledger, calls_usd=sum(known) if whole else None, own_source=source
-    )
+    source = None if usd is None else weakest(sources)
+    return msgspec.structs.replace(ledger, calls_usd=usd, own_source=source)
 
 
 @of_session
@@ -135,26 +130,23 @@ def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Le
     many tokens a read falls short on average (providers cache whole blocks).
     """
     found = misses(session) if found is None else found
-    prices, fit = _Prices(session), Fit.of(session, found)
+    fit = Fit.of(session, found)
     lines: list[tuple[int, Usage]] = []
     last: dict[tuple[str, str | None], int] = {}
-    for call in session.calls:
-        u = call.message.usage
-        if u is None or not u.prompt_tokens:
-            continue
-        prompt, miss, key = u.prompt_tokens, found[call.index], (call.agent, call.message.model)
+    for call, u, prompt in _billed(session):
+        miss, key = found[call.index], (call.agent, call.message.model)
         if miss is None:
             shared = max(last.get(key, 0) - fit.lag, 0)
         else:
             shared = fit.floor if miss.kind == "compaction" and fit.floor is not None else miss.kept
-        p = prices.of(call.message.model)
+        p = price(call.message.model or session.model)
         smallest = min((p.min_cacheable if p else None) or MIN_CACHEABLE, fit.smallest)
         usage = _split(
             prompt, min(shared, prompt) if prompt >= smallest else 0, u.output_tokens, fit, smallest
         )
         lines.append((call.index, usage))
         last[key] = prompt
-    return _ledger(session, lines, prices, 0.0)
+    return _ledger(session, lines, 0.0)
 
 
 @of_session
@@ -193,17 +185,14 @@ class Fit(msgspec.Struct, frozen=True):
         short: list[int] = []
         smallest, writes = MIN_CACHEABLE, False
         last: dict[tuple[str, str | None], int] = {}
-        for call in session.calls:
-            u = call.message.usage
-            if u is None or not u.prompt_tokens:
-                continue
+        for call, u, prompt in _billed(session):
             key = (call.agent, call.message.model)
             writes = writes or bool(u.cache_write_tokens or u.cache_write_1h_tokens)
             if u.cache_read_tokens:
-                smallest = min(smallest, u.prompt_tokens)
+                smallest = min(smallest, prompt)
             if found[call.index] is None and key in last:
                 short.append(last[key] - (u.cache_read_tokens or 0))
-            last[key] = u.prompt_tokens
+            last[key] = prompt
         kept = [m.kept for m in found if m is not None and m.kind == "compaction"]
         lag = round(sum(short) / len(short)) if short else 0
         return cls(
@@ -223,36 +212,17 @@ def _split(prompt: int, shared: int, output: int | None, fit: Fit, smallest: int
     )
 
 
-class _Prices:
-    """Prices of a session's models, looked up once each."""
-
-    def __init__(self, session: Session) -> None:
-        self._default = session.model
-        self._known: dict[str | None, Price | None] = {}
-
-    def of(self, model: str | None) -> Price | None:
-        name = model or self._default
-        if name not in self._known:
-            self._known[name] = price(name)
-        return self._known[name]
-
-
-def _ledger(
-    session: Session, usages: list[tuple[int, Usage]], prices: _Prices, summaries: float | None
-) -> Ledger:
+def _ledger(session: Session, usages: list[tuple[int, Usage]], summaries: float | None) -> Ledger:
     lines: list[Invoice] = []
     into, out, unpriced = 0.0, 0.0, 0
     for index, u in usages:
-        p = prices.of(session.calls[index].message.model)
+        p = price(session.calls[index].message.model or session.model)
         usd: float | None = None
         if p is None:
             unpriced += 1
         else:
-            prompt_only = msgspec.structs.replace(u, output_tokens=0)
-            side, answer = (
-                p.cost_usd(prompt_only) or 0.0,
-                (u.output_tokens or 0) * p.at(u.prompt_tokens or 0).output,
-            )
+            side = p.cost_usd(msgspec.structs.replace(u, output_tokens=0)) or 0.0
+            answer = (u.output_tokens or 0) * p.at(u.prompt_tokens or 0).output
             into, out, usd = into + side, out + answer, side + answer
         lines.append(_line(index, u, usd))
     known = not unpriced and bool(lines)

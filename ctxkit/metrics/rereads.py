@@ -39,8 +39,10 @@ class Rereads:
         self._first = np.searchsorted([at for at, _ in told], replies)
         """For each call the first tool call from its reply on."""
         at = np.unique(self._keys, return_index=True)[1]
-        self._new = np.array(sorted(i for i in at.tolist() if not looks(told[i][1].name)), np.int64)
-        """The tool calls that go on: they do what was not done before, and are no look."""
+        new = sorted(i for i in at.tolist() if not looks(told[i][1].name))
+        went_on = [*(np.searchsorted(self._first, new, "right") - 1).tolist(), None]
+        self._went_on = [went_on[i] for i in np.searchsorted(new, self._first).tolist()]
+        """For each call the first from it on that does what was not done before, and no look."""
         asked: dict[str, int] = {}
         """By the id of a call what it asks for; ids may be used again, then the last one counts."""
         pairs, numbers, row = list[tuple[int, int]](), iter(self._keys.tolist()), 0
@@ -52,20 +54,16 @@ class Rereads:
             row += message.visible
         self._row, self._asked = np.array(pairs, np.int64).reshape(-1, 2).T
         """Each row that asks or answers, and what is asked."""
-        self._writes = np.array(
-            [i for i, (_, call) in enumerate(told) if writes(call.name)],
-            np.int64,
-        )
+        writing = [i for i, (_, call) in enumerate(told) if writes(call.name)]
+        self._writes = np.array(writing, np.int64)
 
     def resumed(self, call: int) -> int | None:
         """Return how many calls after a cut the agent went on; None where it never did.
 
         That is when it did what it had not done before, and not only looked at something.
         """
-        at = int(np.searchsorted(self._new, self._first[call]))
-        if at == len(self._new):
-            return None
-        return int(np.searchsorted(self._first, self._new[at], "right")) - 1 - call
+        at = self._went_on[call]
+        return None if at is None else at - call
 
     def after(self, shown: Shown, call: int) -> tuple[float | None, int | None]:
         """Return what followed a compaction before a call.

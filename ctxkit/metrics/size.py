@@ -56,15 +56,14 @@ def spots_in(session: Session) -> list[Compaction]:
     for position, entry in enumerate(session.path):
         calls[position] = reached
         reached += isinstance(entry, Message) and entry.role == "assistant"
-    out, (prompts, shared) = [], sent(session)
-    billed = Sent(prompts.tolist(), shared.tolist())
+    out, prompts = [], sent_in(session)
     for cut in cuts(session):
         call, first, last = calls[cut.position], cut.edits[0], cut.edits[-1]
         made = [w for e in cut.edits if (w := _written(call, e)) is not None]
         summary = sum(e.details.get("summary_tokens", 0) for e in cut.edits)
         counts = first.details.get("messages_before", 0), last.details.get("messages_after", 0)
         sizes = first.tokens_before or 0, last.tokens_after or 0
-        warm = _warm(billed, call, len(prompts))
+        warm = _warm(prompts, call, len(prompts))
         out.append(Compaction(call, *sizes, *counts, summary, tuple(made), cut.number, *warm))
     return out
 
@@ -81,6 +80,11 @@ def _written(call: int, edit: Edit) -> WrittenSummary | None:
     usd = edit.usage.cost_usd if edit.usage is not None else None
     wrote = edit.details.get("written_tokens", size)
     return WrittenSummary(call, edit.details["source_tokens"], edit.tokens_before or 0, wrote, usd)
+
+
+def sent_in(session: Session) -> Sent:
+    """Return the prompts of a replay."""
+    return Sent(*(of.tolist() for of in sent(session)))
 
 
 def sent(session: Session) -> tuple[NDArray[Any], NDArray[Any]]:

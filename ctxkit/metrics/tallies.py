@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.metrics.bills import NO_LIMIT
+from ctxkit.metrics.means import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +36,7 @@ class Bill(NamedTuple):
     @property
     def total_usd(self) -> float | None:
         """All dollars, or None where a part is not known."""
-        if self.input_usd is None or self.output_usd is None or self.summaries_usd is None:
-            return None
-        return self.input_usd + self.output_usd + self.summaries_usd
+        return whole((self.input_usd, self.output_usd, self.summaries_usd))
 
 
 def bill(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import takewhile
-from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from ctxkit.faces import renamed
 from ctxkit.frames.costs import cost
@@ -16,19 +14,13 @@ from ctxkit.frames.recorded_cuts import cuts as placed
 from ctxkit.frames.summary_costs import NO_MODEL
 from ctxkit.messages import Message
 from ctxkit.metrics.bills import Sheet, WrittenSummary
-from ctxkit.metrics.compaction import (
-    NO_PROGRESS,
-    Compaction,
-    PromptList,
-    felt,
-    longest,
-    thrashes,
-    verdicts,
-)
+from ctxkit.metrics.compaction import Compaction, Verdict, felt, summed, verdicts
 from ctxkit.metrics.item_arrays import RowTimes
+from ctxkit.metrics.means import mean, middle
 from ctxkit.metrics.rereads import Rereads
+from ctxkit.metrics.shared_prefixes import Sent
 from ctxkit.metrics.shown import shown_in
-from ctxkit.metrics.size import sent, spots_in
+from ctxkit.metrics.size import sent_in, spots_in
 from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit
 from ctxkit.sizes import Sizes, sizes
@@ -37,10 +29,10 @@ if TYPE_CHECKING:
     from ctxkit.messages import Edit
     from ctxkit.session import Session
 
-__all__ = ["Judged", "Thrash", "compactions", "cuts", "spiral", "thrash"]
+__all__ = ["Judged", "Thrash", "compactions", "cuts", "thrash"]
 
 
-class Judged(msgspec.Struct, frozen=True):
+class Judged(Verdict, frozen=True, kw_only=True):
     """One compaction, as its calls felt it. Sizes are tokens of the prompt; None: not known."""
 
     compaction: int
@@ -55,18 +47,6 @@ class Judged(msgspec.Struct, frozen=True):
     """Share of the tokens that it saved; 0 or less: it made the prompt larger."""
     written: tuple[WrittenSummary, ...]
     """The summaries that a model wrote for it."""
-    interval: int | None
-    """Calls until the next one; None for the last."""
-    refill_3: float | None
-    """Share of the freed tokens that was full again three calls later; above 1: fuller."""
-    refill_10: float | None
-    """The same ten calls later."""
-    rebound_calls: int | None
-    """Calls until the prompt was back at three quarters of its size; None: it never was."""
-    pays_after: float | None
-    """Requests after which it has paid for itself (see `breakeven`); None without a price."""
-    unpaid: bool | None
-    """True where the next one came before that; None where it cannot be said."""
     minutes: float | None
     """Until the next one."""
     rebound_minutes: float | None
@@ -88,7 +68,7 @@ class Thrash(msgspec.Struct, frozen=True):
     """Mean refill ratio ten calls after a cut."""
     rebound_calls: float | None
     """Median calls until three quarters full again."""
-    no_progress_run: int
+    no_progress_n: int
     """Longest run of cuts that each saved less than a tenth (OpenHands' minimum progress)."""
     reread_rate: float | None
     reorientation: float | None
@@ -101,31 +81,16 @@ class Thrash(msgspec.Struct, frozen=True):
 def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
     """Return how the compactions of a session or a replay held, per cut and summed up."""
     every = cuts(session, anchored=anchored)
-    told = [c.unpaid for c in every if c.unpaid is not None]
-    run = longest([c.savings < NO_PROGRESS for c in every])
     return Thrash(
         cuts=every,
-        unpaid_cuts_n=sum(told) if told or len(every) < 2 else None,
-        anti_thrash=1 - fmean(told) if told else None,
-        refill=_mean([c.refill_10 for c in every]),
-        rebound_calls=_median([c.rebound_calls for c in every]),
-        no_progress_run=run,
-        reread_rate=_mean([c.reread_rate for c in every]),
-        reorientation=_median([c.reorientation for c in every]),
-        thrash=thrashes(run, told),
+        **summed([c.savings for c in every], every),
+        reread_rate=mean([c.reread_rate for c in every]),
+        reorientation=middle([c.reorientation for c in every]),
     )
 
 
 @of_session
-def spiral(session: Session, limit: int) -> int:
-    """Return the longest run of calls above `limit` tokens: a trigger that changed nothing."""
-    return longest([p > limit for p in _prompts(session, None)])
-
-
-@of_session
-def cuts(
-    session: Session, *, anchored: Sizes | None = None, sheet: Sheet | None = None
-) -> tuple[Judged, ...]:
+def cuts(session: Session, *, anchored: Sizes | None = None) -> tuple[Judged, ...]:
     """Return the compactions that a later call was shown; those that free nothing are cuts too.
 
     Several between two calls were felt as one. Of a replay they are those that its score counts.
@@ -135,35 +100,45 @@ def cuts(
     origin, anchored = session.origin or session, anchored or sizes(session.origin or session)
     every, prompts = compactions(session, anchored)
     found = felt(every, len(prompts))
-    told = verdicts(found, PromptList(prompts), sheet or Sheet.of(origin, anchored))
+    told = verdicts(found, prompts, Sheet.of(origin, anchored))
     rows = RowTimes(session)
     shown, rereads = shown_in(rows, session), Rereads(rows)
     out = []
     for cut, verdict in zip(found, told, strict=True):
         end = None if verdict.interval is None else cut.call + verdict.interval
         full = None if verdict.rebound_calls is None else cut.call + verdict.rebound_calls
-        minutes = _minutes(session, cut.call, end), _minutes(session, cut.call, full)
-        after = rereads.after(shown, cut.call) if cut.call else (None, None)
-        was = cut.number, cut.call, cut.before, cut.after, cut.savings, cut.written
-        out.append(Judged(*was, *verdict, *minutes, *after))
+        again, write = rereads.after(shown, cut.call) if cut.call else (None, None)
+        out.append(
+            Judged(
+                **msgspec.structs.asdict(verdict),
+                compaction=cut.number,
+                call=cut.call,
+                before=cut.before,
+                after=cut.after,
+                savings=cut.savings,
+                written=cut.written,
+                minutes=_minutes(session, cut.call, end),
+                rebound_minutes=_minutes(session, cut.call, full),
+                reread_rate=again,
+                reorientation=write,
+            )
+        )
     return tuple(out)
 
 
-def compactions(session: Session, anchored: Sizes) -> tuple[list[Compaction], Any]:
-    """Return all compactions of a session or a replay, and the sizes of all prompts."""
+def compactions(session: Session, anchored: Sizes) -> tuple[list[Compaction], Sent]:
+    """Return all compactions of a session or a replay, and its prompts."""
     if session.origin is not None:
-        return spots_in(session), sent(session)[0]
+        return spots_in(session), sent_in(session)
     prompts = _prompts(session, anchored)
-    return _recorded(session, anchored, prompts), np.array(prompts, np.int64)
+    return _recorded(session, anchored, prompts), Sent(prompts)
 
 
-def _prompts(session: Session, anchored: Sizes | None) -> list[int]:
-    """Return the size of each prompt: recorded, else modelled, else 0."""
-    out = []
-    for call in session.calls:
-        size = call.message.usage.prompt_tokens if call.message.usage else None
-        out.append(size or (anchored.modelled[call.index] if anchored else 0))
-    return out
+def _prompts(session: Session, anchored: Sizes) -> list[int]:
+    """Return the size of each prompt: recorded, else modelled."""
+    usages = (c.message.usage for c in session.calls)
+    recorded = (u.prompt_tokens if u else None for u in usages)
+    return [size or n for size, n in zip(recorded, anchored.modelled, strict=True)]
 
 
 def _recorded(session: Session, anchored: Sizes, prompts: list[int]) -> list[Compaction]:
@@ -238,16 +213,6 @@ def _minutes(session: Session, call: int, following: int | None) -> float | None
         return None
     a, b = session.calls[call].message.time, session.calls[following].message.time
     return None if a is None or b is None or b < a else (b - a) / 60
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return fmean(known) if known else None
-
-
-def _median(values: list[int | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return float(median(known)) if known else None
 
 
 if not TYPE_CHECKING:

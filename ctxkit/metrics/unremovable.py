@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ctxkit.engine import identified, log_of, run
+from ctxkit.engine import log_of, run
 from ctxkit.metrics.forgotten import Forgotten
 from ctxkit.metrics.shown import shown_by
 from ctxkit.policies import triggers
@@ -98,17 +98,20 @@ class Risk:
 
     Args:
         memory: the items of its messages.
+        anchored: the sizes of its messages.
         floor: what a compaction leaves.
         fixed: the part of it that no compaction touches.
     """
 
-    def __init__(self, memory: ItemArrays, floor: int, fixed: int) -> None:
-        self._memory, self._floor, self._keep = memory, floor, max(floor - fixed, 1)
+    def __init__(self, memory: ItemArrays, anchored: Sizes, floor: int, fixed: int) -> None:
+        self._memory, self._anchored = memory, anchored
+        self._floor, self._keep = floor, max(floor - fixed, 1)
         self._known: dict[int, float] = {}
 
     @cached_property
     def _log(self) -> Log:
-        return log_of(identified(self._memory.session), self._rules(2 * self._floor))
+        rules = self._rules(2 * self._floor)
+        return log_of(self._memory.session, rules, anchored=self._anchored)
 
     def _rules(self, size: int) -> Rules:
         policy = Summary(keep_tokens=self._keep, summariser=Fixed(1))

@@ -143,11 +143,8 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
 
     def assumptions(self) -> str:
         """Return what the figures rest on."""
-        lost = (
-            "nothing, as no cache split and no times are known"
-            if self.missed is None
-            else f"{self.missed:.1%}"
-        )
+        unknown = "nothing, as no cache split and no times are known"
+        lost = unknown if self.missed is None else f"{self.missed:.1%}"
         return (
             f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is"
             f" carried the cache missed {lost}. Growth is taken as even and the trajectory as"
@@ -239,7 +236,7 @@ def when(
     front = min(must.fixed, kept)
     costs = Ceilings(pace, kept, front, summary)
     cheapest = costs.cheapest(window)
-    risk = Risk(memory, kept, front) if memory is not None else None
+    risk = Risk(memory, pace.anchored, kept, front) if memory is not None else None
     most, best = _bounded(risk, cheapest, window)
     low, high = costs.near(best, window, least=best if best > cheapest else kept + 1)
     others = {"best": best, "half": (best + kept) // 2, "double": 2 * best - kept}
@@ -309,10 +306,6 @@ def _usd(value: float) -> str:
 
 
 def _calls(value: float) -> str:
-    return (
-        "any number of calls"
-        if isinf(value)
-        else f"{value:,.0f} calls"
-        if value >= 10
-        else f"{value:,.1f} calls"
-    )
+    if isinf(value):
+        return "any number of calls"
+    return f"{value:,.0f} calls" if value >= 10 else f"{value:,.1f} calls"

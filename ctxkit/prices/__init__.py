@@ -108,12 +108,10 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
     def at(self, prompt_tokens: int) -> Price:
         """Return the prices for a call with a prompt of this many tokens."""
-        tier = None
-        for t in self.tiers:
-            if prompt_tokens > t.above and (tier is None or t.above > tier.above):
-                tier = t
-        if tier is None:
+        reached = [t for t in self.tiers if prompt_tokens > t.above]
+        if not reached:
             return self
+        tier = max(reached, key=lambda t: t.above)
         changes = {
             name: getattr(tier, name) for name in _CLASSES if getattr(tier, name) is not None
         }

@@ -40,7 +40,7 @@ LOST = (
 )
 _COUNTS = ("rebound_calls", "reorientation_calls", "first_use_delay")
 """Columns of numbers that are neither shares nor dollars."""
-_KINDS = {c.name: c.type for c in COLUMNS}
+_KINDS = {c.name: c.dtype for c in COLUMNS}
 MEANINGS = {c.name: c.meaning for c in COLUMNS}
 
 

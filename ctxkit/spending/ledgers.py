@@ -18,7 +18,7 @@ from ctxkit.subjects import path_of
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ctxkit.messages import Message
     from ctxkit.metrics.accounts import Accounts, Charge
@@ -61,16 +61,10 @@ class Resent(NamedTuple):
 
 def by_turn(session: Session, found: Accounts, asked: dict[int, str]) -> list[Portion]:
     """Return dollars by turn; summaries stand by themselves."""
-    usd, n = defaultdict[int, float](float), defaultdict[int, int](int)
-    for charge in _priced(found):
-        turn = session.calls[charge.call].turn
-        usd[turn] += charge.usd or 0.0
-        n[turn] += 1
-    rows = [
-        Portion(f"{t}: {line(asked.get(t, 'no words'), 90)}", usd[t], n[t], asked.get(t, ""))
-        for t in usd
-    ]
-    return _sorted([*rows, *_summaries(found)])
+    turns = [c.turn for c in session.calls]
+    names = {t: f"{t}: {line(asked.get(t, 'no words'), 90)}" for t in turns}
+    hover = {name: asked.get(t, "") for t, name in names.items()}
+    return _grouped(found, lambda c: names[turns[c.call]], hover)
 
 
 def by_model(session: Session, found: Accounts) -> list[Portion]:
@@ -97,7 +91,8 @@ def by_tool(session: Session, found: Accounts, parts: Portions) -> list[Portion]
         message = session.calls[charge.call].message
         for name, share in _output(message):
             rows.add(name, share * (charge.output_usd or 0.0), 0)
-    return rows.sorted(parts, found)
+    rows.add(FIXED, parts.fixed_usd, 0)
+    return _sorted([*rows.portions(), *_summaries(found)])
 
 
 def by_server(rows: Iterable[Portion]) -> list[Portion]:
@@ -202,16 +197,15 @@ class _Rows:
     def portions(self) -> list[Portion]:
         return [Portion(name, usd, self._n[name]) for name, usd in self._usd.items()]
 
-    def sorted(self, parts: Portions, found: Accounts) -> list[Portion]:
-        self.add(FIXED, parts.fixed_usd, 0)
-        return _sorted([*self.portions(), *_summaries(found)])
 
-
-def _grouped(found: Accounts, key: Callable[[Charge], str]) -> list[Portion]:
+def _grouped(
+    found: Accounts, key: Callable[[Charge], str], hover: Mapping[str, str] | None = None
+) -> list[Portion]:
     rows = _Rows()
     for charge in _priced(found):
         rows.add(key(charge), charge.usd or 0.0, 1)
-    return _sorted([*rows.portions(), *_summaries(found)])
+    parts = (p._replace(hover=(hover or {}).get(p.name, "")) for p in rows.portions())
+    return _sorted([*parts, *_summaries(found)])
 
 
 def _priced(found: Accounts) -> Iterator[Charge]:

@@ -10,8 +10,8 @@ _NAMES = {
     "Comparison": "comparisons",
     "grid": "grids",
     "sweep": "sweep_runs",
-    "summary": "sweep_totals",
-    "pairs": "sweep_totals",
+    "summary": "frontiers",
+    "pairs": "frontiers",
     "front": "frontiers",
     "advise": "advice",
 }

@@ -128,7 +128,7 @@ def _bound(base: Base) -> _Bound | None:
     try:
         must = stays(session, base.anchored, base.memory)
         window = window_of(session, session.model).tokens or WINDOW
-        lost = Risk(base.memory, must.total, must.fixed).at(window)
+        lost = Risk(base.memory, base.anchored, must.total, must.fixed).at(window)
     except CtxkitError:
         return None
     return _Bound(session.id, window, must.total, lost)

@@ -50,14 +50,9 @@ class Base:
         return prediction(self.session)
 
     @cached_property
-    def index(self) -> Index:
-        """The items of its messages."""
-        return Index(self.anchored)
-
-    @cached_property
     def memory(self) -> ItemArrays:
         """What its messages hold, as arrays."""
-        return ItemArrays(self.session, self.index)
+        return ItemArrays(self.session, Index(self.anchored))
 
     @cached_property
     def acts(self) -> Acts:

@@ -100,28 +100,11 @@ class Bench:
             return row | {"error": rules.error}
         try:
             done = self.run(rules)
-            return row | run_row(
-                self.base, done, setting.label, loss=options.loss, reuse=options.reuse
-            )
+            return row | run_row(self.base, done, setting.label, **options._asdict())
         except CtxkitError as error:
             return row | {"error": str(error)}
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
             return row | {"error": f"{type(error).__name__}: {error}"}
-
-
-_benches: dict[str, Bench] = {}
-"""The last session of this process: batches of one session follow one another."""
-
-
-def batch(
-    session: Session, settings: Sequence[NamedRules], options: Options
-) -> list[dict[str, Any]]:
-    """Return the rows of one session under some rules, in their order."""
-    name = key_of(session)
-    if name not in _benches:
-        _benches.clear()
-        _benches[name] = Bench(session)
-    return list(rows_of(_benches[name], settings, options))
 
 
 def rows_of(
@@ -141,19 +124,8 @@ def key_of(session: Session) -> str:
         (c.message.usage.prompt_tokens if c.message.usage else None, c.position)
         for c in session.calls
     ]
-    return _digest(
-        repr(
-            (
-                session.id,
-                session.format,
-                session.agent,
-                len(session.log),
-                session.leaf,
-                last,
-                usages,
-            )
-        )
-    )
+    head = session.id, session.format, session.agent, len(session.log), session.leaf
+    return _digest(repr((*head, last, usages)))
 
 
 def _code(part: Any) -> str:

@@ -7,9 +7,8 @@ from importlib import import_module
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from ctxkit.cache.words import foretold
+from ctxkit.display.amounts import known, number
 from ctxkit.display.markup import NO_MATH, escape, line
 from ctxkit.display.sheets import COLUMNS as WIDE
 from ctxkit.display.sheets import INK, Box, Heading, Tabular
@@ -87,15 +86,15 @@ class Comparison(Scores):
         """What the figures rest on, in a sentence or two."""
         first = self.iloc[0]
         names = ("prediction_error", "prediction_low", "prediction_high", "prediction_note")
-        how = foretold(*(first[n] if _is(first[n]) else None for n in names))
+        how = foretold(*(first[n] if known(first[n]) else None for n in names))
         riddles = (
             f" {_percent(first['unexplained_misses'])} of the calls missed the cache without an "
             "explanation."
-            if _is(first["unexplained_misses"])
+            if known(first["unexplained_misses"])
             else ""
         )
         return (
-            f"{_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
+            f"{number(first['calls_n'])} calls. Replays keep the recorded trajectory: "
             "they tell the bill and what was out of sight, not what the agent would have done. "
             f"{how}{riddles} "
             f"Summaries are billed as fresh input and output.{self._prices()}{self._apart()}"
@@ -114,7 +113,7 @@ class Comparison(Scores):
     def _prices(self) -> str:
         """Say where the log's own prices are others than the table's."""
         own, table = self["cost_usd"].iloc[0], self["table_usd"].iloc[0]
-        if not (_is(own) and _is(table)) or abs(own - table) <= _SAME * own:
+        if not (known(own) and known(table)) or abs(own - table) <= _SAME * own:
             return ""
         return (
             f" By the table of prices, as replays are billed, the record would cost ${table:,.4g}."
@@ -139,7 +138,7 @@ class Comparison(Scores):
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
         errors = [
-            f"{line(str(n), 60)}: {line(str(e), 300)}" for n, e in self["error"].items() if _is(e)
+            f"{line(str(n), 60)}: {line(str(e), 300)}" for n, e in self["error"].items() if known(e)
         ]
         made = glance(self)
         under = [*errors, made.legend, self.caption, *(f"Note: {line(n, 400)}" for n in self.notes)]
@@ -163,7 +162,7 @@ class Comparison(Scores):
         errors = "".join(
             f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>"
             for n, e in self["error"].items()
-            if _is(e)
+            if known(e)
         )
         told = "".join(f"<br>Note: {escape(n, 400)}" for n in self.notes)
         basis = (
@@ -271,7 +270,7 @@ class LazyReplays(Mapping[str, "Session"]):
 
 def _shown(column: str, row: Any) -> str:
     """Return a cell; an interval stands in one, and is sorted by its lower end."""
-    if column != "real_low_usd" or not _is(row[column]):
+    if column != "real_low_usd" or not known(row[column]):
         return _cell(column, row[column])
     low, high = row[column], row["real_high_usd"]
     return _cell("cost_usd", low) + (f"–{high:,.2f}" if high > low else "")
@@ -279,13 +278,13 @@ def _shown(column: str, row: Any) -> str:
 
 def _number(column: str, value: Any) -> float | None:
     """Return what a cell is sorted by."""
-    if not _is(value):
+    if not known(value):
         return None
     return _ORDER.get(str(value)) if column == "told_apart" else float(value)
 
 
 def _cell(column: str, value: Any) -> str:
-    if not _is(value):
+    if not known(value):
         return ""
     if column == "thrash":
         return "yes" if value else "no"
@@ -293,15 +292,7 @@ def _cell(column: str, value: Any) -> str:
         return _percent(value)
     if column == "told_apart":
         return line(str(value), 40)
-    return f"${value:,.2f}" if column.endswith("_usd") else _int(value)
-
-
-def _is(value: Any) -> bool:
-    return not pd.isna(value)
-
-
-def _int(value: Any) -> str:
-    return f"{int(value):,}" if _is(value) else ""
+    return f"${value:,.2f}" if column.endswith("_usd") else number(value)
 
 
 def _percent(value: Any) -> str:

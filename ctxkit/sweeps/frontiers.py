@@ -1,14 +1,16 @@
-"""The settings that no other one beats in dollars, in loss and in unpaid cuts."""
+"""Sweeps summed up, and the settings that no other one beats in dollars, loss and unpaid cuts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ctxkit.metrics.fronts import front as _front
-from ctxkit.metrics.pooled import summary
+from ctxkit.metrics.pooled import pairs, summary
 
 if TYPE_CHECKING:
     import pandas as pd
+
+__all__ = ["LOSSES", "front", "pairs", "summary"]
 
 LOSSES = ("cost_usd", "needed_later_loss", "unpaid_cuts_n")
 """What a setting must not be worse in: dollars, needed-later loss, unpaid cuts. There is no single

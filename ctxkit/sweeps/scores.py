@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine import run_behind
 from ctxkit.frames.occupancy import prompts as plain_prompts
 from ctxkit.frames.recorded_cuts import cuts as placed
-from ctxkit.metrics.compaction import PromptList, held
-from ctxkit.metrics.quick import QuickPrompts
-from ctxkit.metrics.shared_prefixes import Sent, SentByRun
+from ctxkit.metrics.compaction import held
+from ctxkit.metrics.means import mean, middle
+from ctxkit.metrics.shared_prefixes import SentByRun
 from ctxkit.metrics.shown import shown_by, shown_in
-from ctxkit.metrics.size import sent, spots_in, spots_of
+from ctxkit.metrics.size import sent_in, spots_in, spots_of
 from ctxkit.metrics.tallies import bill
 from ctxkit.metrics.thrash import compactions
 from ctxkit.readers.given import of_session
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 
     from ctxkit.cache.predictions import Prediction
     from ctxkit.engine import Run
-    from ctxkit.metrics.compaction import Compaction, PromptsBetween
+    from ctxkit.metrics.compaction import Compaction
+    from ctxkit.metrics.shared_prefixes import Sent
     from ctxkit.session import Session
 
 
@@ -60,42 +60,31 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
 
 
 def row_of(
-    session: Session,
-    base: Base | None = None,
-    done: Run | None = None,
-    *,
-    loss: bool = True,
-    reuse: bool = False,
+    session: Session, base: Base | None = None, *, loss: bool = True, reuse: bool = False
 ) -> dict[str, Any]:
-    """Return the row of a session or a replay as plain values; the run behind it tells what a
-    pruning hid.
-    """
+    """Return the row of a session or a replay as plain values."""
     base = base or Base(session.origin or session)
-    row = (
-        _replayed(base, session, reuse=reuse)
-        if session.origin is not None
-        else _recorded(base, reuse=reuse)
-    )
-    if loss:
-        row |= lost(base, session, done)
-    return row
+    if session.origin is None:
+        row = _recorded(base, reuse=reuse)
+    else:
+        row = _replayed(base, session, reuse=reuse)
+    return row | lost(base, session) if loss else row
 
 
 def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[str, Any]:
     """Return the columns of loss of a session or of a run, and what was done after its
     compactions.
     """
+    unknown = False
     if done is None and session is not None:
         done = run_behind(session)
+        unknown = done is None and bool(session.details.get("replay", {}).get("pruning"))
     if done is not None:
         shown, calls = shown_by(base.memory, done), [cut.call for cut in done.cuts]
     else:
         assert session is not None  # noqa: S101  one of both is given
         shown = shown_in(base.memory, session)
         calls = shown.moments.tolist()
-    unknown = (
-        done is None and session is not None and session.details.get("replay", {}).get("pruning")
-    )
     found: dict[str, Any] = {}
     if not base.session.has_text:
         found["loss_note"] = "The log holds no text, so what was lost cannot be said."
@@ -108,11 +97,8 @@ def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[s
         for call in dict.fromkeys(calls)
         if 0 < call < base.memory.calls
     ]
-    rates, firsts = (
-        ([v for v in of if v is not None] for of in zip(*told, strict=True)) if told else ([], [])
-    )
-    found["reread_rate"] = fmean(rates) if rates else None
-    found["reorientation_calls"] = float(median(firsts)) if firsts else None
+    found["reread_rate"] = mean(rate for rate, _ in told)
+    found["reorientation_calls"] = middle(first for _, first in told)
     return found
 
 
@@ -120,55 +106,63 @@ def run_row(
     base: Base, done: Run, label: str, *, loss: bool = False, reuse: bool = False
 ) -> dict[str, Any]:
     """Return the row of a run, equal to that of the session which `replay` makes of it."""
-    row = _run_row(base, done, label, reuse=reuse)
+    rules = done.rules
+    row = _row(
+        base,
+        SentByRun(done),
+        spots_of(done),
+        _outcome(label, hidden(done), [h.why for h in done.held], crowded(done)),
+        window=rules.parameters.get("context_window"),
+        pruned=rules.pruning is not None,
+        reuse=reuse,
+    )
     return row | lost(base, None, done) if loss else row
-
-
-def _run_row(base: Base, done: Run, label: str, *, reuse: bool) -> dict[str, Any]:
-    failed = sum(h.why.startswith("failed: ") for h in done.held) if done.held else 0
-    seen: dict[str, Any] = {
-        "suppressed": len(done.held) - failed,
-        "failed": failed,
-        "note": crowded(done),
-    }
-    seen |= {"hidden": hidden(done), "pruned": done.rules.pruning is not None}
-    seen["window"] = done.rules.parameters.get("context_window")
-    plain = done.rules.pruning is None
-    prompts = QuickPrompts(done.log) if plain else PromptList(done.prompts)
-    return _row(base, label, (SentByRun(done), prompts), spots_of(done), seen, reuse=reuse)
 
 
 def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
     told = session.details.get("replay", {})
-    failed = sum(str(h.get("why", "")).startswith("failed: ") for h in told.get("held", ()))
-    seen = {
-        "hidden": told.get("hidden", (None, None)),
-        "suppressed": len(told.get("held", ())) - failed,
-        "failed": failed,
-        "note": told.get("note"),
-        "pruned": bool(told.get("pruning")),
-        "window": told.get("parameters", {}).get("context_window"),
-    }
-    prompts, shared = sent(session)
-    sent_by = Sent(prompts.tolist(), shared.tolist()), PromptList(prompts)
+    whys = [str(h.get("why", "")) for h in told.get("held", ())]
+    label = str(told.get("rules", "replay"))
     return _row(
-        base, str(told.get("rules", "replay")), sent_by, spots_in(session), seen, reuse=reuse
+        base,
+        sent_in(session),
+        spots_in(session),
+        _outcome(label, told.get("hidden", (None, None)), whys, told.get("note")),
+        window=told.get("parameters", {}).get("context_window"),
+        pruned=bool(told.get("pruning")),
+        reuse=reuse,
     )
+
+
+def _outcome(
+    label: str, hid: Sequence[int | None], whys: Sequence[str], note: str | None
+) -> dict[str, Any]:
+    """Return what a run says of itself; `whys` are the reasons why compactions were held back."""
+    failed = sum(why.startswith("failed: ") for why in whys)
+    return {
+        "rules": label,
+        "hidden_messages_n": hid[0],
+        "hidden_results_n": hid[1],
+        "suppressed_n": len(whys) - failed,
+        "failed_n": failed,
+        "note": note,
+    }
 
 
 def _row(
     base: Base,
-    label: str,
-    sent_by: tuple[Sent, PromptsBetween],
+    prompts: Sent,
     spots: Sequence[Compaction],
-    seen: dict[str, Any],
+    outcome: dict[str, Any],
     *,
+    window: Any,
+    pruned: bool,
     reuse: bool,
 ) -> dict[str, Any]:
-    (calls, prompts), sheet = sent_by, base.sheet
-    invoice = bill(sheet, calls, [w for s in spots for w in s.written], reuse=reuse)
-    row = base.head(label, base.source)
-    row |= base.over(map(calls.prompt, range(len(sheet.billed))), invoice.peak, seen["window"])
+    sheet = base.sheet
+    invoice = bill(sheet, prompts, [w for s in spots for w in s.written], reuse=reuse)
+    row = base.head(outcome["rules"], base.source) | outcome
+    row |= base.over(map(prompts.prompt, range(len(sheet.billed))), invoice.peak, window)
     row |= {
         "prompt_tokens": invoice.prompts,
         "peak_tokens": invoice.peak,
@@ -177,18 +171,13 @@ def _row(
         "input_usd": invoice.input_usd,
         "output_usd": invoice.output_usd,
         "summaries_usd": invoice.summaries_usd,
-        "hidden_messages_n": seen["hidden"][0],
-        "hidden_results_n": seen["hidden"][1],
-        "suppressed_n": seen["suppressed"],
-        "failed_n": seen["failed"],
-        "note": seen["note"],
     }
     if sheet.has_usage:
         row["fresh_tokens"] = invoice.fresh
         if sheet.has_cache:
             row |= {"cache_read_tokens": invoice.read, "cache_write_tokens": invoice.write}
     row |= held(spots, prompts, sheet, reuse=reuse)
-    return row | base.forecast.columns(row, pruned=seen["pruned"], reuse=reuse)
+    return row | base.forecast.columns(row, pruned=pruned, reuse=reuse)
 
 
 def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
@@ -209,7 +198,7 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
         "input_usd": ledger.input_usd,
         "output_usd": ledger.output_usd if sheet.has_output else None,
         "summaries_usd": ledger.summaries_usd,
-        **held(cuts, PromptList(prompts), sheet, reuse=reuse),
+        **held(cuts, prompts, sheet, reuse=reuse),
         "cuts_n": len(placed(session)),
     }
     if sheet.has_usage:

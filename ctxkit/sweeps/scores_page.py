@@ -180,4 +180,4 @@ points above what compacting at the window puts at stake.
 
 def page() -> str:
     """Return the page as Markdown."""
-    return _HEAD + "".join(f"| `{c.name}` | {c.type} | {c.meaning} |\n" for c in COLUMNS)
+    return _HEAD + "".join(f"| `{c.name}` | {c.dtype} | {c.meaning} |\n" for c in COLUMNS)

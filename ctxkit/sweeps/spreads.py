@@ -14,10 +14,10 @@ from math import ceil
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.sweeps.batches import Bench, batch, key_of, rows_of
+from ctxkit.sweeps.batches import Bench, key_of, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence, Sized
+    from collections.abc import Callable, Iterator, Sequence, Sized
     from concurrent.futures import Future
 
     from ctxkit.session import Session
@@ -203,15 +203,22 @@ def spread(
 
 
 _known = threading.local()
+"""The last session of each thread, and its bench: batches of one session follow one another."""
+
+
+def _bench(name: str, session: Callable[[], Session]) -> Bench:
+    if getattr(_known, "name", None) != name:
+        _known.name, _known.bench = name, Bench(session())
+    bench: Bench = _known.bench
+    return bench
 
 
 def work(name: str, session: bytes, settings: Sequence[NamedRules], options: Options) -> Done:
     """Run settings on a session, in a worker, which keeps the last session that it was sent."""
     start = perf_counter()
     knew = getattr(_known, "name", None) == name
-    if not knew:
-        _known.name, _known.bench = name, Bench(pickle.loads(session))  # noqa: S301  of this process's parent
-    rows = rows_of(_known.bench, settings, options)
+    bench = _bench(name, lambda: pickle.loads(session))  # noqa: S301  of this process's parent
+    rows = rows_of(bench, settings, options)
     made = [next(rows)]
     first = perf_counter()
     made += rows
@@ -233,7 +240,7 @@ def _here(
         f"{len(settings)} runs were done in this process, as a worker could not ({why}).",
         stacklevel=2,
     )
-    return batch(share.session, settings, options)
+    return list(rows_of(_bench(share.name, lambda: share.session), settings, options))
 
 
 def workers_of(executor: Executor) -> int:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 
 class Task(NamedTuple):
-    """Settings that are to be run on a session."""
+    """Settings that are to be run on a session, and its place among all."""
 
+    place: int
     session: Session
     settings: tuple[NamedRules, ...]
 
@@ -119,19 +120,14 @@ def rows_done(
         Notes(out, f"loss={options.loss} reuse={options.reuse}") as notes,
         _bar(what, given, settings, progress) as bar,
     ):
-        tasks = []
+        tasks: list[Task] = []
         for i, session in enumerate(given):
             name = key_of(session)
-            left = []
-            for s in settings:
-                row = notes.done(name, s.key)
-                if row is None:
-                    left.append(s)
-                else:
-                    rows[i, s.key] = row
+            kept = {(i, s.key): row for s in settings if (row := notes.done(name, s.key))}
+            left = tuple(s for s in settings if (i, s.key) not in kept)
+            rows |= kept
             bar.update((len(settings) - len(left)) * _weight(session))
-            if left:
-                tasks.append((i, Task(session, tuple(left))))
+            tasks += [Task(i, session, left)] if left else []
         try:
             for i, done in _finished(tasks, executor, options, bench):
                 notes.keep(done)
@@ -202,35 +198,35 @@ def _bar(
 
 
 def _finished(
-    tasks: Sequence[tuple[int, Task]],
+    tasks: Sequence[Task],
     executor: Executor | None,
     options: Options,
     bench: Callable[[Session], Bench],
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield rows as they are done: one by one in this process, in batches from an executor."""
     if executor is not None:
-        yield from spread([(i, *task) for i, task in tasks], executor, options)
+        yield from spread(tasks, executor, options)
         return
-    pace = CorePace(sum(_weight(task.session) * len(task.settings) for _, task in tasks))
+    pace = CorePace(sum(_weight(task.session) * len(task.settings) for task in tasks))
     asked = False
-    for n, (i, (session, settings)) in enumerate(tasks):
+    for n, (i, session, settings) in enumerate(tasks):
         for done, row in enumerate(rows_of(bench(session), settings, options), 1):
             yield i, [row]
             pace.took(_weight(session))
             if asked or not pace.is_slow:
                 continue
-            asked, left = True, [(i, Task(session, settings[done:])), *tasks[n + 1 :]]
-            workers = pool([task.settings for _, task in left])
+            asked, left = True, [Task(i, session, settings[done:]), *tasks[n + 1 :]]
+            workers = pool([task.settings for task in left])
             if workers is not None:
                 yield from _spread(left, workers, options)
                 return
 
 
 def _spread(
-    tasks: Sequence[tuple[int, Task]], workers: Executor, options: Options
+    tasks: Sequence[Task], workers: Executor, options: Options
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield the rows of tasks from workers of our own; interrupted, they end with what they do."""
     try:
-        yield from spread([(i, *task) for i, task in tasks if task.settings], workers, options)
+        yield from spread([task for task in tasks if task.settings], workers, options)
     finally:
         workers.shutdown(wait=False, cancel_futures=True)

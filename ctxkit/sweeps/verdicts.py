@@ -4,6 +4,7 @@ for each.
 
 from __future__ import annotations
 
+from math import nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
@@ -79,9 +80,7 @@ def on_front(frame: pd.DataFrame) -> list[bool]:
     """
     fits = frame["over_call"].isna() & frame["error"].isna()
     columns = (frame[c].astype("Float64").where(fits) for c in ("cost_usd", "needed_later_loss"))
-    best: list[bool] = front(
-        *([None if pd.isna(v) else float(v) for v in c] for c in columns)
-    ).tolist()
+    best: list[bool] = front(*(c.to_numpy(float, na_value=nan).tolist() for c in columns)).tolist()
     return best
 
 
@@ -122,11 +121,8 @@ def folded(frame: pd.DataFrame) -> list[list[int]]:
 
 def glance(frame: pd.DataFrame) -> Tabular:
     """Return a comparison as a table that reads at a glance."""
-    names, rows, said = (
-        [line(str(n), 80) for n in frame.index],
-        frame.to_dict("records"),
-        verdicts(frame),
-    )
+    names = [line(str(n), 80) for n in frame.index]
+    rows, said = frame.to_dict("records"), verdicts(frame)
     record = next((r["cost_usd"] for r in rows if r["rules"] == RECORDED), None)
     made = []
     for group in folded(frame):
@@ -150,9 +146,8 @@ def _row(
     name = ", ".join([first, *others])
     if others and len(name) > _NAMES:
         name = f"{first} and {len(others)} more"
-    against = cost / record - 1 if known(cost) and known(record) and record else None
-    if row["rules"] == RECORDED:
-        against = None
+    replayed = row["rules"] != RECORDED and known(cost) and known(record) and record
+    against = cost / record - 1 if replayed else None
     return (
         Box(name, None, ", ".join(names), tone),
         _box(dollars(cost) if known(cost) else "", cost, tone, _interval(row)),

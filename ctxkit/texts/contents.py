@@ -157,11 +157,11 @@ def written(value: object) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return the text on one line, at most `limit` characters, the last of them `…` where it was
-    cut.
+    """Return the text on one line, at most `limit` characters (2 or more), the last of them `…`
+    where it was cut.
     """
-    flat = " ".join(text.split())
-    return flat if len(flat) <= limit else flat[: max(0, limit - 1)] + "…"
+    flat = " ".join(text.split(None, limit)[:limit])  # no more of a long text is read than is shown
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 def hint(call: ToolCall | None) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ctxkit.texts.contents import one_line
 from ctxkit.texts.message_lines import Numbers
-from ctxkit.texts.sentences import MARK, one_line
+from ctxkit.texts.sentences import MARK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -45,13 +45,9 @@ def intents(
     rows += [
         f"WARNING: {a.tool} has no recorded outcome; look before you repeat it."
         for a in acts
-        if _open(a)
+        if a.outcome == "pending"
     ]
     return "\n".join([*rows, "", NOTE])
-
-
-def _open(action: Action) -> bool:
-    return action.outcome == "pending"
 
 
 def evidence_before(history: History, before: int) -> str:

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ctxkit.messages import RECALLED
+from ctxkit.texts.contents import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,22 +48,16 @@ def said(message: Message) -> Iterator[tuple[str, str]]:
     if message.kind == RECALLED:
         return
     if message.role == "tool":
-        yield from ((tag(message), one_line(row)) for row in _telling(message))
+        yield from ((tag(message), one_line(row, LONGEST)) for row in _telling(message))
         return
     word, summary = _WORD.search, message.role == "summary"
     for sentence in chain.from_iterable(map(sentences, _read(message.text))):
         if word(sentence) and not (summary and sentence.startswith(MARK)):
-            yield TAGS[message.role], one_line(sentence)
+            yield TAGS[message.role], one_line(sentence, LONGEST)
     for call in message.tool_calls:
         values = call.arguments.values()
         target = next((v for v in values if isinstance(v, str) and v), call.raw or "")
-        yield "Call", one_line(f"{call.name} {target[:120]}")
-
-
-def one_line(text: str, longest: int = LONGEST) -> str:
-    """Return a text in one line, shortened; only as much of it is looked at as is shown."""
-    line = " ".join(text.split(None, longest)[:longest])
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+        yield "Call", one_line(f"{call.name} {target[:120]}", LONGEST)
 
 
 def words(line: str) -> set[str]:

@@ -9,7 +9,7 @@ from ctxkit.messages import Text, Thinking, ToolCall
 from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from ctxkit.messages import Message
 
@@ -49,31 +49,26 @@ def pi(messages: Iterable[Message], result_chars: int = 2000) -> str:
     """Write messages as Pi does: tool results cut to `result_chars`, user and assistant
     text never.
     """
-
-    def result(m: Message) -> str:
-        return "[Tool result]: " + _cut_result(plain(m), result_chars)
-
-    return "\n\n".join(row for m in messages for row in _labelled(m, result, pi_call))
+    return "\n\n".join(row for m in messages for row in _labelled(m, result_chars))
 
 
-def _cut_result(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}\n\n[... {len(text) - limit} more characters truncated]"
+def _labelled(m: Message, result_chars: int) -> list[str]:
+    text = plain(m)
+    if m.role == "tool":
+        cut = len(text) - result_chars
+        more = f"\n\n[... {cut} more characters truncated]" if cut > 0 else ""
+        return [f"[Tool result]: {text[:result_chars]}{more}"]
+    if m.role != "assistant":
+        return [f"[User]: {text}"] if text else []
+    thought = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
+    rows = [f"[Assistant thinking]: {thought}"] if thought else []
+    rows += [f"[Assistant]: {text}"] if text else []
+    calls = "; ".join(map(_call, m.tool_calls))
+    return [*rows, f"[Assistant tool calls]: {calls}"] if calls else rows
 
 
-def ai(messages: Iterable[Message], head: int = 1200, tail: int = 600) -> str:
-    """Write messages as the agent `ai` does: a tool result keeps its first `head` and last `tail`
-    characters.
-    """
-
-    def result(m: Message) -> str:
-        return f"[Tool result {m.tool or 'unknown'}]: {ai_result(plain(m), head, tail)}"
-
-    def call(c: ToolCall) -> str:
-        return f"{c.name}({json.dumps(c.arguments, ensure_ascii=False, sort_keys=True)})"
-
-    return "\n\n".join(row for m in messages for row in _labelled(m, result, call))
+def _call(call: ToolCall) -> str:
+    return f"{call.name}({', '.join(f'{k}={_json(v)}' for k, v in call.arguments.items())})"
 
 
 def ai_result(text: str, head: int = 1200, tail: int = 600) -> str:
@@ -93,35 +88,6 @@ def tyrum(messages: Iterable[Message]) -> str:
     return "\n".join(f"{m.role.capitalize()} [{m.id}]: {text}" for m, text in rows if text)
 
 
-def fuseraft(messages: Iterable[Message], max_chars: int = 8000) -> str:
-    """Write messages under `[Agent — Turn N]`, each cut to `max_chars` (0: never;
-    summaries never).
-    """
-    return "\n\n".join(_turn(m, max_chars) for m in messages)
-
-
-def _turn(m: Message, max_chars: int) -> str:
-    if m.role == "summary":
-        return f"[Prior Summary — covers turns 1–{(m.turn or 0) + 1}]\n{m.text}"
-    who = "Human" if m.role == "user" else m.agent or ("tool" if m.role == "tool" else "main")
-    text = plain(m)
-    if 0 < max_chars < len(text):
-        text = f"{text[:max_chars]} [TRUNCATED — {len(text):,} chars total]"
-    calls = ", ".join(f"{c.name}({_short(c)})" for c in m.tool_calls)
-    return f"[{who} — Turn {(m.turn or 0) + 1}]\n{text}" + (
-        f"\n  [Tool calls: {calls}]" if calls else ""
-    )
-
-
-def _short(call: ToolCall, limit: int = 80) -> str:
-    return trims.cut(", ".join(f"{k}={v}" for k, v in call.arguments.items()), limit, "…")
-
-
-def pi_call(call: ToolCall) -> str:
-    """Write a call as Pi does: `read(path="a.py", limit=3)`."""
-    return f"{call.name}({', '.join(f'{k}={_json(v)}' for k, v in call.arguments.items())})"
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
@@ -129,21 +95,6 @@ def _json(value: Any) -> str:
 def plain(message: Message) -> str:
     """Return the text of a message without its thinking; an image is `[image]`."""
     return contents.texts_and(message, "[image]")
-
-
-def _labelled(
-    m: Message, result: Callable[[Message], str], call: Callable[[ToolCall], str]
-) -> list[str]:
-    if m.role == "tool":
-        return [result(m)]
-    text = plain(m)
-    if m.role != "assistant":
-        return [f"[User]: {text}"] if text else []
-    thought = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
-    rows = [f"[Assistant thinking]: {thought}"] if thought else []
-    rows += [f"[Assistant]: {text}"] if text else []
-    calls = "; ".join(call(c) for c in m.tool_calls)
-    return [*rows, f"[Assistant tool calls]: {calls}"] if calls else rows
 
 
 def focused(instructions: str, focus: str) -> str:

@@ -16,6 +16,7 @@ import re
 import tempfile
 import threading
 import zlib
+from contextlib import suppress
 from functools import cache
 from importlib import util
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.caches import cache_folder
 from ctxkit.data import FOLDER
 from ctxkit.errors import StoreError
+from ctxkit.held_folders import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,16 +191,8 @@ def _keep(path: Path, data: bytes) -> None:
     """Write our own copy, whole or not at all. A folder that cannot be written costs nothing but
     the next search.
     """
-    scratch: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            scratch = file.name
-            file.write(data)
-        Path(scratch).replace(path)
-    except OSError:
-        if scratch is not None:
-            Path(scratch).unlink(missing_ok=True)
+    with suppress(OSError), Folder.own(path.parent) as folder:
+        folder.write(path.name, (data,))
 
 
 def _download(name: str, url: str, digest: str) -> bytes:

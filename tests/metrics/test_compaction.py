@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from builders import assistant, session, summarised, user
 
@@ -15,12 +14,12 @@ from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.compaction import (
     SPIRAL,
     Compaction,
-    PromptList,
     held,
     pays_after,
     thrashes,
     verdicts,
 )
+from ctxkit.metrics.shared_prefixes import Sent
 from ctxkit.metrics.thrash import thrash
 from ctxkit.policies import Rules, triggers
 from ctxkit.prices import price
@@ -75,8 +74,8 @@ def test_what_it_saved_is_a_share_of_tokens_and_of_messages():
 
 
 def test_how_soon_it_was_full_again():
-    prompts = np.array([30_000] * 10 + [10_000 + 1_000 * i for i in range(30)])
-    (one, two) = verdicts([CUT, CUT._replace(call=30)], PromptList(prompts), sheet())
+    prompts = [30_000] * 10 + [10_000 + 1_000 * i for i in range(30)]
+    (one, two) = verdicts([CUT, CUT._replace(call=30)], Sent(prompts), sheet())
     assert (one.interval, one.refill_3, one.refill_10, one.rebound_calls) == (20, 0.15, 0.5, 13)
     assert (two.interval, two.unpaid, two.refill_10, two.rebound_calls) == (None, None, None, 0)
     assert one.pays_after == two.pays_after
@@ -95,7 +94,7 @@ def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
     assert pays_after(CUT, sheet(pauses=(10,))) == 0.0
     assert pays_after(CUT, sheet(pauses=(11,))) == pytest.approx(11.5 / 2)
     cuts = [CUT, CUT._replace(call=12)]
-    prompts = PromptList(np.full(40, 20_000))
+    prompts = Sent([20_000] * 40)
     assert [held(cuts, prompts, sheet(pauses=p))["unpaid_cuts_n"] for p in ((), (10,))] == [1, 0]
 
 
@@ -157,15 +156,15 @@ def test_the_thrash_of_a_replay_and_the_columns_of_its_run_are_one():
     again = ck.replay(s, ck.presets.semantic_kernel())
     told, row = thrash(again), ck.sweep(s, ck.presets.semantic_kernel(), progress=False).iloc[0]
     assert len(told.cuts) == row["cuts_n"] > 1
-    for mine, name in (
-        ("unpaid_cuts_n", "unpaid_cuts_n"),
-        ("anti_thrash", "anti_thrash"),
-        ("refill", "refill"),
-        ("rebound_calls", "rebound_calls"),
-        ("no_progress_run", "no_progress_n"),
-        ("thrash", "thrash"),
+    for name in (
+        "unpaid_cuts_n",
+        "anti_thrash",
+        "refill",
+        "rebound_calls",
+        "no_progress_n",
+        "thrash",
     ):
-        assert getattr(told, mine) == pytest.approx(row[name]), name
+        assert getattr(told, name) == pytest.approx(row[name]), name
 
 
 def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():

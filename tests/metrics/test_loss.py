@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.messages import Message, Text
-from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.items import FoundItem, items, names
 from ctxkit.metrics.loss import families, losses, lost, shares
 from ctxkit.metrics.regrets import Best
@@ -241,7 +240,7 @@ def test_pis_table_comes_out_again(real):
     and 3 were cut away and used: three more that the second cut's window had, each charged to the cut that took it.
     """
     s = ck.read(real / "pi/before-compaction.jsonl")
-    paths = families(s, Index()).query("family == 'path'").set_index("cut")
+    paths = families(s).query("family == 'path'").set_index("cut")
     assert paths["items_n"].tolist() == [122, 193]
     assert (paths["items_n"] * paths["retained"]).tolist() == pytest.approx([54, 115])
     assert paths["needed_n"].tolist() == [70, 31]

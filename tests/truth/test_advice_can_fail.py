@@ -66,8 +66,8 @@ def test_the_bound_comes_from_what_is_used_again_and_not_from_the_size():
 
 
 def test_loss_at_a_size_falls_as_the_size_grows_and_is_nothing_where_nothing_is_cut():
-    _anchored, memory, must = parts(working())
-    risk = Risk(memory, must.total, must.fixed)
+    anchored, memory, must = parts(working())
+    risk = Risk(memory, anchored, must.total, must.fixed)
     found = [risk.at(size) for size in (30_000, 60_000, 90_000, 10**7)]
     assert found == sorted(found, reverse=True)
     assert found[0] > 0.5
