@@ -121,7 +121,10 @@ def test_no_file_imports_itself_by_way_of_others(imports):
     [
         ([f"presets._{name}" for name in ck.presets.names()], ()),
         ([f"readers.{name}" for name in READERS], ("otel",)),
-        ([f"policies.{at.split(':')[0]}" for at in POLICIES.values()], ("clear", "shorten", "summary")),
+        (
+            [f"policies.{at.split(':')[0]}" for at in POLICIES.values()],
+            ("clear", "shorten", "summary"),
+        ),
     ],
     ids=["presets", "readers", "policies"],
 )

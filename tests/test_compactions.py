@@ -1,16 +1,15 @@
-"""Derived compactions: labelled, found by two rules."""
+"""Derived compactions: labelled, found by two rules, compared with the marks where logs have them."""
 
 from __future__ import annotations
 
 import pytest
-from builders import assistant, session, usage, user
+from builders import assistant, session, summarised, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Edit
-from ctxkit.metrics.derived_compactions import CtxMap, TraceLab, derive
+from ctxkit.metrics.derived_compactions import CtxMap, TraceLab, agreement, derive
 
 
 def sized(*prompts: int):
@@ -50,14 +49,33 @@ def test_an_unknown_rule_is_named():
         derive(sized(1), "tracelap")
 
 
-def test_the_first_rule_finds_pis_compactions_where_they_are_marked(real):
-    s = ck.read(real / "pi/before-compaction.jsonl")
-    marked = [
-        next(c.index for c in s.calls if c.position > place and c.message.usage)
-        for place, entry in enumerate(s.path)
-        if isinstance(entry, Edit)
+def test_agreement_counts_what_the_rule_missed_and_invented():
+    a, b = user(), assistant(usage=usage(150_000))
+    s = session(
+        a,
+        b,
+        summarised([a, b]),
+        user(),
+        assistant(usage=usage(20_000)),
+        user(),
+        assistant(usage=usage(21_000)),
+    )
+    frame = agreement([s, sized(1, 2)])
+    assert frame[["rule", "marked", "agreed", "missed", "invented"]].values.tolist() == [
+        ["tracelab", 1, 1, 0, 0],
+        ["ctxmap", 1, 1, 0, 0],
     ]
-    assert [e.details["call"] for e in derive(s)] == marked
+
+
+def test_a_mark_that_no_call_followed_cannot_be_judged():
+    a, b = user(), assistant(usage=usage(150_000))
+    assert agreement(session(a, b, summarised([a, b]))).empty
+
+
+def test_both_rules_find_pis_compactions(real):
+    s = ck.read(real / "pi/before-compaction.jsonl")
+    frame = agreement(s).set_index("rule")
+    assert frame.loc["tracelab", ["marked", "agreed", "invented"]].tolist() == [2, 2, 0]
     assert [e.tokens_after for e in derive(s)] == [25_739, 28_617]
 
 

@@ -74,6 +74,7 @@ ONE = {
     },
     "metrics.loss.losses": lambda s: repr(ck.metrics.loss.losses(s)),
     "metrics.money.recorded": lambda s: repr(ck.metrics.money.recorded(s)),
+    "metrics.savings.amplification": ck.metrics.savings.amplification,
     "metrics.planted.plant": lambda s: len(
         ck.metrics.planted.plant(s, ck.metrics.planted.facts(3)).messages
     ),

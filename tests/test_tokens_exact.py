@@ -192,6 +192,9 @@ def test_arguments_that_are_no_json_are_counted_too() -> None:
 
 
 def test_names_of_models_and_encodings() -> None:
+    assert tokens.encoding_for("gpt-4o-mini") == tokens.encoding_for("openai/gpt-5") == "o200k_base"
+    assert tokens.encoding_for("gpt-4") == "cl100k_base"
+    assert tokens.encoding_for("claude-opus-4-5") is None
     assert tokens.exact("o200k_harmony")("<|start|>assistant") == tokens.exact()(
         "<|start|>assistant"
     )

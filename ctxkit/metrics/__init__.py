@@ -23,6 +23,7 @@ _ROOMS = (
     "misses",
     "money",
     "planted",
+    "savings",
     "thrash",
     "when",
 )

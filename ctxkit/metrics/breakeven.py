@@ -11,10 +11,13 @@ from math import inf, sqrt
 from ctxkit.errors import BadArguments
 
 __all__ = [
+    "best_interval",
     "best_trigger",
+    "keep_alive_limit",
     "mutation_gain",
     "reads_until_mutation_pays",
     "requests_until_reset_pays",
+    "turn_costs",
 ]
 
 _WRITE, _READ = 1.25, 0.1
@@ -83,6 +86,16 @@ def mutation_gain(
     return gain - alive * (write_share - read_share) * (suffix + saved)
 
 
+def best_interval(*, cost_usd: float, read_price: float, growth: float) -> float:
+    """Return after how many requests a context should be reset, in the continuous limit.
+
+    ``T* = sqrt(2 F / (p_r a))``, from context-compaction-lab: `F` dollars a reset, `a` tokens of
+    growth a request. The context has then grown by ``a T*`` tokens.
+    """
+    _check(cost_usd, read_price, growth)
+    return sqrt(2 * cost_usd / (read_price * growth))
+
+
 def best_trigger(
     *, floor: float, start: float, growth: float, cost_usd: float, read_price: float
 ) -> float:
@@ -91,8 +104,44 @@ def best_trigger(
     ``h* = s - g + sqrt(g^2 + 2 g A / p_r)``, from context-compaction-lab: `s` the size after a
     reset, `g` the growth a request, `A` the dollars of a reset. `floor` bounds it from below.
     """
+    _check(cost_usd, read_price, growth)
+    return max(floor, start - growth + sqrt(growth**2 + 2 * growth * cost_usd / read_price))
+
+
+def turn_costs(
+    prefix: float,
+    summary: float,
+    *,
+    input_price: float,
+    write_share: float = _WRITE,
+    read_share: float = _READ,
+) -> dict[str, float]:
+    """Return what a turn costs in dollars: `warm` (prefix read), `bust` (written again),
+    `compaction`.
+
+    Boise's specification, section 4: ``r P``, ``w P``, ``w F + summary``, each times the input
+    price; `summary` is the size in tokens that the compaction leaves, written once.
+    """
+    return {
+        "warm": read_share * prefix * input_price,
+        "bust": write_share * prefix * input_price,
+        "compaction": write_share * summary * input_price,
+    }
+
+
+def keep_alive_limit(
+    *, life_seconds: float = 300.0, write_share: float = _WRITE, read_share: float = _READ
+) -> float:
+    """Return for how many seconds keeping a cache alive by reads is cheaper than letting it die and
+    writing it again.
+
+    ``life * w / r`` (Skidmore): 62.5 minutes at Anthropic's shares.
+    """
+    return life_seconds * write_share / read_share
+
+
+def _check(cost_usd: float, read_price: float, growth: float) -> None:
     if read_price <= 0 or growth <= 0 or cost_usd < 0:
         raise BadArguments(
             "Give a price of reads and a growth above 0, and a cost that is not negative."
         )
-    return max(floor, start - growth + sqrt(growth**2 + 2 * growth * cost_usd / read_price))

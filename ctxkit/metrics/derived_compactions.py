@@ -5,14 +5,16 @@ labelled as derived.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.messages import Edit
 from ctxkit.sizes.falls import billed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    import pandas as pd
 
     from ctxkit.session import Session
 
@@ -100,6 +102,83 @@ def derive(session: Session, rule: str | SizeRule = "tracelab") -> tuple[Edit, .
                 )
             )
     return tuple(sorted(out, key=lambda e: e.details["call"]))
+
+
+def agreement(
+    sessions: Session | Iterable[Session], rules: Iterable[str | SizeRule] = ("tracelab", "ctxmap")
+) -> pd.DataFrame:
+    """Return how far derived compactions agree with the marks of logs that have both marks and
+    usage.
+
+    One row a session and rule: `calls` with usage, compactions `marked` (those before a later
+    billed call, that a rule could find), `derived`, `agreed` (at the same billed call), `missed`,
+    `invented`, and the shares `found` (agreed / marked) and `true` (agreed / derived), missing
+    where nothing was derived.
+    """
+    import pandas as pd
+
+    from ctxkit.session import Session
+
+    given = [sessions] if isinstance(sessions, Session) else list(sessions)
+    rows = [row for s in given for rule in rules if (row := _agreed(s, rule)) is not None]
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS))
+    return frame.astype(_COLUMNS)
+
+
+_COLUMNS = {
+    "session": "string",
+    "format": "string",
+    "rule": "string",
+    "calls": "Int64",
+    "marked": "Int64",
+    "derived": "Int64",
+    "agreed": "Int64",
+    "missed": "Int64",
+    "invented": "Int64",
+    "found": "Float64",
+    "true": "Float64",
+}
+
+
+def _agreed(session: Session, rule: str | SizeRule) -> dict[str, Any] | None:
+    marked = _marked(session)
+    if not marked:
+        return None
+    name, _ = _rule(rule)
+    derived = {e.details["call"] for e in derive(session, rule)}
+    both = len(marked & derived)
+    return {
+        "session": session.id,
+        "format": session.format,
+        "rule": name,
+        "calls": sum(len(c) for c in billed(session).values()),
+        "marked": len(marked),
+        "derived": len(derived),
+        "agreed": both,
+        "missed": len(marked) - both,
+        "invented": len(derived) - both,
+        "found": both / len(marked),
+        "true": both / len(derived) if derived else None,
+    }
+
+
+def _marked(session: Session) -> set[int]:
+    """Numbers of the first billed calls after each recorded compaction that had billed calls before
+    it.
+    """
+    places = {c.position: c.index for calls in billed(session).values() for c, _ in calls}
+    out: set[int] = set()
+    due = seen = False
+    for position, entry in enumerate(session.path):
+        if isinstance(entry, Edit):
+            due = due or (
+                seen and entry.source == "recorded" and entry.kind in ("summarised", "dropped")
+            )
+        elif position in places:
+            if due:
+                out.add(places[position])
+            due, seen = False, True
+    return out
 
 
 def _rule(rule: str | SizeRule) -> tuple[str, SizeRule]:

@@ -14,7 +14,7 @@ from ctxkit.frames.recorded_cuts import cuts as placed
 from ctxkit.frames.summary_costs import NO_MODEL
 from ctxkit.messages import Message
 from ctxkit.metrics.bills import Sheet, WrittenSummary
-from ctxkit.metrics.compaction import Compaction, Verdict, felt, summed, verdicts
+from ctxkit.metrics.compaction import Compaction, Verdict, felt, longest, summed, verdicts
 from ctxkit.metrics.item_arrays import RowTimes
 from ctxkit.metrics.means import mean, middle
 from ctxkit.metrics.rereads import Rereads
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.messages import Edit
     from ctxkit.session import Session
 
-__all__ = ["Judged", "Thrash", "compactions", "cuts", "thrash"]
+__all__ = ["Judged", "Thrash", "compactions", "cuts", "spiral", "thrash"]
 
 
 class Judged(Verdict, frozen=True, kw_only=True):
@@ -87,6 +87,13 @@ def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
         reread_rate=mean([c.reread_rate for c in every]),
         reorientation=middle([c.reorientation for c in every]),
     )
+
+
+@of_session
+def spiral(session: Session, limit: int) -> int:
+    """Return the longest run of calls above `limit` tokens: a trigger that changed nothing."""
+    usages = (c.message.usage for c in session.calls)
+    return longest([u is not None and (u.prompt_tokens or 0) > limit for u in usages])
 
 
 @of_session

@@ -24,6 +24,9 @@ from ctxkit.tokens.counter_names import default
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ctxkit.tokens.counters import Counter
 
 __all__ = ["Sizes", "sizes"]
@@ -110,6 +113,21 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
             return self.modelled[self.session.call(call).index]
         unseen = self.fixed_at[-1] - self.unsent_at[-1] if self.fixed_at else 0
         return max(unseen + sum(self.of(m) for m in self.session.view()), 0)
+
+    @property
+    def reproduction(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return three arrays: numbers of the calls with a recorded prompt, their modelled and
+        recorded sizes.
+        """
+        import numpy as np
+
+        pairs = [
+            (i, m, r)
+            for i, (m, r) in enumerate(zip(self.modelled, self.recorded, strict=True))
+            if r is not None
+        ]
+        calls, modelled, recorded = np.array(pairs, dtype=np.int64).reshape(-1, 3).T
+        return calls, modelled, recorded
 
 
 def sizes(session: Session, counter: Counter | None = None) -> Sizes:

@@ -6,7 +6,7 @@ from ctxkit.caches import cache_folder
 from ctxkit.faces import listed
 from ctxkit.tokens.counter_names import default, named, names
 from ctxkit.tokens.counters import IMAGE_TOKENS, Counter, Room, message_tokens
-from ctxkit.tokens.encoders import Anthropic, Exact, anthropic, exact, ready
+from ctxkit.tokens.encoders import Anthropic, Exact, anthropic, encoding_for, exact, ready
 from ctxkit.tokens.estimates import (
     AI,
     FASED,
@@ -38,6 +38,7 @@ __all__ = [
     "anthropic",
     "cache_folder",
     "default",
+    "encoding_for",
     "estimate",
     "exact",
     "message_tokens",

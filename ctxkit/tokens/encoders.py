@@ -9,7 +9,7 @@ import sys
 import threading
 from functools import cache
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.tokens import long_runs
@@ -259,6 +259,19 @@ def anthropic() -> Anthropic:
     an estimate.
     """
     return Anthropic()
+
+
+def encoding_for(model: str) -> str | None:
+    """Return the name of the encoding that OpenAI names for a model (a provider's prefix is passed
+    over), or None.
+    """
+    from tiktoken.model import encoding_name_for_model
+
+    try:
+        name = cast("str", encoding_name_for_model(model.rsplit("/", 1)[-1]))
+    except KeyError:
+        return None
+    return name if name in ENCODINGS else None
 
 
 def ready(encoding: str = "o200k_base") -> bool:

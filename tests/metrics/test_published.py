@@ -1,11 +1,14 @@
-"""Pi's public session gives the figures that were published about it."""
+"""Pi's public session gives the figures that were published about it, and the formulas give theirs."""
 
 from __future__ import annotations
 
 import pytest
+from builders import assistant, session, usage, user
 
 import ctxkit as ck
+from ctxkit.errors import BadArguments
 from ctxkit.metrics.money import recorded
+from ctxkit.metrics.savings import amplification, append_only, headroom
 from ctxkit.metrics.thrash import thrash
 from ctxkit.prices import price
 
@@ -54,3 +57,24 @@ def test_busts_and_what_they_wrote(pi):
 def test_what_its_compactions_saved(pi):
     assert [len(e.inserted[0].text) for e in pi.edits] == [4_291, 3_649]
     assert [c.savings for c in thrash(pi).cuts] == pytest.approx([0.853, 0.845], abs=0.002)
+
+
+def test_the_room_of_a_cycle():
+    assert headroom(100_000, 25_000) == 0.75
+    assert headroom(100_000, 110_000) == pytest.approx(-0.1)
+    with pytest.raises(BadArguments, match="above 0"):
+        headroom(0, 1)
+
+
+def test_the_append_only_twin_grows_by_the_reply_and_300_where_the_prompt_fell():
+    assert append_only([100, 150, 40, 60], [10, 20, 30, 40]) == [100, 150, 470, 490]
+    assert append_only([], []) == []
+    with pytest.raises(BadArguments, match="do not match"):
+        append_only([1], [])
+
+
+def test_amplification_is_one_where_nothing_was_taken_away(pi):
+    grown = [m for n in (100, 200, 300) for m in (user(), assistant(usage=usage(n)))]
+    assert amplification(session(*grown)) == 1.0
+    assert amplification(pi) == pytest.approx(2.29, abs=0.01)
+    assert amplification(session(user(), assistant())) is None
