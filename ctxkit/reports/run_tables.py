@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.display.amounts import MISSING, dollars, known, number, percent
 from ctxkit.display.markup import line
+from ctxkit.frames.frame_columns import BOOL, FLOAT, INT
 from ctxkit.reports.page import table
-from ctxkit.sweeps.score_columns import BOOL, COLUMNS, FLOAT, INT
+from ctxkit.sweeps.score_columns import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
