@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxkit.errors import ModelError
-from ctxkit.messages import Message, Text, ToolCall
+from ctxkit.messages import Message, Text, ToolCall, Usage
 from ctxkit.models.scripted import Scripted
 from pair.pieces import END, NUMBER, decoded, message
 
@@ -174,6 +174,10 @@ class Reader(Scripted):
             call = ToolCall(f"read_{turn}_{step}", found[1], arguments)
             return Message(role="assistant", parts=(call,), stop="tool")
         return Message(role="assistant", parts=(Text(text),), stop="stop")
+
+    def _bill(self, _request: Request, prompt: int, reply: Message) -> Usage:
+        """Return what was read and said; nothing is cached."""
+        return Usage(input_tokens=prompt, output_tokens=self._counter.message(reply))
 
     def write(self, pieces: Sequence[int]) -> str:
         """Return the step that follows pieces; cut off where it finds no end."""

@@ -1,7 +1,7 @@
 """Train the reader from nothing, on one processor: `python notebooks/pair/train.py [FOLDER [STEPS]]`.
 
 It needs PyTorch (`pip install torch`), which nothing else here does. It writes `reader.npz` (weights, 16 bits each) and
-`reader.json` (recipe, loss, and how much of the last conversations was right).
+`reader.json` (the recipe, and how many steps are right in worlds whose numbers it never saw).
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from pair.exam import exam, held_out
 from pair.histories import drawn
 from pair.pieces import NUMBER, PAD, VOCABULARY, message
-from pair.reader import HEADS, TAPS, TURNED, rotations
+from pair.reader import HEADS, TAPS, TURNED, Network, rotations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,6 +217,16 @@ def main(folder: Path = Path(__file__).parent, steps: int = STEPS) -> None:
         print(recipe, flush=True)
 
     trained(steps, keep)
+    examined(folder)
+
+
+def examined(folder: Path) -> None:
+    """Write beside the recipe how many steps the weights have right in worlds whose numbers they never saw."""
+    with np.load(folder / "reader.npz") as kept:
+        marks = exam(Network(dict(kept)), held_out())
+    recipe = json.loads((folder / "reader.json").read_text())
+    recipe["held_out"] = {kind: f"{row.right} of {row.steps}" for kind, row in marks.iterrows()}
+    (folder / "reader.json").write_text(json.dumps(recipe, indent=2) + "\n")
 
 
 if __name__ == "__main__":
