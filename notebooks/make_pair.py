@@ -46,6 +46,10 @@ WINDOW = 8_000
 """Tokens; nothing of this task is larger, so that the first run is never cut."""
 
 
+COUNTER = tokens.named("chars/4")
+"""Bills the reader's tokens; so its replays are counted by it, too."""
+
+
 def settings() -> dict[str, Rules]:
     """Return the two settings by name."""
     masked = ck.presets.swe_agent_mask(n=3).but(name="mask 3")
@@ -54,11 +58,10 @@ def settings() -> dict[str, Rules]:
 
 def named(name: str, clock: Callable[[], float]) -> Model:
     """Return the reader, or a model by the kit's name for it."""
-    counter = tokens.estimate()
     if name == READER:
-        return Reader(counter=counter, clock=clock)
+        return Reader(counter=COUNTER, clock=clock)
     room = {"context_window": WINDOW} if name.startswith("local") else {}
-    return model(name, counter=counter, clock=clock, **room)
+    return model(name, counter=COUNTER, clock=clock, **room)
 
 
 async def run(name: str, rules: Rules, at: World = TASK) -> ck.Session:
@@ -78,10 +81,20 @@ async def run(name: str, rules: Rules, at: World = TASK) -> ck.Session:
     return agent.session
 
 
+def replayed(session: ck.Session, name: str) -> ck.Session:
+    """Return the replay of a run under one of the settings."""
+    rules = settings()[name]
+    return ck.replay(billed(session), rules.but(counter=COUNTER) if own(session) else rules)
+
+
 def billed(session: ck.Session) -> ck.Session:
     """Return a session with a price: the reader costs nothing, and is billed as if a known model had said the same."""
-    own = any(m.model == READER for m in session.messages)
-    return priced(session) if own else session
+    return priced(session) if own(session) else session
+
+
+def own(session: ck.Session) -> bool:
+    """Return whether the reader answered."""
+    return any(m.model == READER for m in session.messages)
 
 
 def answers(session: ck.Session) -> dict[int, str]:
@@ -103,10 +116,10 @@ def reads(session: ck.Session) -> int:
 
 def table(runs: dict[str, ck.Session], at: World = TASK) -> pd.DataFrame:
     """Return what the replay of the first run foretells of each setting, and what came true."""
-    first = billed(next(iter(runs.values())))
+    first = next(iter(runs.values()))
     rows = {}
     for name, session in runs.items():
-        told = ck.score(ck.replay(first, settings()[name]), loss=False)
+        told = ck.score(replayed(first, name), loss=False)
         true = ck.score(billed(session), loss=False)
         rows[name] = {
             f"{figure} {when}": row[column]
