@@ -5,7 +5,7 @@ known: once without context management, once shown only the results of its last 
 to FOLDER, and a table says what the replay of the first foretells of the second, and what came true. MODEL is a local file
 (`local/model.gguf`), a server's model (`ollama_chat/qwen3:4b`, `openai/NAME?api_base=http://127.0.0.1:8080/v1`), or any other that
 LiteLLM knows, whose key costs money. Without it the `reader` answers, a small model that `pair/train.py` trained for this task
-alone, and the pair that stands in `notebooks/pair` is made again.
+alone, and the pair that stands in `notebooks/pair` is made again. `make_pair.py worlds` asks it in twenty other worlds (`worlds.csv`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ctxkit.studies.loops import priced
 from ctxkit.tools.tool import tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pair.task import World
 
@@ -144,8 +144,21 @@ def main(name: str = READER, folder: Path = HERE, at: World = TASK) -> pd.DataFr
     return made
 
 
+def worlds(seeds: Iterable[int] = range(100, 120)) -> pd.DataFrame:
+    """Return the reader's table for each of other worlds, a row a world and setting."""
+    rows = []
+    for seed in seeds:
+        at = world(seed=seed)
+        runs = {label: asyncio.run(run(READER, rules, at)) for label, rules in settings().items()}
+        rows.append(table(runs, at).rename_axis("rules").assign(seed=seed))
+    return pd.concat(rows).set_index("seed", append=True).swaplevel()
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 3:
         sys.exit(__doc__)
+    if sys.argv[1:] == ["worlds"]:
+        worlds().to_csv(HERE / "worlds.csv")
+        sys.exit()
     given = sys.argv[1:]  # a model without a folder does not write over the pair that is there
     print(main(*given[:1], *map(Path, given[1:] or ["pair"] * len(given))).to_string())
