@@ -219,6 +219,15 @@ def test_the_recipe_says_what_the_weights_can_do(script):
     assert (marks["right"] > 0.9 * marks["steps"]).all()
 
 
+def test_another_model_is_asked_by_its_name_and_keeps_its_bill(script, tmp_path):
+    made = script.main("scripted/ports", tmp_path / "deep" / "pair")  # it answers sums alone
+    assert made["right"].tolist() == ["0 of 12"] * 2
+    session = ck.read(tmp_path / "deep/pair/none.jsonl")
+    assert {c.message.model for c in session.calls} == {"scripted/ports"}
+    assert not script.own(session)
+    assert script.billed(session) is session
+
+
 def test_the_other_worlds_are_made_again(script):
     kept = pd.read_csv(PAIR / "worlds.csv", index_col=[0, 1])
     assert len(kept) == 40
