@@ -1,43 +1,53 @@
 """Run one task twice with a model, under two settings, and hold the runs against their replays.
 
-`python notebooks/make_pair.py MODEL [FOLDER]` asks a model twelve questions about numbers in files, whose right answers
-are known: once without context management, once shown only the results of its last three tool calls. Both sessions are
-written to FOLDER (`pair` unless named), and a table says what the replay of the first foretells of the second, and what
-came true. MODEL is a local file (`local/model.gguf`), a server's model (`ollama_chat/qwen3:4b`,
-`openai/NAME?api_base=http://127.0.0.1:8080/v1`), or any other that LiteLLM knows, whose key costs money. `scripted/ports` needs no model: it shows how the script works, no more.
+`python notebooks/make_pair.py [MODEL [FOLDER]]` asks a model twelve questions about numbers in files, whose right answers are
+known: once without context management, once shown only the results of its last three tool calls. Both sessions are written
+to FOLDER, and a table says what the replay of the first foretells of the second, and what came true. MODEL is a local file
+(`local/model.gguf`), a server's model (`ollama_chat/qwen3:4b`, `openai/NAME?api_base=http://127.0.0.1:8080/v1`), or any other that
+LiteLLM knows, whose key costs money. Without it the `reader` answers, a small model that `pair/train.py` trained for this task
+alone, and the pair that stands in `notebooks/pair` is made again. `make_pair.py worlds` asks it in twenty other worlds (`worlds.csv`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[0]))
 
 import pandas as pd
+from pair.reader import Reader
+from pair.task import INSTRUCTIONS, world
 
 import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.agent import Agent
 from ctxkit.models.model_names import model
-from ctxkit.studies.seekers import INSTRUCTIONS, world
+from ctxkit.studies.loops import priced
 from ctxkit.tools.tool import tool
 
 if TYPE_CHECKING:
-    from ctxkit.policies import Rules
-    from ctxkit.studies.seekers import World
+    from collections.abc import Callable, Iterable
 
-TASK = world(questions=12, services=6, lines=20)
-HOW = (
-    "\nThe file of a service NAME is etc/NAME.toml: read each with read_file before you answer. "
-    "End each answer with the sum as digits, without separators."
-)
-WINDOW = 24_000
+    from pair.task import World
+
+    from ctxkit.models.model import Model
+    from ctxkit.policies import Rules
+
+HERE = Path(__file__).parent / "pair"
+READER = "reader"
+TASK = world()
+WINDOW = 8_000
 """Tokens; nothing of this task is larger, so that the first run is never cut."""
+
+
+COUNTER = tokens.named("chars/4")
+"""Bills the reader's tokens; so its replays are counted by it, too."""
 
 
 def settings() -> dict[str, Rules]:
@@ -46,29 +56,62 @@ def settings() -> dict[str, Rules]:
     return {"none": ck.presets.none(context_window=WINDOW), "mask 3": masked}
 
 
-async def run(name: str, rules: Rules, at: World = TASK) -> ck.Session:
-    """Return the session of a model that was asked all questions under rules."""
-
-    def read_file(path: str) -> str:
-        """Read a configuration file, for instance etc/archive.toml."""
-        return at.files.get(path, f"there is no file {path}")
-
+def named(name: str, clock: Callable[[], float]) -> Model:
+    """Return the reader, or a model by the kit's name for it."""
+    if name == READER:
+        return Reader(counter=COUNTER, clock=clock)
     room = {"context_window": WINDOW} if name.startswith("local") else {}
-    asked = model(name, counter=tokens.estimate(), clock=time.time, **room)
+    return model(name, counter=COUNTER, clock=clock, **room)
+
+
+async def run(name: str, rules: Rules, at: World = TASK) -> ck.Session:
+    """Return the session of a model that was asked all questions under rules.
+
+    The reader's clock counts (a second each time it is looked at), so that its session is the same each time.
+    """
+    ticks = count(1_800_000_000)
+    clock = (lambda: float(next(ticks))) if name == READER else time.time
     session = ck.Session(id=rules.label.replace(" ", "-"), format="native", agent="main")
-    agent = Agent(session, model=asked, rules=rules, tools=[tool(read_file)], clock=time.time)
-    agent.instruct(INSTRUCTIONS + HOW)
+    agent = Agent(
+        session, model=named(name, clock), rules=rules, tools=[tool(at.read_file)], clock=clock
+    )
+    agent.instruct(INSTRUCTIONS)
     for n in range(len(at.asked)):
         await agent.turn(at.question(n))
     return agent.session
 
 
+def replayed(session: ck.Session, name: str) -> ck.Session:
+    """Return the replay of a run under one of the settings."""
+    rules = settings()[name]
+    return ck.replay(billed(session), rules.but(counter=COUNTER) if own(session) else rules)
+
+
+def billed(session: ck.Session) -> ck.Session:
+    """Return a session with a price: the reader costs nothing, and is billed as if a known model had said the same."""
+    return priced(session) if own(session) else session
+
+
+def own(session: ck.Session) -> bool:
+    """Return whether the reader answered."""
+    return any(m.model == READER for m in session.messages)
+
+
+def answers(session: ck.Session) -> dict[int, str]:
+    """Return what was said last in each turn."""
+    return {call.turn: call.message.text for call in session.calls}
+
+
 def right(session: ck.Session, at: World = TASK) -> int:
-    """Return how many questions were answered with the right sum."""
-    last = {call.turn: call.message.text for call in session.calls}
-    sums = [sum(at.ports[name] for name in asked) for asked in at.asked]
-    found = [re.findall(r"\d+", last.get(n, "").replace(",", ""))[-1:] for n in range(len(sums))]
-    return sum(digits == [str(wanted)] for digits, wanted in zip(found, sums, strict=True))
+    """Return how many questions were answered with the right numbers."""
+    last = answers(session)
+    return sum(at.right(n, last.get(n, "")) for n in range(len(at.asked)))
+
+
+def reads(session: ck.Session) -> int:
+    """Return how often a file was read again."""
+    paths = [str(c.arguments.get("path")) for m in session.messages for c in m.tool_calls]
+    return len(paths) - len(set(paths))
 
 
 def table(runs: dict[str, ck.Session], at: World = TASK) -> pd.DataFrame:
@@ -76,8 +119,8 @@ def table(runs: dict[str, ck.Session], at: World = TASK) -> pd.DataFrame:
     first = next(iter(runs.values()))
     rows = {}
     for name, session in runs.items():
-        told = ck.score(ck.replay(first, settings()[name]), loss=False)
-        true = ck.score(session, loss=False)
+        told = ck.score(replayed(first, name), loss=False)
+        true = ck.score(billed(session), loss=False)
         rows[name] = {
             f"{figure} {when}": row[column]
             for figure, column in (
@@ -86,11 +129,11 @@ def table(runs: dict[str, ck.Session], at: World = TASK) -> pd.DataFrame:
                 ("usd", "cost_usd"),
             )
             for when, row in (("foretold", told), ("real", true))
-        } | {"right": f"{right(session, at)} of {len(at.asked)}"}
+        } | {"read again": reads(session), "right": f"{right(session, at)} of {len(at.asked)}"}
     return pd.DataFrame(rows).T
 
 
-def main(name: str, folder: Path, at: World = TASK) -> pd.DataFrame:
+def main(name: str = READER, folder: Path = HERE, at: World = TASK) -> pd.DataFrame:
     """Run both, write them, and return the table."""
     runs = {label: asyncio.run(run(name, rules, at)) for label, rules in settings().items()}
     folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +144,21 @@ def main(name: str, folder: Path, at: World = TASK) -> pd.DataFrame:
     return made
 
 
+def worlds(seeds: Iterable[int] = range(100, 120)) -> pd.DataFrame:
+    """Return the reader's table for each of other worlds, a row a world and setting."""
+    rows = []
+    for seed in seeds:
+        at = world(seed=seed)
+        runs = {label: asyncio.run(run(READER, rules, at)) for label, rules in settings().items()}
+        rows.append(table(runs, at).rename_axis("rules").assign(seed=seed))
+    return pd.concat(rows).set_index("seed", append=True).swaplevel()
+
+
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) > 3:
         sys.exit(__doc__)
-    print(main(sys.argv[1], Path([*sys.argv, "pair"][2])).to_string())
+    if sys.argv[1:] == ["worlds"]:
+        worlds().to_csv(HERE / "worlds.csv")
+        sys.exit()
+    given = sys.argv[1:]  # a model without a folder does not write over the pair that is there
+    print(main(*given[:1], *map(Path, given[1:] or ["pair"] * len(given))).to_string())

@@ -1,47 +1,280 @@
-"""The script that records a pair of runs works without a model, too: with the one that looks up what it cannot see."""
+"""The pair of runs: the reader's weights say the recorded steps again, and the table is that of the two logs."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import json
+import re
+import sys
 from pathlib import Path
+from random import Random
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import ctxkit as ck
-from ctxkit.messages import Text
-from ctxkit.studies.seekers import world
+from ctxkit.errors import ModelError
+from ctxkit.messages import Message, Text
+from ctxkit.models.model import Request, silent
+from ctxkit.tokens import estimate
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+PAIR = NOTEBOOKS / "pair"
 
 
 @pytest.fixture(scope="module")
 def script():
-    path = Path(__file__).parents[2] / "notebooks/make_pair.py"
-    spec = importlib.util.spec_from_file_location("make_pair", path)
+    spec = importlib.util.spec_from_file_location("make_pair", NOTEBOOKS / "make_pair.py")
     module = importlib.util.module_from_spec(spec)
+    before = list(sys.path)
     spec.loader.exec_module(module)
-    return module
+    yield module
+    sys.path[:] = before
 
 
-def test_both_runs_are_kept_and_held_against_the_replay(script, tmp_path):
-    at = world(questions=8, services=5, lines=20)
-    table = script.main("scripted/ports", tmp_path / "pair", at)
-    assert table["right"].tolist() == ["8 of 8"] * 2
-    assert (table["calls foretold"] == table["calls real"]["none"]).all()
-    assert table["calls real"]["mask 3"] > table["calls real"]["none"]
-    kept = {p.name: ck.read(p) for p in sorted((tmp_path / "pair").glob("*.jsonl"))}
-    assert list(kept) == ["mask-3.jsonl", "none.jsonl"]
-    assert len(kept["none.jsonl"].calls) == table["calls real"]["none"]
+@pytest.fixture(scope="module")
+def reader(script):
+    return script.Reader(counter=estimate(), clock=lambda: 0.0)
 
 
-def test_wrong_sums_are_counted(script):
-    at = world(questions=3, services=5, lines=20)
-    session = ck.Session(
-        id="s", format="native", agent="main",
-        log=tuple(m for n in range(3) for m in _asked(at, n, wrong=n == 1)),
-    )  # fmt: skip
-    assert script.right(session, at) == 2
+@pytest.fixture(scope="module")
+def recorded(script):
+    return {name: ck.read(PAIR / f"{name.replace(' ', '-')}.jsonl") for name in script.settings()}
 
 
-def _asked(at, n, *, wrong):
-    total = sum(at.ports[name] for name in at.asked[n]) + wrong
-    yield ck.Message(role="user", id=f"u{n}", parts=(Text(at.question(n)),))
-    yield ck.Message(role="assistant", id=f"a{n}", parts=(Text(f"It is {total:,}."),), stop="stop")
+def steps(session):
+    return [
+        (m.text, [c.arguments for c in m.tool_calls])
+        for m in session.messages
+        if m.role == "assistant"
+    ]
+
+
+def test_the_committed_weights_make_the_committed_pair_again(script, tmp_path):
+    script.main(folder=tmp_path)
+    made = sorted(tmp_path.glob("*"))
+    assert [new.name for new in made] == ["mask-3.jsonl", "none.jsonl", "pair.csv"]
+    for new in made:
+        assert new.read_text() == (PAIR / new.name).read_text()
+
+
+def test_the_table_is_that_of_the_two_logs(script, recorded):
+    kept = pd.read_csv(PAIR / "pair.csv", index_col=0)
+    pd.testing.assert_frame_equal(script.table(recorded).infer_objects(), kept, check_dtype=False)
+    for name, session in recorded.items():
+        row = kept.loc[name]
+        assert row["calls real"] == len(session.calls)
+        assert row["tokens real"] == sum(c.message.usage.prompt_tokens for c in session.calls)
+        assert row["calls foretold"] == len(recorded["none"].calls)
+    told = script.replayed(recorded["none"], "mask 3")
+    assert kept.loc["mask 3", "tokens foretold"] == ck.frame(told)["turn_input_tokens"].sum()
+
+
+def test_prompts_are_foretold_to_the_token_until_the_steps_part(script, recorded):
+    first, masked = (steps(session) for session in recorded.values())
+    alike = next(n for n, (a, b) in enumerate(zip(first, masked, strict=False)) if a != b)
+    assert 5 < alike < len(first)
+    for name, session in recorded.items():
+        told = script.replayed(recorded["none"], name)
+        sent = [sum(i.tokens for i in told.sent(c.index)) for c in told.calls]
+        real = [c.message.usage.prompt_tokens for c in session.calls]
+        assert sent[: alike + 1] == real[: alike + 1]
+        assert (sent == real) == (name == "none")
+
+
+def test_other_weights_take_other_steps(script, recorded, monkeypatch):
+    class Worse(script.Reader):
+        def __init__(self, **settings):
+            super().__init__(**settings)
+            self.network.weights["1.into"] = self.network.weights["1.into"][::-1]
+
+    monkeypatch.setattr(script, "Reader", Worse)
+    at = script.world(questions=1)
+    session = asyncio.run(script.run("reader", script.settings()["none"], at))
+    assert steps(session) != steps(recorded["none"])[: len(session.calls)]
+
+
+def test_the_reader_looks_at_what_it_is_shown(script, recorded, reader):
+    """What it answered it reads for again once a result is cleared, and copies what another file says."""
+    turn = next(c for c in recorded["none"].calls if c.turn == 2)  # both files were read before
+    shown = [i.message for i in recorded["none"].sent(turn.index)]
+    assert said(reader, shown) == turn.message.text
+    name, key = script.TASK.asked[2][1]
+    number = str(script.TASK.numbers[name, key])
+    assert number in turn.message.text
+    assert "5309" in said(
+        reader, [changed(m, rf"{name}_{key} = \d+", f"{name}_{key} = 5309") for m in shown]
+    )
+    cleared = [
+        changed(m, rf"(?s).*{name}_{key} = \d+.*", "Old environment output: (5 lines omitted)")
+        for m in shown
+    ]
+    assert said(reader, cleared) == f"etc/{name}.toml"
+
+
+def changed(message, pattern, text):
+    if message.role != "tool":
+        return message
+    return Message(
+        role="tool",
+        tool=message.tool,
+        call_id=message.call_id,
+        parts=(Text(re.sub(pattern, text, message.text, count=1)),),
+    )
+
+
+def said(reader, messages):
+    reply = asyncio.run(reader(Request(messages=tuple(messages)), silent))
+    return reply.text or reply.tool_calls[0].arguments["path"]
+
+
+def test_what_does_not_fit_is_refused_and_never_clipped(reader):
+    with pytest.raises(ModelError, match="1002 pieces > 1000") as refused:
+        said(reader, [Message(role="user", parts=(Text("~" * 999),))])
+    assert refused.value.overflow
+
+
+def test_pieces_keep_every_character_of_the_task(script):
+    from pair import pieces
+
+    files = script.TASK.files
+    for text in [
+        script.INSTRUCTIONS,
+        *files.values(),
+        *map(script.TASK.question, range(12)),
+        "x7: 12345, Zoë",
+    ]:
+        assert pieces.decoded(pieces.encoded(text)) == text.replace("ë", "<?>")
+    assert len(pieces.encoded("archive_port = 8431")) == 5
+
+
+def test_no_number_of_the_task_was_ever_trained_with(script):
+    from pair import histories, task
+
+    held = set(script.TASK.numbers.values())
+    random = Random(1)
+    seen = [said.text for _ in range(300) for said in histories.drawn(random, 6)]
+    numbers = {int(n) for text in seen for n in re.findall(r"= (\d{4})", text)}
+    assert len(numbers) > 3_000
+    assert not numbers & held
+    assert {task.held(n) for n in numbers} == {False}
+    assert {task.held(n) for n in held} == {True}
+
+
+def test_only_steps_that_are_right_by_what_is_in_sight_are_learned(script):
+    from pair import histories
+
+    random = Random(2)
+    kinds = set()
+    for _ in range(200):
+        sight, asked, told = set(), [], histories.drawn(random, 8)
+        for role, text, kind in told:
+            if role == "user":
+                asked = re.findall(r"([a-z]+)_([a-z]+)", text)
+            elif role == "tool":
+                sight |= set(re.findall(r"\w+ = \d+", text))
+            elif kind == "answer":
+                assert set(text.split(", ")) <= sight
+            elif kind:
+                name = next(
+                    n for n, k in asked if not any(s.startswith(f"{n}_{k} ") for s in sight)
+                )
+                assert text == f'read_file("etc/{name}.toml")'
+                assert (kind == "again") == any(
+                    said.text == text for said in told[: told.index((role, text, kind))]
+                )
+            kinds.add(kind)
+    assert kinds == {"", "read", "again", "answer"}
+
+
+def test_the_exam_counts_wrong_steps(script):
+    from pair import exam, histories, reader, task
+
+    with np.load(reader.WEIGHTS) as kept:
+        network = reader.Network(dict(kept))
+    at = task.world(questions=3, seed=5)
+    good = histories.conversation(at)
+    wrong = [
+        s._replace(text=s.text.translate({ord("4"): "5"})) if s.kind == "answer" else s
+        for s in good
+    ]
+    changes = sum(a.text != b.text for a, b in zip(good, wrong, strict=True))
+    assert changes
+    before, after = exam.exam(network, [good])["right"], exam.exam(network, [wrong])["right"]
+    assert after["answer"] <= before["answer"] - 1
+    assert after["read"] == before["read"]
+
+
+def test_the_recipe_says_what_the_weights_can_do(script):
+    from pair import exam, reader
+
+    recipe = json.loads((PAIR / "reader.json").read_text())
+    with np.load(reader.WEIGHTS) as kept:
+        weights = dict(kept)
+    assert recipe["parameters"] == sum(each.size for each in weights.values())
+    marks = exam.exam(reader.Network(weights), exam.held_out())
+    assert {k: f"{row.right} of {row.steps}" for k, row in marks.iterrows()} == recipe["held_out"]
+    assert (marks["right"] > 0.9 * marks["steps"]).all()
+
+
+def test_another_model_is_asked_by_its_name_and_keeps_its_bill(script, tmp_path):
+    made = script.main("scripted/ports", tmp_path / "deep" / "pair")  # it answers sums alone
+    assert made["right"].tolist() == ["0 of 12"] * 2
+    session = ck.read(tmp_path / "deep/pair/none.jsonl")
+    assert {c.message.model for c in session.calls} == {"scripted/ports"}
+    assert not script.own(session)
+    assert script.billed(session) is session
+
+
+def test_the_other_worlds_are_made_again(script):
+    kept = pd.read_csv(PAIR / "worlds.csv", index_col=[0, 1])
+    assert len(kept) == 40
+    assert (kept.xs("mask 3", level=1)["read again"] > 0).all()
+    made = script.worlds([105])
+    pd.testing.assert_frame_equal(made.infer_objects(), kept.loc[[105]], check_dtype=False)
+
+
+def test_what_was_kept_in_the_cache_of_the_network_changes_nothing(reader):
+    pieces = list(range(20, 80))
+    reader.network.forget()
+    whole = reader.network.read(pieces)
+    reader.network.forget()
+    parts = np.concatenate(
+        [
+            reader.network.read(part)
+            for part in (pieces[:1], pieces[1:40], pieces[40:41], pieces[41:])
+        ]
+    )
+    np.testing.assert_allclose(parts, whole, atol=2e-4)
+
+
+def test_the_network_is_the_one_that_was_trained(script):
+    torch = pytest.importorskip("torch")
+    from pair import reader, train
+
+    with np.load(reader.WEIGHTS) as kept:
+        weights = dict(kept)
+    trained = train.Trained()
+    for name, each in weights.items():
+        trained[name].data = torch.from_numpy(each.astype(np.float32))
+    pieces = list(range(20, 140))
+    with torch.no_grad():
+        there = (trained(torch.tensor([pieces])) @ trained["embed"].T)[
+            0
+        ].numpy() * train.WIDTH**-0.5
+    np.testing.assert_allclose(reader.Network(weights).read(pieces), there, atol=2e-3)
+
+
+def test_wrong_answers_are_counted(script):
+    at = script.world(questions=3)
+    log = []
+    for n in range(3):
+        log.append(Message(role="user", id=f"u{n}", parts=(Text(at.question(n)),)))
+        text = at.answer(n) if n != 1 else at.answer(0)
+        log.append(Message(role="assistant", id=f"a{n}", parts=(Text(text),), stop="stop"))
+    assert script.right(ck.Session(id="s", format="native", agent="main", log=tuple(log)), at) == 2
+    first, second = (at.numbers[each] for each in at.asked[0])
+    assert at.right(0, f"They are {first:,} and {second:,}.")
+    assert not at.right(0, f"They are {second} and {first}.")
