@@ -80,9 +80,7 @@ def frame(
 
 
 def given_apart(of: GivenAll, *, children: bool = False) -> list[Session]:
-    """Return the sessions that are given, each under an id of its own, with those of subagents
-    where asked.
-    """
+    """Return the sessions given, each under an id of its own, with subagents' where asked."""
     return apart(list(_all(as_sessions(of), children=children)))
 
 

@@ -1,6 +1,4 @@
-"""The same tables as streams of Arrow: what polars, DuckDB and others take without a pandas frame
-between.
-"""
+"""The same tables as Arrow streams: what polars, DuckDB and others take without a pandas frame."""
 
 from __future__ import annotations
 

@@ -22,9 +22,7 @@ def costs(
 
 
 def cost(message: Message, model: str | None) -> tuple[float | None, str | None]:
-    """Return the dollars of one call and where the figure comes from; missing where neither log nor
-    table can say.
-    """
+    """Return one call's dollars and their source; missing where neither log nor table can say."""
     usage = message.usage
     if usage is None:
         return None, None
@@ -37,16 +35,12 @@ def cost(message: Message, model: str | None) -> tuple[float | None, str | None]
 
 
 def by_table(message: Message, model: str | None) -> float | None:
-    """Return the dollars of one call by the table of prices, whatever the log says; None where it
-    cannot say.
-    """
+    """Return one call's dollars by the price table, whatever the log says; None if unknown."""
     return cost_usd(message.usage, model)
 
 
 def output_source(message: Message) -> str | None:
-    """Where a reply's output comes from: an estimate where the log holds the first piece of a
-    stream alone.
-    """
+    """Where output tokens come from: an estimate if the log has only a stream's first piece."""
     usage = message.usage
     if usage is None or usage.output_tokens is None:
         return None

@@ -1,6 +1,4 @@
-"""How a frame is told to count: by the plain estimate, exactly, anchored on recorded usage, or by a
-user's counter.
-"""
+"""How frames count: by plain estimate, exactly, anchored on recorded usage, by a user's counter."""
 
 from __future__ import annotations
 
@@ -76,9 +74,7 @@ def counting(
 
 
 def _anchored(session: Session) -> tuple[list[int], list[str | None], Callable[[Message], int]]:
-    """Return sizes scaled to the recorded usage; those of a replay are the sizes that it was made
-    with.
-    """
+    """Return sizes scaled to the recorded usage; a replay's are the sizes it was made with."""
     from ctxkit.sizes import sizes
 
     found = sizes(session.origin or session)

@@ -90,9 +90,7 @@ def _array(dtype: str, values: list[Any]) -> Any:
 
 
 def _constant(values: list[Any], arrow: Any) -> Any:
-    """The Arrow array of a column that holds one value throughout, as many do; None for
-    any other.
-    """
+    """Return the Arrow array of a column of one value throughout, as many are; else None."""
     import pyarrow as pa
 
     n = len(values)
@@ -120,9 +118,7 @@ def _bits(data: Any, n: int) -> Any:
 
 
 def _sane(dtype: str, value: Any) -> Any:
-    """What a broken log put where a number or a text belongs is missing; lone surrogates are
-    replaced.
-    """
+    """Return the value; wrong types from a broken log are missing, lone surrogates replaced."""
     if isinstance(value, bool) or dtype == BOOL:
         return value if isinstance(value, bool) and dtype == BOOL else None
     if dtype == TEXT:

@@ -1,6 +1,4 @@
-"""How large each call's prompt was: as recorded, or by the plain estimate where the log has no
-usage at all.
-"""
+"""How large each call's prompt was: as recorded, or by plain estimate if the log has no usage."""
 
 from __future__ import annotations
 
@@ -72,9 +70,7 @@ def estimated(session: Session) -> list[int]:
 
 
 def _scaled(sizes: list[int], sent: object) -> list[int | None]:
-    """Return sizes that sum up to what the run says it sent, where counting alone explains the
-    difference.
-    """
+    """Return sizes that sum to what the run says it sent, if counting alone explains the gap."""
     whole = sum(sizes)
     if not isinstance(sent, int) or not whole or not 1 / _TELLS < sent / whole < _TELLS:
         return list(sizes)

@@ -149,9 +149,7 @@ def asked(reply: Message) -> int:
 
 
 def usage_source(message: Message) -> str:
-    """Where a reply's usage comes from: a replay models it and says so, everything else recorded
-    it.
-    """
+    """Return where a reply's usage is from: `derived` if a replay modelled it, else `recorded`."""
     return "derived" if message.details.get("usage_source") == "derived" else "recorded"
 
 

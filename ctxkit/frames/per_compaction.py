@@ -207,9 +207,7 @@ class _Moment(NamedTuple):
     model: str | None
     """The last that answered before it, else the session's."""
     billed: int | None
-    """Tokens in the window after the last of them, as recorded; None also where another compaction
-    came since.
-    """
+    """Recorded tokens in the window after the last of them; None also if another cut came since."""
     shown: list[Message]
     after: list[Message]
     following: tuple[int, list[Message]] | None
@@ -267,9 +265,7 @@ def _occupancy(reply: Message) -> int | None:
 def _tokens(
     at: _Moment, size: Callable[[Message], int] | None, counted: str
 ) -> tuple[int | None, int | None, str | None]:
-    """Sizes before and after, as the log has them, else by the last recorded prompt, else counted;
-    and their source.
-    """
+    """Sizes before and after (logged, last recorded prompt, or counted), and their source."""
     first, last = at.cut.edits[0], at.cut.edits[-1]
     before, then = first.tokens_before, last.tokens_after
     if (before is not None and then is not None) or size is None:

@@ -202,9 +202,7 @@ def _touched_at_last(session: Session, touched: dict[str, Fate]) -> dict[str, Fa
 
 
 def _pruned(fate: Fate | None, shown: Message | None, by: str) -> Fate:
-    """Return the fate of a message that a pruning changes for a call, whatever compactions made of
-    it.
-    """
+    """Return the fate of a message pruned for a call, whatever compactions made of it."""
     was = fate or _SHOWN
     return was._replace(state="pruned", shown=shown, pruned_by=by)
 

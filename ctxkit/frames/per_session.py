@@ -244,9 +244,7 @@ def _own_totals(session: Session) -> dict[str, Any]:
 
 
 def _summaries(session: Session) -> dict[str, Any]:
-    """What its summaries cost: nothing where none was written, missing where one has no price or
-    none can be told.
-    """
+    """What its summaries cost: zero without any, missing if one has no price or none is told."""
     bills = per_compaction.summary_bills(session)
     usd, source = per_compaction.summed(bills)
     if not bills and "compactions" in session.details.get("cannot_tell", ()):

@@ -1,6 +1,4 @@
-"""One row a turn of an agent, with fuseraft's snapshot columns: live, read or replayed in one
-shape.
-"""
+"""One row a turn of an agent, in fuseraft's snapshot columns: live, read or replayed alike."""
 
 from __future__ import annotations
 

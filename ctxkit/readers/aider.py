@@ -52,9 +52,7 @@ _PAGE = re.compile(r"\s*</?div[^>]*>\s*$")
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a chat history: its first heading, or requests beside the program's own
-    words.
-    """
+    """Say whether this is a chat history: its first heading, or requests and aider's own words."""
     start = source.data[: 1 << 16].decode("utf-8", "replace").replace("\r\n", "\n")
     if start.lstrip()[:1] in ("{", "["):
         return False
@@ -95,9 +93,7 @@ def _sessions(all_text: str) -> Iterator[tuple[float | None, list[str]]]:
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield runs of lines of one kind: `request`, `output`, `answer`; a code fence is answer, up to
-    a request.
-    """
+    """Yield runs of lines (`request`, `output`, `answer`); a fence is answer, up to a request."""
     kind, run, fenced = "", list[str](), False
     for line in lines:
         if line.startswith("#### "):
@@ -158,9 +154,7 @@ class _Chat:
                 self._add(Message(role="assistant", parts=(Text(said),)))
 
     def _seen(self) -> None:
-        """Output that an answer follows at once, with no request before it, was sent: a run's, a
-        lint's, a test's.
-        """
+        """Show the model output that an answer follows without a request: of a run, lint, test."""
         last = [e for e in self.log.entries[-2:] if isinstance(e, Message)]
         if (
             len(last) == 2
@@ -194,9 +188,7 @@ class _Chat:
 
 
 def to_usage(line: str) -> Usage | None:
-    """Return what a line `Tokens: 5.2k sent, 604 received. Cost: ...` says (thousands are rounded),
-    or None.
-    """
+    """Return the usage in `Tokens: 5.2k sent, 604 received. Cost: ...` (rounded), or None."""
     sent = _TOKENS.search(line)
     if sent is None:
         return None

@@ -29,9 +29,7 @@ _BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_t
 
 
 def sniff(source: Source) -> bool:
-    """Say whether there are messages with Anthropic's blocks, a request with its `system`, or its
-    response.
-    """
+    """Say whether there are Anthropic's blocks, a request with its `system`, or its response."""
     document = source.document
     if type(document) is list:
         return (is_talk(document) and _is_ours(document)) or _is_record(
@@ -70,9 +68,7 @@ def _is_record(record: Any) -> bool:
 
 
 def _halves(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was asked and what came of it: beside each other, in one object, or wrapped as batches
-    wrap them.
-    """
+    """Return request and response: beside each other, in one object, or wrapped as in batches."""
     asked = mapping(record.get("request")) or mapping(record.get("params")) or record
     return (
         asked,
@@ -83,9 +79,7 @@ def _halves(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read(source: Source) -> list[Session]:
-    """Read the one conversation of a file; a request that no longer holds what the last one held is
-    an edit.
-    """
+    """Read a file's one conversation; a request that lacks what the last one held is an edit."""
     talk, document = Talk(NAME), source.document
     if type(document) is list:
         records: list[tuple[int, Any]] = [(0, {"messages": document})]

@@ -1,6 +1,4 @@
-"""Zip archives of JSON, opened without trust: members counted, sizes and ratios bounded before a
-byte is unpacked.
-"""
+"""JSON zips opened without trust: members, sizes and ratios bounded before a byte is unpacked."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ BYTES = 512 << 20
 _ZSTD = 93
 _PLAIN = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTD}
 _HEAD = struct.Struct("<4s5H3L2H")
-"""A member's own header: mark, five words, checksum and two sizes, lengths of its name and extra
-field.
-"""
+"""A member's own header: mark, five words, checksum, two sizes, lengths of name and extra field."""
 _decode = msgspec.json.Decoder().decode
 
 

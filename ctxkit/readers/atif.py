@@ -164,9 +164,7 @@ class _Teller:
         )
 
     def _compaction(self, raw: dict[str, Any], results: list[Any], when: float | None) -> None:
-        """terminus-2's summarisation: what was said goes, the first prompt stays; the next prompt
-        is the hand-off.
-        """
+        """Note terminus-2's summary: only the first prompt stays; the next one is the hand-off."""
         refs = [
             mapping(r)
             for res in results

@@ -1,6 +1,4 @@
-"""One conversation of a Claude Code transcript while its lines go by: replies, results,
-compactions, rewinds.
-"""
+"""One conversation of a Claude Code transcript: its replies, results, compactions and rewinds."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ class Shared:
         self.tools: tuple[ToolSchema, ...] = ()
         """Tools that the program's output names; a transcript names none."""
         self.ambiguous = ambiguous
-        """True where a uuid names two lines: parents then say nothing, and the order of the lines
-        counts.
-        """
+        """True where a uuid names two lines: not parents but the order of lines then counts."""
         self.uuids = uuids
         """Those of all lines of the file."""
 
@@ -59,9 +55,7 @@ class Conversation:
         """True where the first line follows one that is not in the file; None before it."""
 
     def begin(self, record: dict[str, Any]) -> None:
-        """See from the first line that hangs anywhere whether the file has lost what came before
-        it.
-        """
+        """See from the first line with a uuid whether the file has lost what came before it."""
         if self.headless is None and type(record.get("uuid")) is str:
             parent = record.get("parentUuid")
             self.headless = type(parent) is str and parent not in self.shared.uuids
@@ -69,9 +63,7 @@ class Conversation:
     # -- where a line hangs -----------------------------------------------------------------------
 
     def _place(self, record: dict[str, Any]) -> int:
-        """Return the index of the entry that a line follows: its parent's, or the last one where
-        that says nothing.
-        """
+        """Return the index of the entry that a line follows: its parent's, else the last one's."""
         parent = record.get("parentUuid")
         if self.shared.ambiguous:
             return self.log.at
@@ -90,9 +82,7 @@ class Conversation:
         return place
 
     def _go(self, record: dict[str, Any]) -> None:
-        """Stand where the line hangs; results of parallel calls and failed tries hang beside: those
-        are no branches.
-        """
+        """Stand where the line hangs; results and failed tries that hang beside are no branches."""
         log, place = self.log, self._place(record)
         at = log.at
         for _ in range(_BACK):
@@ -123,9 +113,7 @@ class Conversation:
     # -- what is said -----------------------------------------------------------------------------
 
     def talk(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        """Take a line that was said: a piece of a reply, a request, results, or a compaction's
-        summary.
-        """
+        """Take a line said: a piece of a reply, a request, results, or a compaction's summary."""
         if record.get("type") == "assistant":
             self._assistant(record, m)
         elif record.get("isCompactSummary") is True or (
@@ -159,9 +147,7 @@ class Conversation:
             self._result(record, block, "server")
 
     def _open(self, own: str | None, model: str | None) -> int | None:
-        """Return the index of the reply that a line adds to, whatever lies between; None on another
-        branch.
-        """
+        """Return the index of the reply to add to, whatever is between; None on another branch."""
         index = None if own is None else self.replies.get(own)
         entry = None if index is None else self.log.entries[index]
         if (
@@ -209,18 +195,14 @@ class Conversation:
         )
 
     def queued(self, record: dict[str, Any]) -> None:
-        """Take a prompt that was typed while the agent worked: newer versions write it as an
-        attachment.
-        """
+        """Take a prompt typed while the agent worked: newer versions write it as an attachment."""
         self.close()
         self._user(record, mapping(record.get("attachment")).get("prompt"))
 
     # -- what happened to the context -------------------------------------------------------------
 
     def system(self, record: dict[str, Any]) -> None:
-        """Take a line of the program itself: compaction boundaries and failed calls matter, the
-        rest is counted.
-        """
+        """Take a line of the program: compaction boundaries, failed calls; the rest is counted."""
         kind = record.get("subtype")
         if kind == "compact_boundary":
             self.close()

@@ -87,9 +87,7 @@ _SUBAGENTS = 1000
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the first lines have Claude Code's types and the fields that tie its lines
-    together.
-    """
+    """Say whether the first lines have Claude Code's types and fields that tie them together."""
     for record in source.head[:40]:
         kind = text(record.get("type"))
         if kind in _TALK and type(record.get("message")) is dict:
@@ -112,9 +110,7 @@ def read(source: Source) -> list[Session]:
 
 
 class _Transcript:
-    """A file: the main conversation, and the sidechains that older versions wrote between its
-    lines.
-    """
+    """A file: the main conversation, and sidechains that older versions wrote between its lines."""
 
     def __init__(self, source: Source) -> None:
         self.path = source.path
@@ -161,9 +157,7 @@ class _Transcript:
             self.of_line[uuid] = chain
 
     def _chain(self, record: dict[str, Any]) -> Conversation:
-        """Return the conversation that a line belongs to: the main one unless it is a sidechain
-        within it.
-        """
+        """Return the conversation of a line: the main one unless it is a sidechain within it."""
         if not self.has_main or not _is_aside(record):
             return self.main
         if record.get("isCompactSummary") is True and self.main.boundary is not None:
@@ -275,9 +269,7 @@ def _linked(child: Session, agents: dict[str, str]) -> Session:
 
 
 def _with_subagents(session: Session, path: Path) -> Session:
-    """Return the session with the transcripts of its subagents: a folder of its name, or files
-    beside it (older).
-    """
+    """Return the session with its subagents, from the folder of its name or (older) beside it."""
     agents: dict[str, str] = session.details.get("subagents", {})
     folder = path.with_suffix("") / "subagents"
     files = sorted(folder.glob("agent-*.jsonl"))[:_SUBAGENTS] if folder.is_dir() else []

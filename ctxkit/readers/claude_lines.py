@@ -1,6 +1,4 @@
-"""Lines of Claude Code as values: replies and their pieces, inputs, results, failed calls,
-compactions.
-"""
+"""Lines of Claude Code as values: replies in pieces, inputs, results, failed calls, compactions."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ def call_id(record: dict[str, Any], m: dict[str, Any]) -> str | None:
 
 
 def to_reply(record: dict[str, Any], m: dict[str, Any], parts: list[Part], own: str) -> Message:
-    """Return the first line of a reply; `own` is the id it gets. What no model wrote is an event,
-    not a call.
-    """
+    """Return a reply's first line, with the id `own`; what no model wrote is an event, no call."""
     model, failed = word(m.get("model")), record.get("isApiErrorMessage") is True
     if model == "<synthetic>":
         return _event(
@@ -67,9 +63,7 @@ def _event(record: dict[str, Any], own: str, kind: str, said: str, *, failed: bo
 def with_more(
     old: Message, record: dict[str, Any], m: dict[str, Any], parts: list[Part]
 ) -> Message:
-    """Return a reply with a further line of it: blocks come in pieces, usage is repeated and best
-    on the last.
-    """
+    """Return a reply with one more line: blocks come in pieces, usage is best on the last."""
     recent = old.parts[-64:]
     return msgspec.structs.replace(
         old,
@@ -81,9 +75,7 @@ def with_more(
 
 
 def to_input(record: dict[str, Any], parts: list[Part], own: str, *, beside: bool) -> Message:
-    """Return what the user, or the program in the user's name, said; `beside`: in one line with
-    results of tools.
-    """
+    """Return input of the user or in their name; `beside`: in one line with results of tools."""
     said = parts[0].text if parts and type(parts[0]) is Text else ""
     kind = "injected" if record.get("isMeta") is True or beside else ""
     return Message(
@@ -96,9 +88,7 @@ def to_input(record: dict[str, Any], parts: list[Part], own: str, *, beside: boo
 
 
 def is_summary(record: dict[str, Any], content: Any) -> bool:
-    """Say whether a line after a boundary is its summary: older lines and the program's output bear
-    no mark of it.
-    """
+    """Say whether a line after a boundary is its summary; older lines and output have no mark."""
     marked = record.get("isCompactSummary") is True or record.get("isSynthetic") is True
     return marked or (type(content) is str and content.startswith(_CONTINUED))
 
@@ -129,16 +119,12 @@ def to_retry(record: dict[str, Any], own: str) -> Message:
 
 
 def about(boundary: dict[str, Any]) -> dict[str, Any]:
-    """Return what a boundary tells of its compaction; the program's output spells it in
-    snake case.
-    """
+    """Return what a boundary tells of its compaction; the program's output has it in snake case."""
     return mapping(boundary.get("compactMetadata") or boundary.get("compact_metadata"))
 
 
 def to_compaction(boundary: dict[str, Any], own: str, inserted: tuple[Message, ...]) -> Edit:
-    """Return the compaction of a boundary (or of a summary without one), its targets still to be
-    found.
-    """
+    """Return the compaction of a boundary (or of a lone summary), its targets still to be found."""
     told = about(boundary)
     return Edit(
         kind="summarised",

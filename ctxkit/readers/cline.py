@@ -50,9 +50,7 @@ _MARKS = {"ts", "modelInfo", "metrics", "condenseParent", "isSummary", "truncati
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is the API's history of a task: Anthropic's messages, each with a time or a
-    mark.
-    """
+    """Say whether this is a task's API history: Anthropic's messages with times or marks."""
     found = source.document
     if type(found) is not list or not found:
         return is_session(found)
@@ -63,9 +61,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one task of a history; the window's messages are taken from the file beside it, if
-    one is there.
-    """
+    """Return a history's one task, with the window's messages from the file beside it, if any."""
     if is_session(source.document):
         return [read_session(source)]
     folder = source.path.parent
@@ -173,9 +169,7 @@ class _Task:
         return told
 
     def _compact(self, mark: str, made: list[Message], *, summary: bool) -> None:
-        """Roo's two ways: a summary in the place of what it hides, or a marker before
-        what is left.
-        """
+        """Compact as Roo does: a summary in place of what it hides, or a marker before the rest."""
         shown = set(self.log.shown) if self.log.may_edit() else set[str]()
         gone = tuple(i for i in self._hidden.get(mark, ()) if i in shown)
         when = made[0].time if made else None
@@ -209,9 +203,7 @@ class _Task:
 
 
 def _plain(raw: dict[str, Any]) -> dict[str, Any]:
-    """A message without what is told beside it; a lone item of reasoning as the reply that it is
-    part of.
-    """
+    """Return a message's own fields; a lone item of reasoning becomes the reply it is part of."""
     if raw.get("type") == "reasoning" and "content" not in raw:
         said = items(raw.get("summary")) or text(raw.get("text"))
         return {"role": "assistant", "content": [{"type": "reasoning", "summary": said}]}

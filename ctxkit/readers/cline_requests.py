@@ -1,6 +1,4 @@
-"""What Cline's and Roo's window noted of each request: usage, model, what it left out, how it
-ended.
-"""
+"""What Cline's and Roo's windows noted of requests: usage, model, what was left out, their end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Tool calls written as XML in a reply's text, and their results in the next message, told as calls
-and results.
-"""
+"""Calls written as XML in replies, and results in the next message, told as calls and results."""
 
 from __future__ import annotations
 

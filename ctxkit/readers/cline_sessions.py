@@ -1,6 +1,4 @@
-"""Cline from 4.0 on: a session's messages, its manifest and its latest compaction beside them, its
-subagents' files in the same folder.
-"""
+"""Cline 4.0 on: messages of a session; manifest, last compaction, subagents' files beside them."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ def is_session_folder(path: Path) -> bool:
 
 
 def read_session(source: Source) -> Session:
-    """Return the session of a file of messages; where it lies in its folder, with what is told
-    beside it, and the main agent's with its subagents.
-    """
+    """Return a file's session, with what its folder tells; the main agent's with its subagents."""
     about = mapping(source.document)
     folder, stem = source.path.parent, source.path.name.removesuffix(_ENDING)
     if not source.on_disk or stem == source.path.name:
@@ -102,9 +98,7 @@ def _session(
 
 
 class _Teller:
-    """A session while its messages go by; its file holds them all, the one beside what a compaction
-    made of the first of them.
-    """
+    """Takes all messages of a session; the file beside has what a compaction made of the first."""
 
     def __init__(self, compaction: dict[str, Any]) -> None:
         self.log, self.asked = ReaderLog(), dict[str, str]()
@@ -168,9 +162,7 @@ class _Teller:
 
 
 def _plain(raw: dict[str, Any]) -> dict[str, Any]:
-    """A message without what is told beside it; results that are no parts as the JSON that was
-    sent.
-    """
+    """Return a message's own fields; results that are no parts become the JSON that was sent."""
     content = raw.get("content")
     if type(content) is list:
         content = [_result(b) if mapping(b).get("type") == "tool_result" else b for b in content]

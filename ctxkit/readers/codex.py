@@ -45,9 +45,7 @@ _TYPES = {"session_meta", "turn_context", "response_item", "event_msg", "compact
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the first lines are Codex's (a type and a payload), or bare items as the first
-    versions wrote.
-    """
+    """Say whether the lines are Codex's (type and payload), or bare items of its first versions."""
     for record in source.head[:4]:
         if text(record.get("type")) in _TYPES and type(record.get("payload")) is dict:
             return True
@@ -65,17 +63,13 @@ def _is_bare(source: Source) -> bool:
 
 
 def _is_first(document: Any) -> bool:
-    """Say whether this is what the very first versions (in TypeScript) wrote: one object, a session
-    and its items.
-    """
+    """Say whether this is an object of the first (TypeScript) versions: a session and its items."""
     about = mapping(mapping(document).get("session"))
     return "instructions" in about and "timestamp" in about and type(document.get("items")) is list
 
 
 def read(source: Source) -> list[Session]:
-    """Read the one session of a rollout; each call is one reply with the usage of its
-    token count.
-    """
+    """Read a rollout's one session; each call is one reply with the usage of its token count."""
     faults = list[Fault]()
     records: Iterable[tuple[int, Any]] = source.stream()
     early = [r.get("payload") for r in source.head[:12] if r.get("type") == "response_item"]

@@ -154,9 +154,7 @@ class _Reading:
         self._tail(is_error=True, stop="error", error=said and said[:2000])
 
     def _tail(self, **told: Any) -> None:
-        """Tell something of the turn at the reply that ends it; of one without a reply, in a
-        message of its own.
-        """
+        """Tell something of a turn at its last reply; without one, in a message of its own."""
         last = self.log.entries[-1] if self.log.entries else None
         if isinstance(last, Message) and last.role == "assistant" and not last.kind:
             self.log.replace(len(self.log.entries) - 1, replace(last, **told))

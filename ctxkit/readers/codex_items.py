@@ -79,9 +79,7 @@ def to_call(p: dict[str, Any], kind: str, own: str) -> ToolCall:
 def to_output(
     p: dict[str, Any], skipped: Counter[str]
 ) -> tuple[tuple[Part, ...], bool, dict[str, Any]]:
-    """Return what a call gave, whether it failed, and details; an output can itself be JSON with an
-    exit code.
-    """
+    """Return what a call gave, if it failed, and details; output can be JSON with an exit code."""
     output = p.get("output", p.get("tools"))
     details: dict[str, Any] = {}
     failed = p.get("status") in ("failed", "error")
@@ -102,9 +100,7 @@ def to_output(
 
 
 def to_usage(last: dict[str, Any]) -> Usage | None:
-    """Return the usage of a call; the input counts cached tokens too. All zeros mean that nothing
-    was billed.
-    """
+    """Return a call's usage, cached tokens taken out of the input; None if nothing was billed."""
     whole, cached = number(last.get("input_tokens")), number(last.get("cached_input_tokens"))
     write, output = number(last.get("cache_write_input_tokens")), number(last.get("output_tokens"))
     if not (whole or output):

@@ -1,6 +1,4 @@
-"""Replies of Codex while its items and counts go by: several items make one, and a count tells
-where it ends.
-"""
+"""Codex's replies while items and counts go by: several items make one; a count tells its end."""
 
 from __future__ import annotations
 
@@ -87,9 +85,7 @@ class RolloutReplies:
         failed: bool = False,
         details: dict[str, Any] | None = None,
     ) -> None:
-        """Add the result of a call; what the model says after it is its next reply, but after a
-        server's tools.
-        """
+        """Add a call's result; what the model says next is a new reply, but after server tools."""
         self._answered = self._answered or not kind
         self.log.say(
             "tool",

@@ -1,6 +1,4 @@
-"""A rollout of Codex while its lines go by: items to replies, events, compactions, turns taken
-back.
-"""
+"""A rollout of Codex, line by line: replies, events, compactions and turns taken back."""
 
 from __future__ import annotations
 
@@ -224,9 +222,7 @@ class Rollout:
         return key
 
     def _replacement(self, replacement: list[Any], said: str) -> list[Message]:
-        """Return the items of a replacement as messages (without lasting ids); the last that is new
-        is the summary.
-        """
+        """Return a replacement as messages (ids do not last); the last new one is the summary."""
         other = Rollout([], bare=False)
         other.skipped, other.replies.counts_first = self.skipped, False
         other.replies.called = dict(self.replies.called)

@@ -1,6 +1,4 @@
-"""Anthropic's content blocks, stop reasons and usage, as Claude Code and the Messages API write
-them.
-"""
+"""Anthropic's content blocks, stop reasons and usage, as in Claude Code and the Messages API."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _CALLS = {"tool_use", "server_tool_use", "mcp_tool_use"}
 
 
 class Blocks:
-    """Makes parts of blocks; remembers the names of the calls, and counts blocks that it does not
-    know.
-    """
+    """Makes parts of blocks; remembers names of calls, and counts blocks that it does not know."""
 
     def __init__(self, skipped: Counter[str]) -> None:
         self.skipped = skipped
@@ -27,9 +23,7 @@ class Blocks:
         """Id of a tool call to the name of its tool."""
 
     def parts(self, content: Any) -> tuple[list[Part], list[dict[str, Any]]]:
-        """Return the parts of a content, and apart from them its blocks that are results
-        of tools.
-        """
+        """Return a content's parts, and apart from them its blocks that are results of tools."""
         if type(content) is str:
             return ([Text(content)] if content else []), []
         parts: list[Part] = []
@@ -82,9 +76,7 @@ def _attachment(kind: str, source: dict[str, Any]) -> Part:
 
 
 def to_usage(value: Any) -> Usage | None:
-    """Return Anthropic's usage by disjoint classes; all zeros mean that the call was
-    never billed.
-    """
+    """Return Anthropic's usage in disjoint classes; None for all zeros: it was never billed."""
     if type(value) is not dict:
         return None
     fresh, output = number(value.get("input_tokens")), number(value.get("output_tokens"))

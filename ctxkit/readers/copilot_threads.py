@@ -151,9 +151,7 @@ class CopilotThread:
 
 
 def _usage(data: dict[str, Any]) -> Usage | None:
-    """Usage of a call, or of a compaction's own (`input`, `output`, `cachedInput`): the input holds
-    the cached.
-    """
+    """Return the usage of a call or compaction (`input`, `cachedInput`): input holds the cached."""
     whole = number(data.get("inputTokens", data.get("input")))
     read = number(data.get("cacheReadTokens", data.get("cachedInput")))
     write = number(data.get("cacheWriteTokens"))

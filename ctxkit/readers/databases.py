@@ -1,6 +1,4 @@
-"""SQLite databases of tools: opened read-only, also while the tool writes; torn or locked ones give
-a sentence.
-"""
+"""SQLite databases of tools, read-only even while they write; torn or locked ones say so."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ class Tables:
         connection.execute("PRAGMA trusted_schema = 0")
 
     def columns(self, table: str) -> set[str]:
-        """Return the names of a table's columns; none where there is no such table (a view is
-        none).
-        """
+        """Return the names of a table's columns; none where there is no such table (or a view)."""
         found = self._connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
         ).fetchone()

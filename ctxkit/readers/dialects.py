@@ -124,9 +124,7 @@ _ALL = {"time", "agent", "turn", "kind", "visible", "details"}
 
 
 def named(made: list[Message], asked: dict[str, str]) -> list[Message]:
-    """Return messages with the tool named in each result that names only its call; `asked`
-    remembers the calls.
-    """
+    """Return messages with each result's tool named; `asked` remembers tools by the call's id."""
     for i, m in enumerate(made):
         if m.role == "assistant":
             for p in m.parts:
@@ -181,9 +179,7 @@ def _spoken(
 
 
 def _unwrapped(raw: dict[str, Any]) -> dict[str, Any]:
-    """LangChain's two wrappings taken off: `dumps` (lc, id, kwargs) and `messages_to_dict` (type,
-    data).
-    """
+    """Take off LangChain's wrappings: `dumps` (lc, id, kwargs), `messages_to_dict` (type, data)."""
     if "kwargs" in raw and type(raw.get("id")) is list:
         name = text(raw["id"][-1] if raw["id"] else "").removesuffix("Chunk")
         return {"role": _LANGCHAIN.get(name, name), **mapping(raw["kwargs"])}

@@ -110,9 +110,7 @@ def _value(raw: Any, depth: int) -> Any:
 
 
 def _flat(raw: dict[str, Any]) -> dict[str, Any]:
-    """Attributes as a flat object: Phoenix nests them (`llm` holds `token_count` holds
-    `prompt`).
-    """
+    """Return attributes flat: Phoenix nests them (`llm` holds `token_count` holds `prompt`)."""
     out: dict[str, Any] = {}
     waiting = [("", raw, 0)]
     while waiting:

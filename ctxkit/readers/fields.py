@@ -85,9 +85,7 @@ def real(value: Any) -> float | None:
 
 
 def time(value: Any) -> float | None:
-    """Return seconds since 1970 (UTC) of an ISO text (no zone: UTC) or a number of seconds or
-    milliseconds, or None.
-    """
+    """Return Unix seconds of an ISO text (no zone: UTC), of seconds or milliseconds; else None."""
     if type(value) is str:
         try:
             stamp = datetime.fromisoformat(value)
@@ -100,9 +98,7 @@ def time(value: Any) -> float | None:
 
 
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return a tool call's arguments as (object, None), or ({}, the text as written) where they are
-    no JSON object.
-    """
+    """Return a call's arguments as (object, None), or ({}, text as written) if no JSON object."""
     if type(value) is dict:
         return value, None
     if type(value) is str:

@@ -1,6 +1,4 @@
-"""fuseraft's events told as calls: a reply for each response, sizes for what has no text,
-sub-agents apart.
-"""
+"""fuseraft's events as calls: a reply a response, sizes for what has no text, sub-agents apart."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ _QUIET = {"compaction_start", "turn_start", "model_call", "session_end", "agent_
 
 
 class _Line:
-    """One agent's calls as they come: the log they go to, the context announced, the calls without
-    an answer.
-    """
+    """One agent's calls as they come: their log, the context announced, calls without an answer."""
 
     def __init__(self, log: ReaderLog) -> None:
         self.log = log
@@ -174,9 +170,7 @@ class Teller:
             self._line(e.agent).extend(Text(said))
 
     def _turn_end(self, e: FuseraftEvent) -> None:
-        """The sums of a turn: usage where the log has no calls, else what only the sums know (the
-        cache).
-        """
+        """Take a turn's sums: usage if the log has no calls, else what only they know (cache)."""
         line = self._line(e.agent)
         cached = number(e.told.get("cached_input_tokens"))
         if line.calls:

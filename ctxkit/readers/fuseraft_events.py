@@ -37,9 +37,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session for each id in the file (older versions write all of a project's into
-    one).
-    """
+    """Return one session for each id in the file (older versions write all a project's in one)."""
     tellers: dict[str, Teller] = {}
     faults = list(source.faults)
     for line, record in source.records:
@@ -55,9 +53,7 @@ def read(source: Source) -> list[Session]:
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is a session: its `events.jsonl` is an event log of one session's
-    folder.
-    """
+    """Say whether a folder is a session: its `events.jsonl` is the event log of one session."""
     file = path / "events.jsonl"
     try:
         return (
@@ -70,9 +66,7 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return the sessions of the folder's `events.jsonl`, with what the files beside it say in
-    `details`.
-    """
+    """Return the sessions of the folder's `events.jsonl`; `details` tell of the files beside it."""
     return read(Source(path / "events.jsonl"))
 
 

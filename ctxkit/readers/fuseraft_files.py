@@ -1,6 +1,4 @@
-"""What fuseraft's readers share: a message that stands for a whole turn, and the JSON files beside
-a session.
-"""
+"""What fuseraft's readers share: messages for whole turns, and the JSON files beside a session."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ def _call(raw: dict[str, Any], id_: str) -> ToolCall:
 
 
 def companions(source: Source, session: str) -> dict[str, Any]:
-    """Return what `intents.json`, `changes.json` and `evidence.json` beside a log say of a session,
-    in short.
-    """
+    """Return in short what `intents`, `changes`, `evidence` (.json) beside it say of a session."""
     out: dict[str, Any] = {}
     for name, keys in _FIELDS.items():
         told = items(

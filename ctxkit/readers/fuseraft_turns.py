@@ -43,9 +43,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session for each id in the file, with what the files beside it say in
-    `details`.
-    """
+    """Return one session for each id in the file; `details` tell of the files beside it."""
     groups: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     faults = list(source.faults)
     for line, record in source.records:

@@ -87,9 +87,7 @@ def _session(source: Source, fields: dict[str, Any], log: ReaderLog) -> Session:
 
 
 class _Lines:
-    """The records as a tree: `$rewindTo` and `$set.messages` begin a branch, a repeated id amends
-    its message.
-    """
+    """Records as a tree: `$rewindTo`, `$set.messages` branch; a repeated id amends its message."""
 
     def __init__(self, skipped: dict[str, int]) -> None:
         self.fields: dict[str, Any] = {}
@@ -224,9 +222,7 @@ def _result(raw: dict[str, Any], log: ReaderLog) -> Message:
 
 
 def _usage(raw: Any) -> Usage | None:
-    """Tokens of a call: `input` holds the cached ones, `output` leaves out the thoughts; `tool` is
-    prompt as well.
-    """
+    """Return a call's usage: `input` holds cached, `output` no thoughts; `tool` is prompt too."""
     raw = mapping(raw)
     if not raw:
         return None
@@ -245,9 +241,7 @@ def _usage(raw: Any) -> Usage | None:
 
 
 def _contents(document: Any) -> list[Any]:
-    """The list of contents where the document is one, or holds it (a request, a checkpoint), else
-    nothing.
-    """
+    """Return the contents: the document itself or within it (request, checkpoint); else empty."""
     if type(document) is dict:
         document = next(
             (document[k] for k in ("contents", "clientHistory", "history") if k in document), None

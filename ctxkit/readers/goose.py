@@ -126,9 +126,7 @@ class _Teller:
         self.log, self.asked = ReaderLog(), dict[str, str]()
         kept = [n for n, m in enumerate(talk) if _sees(m, "userVisible") is False]
         self._last = kept[-1] if kept else -1
-        """Index of the last message that only the agent was to see: what is hidden before it, it
-        replaced.
-        """
+        """Index of the last message for the agent only: it replaced what is hidden before it."""
         self._summed = False
         self._hidden: list[str] = []
 

@@ -30,9 +30,7 @@ _LOOK = 12
 
 
 def said(message: Message) -> Said:
-    """Return a message with its key: who spoke, text and calls; not thinking and ids, which change
-    on the way.
-    """
+    """Return a message with its key: who spoke, text, calls; not thinking or ids, which change."""
     side = message.role if message.role in ("assistant", "system") else "input"
     words = tuple(p.text for p in message.parts if type(p) is Text)
     calls = tuple((p.name, _encode(p.arguments)) for p in message.parts if type(p) is ToolCall)
@@ -58,9 +56,7 @@ class Thread:
         """Index of a last reply of which the trace holds no content."""
 
     def common(self, prompt: Sequence[Said]) -> int:
-        """Return how many messages of a prompt are shown here already, system prompts
-        not counted.
-        """
+        """Return how many messages of a prompt are shown already, system prompts not counted."""
         n = 0
         for (key, _), known in zip(prompt, self._keys, strict=False):
             if key != known:
@@ -77,9 +73,7 @@ class Thread:
         return len(self._keys)
 
     def prompt(self, prompt: Sequence[Said]) -> int:
-        """Bring what is shown to what a prompt holds; return how many messages had to be looked at
-        one by one.
-        """
+        """Bring what is shown to a prompt's; return how many messages were looked at one by one."""
         n = next(
             (i for i, (p, k) in enumerate(zip(prompt, self._keys, strict=False)) if p[0] != k), None
         )
@@ -105,9 +99,7 @@ class Thread:
         return looked
 
     def _match(self, prompt: Sequence[Said], n: int) -> dict[int, int]:
-        """Pair what is shown from `n` on with the prompt, in order: place in the log's view to
-        place in the prompt.
-        """
+        """Return pairs in order, from `n` on: place in the log's view to place in the prompt."""
         places: dict[int, list[int]] = {}
         for i in range(len(self._keys) - 1, n - 1, -1):
             places.setdefault(self._keys[i], []).append(i)
@@ -159,9 +151,7 @@ class Thread:
         self._add(key, replace(message, id=self.log.new_id(message.id), kind=kind))
 
     def finish(self, final: Sequence[Said]) -> None:
-        """Write what was said after the last call: the end of the final messages that are not shown
-        yet.
-        """
+        """Write what came after the last call: the end of the final messages, not yet shown."""
         known = set(self._keys)
         n = len(final)
         while n and final[n - 1][0] not in known:
@@ -209,9 +199,7 @@ class Threads:
     def __init__(self) -> None:
         self.all: list[Thread] = []
         self.work = 0
-        """Messages that were new or gone, over all calls: readers bound it, so that no file can
-        make it quadratic.
-        """
+        """Messages new or gone, over all calls: readers bound it, so that no file is quadratic."""
 
     def call(
         self,

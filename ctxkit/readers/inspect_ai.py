@@ -44,13 +44,9 @@ _PASSED = {
     "logger",
 }
 _REFS = 500_000
-"""References to pooled messages that are followed in a sample, besides one for every two bytes of
-the file.
-"""
+"""References to pooled messages followed in a sample, besides one for every two bytes of file."""
 _WORK = 50_000
-"""Messages that may come and go between the prompts of a sample, besides one for every ten bytes of
-the file.
-"""
+"""Messages that come and go between a sample's prompts, besides one for every ten bytes of file."""
 
 
 def sniff(source: Source) -> bool:
@@ -63,9 +59,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session a sample and epoch; an unfinished archive without its header is read by
-    its samples.
-    """
+    """Return one session a sample and epoch, also of an unfinished archive without its header."""
     faults: list[Fault] = []
     if source.data.startswith(b"PK"):
         members = open_json(
@@ -253,9 +247,7 @@ class _Episode:
         return [self._resolved(v, depth + 1) for v in value] if type(value) is list else value
 
     def close(self, messages: list[Any]) -> list[tuple[ReaderLog, str | None]]:
-        """Return the threads, the main one first: the one that shows most of the sample's final
-        messages.
-        """
+        """Return the threads, the main one first: it shows most of the final messages."""
         final: list[Said] = []
         for raw in messages:
             with noting(self.faults, 0, "message: "):
@@ -272,9 +264,7 @@ class _Episode:
 
 
 def _server_results(raw: dict[str, Any]) -> list[Message]:
-    """What tools that the provider ran gave: it stands in the reply's own content,
-    beside the call.
-    """
+    """Return what tools run by the provider gave: it stands in the reply's content."""
     out = []
     for part in map(mapping, items(raw.get("content"))):
         given = as_text(part.get("result")) if part.get("type") == "tool_use" else ""
@@ -297,9 +287,7 @@ def _server_results(raw: dict[str, Any]) -> list[Message]:
 
 
 def _mark(log: ReaderLog, since: int, event: dict[str, Any]) -> None:
-    """Give the edit that a prompt showed what the log's own compaction event says; without one,
-    write it.
-    """
+    """Tell an edit that a prompt showed what the log's compaction event says; if none, write it."""
     told: dict[str, Any] = {
         "method": word(event.get("type")),
         "tokens_before": number(event.get("tokens_before")),
@@ -318,9 +306,7 @@ def _mark(log: ReaderLog, since: int, event: dict[str, Any]) -> None:
 
 
 def to_inspect_usage(raw: Any) -> Usage | None:
-    """Return a call's usage; where input + output is the total, the input holds the
-    cached tokens.
-    """
+    """Return a call's usage; if input + output is the total, the input holds the cached tokens."""
     raw = mapping(raw)
     if not raw:
         return None

@@ -44,9 +44,7 @@ _BESIDE = 100
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a wire log (its first line is `metadata` with a protocol version), or an
-    older one.
-    """
+    """Say whether this is a wire log (first line `metadata` with a protocol version), or older."""
     first = source.head[0] if source.head else {}
     if first.get("type") == "metadata" and "protocol_version" in first:
         return True
@@ -73,9 +71,7 @@ def read(source: Source) -> list[Session]:
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is one session of the older Kimi CLI: the same conversation as wire and
-    as context.
-    """
+    """Say whether a folder is one session of the older Kimi CLI: a talk as wire and as context."""
     try:
         both = (path / "wire.jsonl").is_file() and (path / "context.jsonl").is_file()
         return both and sniff(Source(path / "wire.jsonl"))
@@ -84,9 +80,7 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return the session of a folder: its wire, which tells of usage; the context beside it is
-    counted.
-    """
+    """Return a folder's session: its wire, which tells usage; contexts beside count as skipped."""
     wire = path / "wire.jsonl"
     (session,) = read(Source(wire))
     beside = {f.name: 1 for f in sorted(path.glob("context*.jsonl"))[:_BESIDE]}

@@ -24,17 +24,13 @@ _MARKS = {"_system_prompt", "_usage", "_checkpoint"}
 
 
 def result(said: object, skipped: dict[str, int], **about: Any) -> Message:
-    """Return a tool result: what the tool said, as text or parts, with what the log
-    tells about it.
-    """
+    """Return a tool result: what the tool said, as text or parts, and what the log tells of it."""
     parts = to_parts(said, skipped)[0] if type(said) in (str, list) else [Text(as_text(said))]
     return Message(role="tool", parts=tuple(parts), **about)
 
 
 def is_step(record: dict[str, Any]) -> bool:
-    """Say whether a line is one of the older wire's: a time, and a message of a type and
-    a payload.
-    """
+    """Say whether a line is of the older wire: a time, and a message of a type and a payload."""
     return type(mapping(record.get("message")).get("payload")) is dict and "timestamp" in record
 
 
@@ -44,9 +40,7 @@ def is_mark(record: dict[str, Any]) -> bool:
 
 
 class Steps:
-    """One agent's wire while its lines go by; a subagent's events come wrapped, and make
-    a child.
-    """
+    """One agent's wire while its lines go by; a subagent's events are wrapped, and make a child."""
 
     def __init__(self, name: str = "main") -> None:
         self.name = name

@@ -25,9 +25,7 @@ _QUIET = {
 
 
 class Wire:
-    """The state of a wire log between two records: the step that is being written, the request, the
-    configuration.
-    """
+    """A wire log's state between records: the step being written, request, configuration."""
 
     def __init__(self) -> None:
         self.log = ReaderLog()

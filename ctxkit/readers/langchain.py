@@ -39,9 +39,7 @@ _DEPTH = 6
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a list of LangChain messages, or a state that holds one; or one message a
-    line.
-    """
+    """Say whether there are LangChain messages: a list, a state that holds one, or one a line."""
     if source.document is not None:
         return bool(_found(source.document, 0))
     return bool(source.head) and all(_is_message(r) for r in source.head[:4])
@@ -60,9 +58,7 @@ def _is_message(raw: Any) -> bool:
 
 
 def _found(value: Any, depth: int) -> list[Any]:
-    """The first list of messages in a document: itself, or under `messages` of a state or
-    checkpoint.
-    """
+    """Return a document's first list of messages: itself, or within a state or checkpoint."""
     if type(value) is list:
         return value if value and _is_message(value[0]) else []
     if type(value) is not dict or depth > _DEPTH:

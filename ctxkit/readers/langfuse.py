@@ -56,9 +56,7 @@ _KINDS = {
 
 
 def _observations(source: Source) -> list[Any]:
-    """The observations of an export, of a trace of the API, or of a page of observations; or one a
-    line.
-    """
+    """Return the observations of an export, of a trace or page of the API, or one a line."""
     document = source.document
     if type(document) is dict and "traceId" not in document:
         return items(document.get("observations")) or items(document.get("data"))
@@ -186,9 +184,7 @@ class _Trace:
 
 
 def _usage(o: dict[str, Any]) -> Usage | None:
-    """Usage of a generation: `input` leaves the cache out where the classes add up to the total,
-    else it holds it.
-    """
+    """Usage of a generation: `input` holds the cache, unless the classes add up to the total."""
     told, money = mapping(o.get("usageDetails")), mapping(o.get("costDetails"))
     if not told:
         return _older_usage(o)
@@ -220,9 +216,7 @@ def _usage(o: dict[str, Any]) -> Usage | None:
 
 
 def _older_usage(o: dict[str, Any]) -> Usage | None:
-    """Usage as versions before the details had it: `usage` with `input` and `output`, or flat
-    `promptTokens`.
-    """
+    """Usage as older versions wrote it: `usage` of `input` and `output`, or flat `promptTokens`."""
     told = mapping(o.get("usage"))
     whole = number(told.get("input", told.get("promptTokens", o.get("promptTokens"))))
     output = number(told.get("output", told.get("completionTokens", o.get("completionTokens"))))

@@ -1,6 +1,4 @@
-"""Files that may be sessions: a file, a folder with everything below it, or a glob; links cannot
-lead in circles.
-"""
+"""Files that may be sessions: a file, a folder with all below, a glob; no circles through links."""
 
 from __future__ import annotations
 
@@ -51,18 +49,14 @@ class FoundLog:
 
     @property
     def is_log(self) -> bool:
-        """True where the name ends like a log: then a file that no reader knows is worth
-        telling.
-        """
+        """True where the name ends like a log's: a file worth telling of if no reader knows it."""
         path = self.path
         packed = path.suffix.lower() in _PACKED and path.with_suffix("").suffix in LOGS
         return path.suffix.lower() in LOGS or packed
 
 
 def find(place: Path, whole: Callable[[Path], Callable[[Path], Any] | None]) -> list[FoundLog]:
-    """Return what lies at a place, sorted by name; `whole` says how to read a folder that is one
-    session.
-    """
+    """Return what lies at a place, by name; `whole` says how to read a folder of one session."""
     if place.is_dir():
         return list(_below(place, whole))
     if place.exists() or place.is_symlink() or not glob.has_magic(str(place)):
@@ -100,9 +94,7 @@ def _below(top: Path, whole: Callable[[Path], Callable[[Path], Any] | None]) -> 
 
 
 def _may_be_text(path: Path) -> bool:
-    """Say whether a file with another ending is worth opening: text, packed or a database; never a
-    device.
-    """
+    """Say whether a file of another ending may be a log: text, packed, a database; no device."""
     try:
         if not path.is_file():
             return False

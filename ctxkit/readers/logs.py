@@ -1,6 +1,4 @@
-"""A log as a reader writes it: ids made unique, what is shown kept up to date, parents where it
-branches.
-"""
+"""A log as a reader writes it: ids unique, what is shown up to date, parents where it branches."""
 
 from __future__ import annotations
 
@@ -17,17 +15,11 @@ if TYPE_CHECKING:
     from ctxkit.messages import Fault, Part, Role
 
 _BUDGET = 8
-"""Walks up the tree cost at most this many times the entries written, plus a little: never
-quadratic.
-"""
+"""Walks up the tree cost at most so many steps an entry, plus a little: never quadratic."""
 _EDITS = 1_000_000
-"""Edits look at no more shown messages than this in all, plus the budget; real sessions stay far
-below.
-"""
+"""Shown messages that edits may look at in all, plus the budget; real sessions stay far below."""
 MAX_PARTS = 1000
-"""No reply has more parts; one that seems to is begun anew, so that no file makes it cost quadratic
-time.
-"""
+"""A reply has no more parts; a longer one is begun anew, lest a file cost quadratic time."""
 TOO_MANY = "compacts too often to be followed; what this one took is not known"
 
 
@@ -59,9 +51,7 @@ class ReaderLog:
         self._branches = False
 
     def new_id(self, wanted: object = None) -> str:
-        """Return the id wanted where it is a text and free, else a made one (`m0`, `m1`, ...); it
-        is then taken.
-        """
+        """Return and take the id wanted if a text and free, else a made one (`m0`, `m1`, ...)."""
         ids = self._ids
         if type(wanted) is str and wanted and wanted not in ids:
             ids.add(wanted)
@@ -77,9 +67,7 @@ class ReaderLog:
         self._ids.add(own)
 
     def add(self, entry: Message | Edit) -> int:
-        """Write an entry (its id from `new_id`) after the one at which the log stands; return its
-        index.
-        """
+        """Write an entry (id from `new_id`) after the one the log stands at; return its index."""
         index = len(self.entries)
         self.entries.append(entry)
         self.parents.append(self.at)
@@ -102,21 +90,15 @@ class ReaderLog:
     def say(
         self, role: Role, parts: Iterable[Part] = (), wanted: object = None, **more: Any
     ) -> int:
-        """Write a message with the id wanted, as `new_id` gives it; `more` are its other fields.
-        Return its index.
-        """
+        """Write a message (id by `new_id(wanted)`, `more` its other fields); return its index."""
         return self.add(Message(role=role, id=self.new_id(wanted), parts=tuple(parts), **more))
 
     def replace(self, index: int, entry: Message) -> None:
-        """Put a fuller version of a message (same id) in its place, as formats do that write one
-        reply in pieces.
-        """
+        """Put a fuller version of a message (same id) in its place: formats write one in pieces."""
         self.entries[index] = entry
 
     def stand(self, index: int) -> bool:
-        """Move to an earlier entry (-1: before the first); False where branches are too many to
-        follow.
-        """
+        """Move to an earlier entry (-1: before the first); False if branches are too many."""
         if index == self.at:
             return True
         path = self.path(index)
@@ -133,9 +115,7 @@ class ReaderLog:
         return True
 
     def path(self, index: int) -> list[int] | None:
-        """Return the indices from the root to an entry; None where the budget for walks
-        is spent.
-        """
+        """Return the indices from the root to an entry; None if the budget for walks is spent."""
         out: list[int] = []
         parents, allowed = self.parents, _BUDGET * len(self.parents) + 100_000 - self._walked
         while index >= 0 and len(out) < allowed:
@@ -146,9 +126,7 @@ class ReaderLog:
         return out if index < 0 else None
 
     def may_edit(self) -> bool:
-        """Say whether one more edit may look at all that is shown; False where a file has too many
-        to follow.
-        """
+        """Say whether one more edit may look at all shown; False where a file has too many."""
         self._edited += len(self.shown)
         return self._edited <= _BUDGET * len(self.entries) + _EDITS
 
@@ -161,9 +139,7 @@ class ReaderLog:
         return self.add(msgspec.structs.replace(edit, targets=gone))
 
     def session(self, **about: Any) -> Session:
-        """Return a session of all that was written, skipped and noted; `about` are its other
-        fields, and what shall stand in the place of these.
-        """
+        """Return the session of entries, skipped and faults; `about` adds or overrides fields."""
         known: dict[str, Any] = {"skipped": self.skipped, "faults": tuple(self.faults)}
         at_end = self.at in (-1, len(self.entries) - 1)
         return Session(

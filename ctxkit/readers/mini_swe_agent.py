@@ -40,9 +40,7 @@ TRAITS = (
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a trajectory: its mark, or a bare list whose system prompt asks for one
-    bash block.
-    """
+    """Say whether it has the mark, or is a list whose system prompt asks for one bash block."""
     document = source.document
     if type(document) is dict:
         mark = text(document.get("trajectory_format"))

@@ -41,9 +41,7 @@ def sniff(source: Source) -> bool:
 
 
 def _traces(source: Source) -> list[dict[str, Any]]:
-    """The traces of a file: one, a list of them, or one a line; also as `Trace.to_json` packs them
-    in a text.
-    """
+    """Return a file's traces: one, a list, one a line; or packed in texts (`Trace.to_json`)."""
     document = source.document
     if document is None:
         return [record for _, record in source.records]

@@ -80,9 +80,7 @@ def sniff(source: sources.Source) -> bool:
 
 
 def read(source: sources.Source) -> list[Session]:
-    """Read a session as it was written; what other programs added to the file is read as Pi's
-    entries.
-    """
+    """Read a session as it was written; what other programs added is read as Pi's entries."""
     return [_Marked(source).whole()]
 
 
@@ -153,9 +151,7 @@ class _Marked(Entries):
         self.log.add(_sound(m))
 
     def whole(self) -> Session:
-        """Return the session: as written where the file ends as it was written, else with what came
-        after.
-        """
+        """Return the session: as written if the file ends so, else with what came after."""
         read = self.session(NAME)
         facts, wrong = _facts(self.facts)
         stands, n = self.stands, len(read.log)

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
 
 
 def nested(sessions: dict[str, Session]) -> list[Session]:
-    """Put each subagent's session under its parent; one whose parent is missing, or in a circle,
-    stands alone.
-    """
+    """Put subagents under their parents; one whose parent is missing or circular stands alone."""
     below: dict[str, list[str]] = {}
     for id_, s in sessions.items():
         if s.parent in sessions and s.parent != id_:

@@ -29,9 +29,7 @@ BLIND = ("compactions", "tool errors")
 
 
 def sniff(source: Source) -> bool:
-    """Say whether there are messages with OpenAI's roles, alone or in a request, or a
-    completion.
-    """
+    """Say whether there are messages of OpenAI's roles (alone or in a request) or a completion."""
     document = source.document
     if type(document) is list:
         return is_talk(document) or (bool(document) and all(_is_record(d) for d in document[:3]))
@@ -50,18 +48,14 @@ def _is_record(record: Any) -> bool:
 
 
 def _halves(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was asked and what came of it: beside each other, in one object, or in the `body` of a
-    batch.
-    """
+    """Return request and response: beside each other, in one object, or in a batch's `body`."""
     answer = mapping(record.get("response"))
     request = mapping(record.get("request")) or mapping(record.get("body")) or record
     return request, mapping(answer.get("body")) or answer or record
 
 
 def read(source: Source) -> list[Session]:
-    """Read a conversation, or several where lines hold conversations that have nothing
-    in common.
-    """
+    """Read a conversation, or several where lines hold ones that have nothing in common."""
     document = source.document
     name = source.path.stem
     if type(document) is list:

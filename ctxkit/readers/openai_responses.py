@@ -54,9 +54,7 @@ _CONTENT = {"input_text", "output_text", "input_image", "input_file"}
 
 
 def sniff(source: Source) -> bool:
-    """Say whether there are items of the Responses API, alone or in a list, a response or a
-    request.
-    """
+    """Say whether there are Responses API items: alone, in a list, in a response or a request."""
     document = source.document
     values = document if type(document) is list else source.head
     first = mapping(values[0]) if values else {}
@@ -169,9 +167,7 @@ def _item(talk: Talk, raw: Any, item: dict[str, Any]) -> list[Message]:
 
 
 def _flush(talk: Talk, made: list[Message], response: dict[str, Any] | None) -> None:
-    """Write messages, the items of one reply as one; the last reply of a response bears
-    its usage.
-    """
+    """Write messages, a reply's items as one; the last reply of a response bears its usage."""
     whole = merged(made)
     if response is not None and whole and whole[-1].role == "assistant":
         status = word(response.get("status"))

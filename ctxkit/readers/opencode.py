@@ -34,9 +34,7 @@ TRAITS = (("all", "an aborted call's zeros are missing; money is the log's own, 
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is an export, a database, or a session or one message of the
-    storage folder.
-    """
+    """Say whether this is an export, a database, a stored session or message, or `run` output."""
     if source.is_database:
         return is_store(source)
     document = source.document
@@ -52,9 +50,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of an export or storage, or all of a database; a message reads as a
-    session of one.
-    """
+    """Return a database's sessions, or the one of a file; a message reads as a session of one."""
     if source.is_database:
         return nested(read_store(source))
     document = mapping(source.document)

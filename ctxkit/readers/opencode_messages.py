@@ -1,6 +1,4 @@
-"""OpenCode's messages told as ours: a call and its result are one part there; two kinds of
-compaction.
-"""
+"""OpenCode's messages as ours: call and result are one part there; two kinds of compaction."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class _Teller:
         self._pruned: list[tuple[float, str]] = []
         """A heap of results that will be cleared, and when."""
         self._numbered: list[list[str]] = []
-        """Ids of ours for each message of OpenCode's, as the compress plug-in numbers them (m0001
-        is the first).
-        """
+        """Our ids by OpenCode's message, as the compress plug-in numbers them (m0001 is first)."""
 
     def take(self, raw: dict[str, Any]) -> None:
         info, parts = (
@@ -79,9 +75,7 @@ class _Teller:
                 self._compress(mapping(p["state"]))
 
     def _prune(self, until: float | None) -> None:
-        """Write what OpenCode cleared before a message: old results, in whose place the model sees
-        a mark.
-        """
+        """Write which old results OpenCode cleared before a message; marks stand in their place."""
         due = list[tuple[float, str]]()
         while self._pruned and (until is None or self._pruned[0][0] <= until):
             due.append(heappop(self._pruned))
@@ -202,9 +196,7 @@ class _Teller:
         self.log.compact(edit, ())
 
     def _compress(self, state: dict[str, Any]) -> None:
-        """The plug-in's tool: each range of messages, both ends included, gives way to the model's
-        own summary.
-        """
+        """Write the plug-in's edits: a range, ends included, becomes the model's own summary."""
         given = mapping(state.get("input"))
         for part in items(given.get("content")):
             may = self.log.may_edit()

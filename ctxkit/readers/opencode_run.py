@@ -1,6 +1,4 @@
-"""What `opencode run --format json` prints: parts of replies as they end, and the usage of each
-step.
-"""
+"""What `opencode run --format json` prints: parts of replies as they end, each step's usage."""
 
 from __future__ import annotations
 

@@ -65,9 +65,7 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session a run; one event reads as a session of one message, one completion as one
-    call.
-    """
+    """Return one session a run; an event reads as one message, a completion as one call."""
     document = source.document
     if type(document) is list:
         if is_history(document):
@@ -97,9 +95,7 @@ def read(source: Source) -> list[Session]:
 
 
 def _is_newer(record: Any) -> bool:
-    """Say whether a record is a run of an evaluation with V1: its history is of events
-    with a kind.
-    """
+    """Say whether a record is a V1 evaluation's run: its history is of events with a kind."""
     history = items(mapping(record).get("history"))
     return "instance_id" in mapping(record) and bool(history) and is_event(history[0])
 
@@ -110,9 +106,7 @@ def _newer(record: dict[str, Any], name: str) -> Session:
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is one conversation: its event files (or `events/`), or nothing but
-    completion logs.
-    """
+    """Say whether a folder is one conversation: events (or `events/`), or completion logs only."""
     try:
         if _numbered(path):
             return is_history([Source(_numbered(path)[0]).document])
@@ -127,9 +121,7 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return the one session of a conversation folder, or of a folder of completion logs in order
-    of time.
-    """
+    """Return the one session of a conversation folder, or of completion logs in order of time."""
     faults: list[Fault] = []
     numbered = _numbered(path)
     name = path.parent.name if path.name == "events" else path.name

@@ -1,6 +1,4 @@
-"""OpenHands V1: events of a conversation (one file each on disk), and usage from the state beside
-them.
-"""
+"""OpenHands V1: a conversation's events (one file each on disk), usage from the state beside."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ _MARKS = {
 
 
 def is_event(record: Any) -> bool:
-    """Say whether a record is an event: its kind is known, or it ends like one beside a source and
-    a time.
-    """
+    """Say whether a record is an event: source, time, and a kind known or ending in `Event`."""
     if type(record) is not dict or "source" not in record or "timestamp" not in record:
         return False
     kind = text(record.get("kind"))

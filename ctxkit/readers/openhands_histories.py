@@ -1,6 +1,4 @@
-"""OpenHands V0: histories of actions and observations, tied to completions by the metadata of tool
-calls.
-"""
+"""OpenHands V0: actions and observations, tied to completions by the metadata of tool calls."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ def read_history(run: dict[str, Any], name: str) -> Session:
 
 
 def _tied(pair: list[Any], n: int) -> list[Any]:
-    """A pair of action and observation, tied where they name no cause themselves; n is
-    its place.
-    """
+    """Return action and observation, tied where they name no cause themselves; n is their place."""
     if len(pair) != 2 or type(pair[0]) is not dict or type(pair[1]) is not dict:
         return pair
     action, seen = pair
@@ -93,9 +89,7 @@ _UNNAMED = 1 << 40
 
 
 def _said_by(action: dict[str, Any], n: int) -> str:
-    """Who acted in a pair that does not say: the user begins, and answers where the
-    agent waited.
-    """
+    """Say who acted where a pair does not: the user begins, and answers where the agent waited."""
     waits = mapping(action.get("args")).get("wait_for_response") is True
     return "user" if action.get("action") == "message" and (n == 0 or not waits) else "agent"
 
@@ -122,9 +116,7 @@ def _has_zone(stamp: str) -> bool:
 
 
 class _Teller:
-    """Writes events as messages: a completion is one reply, whatever number of actions
-    came of it.
-    """
+    """Writes events as messages: a completion is one reply, however many actions came of it."""
 
     def __init__(self, metrics: dict[str, Any]) -> None:
         self.log = ReaderLog()

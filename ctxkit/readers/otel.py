@@ -55,9 +55,7 @@ def _is_genai(span: dict[str, Any]) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session a conversation (or trace, where none is named), threads of other agents as
-    its children.
-    """
+    """Return one session a conversation (else a trace), other agents' threads as its children."""
     found = source.document
     records: list[Any] = found if type(found) is list else [r for _, r in source.records]
     spans = (

@@ -31,9 +31,7 @@ BROKEN = (OSError, zlib.error, EOFError, ValueError, RuntimeError, NotImplemente
 
 
 def is_packed(start: bytes) -> bool:
-    """Say whether a file that begins so is unpacked when it is read (a zip only with one log in
-    it).
-    """
+    """Say whether a file that begins so is unpacked when read (a zip only with one log in it)."""
     return start.startswith((_GZIP, _ZSTD, ZIP))
 
 

@@ -1,6 +1,4 @@
-"""Parts of messages in any dialect: text, thinking, pictures, files, tool calls, and the results
-found among them.
-"""
+"""Parts in any dialect: text, thinking, pictures, files, tool calls, and results among them."""
 
 from __future__ import annotations
 
@@ -16,17 +14,13 @@ _RESULTS = {"tool_result", "tool_call_response", "functionResponse"}
 
 
 def count(skipped: dict[str, int], name: str) -> None:
-    """Count one record passed over, by name (at most 200 names, so that no file can fill the memory
-    with them).
-    """
+    """Count a record passed over, by name (at most 200, so that no file can fill the memory)."""
     name = name[:80] if name in skipped or len(skipped) < 200 else "others"
     skipped[name] = skipped.get(name, 0) + 1
 
 
 def to_parts(content: Any, skipped: dict[str, int]) -> tuple[list[Part], list[dict[str, Any]]]:
-    """Return content (a text, a part or a list of parts) as our parts, and the tool results found
-    among them, raw.
-    """
+    """Return content (text, part, list of parts) as parts, and the tool results among them, raw."""
     if type(content) is str:
         return ([Text(content)] if content else []), []
     parts: list[Part] = []
@@ -145,9 +139,7 @@ _PARTS: dict[str, Callable[[dict[str, Any]], Part]] = {
 
 
 def to_calls(raw: Any) -> list[ToolCall]:
-    """Return a list of raw tool calls as ours (Chat Completions' `function`, LangChain's `args`,
-    ATIF's names).
-    """
+    """Return raw tool calls as ours (Chat Completions' `function`, LangChain's `args`, ATIF's)."""
     return [to_call(c) for c in items(raw) if type(c) is dict]
 
 

@@ -34,9 +34,7 @@ TRAITS = (
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the first lines are a Pi header, Pi entries, or bare messages as early ai wrote
-    them.
-    """
+    """Say whether the first lines are Pi's header, Pi's entries, or bare messages of early ai."""
     for record in source.head[:4]:
         kind = record.get("type")
         if kind == "session":

@@ -1,6 +1,4 @@
-"""Entries of Pi's session format, versions 1 to 3: a tree of messages, compactions and marks; ours
-is built on it.
-"""
+"""Entries of Pi's format (1 to 3), the base of ours: a tree of messages, compactions and marks."""
 
 from __future__ import annotations
 
@@ -224,9 +222,7 @@ class Entries:
         self.log.add(said if m is None else marked(said, m))
 
     def compaction(self, line: int, record: dict[str, Any]) -> None:
-        """Replace what stands before the first kept entry by the summary; an unknown first entry
-        keeps nothing.
-        """
+        """Put the summary in place of all before the first kept entry; if unknown, none is kept."""
         log, edit_id = self.log, self.log.new_id(record.get("id"))
         first = self._first_kept(line, record)
         gone, again = self._taken(line, first)
@@ -263,9 +259,7 @@ class Entries:
         return tuple(i for i in log.shown if log.where[i] < first), self._again(first)
 
     def _again(self, first: int) -> tuple[Message, ...]:
-        """Return messages that an earlier compaction took and one that begins before it brings
-        back.
-        """
+        """Return what an earlier compaction took and this one, beginning before it, brings back."""
         if first >= self.floor:
             return ()
         log, shown = self.log, set(self.log.shown)
@@ -273,9 +267,7 @@ class Entries:
         return tuple(e for e in path if type(e) is Message and e.visible and e.id not in shown)
 
     def _first_kept(self, line: int, record: dict[str, Any]) -> int | None:
-        """Return the index of the first entry kept, or None where the record names none that
-        exists.
-        """
+        """Return the index of the first entry kept; None if the record names none that exists."""
         wanted = record.get("firstKeptEntryId")
         if wanted is not None and wanted == record.get("id"):
             return None  # its own id: nothing was kept
@@ -292,9 +284,7 @@ class Entries:
         return None
 
     def _at_line(self, index: int) -> int:
-        """Return the index of the first entry that was written at a line (counted from 0) or after
-        it.
-        """
+        """Return the index of the first entry written at a line (counted from 0) or after it."""
         i = bisect_left(self.lines, (index, -1))
         if i == len(self.lines):
             return len(self.log.entries)

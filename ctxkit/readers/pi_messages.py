@@ -1,6 +1,4 @@
-"""Messages of Pi's session format as values: replies, results, commands of the user, what was said
-beside them.
-"""
+"""Messages of Pi's format as values: replies, results, user's commands, what was said beside."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from ctxkit.readers.fields import arguments, as_text, items, number, real, text,
 
 _STOPS = {"toolUse": "tool"}
 _FAILED = ("error", "aborted")
-"""Replies that ended so are not sent back, but for what they said in versions 1 and 2 (seen in
-recorded prompts).
-"""
+"""Replies that end so are not sent back, save words in versions 1 and 2 (by recorded prompts)."""
 _SAID = (Text, Thinking)
 
 
@@ -62,9 +58,7 @@ def to_reply(
 
 
 def _cut_off(parts: tuple[Part, ...], details: dict[str, Any]) -> tuple[Part, ...]:
-    """Return the parts of a failed reply without its calls: they were not run, and are told in the
-    details.
-    """
+    """Return a failed reply's parts without its calls, which were not run: `details` tell them."""
     calls = [p for p in parts if type(p) is ToolCall]
     if not calls:
         return parts
@@ -125,9 +119,7 @@ def marked(message: Message, m: dict[str, Any]) -> Message:
 
 
 def to_usage(value: Any) -> Usage | None:
-    """Return what a call was billed for; all zeros mean that it failed before the
-    provider counted.
-    """
+    """Return what a call was billed for; None for all zeros: it failed before it was counted."""
     if type(value) is not dict:
         return None
     fresh, output = number(value.get("input")), number(value.get("output"))

@@ -70,9 +70,7 @@ class _Reading:
         self.title: str | None = None
         self.model: str | None = None
         self._last: dict[str, int] = {}
-        """Index of the last entry that each record became; a record of none stands where its parent
-        does.
-        """
+        """Index of each record's last entry; a record of none stands where its parent does."""
 
     def take(self, record: dict[str, Any]) -> None:
         """Take one record, after the one that it names as its parent."""
@@ -117,9 +115,7 @@ class _Reading:
             count(self.log.skipped, "system: " + (kind or "no subtype"))
 
     def _compressed(self, record: dict[str, Any], told: dict[str, Any]) -> None:
-        """Put the history that the record holds in the place of what was shown; what it repeats is
-        kept.
-        """
+        """Put the record's history in the place of what was shown; what it repeats is kept."""
         about, when = mapping(told.get("info")), time(record.get("timestamp"))
         if about.get("compressionStatus") not in (None, 1, "completed"):
             count(self.log.skipped, "compression that failed")

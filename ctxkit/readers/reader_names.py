@@ -1,6 +1,4 @@
-"""The catalogue of readers: find the one that knows a file by its content, and read one session or
-all of a folder.
-"""
+"""The catalogue of readers: which one knows a file by its content; read one session or all."""
 
 from __future__ import annotations
 
@@ -215,9 +213,7 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
 
 
 def _in_pieces(source: Source, readers: tuple[Reader, ...]) -> list[Session]:
-    """Read a list of a log's lines, or of several documents, or lines that are each one; empty
-    where it is none.
-    """
+    """Read a list of a log's lines or of documents, or documents one a line; empty if none."""
     lines = source.as_lines()
     reader = next((m for m in readers if lines is not None and knows(m, lines)), None)
     pieces = [lines] if reader is not None and lines is not None else source.documents()
@@ -266,9 +262,7 @@ def _whole(reader: Any, path: Path) -> list[Session]:
 
 
 def _made(reader: Any, path: Path, do: Callable[[], list[Session]]) -> list[Session]:
-    """Return what a reader makes, with its place, mended; our own format holds sessions that were
-    mended before.
-    """
+    """Return a reader's sessions, placed and mended; our own format's, mended before, as is."""
     sessions: list[Session] = _guarded(reader.NAME, path, do)
     if reader.NAME == "native":
         return sessions
@@ -278,9 +272,7 @@ def _made(reader: Any, path: Path, do: Callable[[], list[Session]]) -> list[Sess
 
 
 def _guarded(name: str, path: Path, do: Callable[[], Any]) -> Any:
-    """Let nothing but `ReadError` out of a member: files are untrusted and members may be other
-    people's.
-    """
+    """Let nothing but `ReadError` out of a member: files are untrusted, members may be others'."""
     try:
         return do()
     except ReadError as e:

@@ -68,9 +68,7 @@ class Sessions(UserList[Session]):
 
 
 def shown(work: Sequence[int], progress: bool) -> Iterable[int]:
-    """Return the work with a progress bar around it, where somebody can see one and it
-    is worth it.
-    """
+    """Return the work with a progress bar around it, where it can be seen and is worth it."""
     seen = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     if not progress or len(work) < _FEW or not seen:
         return work

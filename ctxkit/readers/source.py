@@ -123,9 +123,7 @@ class Source:
 
     @cached_property
     def is_large(self) -> bool:
-        """True for a large file of JSON lines on disk, packed or not: `stream` reads it in bounded
-        memory.
-        """
+        """True for a large file of JSON lines, even packed: `stream` reads it in bounded memory."""
         if self._data is not None:
             return False
         start = self._start
@@ -196,9 +194,7 @@ class Source:
 
     @cached_property
     def document(self) -> Any:
-        """The whole file as one JSON value, or None where it is not one (a file of several lines of
-        JSON is not).
-        """
+        """The whole file as one JSON value, or None where it is none (lines of JSON are none)."""
         if self.is_database or self.is_large:
             return None
         start = self.data[:64].lstrip()[:1]
@@ -217,9 +213,7 @@ class Source:
 
     @cached_property
     def head(self) -> list[dict[str, Any]]:
-        """The first JSON objects of a file of lines (at most 64), for sniffing; the document itself
-        where it is one.
-        """
+        """The first JSON objects of a file of lines (at most 64), for sniffing; or the document."""
         if self.is_database:
             return []
         if self.is_large:
@@ -237,9 +231,7 @@ class Source:
 
     @cached_property
     def _at_once(self) -> list[dict[str, Any]] | None:
-        """All lines decoded in one go; None where one is blank, broken or no object: each is then
-        looked at alone.
-        """
+        """All lines at once; None if one is blank, broken or no object: each is then read alone."""
         data = self.data
         try:
             records = DECODER.decode_lines(data)
@@ -249,18 +241,14 @@ class Source:
         return records if whole else None
 
     def as_lines(self) -> Source | None:
-        """Return a list of objects as the lines of a log (`jq --slurp` makes lists of lines); None
-        where it is none.
-        """
+        """Return a list of objects (`jq --slurp`) as the lines of a log; None where it is none."""
         values = self.document
         if type(values) is not list or not values or any(type(v) is not dict for v in values):
             return None
         return Source(self.path, b"\n".join(map(msgspec.json.encode, values)))
 
     def documents(self) -> Iterator[Source]:
-        """Yield each object of a list, or of a file of lines, as a document of its own; `path` is
-        only its name.
-        """
+        """Yield each object of a list or of lines as its own document; `path` is only its name."""
         values = self.document if type(self.document) is list else [r for _, r in self.records]
         for i, value in enumerate(values):
             if type(value) is dict:
@@ -321,9 +309,7 @@ class Source:
 
 
 def _lines_in(data: bytes) -> int:
-    """Return how many lines there are; `bytes.count` looks at each byte by itself, which takes five
-    times as long where lines are long.
-    """
+    """Return how many lines there are; on long ones `bytes.count` takes five times as long."""
     n = at = 0
     while (at := data.find(b"\n", at) + 1) > 0:
         n += 1

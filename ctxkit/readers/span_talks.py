@@ -68,9 +68,7 @@ def _each(
 
 
 def _in_order(spans: Iterable[ExportedSpan]) -> list[ExportedSpan]:
-    """Return spans by their begin; one without a time stays behind the one that it was written
-    after.
-    """
+    """Return spans by their begin; one without a time stays behind the one written before it."""
     begun, placed = 0.0, list[tuple[float, ExportedSpan]]()
     for s in spans:
         begun = begun if s.begun is None else s.begun

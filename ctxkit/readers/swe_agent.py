@@ -95,9 +95,7 @@ def _from_steps(steps: list[Any]) -> list[dict[str, Any]]:
 
 
 class _Teller:
-    """Writes the history: an action becomes a tool call, and the observation after it
-    its result.
-    """
+    """Writes the history: an action becomes a tool call, the observation after it its result."""
 
     def __init__(self) -> None:
         self.log = ReaderLog()

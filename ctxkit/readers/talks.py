@@ -1,6 +1,4 @@
-"""A conversation put together from requests to a chat API: what a request repeats is known, what it
-lacks was taken.
-"""
+"""A conversation out of chat requests: what one repeats is known, what it lacks was taken."""
 
 from __future__ import annotations
 
@@ -34,18 +32,14 @@ class Talk:
         self.tools: tuple[ToolSchema, ...] = ()
         self.model: str | None = None
         self.inputs = 0
-        """How many items the inputs so far held, for an API whose items are counted rather than
-        compared.
-        """
+        """Items in the inputs so far, for an API whose items are counted rather than compared."""
         self._raws: list[Any] = []
         self._known: list[list[str]] = []
         """For each raw message of the last request the ids of ours."""
         self._keys: dict[str, Any] = {}
 
     def make(self, raw: Any, **more: Any) -> list[Message]:
-        """Return a raw message as ours, with the tools of its results named; a damaged one is
-        counted.
-        """
+        """Return a raw message as ours, its results' tools named; a damaged one is a fault."""
         try:
             return named(to_messages(raw, self.log, self.skipped, **more), self.asked)
         except DAMAGE as e:
@@ -68,9 +62,7 @@ class Talk:
         self.model = word(request.get("model")) or self.model
 
     def request(self, raws: list[Any]) -> None:
-        """Take the messages of one request: the growth is new, what is gone was taken by an edit
-        that no log marks.
-        """
+        """Take a request's messages: growth is new, what is gone was taken by an unmarked edit."""
         same = 0
         for old, new in zip(self._raws, raws, strict=False):
             if old != new:
@@ -97,9 +89,7 @@ class Talk:
         return names
 
     def _edited(self, flat: list[Message], at: int, gone: list[str], names: dict[str, str]) -> int:
-        """Write the edit that explains why messages are missing; return where what is
-        new begins.
-        """
+        """Write the edit that explains missing messages; return where what is new begins."""
         keys = [_key(m) for m in flat[at:]]
         end, inserted = at, []
         for n, i in _aligned(keys, [self._keys.get(i) for i in gone]):
@@ -176,9 +166,7 @@ def _greedy(new: list[Any], old: list[Any]) -> list[tuple[int, int]]:
 
 
 def merged(messages: list[Message]) -> list[Message]:
-    """Return messages with neighbouring pieces of one reply put together (APIs whose replies are
-    lists of items).
-    """
+    """Return messages, neighbouring pieces of a reply as one (for APIs that reply in items)."""
     out: list[Message] = []
     for m in messages:
         if (

@@ -90,9 +90,7 @@ def _shown(source: Source) -> list[Session]:
 
 
 def _speak(log: ReaderLog, role: str, said: str, at: int) -> None:
-    """Write what one speaker said; the tool that answered, and with what it was asked, are not
-    told.
-    """
+    """Write what one speaker said; the tool that answered, and its arguments, are not told."""
     last = log.entries[-1] if log.entries else None
     if role == "tool" and isinstance(last, Message) and last.role == "assistant":
         call = ToolCall(f"call-{at}", "")
@@ -136,9 +134,7 @@ def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault
 
 
 def _second(raw: Any, log: ReaderLog, asked: dict[str, str]) -> list[Message]:
-    """A message as tau2 writes it: with usage and time; the simulated user's own tools are no part
-    of the context.
-    """
+    """Return a message of tau2's, with usage and time; the simulated user's tools are not shown."""
     raw = mapping(raw)
     several = items(raw.get("tool_messages"))
     if several:

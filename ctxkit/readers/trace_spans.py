@@ -27,9 +27,7 @@ _EVENTS = {
 
 
 def parsed(value: Any) -> Any:
-    """Return JSON out of a text that holds it (twice over, as some exporters do); anything else as
-    it is.
-    """
+    """Return JSON out of a text (packed twice, as some exporters do); anything else as it is."""
     for _ in range(2):
         if type(value) is not str or value[:1] not in ("{", "[", '"'):
             break
@@ -41,9 +39,7 @@ def parsed(value: Any) -> Any:
 
 
 def raws(value: Any) -> list[Any]:
-    """Return the messages in what a trace calls input or output: a list, an object around it, or
-    one message.
-    """
+    """Return the messages of a trace's input or output: a list, an object around it, or one."""
     value = parsed(value)
     if type(value) is str:
         return [{"role": "user", "content": value}] if value else []
@@ -74,9 +70,7 @@ def raws(value: Any) -> list[Any]:
 
 
 def content(attributes: dict[str, Any], events: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the raw messages of a span's prompt and of its reply, in whichever convention it has
-    them.
-    """
+    """Return raw messages of a span's prompt and reply, in whichever convention it has them."""
     prompt, reply = _instructions(attributes), list[Any]()
     prompt += raws(attributes.get("gen_ai.input.messages"))
     reply += raws(attributes.get("gen_ai.output.messages"))
@@ -106,9 +100,7 @@ def _instructions(attributes: dict[str, Any]) -> list[Any]:
 
 
 def _numbered(attributes: dict[str, Any], prefix: str) -> list[Any]:
-    """Put `prefix.0.role`, `prefix.0.tool_calls.1.name` ... together again, in the order of the
-    numbers.
-    """
+    """Put `prefix.0.role`, `prefix.0.tool_calls.1.name` ... together again, by their numbers."""
     found: dict[int, dict[str, Any]] = {}
     for key, value in list(attributes.items())[:_MOST]:
         if not key.startswith(prefix):
@@ -139,9 +131,7 @@ def _lists(value: Any) -> Any:
 
 
 def _inference(raw: Any) -> dict[str, Any]:
-    """OpenInference's message: its fields lie under `message`, its calls under `tool_call`, its
-    parts too.
-    """
+    """OpenInference's message: fields lie in `message`, calls in `tool_call`, parts likewise."""
     message = dict(mapping(mapping(raw).get("message")))
     calls = [mapping(mapping(c).get("tool_call")) for c in items(message.get("tool_calls"))]
     if calls:
@@ -173,9 +163,7 @@ def _told(events: list[Any]) -> tuple[list[Any], list[Any]]:
 
 
 def to_span_usage(attributes: dict[str, Any]) -> Usage | None:
-    """Return the usage in a span's attributes; the input is the whole prompt, cached tokens
-    included.
-    """
+    """Return the usage in attributes, whose input is the whole prompt, cached tokens included."""
 
     def first(*keys: str) -> int | None:
         return next((n for k in keys if (n := number(attributes.get(k))) is not None), None)

@@ -1,6 +1,4 @@
-"""An ATIF trajectory (version 1.7): one step an input or a reply, results inside the step that
-asked for them.
-"""
+"""An ATIF trajectory (version 1.7): a step an input or reply, results in the step that asked."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ _HOLDS = {
 
 
 def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
-    """Return the file, and what it cannot hold: all messages that stand, also those that a
-    compaction took.
-    """
+    """Return the file (all that stands, also what a compaction took), and what it cannot hold."""
     return [msgspec.json.format(msgspec.json.encode(_document(session)), indent=1), b"\n"], _lost(
         session
     )

@@ -1,6 +1,4 @@
-"""Our own format: Pi's session format, version 3, with what Pi does not hold in `custom` entries;
-nothing is lost.
-"""
+"""Our own format: Pi's, version 3, and `custom` entries for what Pi lacks; nothing is lost."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _PLAIN = {"log", "children", "parents", "leaf", "origin"}
 
 
 def lines(session: Session) -> Iterator[bytes]:
-    """Yield the lines of a file: header, session, each entry after its mark, children, and how the
-    tree stands.
-    """
+    """Yield the lines: header, session, entries after their marks, children, the tree's state."""
     when = iso(session.started)
     yield to_line(header(session))
     yield begin(session)
@@ -46,9 +42,7 @@ def begin(session: Session) -> bytes:
 
 
 def stand(session: Session) -> bytes:
-    """Return the line that says how the tree stands: its leaf and, where it branches,
-    its parents.
-    """
+    """Return the line of how the tree stands: its leaf and, where it branches, its parents."""
     last = len(session.log) - 1
     stands: dict[str, Any] = {"entries": len(session.log), "leaf": session.leaf}
     if session.parents:
@@ -59,9 +53,7 @@ def stand(session: Session) -> bytes:
 
 
 def entry_lines(tree: Tree, i: int, entry: Message | Edit) -> Iterator[bytes]:
-    """Yield the mark of an entry, which holds what Pi cannot, and the entry as Pi holds it where it
-    can.
-    """
+    """Yield an entry's mark, which holds what Pi cannot, and its form in Pi where there is one."""
     when, before = iso(entry.time), tree.before(i)
     parent = _ROOT if before < 0 else tree.id(before)
     if isinstance(entry, Edit):
@@ -105,9 +97,7 @@ def _rest(m: Message, *, alone: bool) -> dict[str, Any]:
 
 
 def _more(p: Any) -> Any:
-    """Return what Pi's form of a part does not hold: the hidden size of a thought, or the whole
-    part.
-    """
+    """Return what Pi's form of a part lacks (a thought's hidden size, the whole part), or None."""
     if isinstance(p, Thinking):
         if p.signature == "":
             return msgspec.to_builtins(p)

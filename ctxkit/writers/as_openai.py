@@ -1,6 +1,4 @@
-"""An object with Chat Completions `messages`: the conversation that stands, as another program
-would send it.
-"""
+"""Chat Completions `messages`: the conversation that stands, as another program would send it."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ if TYPE_CHECKING:
 
 
 def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
-    """Return the file, and what it cannot hold: all messages that stand, also those that a
-    compaction took.
-    """
+    """Return the file (all that stands, also what a compaction took), and what it cannot hold."""
     lost = losses(
         session,
         {"tool schemas", "system prompts", "images", "tool arguments that are no JSON object"},

@@ -56,9 +56,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def convert(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
-    """Return the file, piece by piece (each span repeats the prompt of its call), and what it
-    cannot hold.
-    """
+    """Return the file in pieces (each span repeats its call's prompt), and what it cannot hold."""
     return _document(session), _lost(session)
 
 

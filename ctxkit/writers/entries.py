@@ -34,9 +34,7 @@ def iso(time: float | None) -> str:
 
 
 def to_line(value: Any) -> bytes:
-    """Return one line of JSON; half a surrogate pair, which UTF-8 cannot hold, is escaped as JSON
-    escapes it.
-    """
+    """Return a line of JSON; half a surrogate pair, which UTF-8 cannot hold, is escaped."""
     try:
         return msgspec.json.encode(value) + b"\n"
     except UnicodeEncodeError:
@@ -44,9 +42,7 @@ def to_line(value: Any) -> bytes:
 
 
 def to_entry(told: dict[str, Any], own: str, parent: str | None, when: str) -> bytes:
-    """Return the line of an entry: its type, its place in the tree, its time, and the rest of what
-    it tells.
-    """
+    """Return an entry's line: its type, its place in the tree, its time, and what else it tells."""
     kind, rest = told["type"], {k: v for k, v in told.items() if k != "type"}
     return to_line({"type": kind, "id": own, "parentId": parent, "timestamp": when, **rest})
 
@@ -66,9 +62,7 @@ def header(session: Session) -> dict[str, Any]:
 
 
 def message(m: Message) -> dict[str, Any] | None:
-    """Return the message as Pi holds it, or None where Pi has nothing like it (a system prompt, a
-    hidden message).
-    """
+    """Return the message as Pi holds it; None for what Pi lacks (a system prompt, a hidden one)."""
     stamp = int((m.time or 0) * 1000)
     if m.role == "assistant":
         return _reply(
@@ -139,9 +133,7 @@ def _part(p: Part) -> dict[str, Any]:
 
 
 def compaction(edit: Edit, first_kept: str) -> dict[str, Any] | None:
-    """Return a compaction as Pi holds it, or None where it is no summary put in the place of older
-    messages.
-    """
+    """Return a compaction as Pi holds it; None unless a summary took older messages' place."""
     if edit.kind != "summarised" or not edit.inserted:
         return None
     return {
@@ -161,9 +153,7 @@ class Tree:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Places of the messages by id; made when an edit asks: a message that is appended needs
-        none.
-        """
+        """Places of messages by id, made when an edit asks: an appended message needs none."""
         return {e.id: i for i, e in enumerate(self.log) if isinstance(e, Message)}
 
     @staticmethod
@@ -182,9 +172,7 @@ class Tree:
         return p if -1 <= p < i else i - 1  # what comes before it cannot come after it
 
     def first_kept(self, i: int, edit: Edit) -> str:
-        """Return the id of the first entry after the last that an edit takes; its own where nothing
-        stays.
-        """
+        """Return the id of the first message after all an edit takes; its own if none stays."""
         last = max((self.index[t] for t in edit.targets if self.index.get(t, i) < i), default=-1)
         return next(
             (self.id(k) for k in range(last + 1, i) if isinstance(self.log[k], Message)), self.id(i)

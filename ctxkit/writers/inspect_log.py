@@ -1,6 +1,4 @@
-"""An evaluation log of Inspect (`.json`): one sample, its messages, one model event a call,
-compactions as events.
-"""
+"""Inspect's log (`.json`): one sample, messages, a model event a call, a compaction event a cut."""
 
 from __future__ import annotations
 
@@ -89,9 +87,7 @@ def _sample(session: Session, model: str) -> dict[str, Any]:
 
 
 def _events(session: Session, model: str) -> list[dict[str, Any]]:
-    """Return a model event for each call, after a compaction event for each cut between it and the
-    one before.
-    """
+    """Return a model event a call, after a compaction event for each cut since the call before."""
     events: list[dict[str, Any]] = []
     done = 0
     for call, shown in session.views():

@@ -83,7 +83,5 @@ def _part(p: object) -> str:
 
 
 def visible(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages that are sent to a model; what only stands for a lost beginning has no
-    words to send.
-    """
+    """Return the messages sent to a model; what only stands for a lost beginning has no words."""
     return [m for m in messages if m.visible and m.kind != LOST]
