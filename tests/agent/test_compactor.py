@@ -58,7 +58,7 @@ def test_parts_of_a_chain_are_lent_the_writer_and_told_the_focus():
 
 def test_a_step_of_a_preset_is_lent_the_writer_too():
     policy = chosen(presets.claude_code(clear_tool_outputs=3), focus="tests")
-    assert (policy.summary.summariser, policy.summary.focus) == (WRITER, "tests")
+    assert (policy.summariser, policy.focus) == (WRITER, "tests")
 
 
 def test_a_function_by_hand_is_taken_as_it_is():
