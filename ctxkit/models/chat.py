@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -147,14 +148,12 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def to_tools(schemas: Iterable[ToolSchema]) -> list[dict[str, Any]]:
-    """Return tool schemas as Chat Completions takes them."""
-    return [
-        {
-            "type": "function",
-            "function": {"name": s.name, "description": s.description, "parameters": s.parameters},
-        }
+    """Return tool schemas as Chat Completions takes them, apart: LiteLLM writes into them."""
+    functions = (
+        {"name": s.name, "description": s.description, "parameters": deepcopy(s.parameters)}
         for s in schemas
-    ]
+    )
+    return [{"type": "function", "function": function} for function in functions]
 
 
 def in_blocks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

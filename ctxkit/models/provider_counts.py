@@ -7,6 +7,7 @@ tells where it had to count by itself, which is no count of the provider's.
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.models.chat import to_chat, to_tools
@@ -55,7 +56,7 @@ def _anthropic(chat: list[dict[str, Any]], request: Request, name: str) -> dict[
     system = "\n\n".join(m["content"] for m in chat if m["role"] == "system")
     said = [m for m in chat if m["role"] != "system"]
     tools = [
-        {"name": t.name, "description": t.description, "input_schema": t.parameters}
+        {"name": t.name, "description": t.description, "input_schema": deepcopy(t.parameters)}
         for t in request.tools
     ]
     messages = anthropic_messages_pt(said, model=name, llm_provider="anthropic")

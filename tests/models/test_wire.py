@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 from builders import result, user
@@ -105,3 +106,16 @@ def test_openais_compaction_is_asked_for_where_it_exists():
     assert path == "/v1/responses"
     assert body["context_management"] == [{"type": "compaction", "compact_threshold": 50_000}]
     assert (reply.text, reply.model, reply.usage.cache_read_tokens) == ("Done.", "openai/gpt-5", 10)
+
+
+@pytest.mark.parametrize("name", [CLAUDE, "gemini/gemini-2.5-pro", "openai/gpt-5"])
+def test_the_schemas_of_tools_stay_as_they_are(name: str):
+    """LiteLLM takes `additionalProperties` out of what goes to Gemini, in the dictionary that it was given."""
+    parameters = {"type": "object", "properties": {}, "additionalProperties": False}
+    tools = (ToolSchema(name="look", parameters=dict(parameters)),)
+    with server([{"type": "none"}]) as (url, asked):
+        model = Provider(name, options={"api_base": url, "api_key": "none", "num_retries": 0})
+        with contextlib.suppress(ck.ModelError):
+            asyncio.run(model(Request(messages=(user("hi"),), tools=tools), silent))
+    assert asked
+    assert tools[0].parameters == parameters
