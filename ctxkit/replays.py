@@ -197,9 +197,8 @@ def shared_tokens(done: Run) -> NDArray[Any]:
 def hidden(done: Run) -> tuple[int, int]:
     """Return how many messages, and results among them, the next call would not see as said."""
     view, log = done.coming(), done.log
-    rows, keys = (view.head.column(log, name) for name in ("rows", "keys"))
-    stand = rows[(rows >= 0) & (keys == 0)].tolist()
-    results = sum(log.roles[row] == TOOL for row in stand)
+    stand = view.head.said()
+    results = sum([log.roles[row] == TOOL for row in stand])
     return view.lo - len(stand), log.counts[TOOL][view.lo] - results
 
 

@@ -65,10 +65,10 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
     done, again = replayed(s, rules), ck.replay(s, rules)
     cut, sheet = done.cuts[0], Base(s).sheet
-    read = sheet.reads(Sent(done.prompts.tolist(), shared_tokens(done).tolist()))
-    assert read[cut.call] == min(cut.new.stable, done.prompts[cut.call])
-    assert read[cut.call] < done.prompts[cut.call - 1]
-    assert read[cut.call + 1] == done.prompts[cut.call]
+    sent = Sent(done.prompts.tolist(), shared_tokens(done).tolist())
+    assert sheet.read(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
+    assert sheet.read(cut.call, sent) < done.prompts[cut.call - 1]
+    assert sheet.read(cut.call + 1, sent) == done.prompts[cut.call]
     assert ck.score(again, loss=False)["cuts_n"] == len(done.cuts) > 0
 
 

@@ -33,12 +33,14 @@ Sums = tuple[int, int, int, int]
 
 
 class Billed:
-    """The marks of a run, and what follows; `upto` is always one past the last billed call."""
+    """The marks of a run, and what follows from them for its calls."""
 
-    __slots__ = ("_asked", "_known", "_summed", "clock", "log", "marks")
+    __slots__ = ("_asked", "_known", "_summed", "clock", "log", "marks", "upto")
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self.log, self.clock = log, clock
+        self.upto = 0
+        """One past the last billed call."""
         self.marks: list[Mark] = []
         self._known: Sums = (0, 0, 0, 0)
         self._summed = 0
@@ -48,43 +50,44 @@ class Billed:
     def copy(self) -> Billed:
         """Return the same bill, to go on from."""
         other = Billed(self.log, self.clock)
-        other.marks = list(self.marks)
+        other.marks, other.upto = list(self.marks), self.upto
         return other
 
-    def stretches(self, upto: int) -> Iterator[tuple[int, int, Any, Any]]:
+    def stretches(self) -> Iterator[tuple[int, int, Any, Any]]:
         """Yield each mark with the call at which it ends: first, one past the last, size, fresh."""
-        ends = [*(start for start, _, _ in self.marks[1:]), upto]
+        ends = [*(start for start, _, _ in self.marks[1:]), self.upto]
         for (start, size, fresh), end in zip(self.marks, ends, strict=False):
             if end > start:
                 yield start, end, size, fresh
 
-    def prompts(self, upto: int) -> NDArray[Any]:
+    def prompts(self) -> NDArray[Any]:
         """Return the prompt tokens of each call."""
-        prompts = self.log.tokens.calls(0, upto).copy()
-        for a, b, size, _ in self.stretches(upto):
+        prompts = self.log.tokens.calls(0, self.upto).copy()
+        for a, b, size, _ in self.stretches():
             if type(size) is int:
                 prompts[a:b] += size
             else:
                 prompts[a:b] = size
-        prompts += self.log.tokens.owed(0, upto)
+        prompts += self.log.tokens.owed(0, self.upto)
         return prompts
 
-    def fresh(self, upto: int) -> NDArray[Any]:
+    def fresh(self) -> NDArray[Any]:
         """Return the tokens of each call that were no cached prefix."""
-        clock, prompts = self.clock.sync(), self.prompts(upto)
-        fresh = clock.fresh(upto).copy()
-        for a, b, size, kept in self.stretches(upto):
+        clock, prompts = self.clock.sync(), self.prompts()
+        fresh = clock.fresh(self.upto).copy()
+        for a, b, size, kept in self.stretches():
             if type(size) is not int:
                 fresh[a:b] = kept
             elif kept is not None:
                 fresh[a] = max(prompts[a] - min(kept, prompts[a - 1] if a else 0), 0)
-        cold = clock.calls[: bisect_left(clock.calls, upto)]
+        cold = clock.calls[: bisect_left(clock.calls, self.upto)]
         fresh[cold] = prompts[cold]
         return fresh
 
-    def sizes(self, start: int, stop: int, upto: int) -> list[int]:
+    def sizes(self, start: int, stop: int) -> list[int]:
         """Return the prompt tokens of the calls start..stop, as far as they were billed."""
         found: list[int] = []
+        upto = self.upto
         for a, size, _ in reversed(self.marks):
             if upto <= start:
                 break
@@ -96,9 +99,9 @@ class Billed:
             upto = a
         return found
 
-    def sums(self, upto: int) -> Sums:
+    def sums(self) -> Sums:
         """Return the sums: O(1) a mark; each that another one followed is looked at once."""
-        marks, to, known = self._asked
+        (marks, to, known), upto = self._asked, self.upto
         if marks == len(self.marks) and to == upto:
             return known
         last = len(self.marks) - 1

@@ -43,7 +43,7 @@ class Run:
     def __init__(self, log: Log, rules: Rules, limit: int | None = None) -> None:
         self.log, self.rules, self.room = log, rules, rules.room(log, limit)
         self.clock = Clock.of(log, rules.cache_life)
-        self.begin = self.call = 0
+        self.begin = 0
         self.over = False
         """Nothing more is said in its log."""
         self.billed = Billed(log, self.clock)
@@ -67,33 +67,42 @@ class Run:
     # -- what was sent -----------------------------------------------------------------------------
 
     @property
+    def call(self) -> int:
+        """The next call: all before it were billed."""
+        return self.billed.upto
+
+    @call.setter
+    def call(self, call: int) -> None:
+        self.billed.upto = call
+
+    @property
     def prompts(self) -> NDArray[Any]:
         """Prompt tokens of each call so far."""
-        return self.billed.prompts(self.call)
+        return self.billed.prompts()
 
     @property
     def fresh_tokens(self) -> NDArray[Any]:
         """Tokens of each call so far that are no cached prefix."""
-        return self.billed.fresh(self.call)
+        return self.billed.fresh()
 
     @property
     def total(self) -> int:
         """Prompt tokens of all calls so far."""
-        return self.billed.sums(self.call)[0]
+        return self.billed.sums()[0]
 
     @property
     def fresh(self) -> int:
         """Those of them that are no cached prefix."""
-        return self.billed.sums(self.call)[1]
+        return self.billed.sums()[1]
 
     @property
     def peak(self) -> int:
         """The largest prompt so far."""
-        return self.billed.sums(self.call)[2]
+        return self.billed.sums()[2]
 
     def sizes(self, start: int, stop: int) -> list[int]:
         """Return the prompt tokens billed for the calls start..stop."""
-        return self.billed.sizes(start, stop, self.call)
+        return self.billed.sizes(start, stop)
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return what went out at a call, message by message; None: what would go out next."""
@@ -143,6 +152,8 @@ class Run:
 
     def coming(self) -> History:
         """Return what the next call would be sent, pruned, if nothing were compacted."""
+        if not self.prunes:
+            return self.history.at(self.call)
         return self.pruned(self.call).left(self.call)
 
     def pruned(self, call: int) -> PrunedHistory:
@@ -195,7 +206,7 @@ class Run:
         """Return what the coming calls will be like unedited; it is kept and goes on."""
         look, history, pruning = self._look, self.history, self.rules.pruning
         if pruning is None:
-            look = Straight(history, self.room, self.sizes)
+            look = Straight(history, self.room, self.billed.sizes)
         elif not (isinstance(look, Pruned) and look.looks_at(history) and look.start <= call):
             look = self._pruned(pruning, call)
         self._look = look
@@ -206,7 +217,9 @@ class Run:
         if not (call or history.head.size or history.lo):
             return whole(self.log, self.room, pruning, self.clock)
         past = look.past(call) if isinstance(look, Pruned) and look.start < call else None
-        return Pruned(history, self.room, pruning, self.clock, call, sent=self.sizes, past=past)
+        return Pruned(
+            history, self.room, pruning, self.clock, call, sent=self.billed.sizes, past=past
+        )
 
     def bill(self, look: Straight, start: int, stop: int) -> None:
         """Write down the calls start..stop, of which the forecast knows the sizes."""
@@ -286,7 +299,7 @@ class Run:
 
     def resume(self, past: Run) -> None:
         """Stand where another run of the log ended, with its bill, cuts and warnings."""
-        self.history, self.call, self.begin = past.history.at(past.call), past.call, past.call
+        self.history, self.begin = past.history.at(past.call), past.call
         self.cuts, self.billed, self._noted = list(past.cuts), past.billed.copy(), set(past._noted)
 
     def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Kept:

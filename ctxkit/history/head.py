@@ -133,6 +133,14 @@ class Head(msgspec.Struct, gc=False):
         rows = zip(c["rows"].tolist(), c["keys"].tolist(), strict=True)
         return [makers[key].message(log, row) if key else said[row] for row, key in rows]
 
+    def said(self) -> list[int]:
+        """Return the rows that stand as they were said."""
+        if self.tuple_ is not None or self.columns_ is None:
+            return [i.row for i in self.items if i.row >= 0 and i.maker is None]
+        rows, keys = self.columns_["rows"], self.columns_["keys"]
+        found: list[int] = rows[(rows >= 0) & (keys == 0)].tolist()
+        return found
+
     def row(self, place: int) -> int:
         """Return the row of one item, or -1."""
         if self.tuple_ is not None or self.columns_ is None:

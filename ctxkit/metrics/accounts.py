@@ -113,7 +113,7 @@ def _replayed(session: Session) -> Accounts:
     sheet, went, out = Sheet.of(base), sent_in(session), []
     calls = (c.index for c in session.calls if sheet.has_usage and sheet.billed[c.index])
     for call in calls:
-        known, prompt = sheet.prices[int(sheet.model[call])], went.prompt(call)
+        known, prompt = sheet.prices[sheet.model[call]], went.prompt(call)
         read = sheet.read(call, went)
         writes = prompt - read if sheet.write(call, prompt) else 0
         split = Usage(
@@ -121,7 +121,7 @@ def _replayed(session: Session) -> Accounts:
             cache_read_tokens=read,
             cache_write_tokens=None if sheet.fit.hour else writes,
             cache_write_1h_tokens=writes if sheet.fit.hour else None,
-            output_tokens=int(sheet.output[call]),
+            output_tokens=sheet.output[call],
         )
         usd = None if known is None else known.cost_usd(split)
         out.append(_charge(call, split, known, usd, None if usd is None else "derived"))

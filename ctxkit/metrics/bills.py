@@ -19,13 +19,11 @@ prediction without the record's reads says (`prediction_low`, `prediction_high`)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from ctxkit.metrics.means import whole
+from ctxkit.metrics.means import mean, whole
 from ctxkit.metrics.misses import cache_life, explained, misses
 from ctxkit.metrics.money import MIN_CACHEABLE, Fit, closure_error
 from ctxkit.prices import Price, price
@@ -61,28 +59,30 @@ class Sheet(msgspec.Struct, frozen=True):
     replay.
     """
 
-    billed: NDArray[Any]
-    """The calls that the record bills; all of them where it has no usage."""
+    billed: tuple[bool, ...]
+    """For each call whether the record bills it; all of them where it has no usage."""
     has_usage: bool
     has_cache: bool
     last: dict[int, int]
     """Calls whose cache was last used by another call than the one before: that call
     (-1: by none).
     """
-    kept: NDArray[Any]
+    kept: tuple[int, ...]
     """Most tokens that a call can have found in the cache; the largest number where the record had
     a hit.
     """
-    cold: NDArray[Any]
+    cold: tuple[bool, ...]
     """True at the first call of each agent and model: what it reads was put there by another
     session.
     """
-    output: NDArray[Any]
+    output: tuple[int, ...]
     has_output: bool
     """True where the record tells the size of a reply."""
     prices: tuple[Price | None, ...]
-    model: NDArray[Any]
+    model: tuple[int, ...]
     """For each call the index of its price."""
+    models: frozenset[int]
+    """Those of the billed calls."""
     least: tuple[int, ...]
     """For each price the smallest prompt that is cached."""
     fit: Fit
@@ -100,12 +100,13 @@ class Sheet(msgspec.Struct, frozen=True):
         """Return the sheet of a recorded session."""
         found = misses(session, anchored=anchored)
         calls, usages = session.calls, [c.message.usage for c in session.calls]
-        billed = np.array([u is not None and bool(u.prompt_tokens) for u in usages], bool)
+        billed = [u is not None and bool(u.prompt_tokens) for u in usages]
+        has_usage = any(billed)
         names = [c.message.model or session.model for c in calls]
         known = list(dict.fromkeys(names))
         prices = tuple(price(n) for n in known)
-        model = np.array([known.index(n) for n in names], np.int64)
-        have = np.array([p is not None for p in prices], bool)
+        model = tuple(map(known.index, names))
+        have = [prices[m] is not None for m, b in zip(model, billed, strict=True) if b]
         split = [
             u is not None and u.cache_read_tokens is not None and bool(u.prompt_tokens)
             for u in usages
@@ -115,27 +116,30 @@ class Sheet(msgspec.Struct, frozen=True):
         fit = Fit.of(session, found)
         least = (p.min_cacheable if p else None for p in prices)
         return cls(
-            billed=billed if billed.any() else np.ones(len(calls), bool),
-            has_usage=bool(billed.any()),
+            billed=tuple(billed) if has_usage else (True,) * len(calls),
+            has_usage=has_usage,
             has_cache=session.has_cache,
             last=last,
             kept=_kept(session, found),
             cold=cold,
-            output=np.array([(u.output_tokens or 0) if u else 0 for u in usages], np.int64),
+            output=tuple((u.output_tokens or 0) if u else 0 for u in usages),
             has_output=any(u is not None and u.output_tokens is not None for u in usages),
             prices=prices,
             model=model,
+            models=frozenset(m for m, b in zip(model, billed, strict=True) if b or not has_usage),
             least=tuple(min(n or MIN_CACHEABLE, fit.smallest) for n in least),
             fit=fit,
             closure=closure_error(session, found),
             unexplained=riddles / sum(split) if any(split) else None,
             explained=explained(found),
-            priced=float(have[model[billed]].mean()) if billed.any() else None,
+            priced=mean(have),
         )
 
-    def reads(self, sent: Sent) -> NDArray[Any]:
-        """Return the tokens that each call of a replay reads from the cache."""
-        return np.array([self.read(c, sent) for c in range(len(self.billed))], np.int64)
+    @property
+    def output_tokens(self) -> int | None:
+        """Tokens of the replies that are billed; None where the record does not tell them."""
+        told = zip(self.output, self.billed, strict=True)
+        return sum(n for n, b in told if b) if self.has_output else None
 
     def read(self, call: int, sent: Sent) -> int:
         """Return the tokens that one call reads: the one definition of it."""
@@ -150,7 +154,7 @@ class Sheet(msgspec.Struct, frozen=True):
             if last < call - 1:
                 base = min(before, *(sent.shared(k) for k in range(last + 1, call + 1)))
         found = base if self.cold[call] else self.hit(base, before, prompt)
-        return max(min(found, int(self.kept[call]), prompt), 0)
+        return max(min(found, self.kept[call], prompt), 0)
 
     def hit(self, base: int, before: int, prompt: int) -> int:
         """Return what is read of a shared prefix: whole blocks, or (negative lag) the reply too."""
@@ -180,37 +184,36 @@ class Sheet(msgspec.Struct, frozen=True):
         """Return the price of a call."""
         if len(self.prices) <= 1:
             return self.prices[0] if self.prices else None
-        return self.prices[int(self.model[min(call, len(self.model) - 1)])]
+        return self.prices[self.model[min(call, len(self.model) - 1)]]
 
 
-def _last(session: Session, billed: NDArray[Any]) -> tuple[dict[int, int], NDArray[Any]]:
+def _last(session: Session, billed: Sequence[bool]) -> tuple[dict[int, int], tuple[bool, ...]]:
     """Return the calls whose cache was not last used by the call before, and where an agent and
     model begin.
     """
     last: dict[tuple[str, str | None], int] = {}
-    cold = np.zeros(len(billed), bool)
+    cold = [False] * len(billed)
     other = {}
     for call in session.calls:
         if not billed[call.index]:
             continue
         key = (call.agent, call.message.model)
         before = last.get(key, -1)
-        if before < 0:
-            cold[call.index] = True
+        cold[call.index] = before < 0
         if before != call.index - 1 or before < 0:
             other[call.index] = before
         last[key] = call.index
-    return other, cold
+    return other, tuple(cold)
 
 
-def _kept(session: Session, found: Sequence[Miss | None]) -> NDArray[Any]:
+def _kept(session: Session, found: Sequence[Miss | None]) -> tuple[int, ...]:
     """Return what the recorded misses allow; one behind a compaction counts only if the pause
     explains it too.
     """
     life = cache_life(session)
-    kept = np.full(len(found), NO_LIMIT)
+    kept = [NO_LIMIT] * len(found)
     for miss in found:
         if miss is None or (miss.kind == "compaction" and (miss.gap is None or miss.gap < life)):
             continue
         kept[miss.call] = miss.kept
-    return kept
+    return tuple(kept)

@@ -89,7 +89,7 @@ def verdicts(
         pays = pays_after(cut, sheet, reuse=reuse)
         interval = None if following is None else following - cut.call
         unpaid = None if pays is None or interval is None else interval < pays
-        soon, later = (_refill(cut, prompts, calls, stop) for calls in (3, 10))
+        soon, later = _refill(cut, prompts, 3, stop), _refill(cut, prompts, 10, stop)
         full = prompts.reaches(FULL * cut.before, cut.call, stop)
         back = None if full is None else full - cut.call
         out.append(Verdict(interval, soon, later, back, pays, unpaid))
@@ -117,7 +117,7 @@ def pays_after(cut: Compaction, sheet: Sheet, *, reuse: bool = False) -> float |
     read, write = _prices(p, sheet)
     found = cut.before if cut.sent is None else min(cut.before, cut.sent)
     if cut.call < len(sheet.kept):
-        found = min(found, int(sheet.kept[cut.call]))
+        found = min(found, sheet.kept[cut.call])
     return requests_until_reset_pays(
         cut.before,
         cut.after,

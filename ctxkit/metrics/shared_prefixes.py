@@ -18,7 +18,6 @@ class Sent:
 
     def __init__(self, prompts: Sequence[int], shared: Sequence[int] = ()) -> None:
         self._prompts, self._shared = prompts, shared
-        self.log: Log | None = None
 
     def __len__(self) -> int:
         return len(self._prompts)
@@ -35,10 +34,6 @@ class Sent:
         """Return the tokens at its front that it shares with a prompt before it."""
         return self._shared[call]
 
-    def stretches(self) -> Iterator[tuple[int, int, int | None]]:
-        """Yield calls a..b with what each has more than the log's own (None: each its own)."""
-        yield 0, len(self._prompts), None
-
 
 class SentByRun(Sent):
     """Those of a run, from where its sizes stop following from the log's: O(1) a compaction."""
@@ -46,7 +41,7 @@ class SentByRun(Sent):
     def __init__(self, done: Run) -> None:
         self.log: Log = done.log
         self._sizes = done.log.tokens.C
-        self._marks = [(a, b, off, kept) for a, b, off, kept in done.billed.stretches(done.call)]
+        self._marks = list(done.billed.stretches())
         self._starts = [mark[0] for mark in self._marks]
         self._in_common = done.in_common
 
@@ -58,7 +53,7 @@ class SentByRun(Sent):
 
     def prompt(self, call: int) -> int:
         """Return the tokens of a prompt."""
-        start, _, off, _ = self._mark(call)
+        start, _, off, _ = self._marks[bisect_right(self._starts, call) - 1]  # asked most of all
         return self._sizes[call] + off if type(off) is int else int(off[call - start])
 
     def reaches(self, full: float, start: int, stop: int) -> int | None:
@@ -72,24 +67,22 @@ class SentByRun(Sent):
     def shared(self, call: int) -> int:
         """Return the tokens at its front that it shares with a prompt before it."""
         start, _, off, kept = self._mark(call)
-        known = self._in_common.get(call)
-        if known is None and type(off) is not int:
-            known = int(off[call - start] - kept[call - start])
-        if known is None and kept is not None and call == start:
-            known = kept
-        return min(
-            known if known is not None else self.prompt(call - 1) if call else 0, self.prompt(call)
-        )
+        known, at = self._in_common.get(call), call - start
+        if type(off) is int:
+            prompt = self._sizes[call] + off
+            if known is None and kept is not None and not at:
+                known = kept
+        else:
+            prompt = int(off[at])
+            if known is None:
+                known = prompt - int(kept[at])
+        if known is None:
+            known = self.prompt(call - 1) if call else 0
+        return min(known, prompt)
 
-    def stretches(self) -> Iterator[tuple[int, int, int | None]]:
-        """Yield calls a..b with what each has more than the log's own (None: each its own)."""
+    def stretches(self) -> Iterator[tuple[int, int, int | None, bool]]:
+        """Yield calls a..b with what each has more than the log's own (None: each its own), and
+        whether the first shares less with the one before than all of that.
+        """
         for start, stop, off, kept in self._marks:
-            first = start
-            if type(off) is not int:
-                yield start, stop, None
-                continue
-            if kept is not None:
-                first = start + 1
-                yield start, first, None
-            if first < stop:
-                yield first, stop, off
+            yield start, stop, off if type(off) is int else None, kept is not None

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 
-def spots_of(done: Run) -> list[Compaction]:
-    """Return the compactions of a run."""
-    out, calls = [], SentByRun(done)
+def spots_of(done: Run, prompts: Sent | None = None) -> list[Compaction]:
+    """Return the compactions of a run; `prompts` are those that it sent, where they are known."""
+    out, calls = [], prompts or SentByRun(done)
     for number, cut in enumerate(done.cuts):
         was, new, steps = cut.was, cut.new, cut.new.steps
         first, after = was.tokens, new.tokens

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.metrics.bills import NO_LIMIT
 from ctxkit.metrics.means import whole
+from ctxkit.metrics.shared_prefixes import SentByRun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from ctxkit.history import Log
     from ctxkit.metrics.bills import Sheet, WrittenSummary
     from ctxkit.metrics.shared_prefixes import Sent
+
+    FourTokens = tuple[int, int, int, int]
+    """Tokens read, written, fresh and put out."""
 
 
 class Bill(NamedTuple):
@@ -50,13 +55,12 @@ def bill(
         summaries: the summaries that were written.
         reuse: a summary's call reads the cached prompt instead of sending all it summarises.
     """
-    tally, plain = Tally(sheet), Plain.of(sheet, sent)
-    for start, stop, off in sent.stretches():
-        done = off is not None and plain is not None and plain.take(tally, sent, (start, stop, off))
-        if not done:
-            tally.each(sent, range(start, stop))
-    models = set(sheet.model[sheet.billed].tolist())
-    priced = sheet.has_usage and None not in [sheet.prices[m] for m in models]
+    tally = Tally(sheet)
+    if isinstance(sent, SentByRun) and (plain := Plain.of(sheet, sent.log)):
+        plain.take(tally, sent)
+    else:
+        tally.each(sent, range(len(sent)))
+    priced = sheet.has_usage and None not in [sheet.prices[m] for m in sheet.models]
     extra = sheet.summaries_usd(summaries, reuse=reuse) if priced else None
     return tally.bill(extra, priced=priced)
 
@@ -67,7 +71,7 @@ class Tally:
     def __init__(self, sheet: Sheet) -> None:
         self.sheet = sheet
         self.prompts, self.peak = 0, -1
-        self._sums: dict[tuple[int, int], list[int]] = {}
+        self._tokens: dict[tuple[int, int], list[FourTokens]] = {}
         self._edges = [tuple(sorted(t.above for t in p.tiers)) if p else () for p in sheet.prices]
 
     def each(self, sent: Sent, calls: range) -> None:
@@ -81,34 +85,27 @@ class Tally:
                 written = rest if sheet.write(call, prompt) else 0
                 self.prompts += prompt
                 self.peak = max(self.peak, prompt)
-                output = int(sheet.output[call])
-                self.add(int(sheet.model[call]), prompt, (read, written, rest - written, output))
+                tokens = read, written, rest - written, sheet.output[call]
+                self.add(sheet.model[call], prompt, tokens)
 
-    def add(self, model: int, prompt: int, tokens: tuple[int, int, int, int]) -> None:
-        """Add tokens read, written, fresh and put out, at the step of a prompt's size."""
+    def add(self, model: int, prompt: int, tokens: FourTokens) -> None:
+        """Add tokens at the step of a prompt's size."""
         edges = self._edges[model]
         step = max((e for e in edges if prompt > e), default=0) if edges else 0
-        sums = self._sums.setdefault((model, step), [0, 0, 0, 0])
-        for i, n in enumerate(tokens):
-            sums[i] += n
-
-    def tier(self, model: int) -> float:
-        """Return the size above which a prompt of a model has another price."""
-        return self._edges[model][0] if self._edges[model] else inf
+        self._tokens.setdefault((model, step), []).append(tokens)
 
     def bill(self, summaries: float | None, *, priced: bool) -> Bill:
         """Return the invoice."""
         sheet, into, out = self.sheet, 0.0, 0.0
-        for (model, step), (read, written, fresh, output) in self._sums.items():
+        sums = {at: _summed(tokens) for at, tokens in self._tokens.items()}
+        for (model, step), (read, written, fresh, output) in sums.items():
             known = sheet.prices[model]
             if known is None:
                 continue
             p = known.at(step + 1 if step else 0)
             into += fresh * p.input + read * p.read + written * p.write(hour=sheet.fit.hour)
             out += output * p.output
-        read, written, fresh, _ = (
-            sum(column) for column in zip((0,) * 4, *self._sums.values(), strict=True)
-        )
+        read, written, fresh, _ = _summed(sums.values())
         return Bill(
             self.prompts,
             self.peak if self.peak >= 0 else None,
@@ -121,6 +118,10 @@ class Tally:
         )
 
 
+def _summed(tokens: Iterable[Sequence[int]]) -> list[int]:
+    return list(map(sum, zip((0,) * 4, *tokens, strict=True)))
+
+
 class Plain:
     """Running sums over the calls of a log that follow the one before, whatever is taken
     off all.
@@ -128,9 +129,12 @@ class Plain:
 
     def __init__(self, sheet: Sheet, sizes: list[int], model: int) -> None:
         self.sheet, self._model, self._sizes = sheet, model, sizes
+        known = sheet.prices[model]
         self._least = sheet.least[model] + max(sheet.fit.lag, 0)
-        billed, kept = sheet.billed.tolist(), sheet.kept.tolist()
-        odd = {c for c, n in enumerate(kept) if n < NO_LIMIT and billed[c]} | set(sheet.last)
+        self._most = min((t.above for t in known.tiers), default=inf) if known else inf
+        """Sizes within which a prompt is cached, and has the same price."""
+        billed = sheet.billed
+        odd = {c for c, n in enumerate(sheet.kept) if n < NO_LIMIT and billed[c]} | set(sheet.last)
         pairs = zip([0, *sizes], sizes, strict=False)
         own = [sheet.hit(min(before, now), before, now) for before, now in pairs]
         plain = [b and c not in odd for c, b in enumerate(billed)]
@@ -143,35 +147,38 @@ class Plain:
         self._last = [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)]
 
     @classmethod
-    def of(cls, sheet: Sheet, sent: Sent) -> Plain | None:
+    def of(cls, sheet: Sheet, log: Log) -> Plain | None:
         """Return the sums of a log; None where a bill needs each call: several models, a fall."""
-        models, log = set(sheet.model[sheet.billed].tolist()), sent.log
-        if log is None or len(models) != 1 or not (log.tokens.rising and sheet.has_cache):
+        if len(sheet.models) != 1 or not (log.tokens.rising and sheet.has_cache):
             return None
         if len(log.tokens.C) != len(sheet.billed):
             return None
         known = log.memo.get("plain calls")
         if known is None or known.sheet is not sheet:
-            known = log.memo["plain calls"] = cls(sheet, log.tokens.C, models.pop())
+            known = log.memo["plain calls"] = cls(sheet, log.tokens.C, *sheet.models)
         found: Plain = known
         return found
 
-    def take(self, tally: Tally, sent: Sent, stretch: tuple[int, int, int]) -> bool:
-        """Add a stretch of calls at once; False where a prompt is too short, or in another tier."""
-        a, b, off = stretch
-        last = self._last[b]
-        peak = self._sizes[last] + off if last >= a else -1
-        if self._sizes[a] + off < self._least or peak > tally.tier(self._model):
-            return False
-        prompts = self._prompts[b] - self._prompts[a] + off * (self._calls[b] - self._calls[a])
-        read = self._reads[b] - self._reads[a] + off * (self._plain[b] - self._plain[a])
-        i = bisect_left(self._odd, a)
-        while i < len(self._odd) and self._odd[i] < b:
-            read += self.sheet.read(self._odd[i], sent)
-            i += 1
-        rest, output = prompts - read, int(self._output[b] - self._output[a])
+    def take(self, tally: Tally, sent: SentByRun) -> None:
+        """Add the calls of a run; one by one where a prompt is too short, or in another tier."""
+        sizes, odd, prompts, read, output = self._sizes, self._odd, 0, 0, 0
+        for a, b, off, seam in sent.stretches():
+            last = self._last[b]
+            peak = sizes[last] + off if off is not None and last >= a else -1
+            if off is None or sizes[a] + off < self._least or peak > self._most:
+                tally.each(sent, range(a, b))
+                continue
+            first = a + seam
+            prompts += self._prompts[b] - self._prompts[a] + off * (self._calls[b] - self._calls[a])
+            read += self._reads[b] - self._reads[first]
+            read += off * (self._plain[b] - self._plain[first])
+            if seam and self.sheet.billed[a]:
+                read += self.sheet.read(a, sent)
+            for call in odd[bisect_left(odd, first) : bisect_left(odd, b)]:
+                read += self.sheet.read(call, sent)
+            output += self._output[b] - self._output[a]
+            tally.peak = max(tally.peak, peak)
+        rest = prompts - read
         written = rest if self.sheet.fit.writes else 0
         tally.prompts += prompts
-        tally.peak = max(tally.peak, peak)
         tally.add(self._model, 0, (read, written, rest - written, output))
-        return True

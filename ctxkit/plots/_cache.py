@@ -79,7 +79,7 @@ def cache_data(session: Session) -> tuple[CacheCall, ...]:
     by_call = Sent(prompts.tolist(), shared.tolist())
     cut = {s.call for s in spots}
     out = []
-    for c in sheet.billed.nonzero()[0].tolist():
+    for c in [c for c, billed in enumerate(sheet.billed) if billed]:
         miss = found[c]
         own = miss.kind if miss is not None and miss.kind != "compaction" else None
         kind = "compaction" if c in cut else own

@@ -108,6 +108,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
     def at(self, prompt_tokens: int) -> Price:
         """Return the prices for a call with a prompt of this many tokens."""
+        if not self.tiers:
+            return self
         reached = [t for t in self.tiers if prompt_tokens > t.above]
         if not reached:
             return self

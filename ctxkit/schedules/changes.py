@@ -54,7 +54,7 @@ class Changes:
         self._new: set[int] = set()
         self._makers: dict[int, Callable[[], Message | None]] = {}
         self._added: dict[int, Added | None] = {}
-        self._sums = Sums(self)
+        self._sums = Sums()
 
     # -- what the schedule says --------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Changes:
 
     def total(self, call: int, kind: int) -> int:
         """Return a sum over a call's messages, as `Layer.total` says."""
-        total = self._sums.at(call, kind)
+        total = self._sums.at(self, call, kind)
         more = self.added(call) if self.adds and kind != RESULT_CHARS else None
         return total if more is None else total + (more.tokens if kind == TOKENS else more.chars)
 

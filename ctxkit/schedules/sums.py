@@ -18,31 +18,34 @@ TOKENS, CHARS, RESULT_CHARS = 0, 1, 2
 
 
 class Sums:
-    """The sums over each call's messages; each is followed from when it is first asked for."""
+    """The sums over the messages of each call of a layer; each is followed from when it is first
+    asked for. They do not hold the layer, which holds them, so that a run is let go at once.
+    """
 
-    def __init__(self, layer: Left) -> None:
-        self._layer, self._rows = layer, layer.rows
+    def __init__(self) -> None:
         self._columns: dict[int, list[int]] = {}
         """Each sum at each call, from the first on."""
 
-    def at(self, call: int, kind: int) -> int:
-        """Return a sum at a call."""
-        column, begin = self._columns.setdefault(kind, []), self._rows.begin
+    def at(self, layer: Left, call: int, kind: int) -> int:
+        """Return a sum at a call of the layer."""
+        column, begin = self._columns.setdefault(kind, []), layer.rows.begin
         if call - begin >= len(column):
-            self._follow(column, begin + len(column), kind)
+            _follow(layer, column, begin + len(column), kind)
         return column[call - begin]
 
-    def _follow(self, column: list[int], start: int, kind: int) -> None:
-        """Work out a sum for the calls that are new."""
-        said = self._rows.totals(start, self._layer.stop, kind)
-        more = [0] * len(said)
-        if column:
-            more[0] = column[-1] - self._rows.totals(start - 1, start, kind)[0]
-        for call, p, was, now in since(self._layer.events, start):
-            more[call - start] += self._less(p, was, now, kind)
-        column.extend(map(add, said, accumulate(more)))
 
-    def _less(self, p: int, was: State, now: State, kind: int) -> int:
-        if kind == TOKENS:
-            return now.tokens - was.tokens
-        return now.chars - was.chars if kind == CHARS or self._rows.role(p) == TOOL else 0
+def _follow(layer: Left, column: list[int], start: int, kind: int) -> None:
+    """Work out a sum for the calls that are new."""
+    said = layer.rows.totals(start, layer.stop, kind)
+    more = [0] * len(said)
+    if column:
+        more[0] = column[-1] - layer.rows.totals(start - 1, start, kind)[0]
+    for call, p, was, now in since(layer.events, start):
+        more[call - start] += _less(layer, p, was, now, kind)
+    column.extend(map(add, said, accumulate(more)))
+
+
+def _less(layer: Left, p: int, was: State, now: State, kind: int) -> int:
+    if kind == TOKENS:
+        return now.tokens - was.tokens
+    return now.chars - was.chars if kind == CHARS or layer.rows.role(p) == TOOL else 0

@@ -96,8 +96,8 @@ class Base:
     def _told(self) -> dict[str, Any]:
         sheet = self.sheet
         return {
-            "calls_n": int(sheet.billed.sum()),
-            "output_tokens": int(sheet.output[sheet.billed].sum()) if sheet.has_output else None,
+            "calls_n": sum(sheet.billed),
+            "output_tokens": sheet.output_tokens,
             **{n: getattr(self.foretold, n) for n in _FORETOLD},
             "prediction_error": self.foretold.error,
             "prediction_low": self.foretold.low,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine import identified, log_of, run
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.garbage import without_collection
 from ctxkit.policies.hinges import written
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.replays import window
@@ -94,27 +93,20 @@ class Bench:
             "session": self.session.id,
             "rules": setting.label,
             "key": setting.key,
+            "of": self.name,
         }
         row |= {k: plain(v) for k, v in rules.parameters.items() if k not in row}
-        if isinstance(rules, Refused):
-            return row | {"error": rules.error}
         try:
-            done = self.run(rules)
-            return row | run_row(self.base, done, setting.label, **options._asdict())
+            row |= run_row(self.base, self.run(rules), setting.label, **options._asdict())
         except CtxkitError as error:
-            return row | {"error": str(error)}
+            row["error"] = str(error)
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
-            return row | {"error": f"{type(error).__name__}: {error}"}
+            row["error"] = f"{type(error).__name__}: {error}"
+        return row
 
-
-def rows_of(
-    bench: Bench, settings: Sequence[NamedRules], options: Options
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one session under some rules, run by run."""
-    for setting in settings:
-        with without_collection():  # until the run is let go, so that its circles are found early
-            row = bench.row(setting, options)
-        yield row | {"of": bench.name}
+    def rows(self, settings: Sequence[NamedRules], options: Options) -> Iterator[dict[str, Any]]:
+        """Yield the rows of runs under some rules, run by run."""
+        return (self.row(setting, options) for setting in settings)
 
 
 def key_of(session: Session) -> str:

@@ -106,11 +106,11 @@ def run_row(
     base: Base, done: Run, label: str, *, loss: bool = False, reuse: bool = False
 ) -> dict[str, Any]:
     """Return the row of a run, equal to that of the session which `replay` makes of it."""
-    rules = done.rules
+    rules, prompts = done.rules, SentByRun(done)
     row = _row(
         base,
-        SentByRun(done),
-        spots_of(done),
+        prompts,
+        spots_of(done, prompts),
         _outcome(label, hidden(done), [h.why for h in done.held], crowded(done)),
         window=rules.parameters.get("context_window"),
         pruned=rules.pruning is not None,

@@ -14,7 +14,7 @@ from math import ceil
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.sweeps.batches import Bench, key_of, rows_of
+from ctxkit.sweeps.batches import Bench, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence, Sized
@@ -218,7 +218,7 @@ def work(name: str, session: bytes, settings: Sequence[NamedRules], options: Opt
     start = perf_counter()
     knew = getattr(_known, "name", None) == name
     bench = _bench(name, lambda: pickle.loads(session))  # noqa: S301  of this process's parent
-    rows = rows_of(bench, settings, options)
+    rows = bench.rows(settings, options)
     made = [next(rows)]
     first = perf_counter()
     made += rows
@@ -240,7 +240,7 @@ def _here(
         f"{len(settings)} runs were done in this process, as a worker could not ({why}).",
         stacklevel=2,
     )
-    return list(rows_of(_bench(share.name, lambda: share.session), settings, options))
+    return list(_bench(share.name, lambda: share.session).rows(settings, options))
 
 
 def workers_of(executor: Executor) -> int:

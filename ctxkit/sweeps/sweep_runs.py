@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
 from ctxkit.readers.given import as_sessions
-from ctxkit.sweeps.batches import Bench, NamedRules, Options, key_of, rows_of
+from ctxkit.sweeps.batches import Bench, NamedRules, Options, key_of
 from ctxkit.sweeps.cores import CorePace, pool
 from ctxkit.sweeps.grids import differing, labels, rules_of
 from ctxkit.sweeps.notes import Notes
@@ -210,7 +210,7 @@ def _finished(
     pace = CorePace(sum(_weight(task.session) * len(task.settings) for task in tasks))
     asked = False
     for n, (i, session, settings) in enumerate(tasks):
-        for done, row in enumerate(rows_of(bench(session), settings, options), 1):
+        for done, row in enumerate(bench(session).rows(settings, options), 1):
             yield i, [row]
             pace.took(_weight(session))
             if asked or not pace.is_slow:

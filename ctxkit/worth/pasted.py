@@ -104,12 +104,12 @@ def _row(session: Session, way: str, store: int, base: Base, bill: Bill) -> dict
     return {
         "session": session.id,
         "way": way,
-        "calls_n": int(sheet.billed.sum()),
+        "calls_n": sum(sheet.billed),
         "store_tokens": store,
         "prompt_tokens": bill.prompts,
         "peak_tokens": bill.peak,
         "cache_read_tokens": bill.read if sheet.has_cache else None,
-        "output_tokens": int(sheet.output[sheet.billed].sum()) if sheet.has_output else None,
+        "output_tokens": sheet.output_tokens,
         "usd": bill.total_usd,
         "source": base.source,
     }
