@@ -72,7 +72,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def verdicts(
-    cuts: Sequence[Compaction], prompts: Sent, sheet: Sheet, *, reuse: bool = False
+    cuts: Sequence[Compaction], prompts: Sent, sheet: Sheet, costs: Sequence[float | None]
 ) -> list[Verdict]:
     """Return how compactions held, one after the other.
 
@@ -80,13 +80,13 @@ def verdicts(
         cuts: the compactions, one a call.
         prompts: the sizes of the prompts.
         sheet: what the record tells of prices and of what the cache can have held.
-        reuse: the call that writes a summary reads the cached prompt instead of sending it afresh.
+        costs: dollars of the summaries of each; None: one has no price.
     """
     out, last = [], len(prompts)
     for i, cut in enumerate(cuts):
         following = cuts[i + 1].call if i + 1 < len(cuts) else None
         stop = last if following is None else following
-        pays = pays_after(cut, sheet, reuse=reuse)
+        pays = pays_after(cut, sheet, costs[i])
         interval = None if following is None else following - cut.call
         unpaid = None if pays is None or interval is None else interval < pays
         soon, later = _refill(cut, prompts, 3, stop), _refill(cut, prompts, 10, stop)
@@ -103,18 +103,17 @@ def _refill(cut: Compaction, prompts: Sent, calls: int, stop: int) -> float | No
     return (size - cut.after) / (cut.before - cut.after) if size else None
 
 
-def pays_after(cut: Compaction, sheet: Sheet, *, reuse: bool = False) -> float | None:
+def pays_after(cut: Compaction, sheet: Sheet, cost: float | None) -> float | None:
     """Return after how many requests a compaction has paid for itself, its own call the first.
 
-    Its summaries cost what the bill of a replay takes for them. What its call finds in the cache,
+    Its summaries `cost` what the bill of a replay takes for them. What its call finds in the cache,
     with and without it, is what the call before was sent, and at most what the record's own call
     can have found.
     """
-    known, cost = sheet.at(cut.call), sheet.summaries_usd(cut.written, reuse=reuse)
+    known = sheet.at(cut.call)
     if known is None or cost is None:
         return None
-    p = known.at(cut.before) if known.tiers else known
-    read, write = _prices(p, sheet)
+    read, write = _prices(known.at(cut.before), sheet)
     found = cut.before if cut.sent is None else min(cut.before, cut.sent)
     if cut.call < len(sheet.kept):
         found = min(found, sheet.kept[cut.call])
@@ -136,14 +135,14 @@ def _prices(p: Price, sheet: Sheet) -> tuple[float, float]:
 
 
 def held(
-    cuts: Sequence[Compaction], prompts: Sent, sheet: Sheet, *, reuse: bool = False
+    cuts: Sequence[Compaction], prompts: Sent, sheet: Sheet, costs: Sequence[float | None]
 ) -> dict[str, Any]:
     """Return how compactions held, under the names of a score's columns; None: not known.
 
-    What they saved is that of all; how they held, of those that a call was shown.
+    What they saved is that of all; how they held, of those that a call was shown, which come first.
     """
     shown = felt(cuts, len(prompts))
-    found = verdicts(shown, prompts, sheet, reuse=reuse)
+    found = verdicts(shown, prompts, sheet, costs)
     return {
         "cuts_n": len(cuts),
         **summed([c.savings for c in shown], found),

@@ -12,10 +12,8 @@ from ctxkit.metrics.means import whole
 from ctxkit.metrics.shared_prefixes import SentByRun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from ctxkit.history import Log
-    from ctxkit.metrics.bills import Sheet, WrittenSummary
+    from ctxkit.metrics.bills import Sheet
     from ctxkit.metrics.shared_prefixes import Sent
 
     FourTokens = tuple[int, int, int, int]
@@ -44,16 +42,13 @@ class Bill(NamedTuple):
         return whole((self.input_usd, self.output_usd, self.summaries_usd))
 
 
-def bill(
-    sheet: Sheet, sent: Sent, summaries: Sequence[WrittenSummary] = (), *, reuse: bool = False
-) -> Bill:
+def bill(sheet: Sheet, sent: Sent, summaries: float | None = 0.0) -> Bill:
     """Return the invoice of a replay.
 
     Args:
         sheet: what the record tells of the cache and the prices.
         sent: the prompts of the replay's calls.
-        summaries: the summaries that were written.
-        reuse: a summary's call reads the cached prompt instead of sending all it summarises.
+        summaries: dollars of the calls that wrote summaries; None: one has no price.
     """
     tally = Tally(sheet)
     if isinstance(sent, SentByRun) and (plain := Plain.of(sheet, sent.log)):
@@ -61,8 +56,7 @@ def bill(
     else:
         tally.each(sent, range(len(sent)))
     priced = sheet.has_usage and None not in [sheet.prices[m] for m in sheet.models]
-    extra = sheet.summaries_usd(summaries, reuse=reuse) if priced else None
-    return tally.bill(extra, priced=priced)
+    return tally.bill(summaries if priced else None, priced=priced)
 
 
 class Tally:
@@ -71,7 +65,7 @@ class Tally:
     def __init__(self, sheet: Sheet) -> None:
         self.sheet = sheet
         self.prompts, self.peak = 0, -1
-        self._tokens: dict[tuple[int, int], list[FourTokens]] = {}
+        self._sums: dict[tuple[int, int], FourTokens] = {}
         self._edges = [tuple(sorted(t.above for t in p.tiers)) if p else () for p in sheet.prices]
 
     def each(self, sent: Sent, calls: range) -> None:
@@ -92,20 +86,21 @@ class Tally:
         """Add tokens at the step of a prompt's size."""
         edges = self._edges[model]
         step = max((e for e in edges if prompt > e), default=0) if edges else 0
-        self._tokens.setdefault((model, step), []).append(tokens)
+        self._sums[model, step] = _both(self._sums.get((model, step)), tokens)
 
     def bill(self, summaries: float | None, *, priced: bool) -> Bill:
         """Return the invoice."""
         sheet, into, out = self.sheet, 0.0, 0.0
-        sums = {at: _summed(tokens) for at, tokens in self._tokens.items()}
-        for (model, step), (read, written, fresh, output) in sums.items():
+        whole = None
+        for (model, step), tokens in self._sums.items():
+            (read, written, fresh, output), whole = tokens, _both(whole, tokens)
             known = sheet.prices[model]
             if known is None:
                 continue
             p = known.at(step + 1 if step else 0)
             into += fresh * p.input + read * p.read + written * p.write(hour=sheet.fit.hour)
             out += output * p.output
-        read, written, fresh, _ = _summed(sums.values())
+        read, written, fresh, _ = whole or (0, 0, 0, 0)
         return Bill(
             self.prompts,
             self.peak if self.peak >= 0 else None,
@@ -118,8 +113,11 @@ class Tally:
         )
 
 
-def _summed(tokens: Iterable[Sequence[int]]) -> list[int]:
-    return list(map(sum, zip((0,) * 4, *tokens, strict=True)))
+def _both(known: FourTokens | None, tokens: FourTokens) -> FourTokens:
+    if known is None:
+        return tokens
+    (a, b, c, d), (e, f, g, h) = known, tokens
+    return a + e, b + f, c + g, d + h
 
 
 class Plain:

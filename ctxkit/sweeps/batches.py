@@ -18,7 +18,7 @@ from ctxkit.sweeps.grids import Refused, plain
 from ctxkit.sweeps.scores import run_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ctxkit.engine import Run
     from ctxkit.history import Log
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_OWN = ("session", "rules", "key", "of")
+"""What a row says of itself, whatever settings are called."""
 VERSION = 5
 """Of what a row means; files of another version are not gone on with."""
 
@@ -43,6 +45,8 @@ class NamedRules(NamedTuple):
     label: str
     rules: Rules | Refused
     key: str
+    parameters: Mapping[str, Any] = {}
+    """Those of the rules as a column can hold them."""
 
     @classmethod
     def of(cls, label: str, rules: Rules | Refused) -> NamedRules:
@@ -53,7 +57,8 @@ class NamedRules(NamedTuple):
         if not isinstance(rules, Refused):
             parts = (rules.policy, rules.trigger, rules.pruning, rules.summariser)
             told += repr(rules) + "".join(map(_code, parts))
-        return cls(label, rules, _digest(_ADDRESS.sub("", told)))
+        parameters = {k: plain(v) for k, v in rules.parameters.items() if k not in _OWN}
+        return cls(label, rules, _digest(_ADDRESS.sub("", told)), parameters)
 
 
 class Bench:
@@ -94,8 +99,8 @@ class Bench:
             "rules": setting.label,
             "key": setting.key,
             "of": self.name,
+            **setting.parameters,
         }
-        row |= {k: plain(v) for k, v in rules.parameters.items() if k not in row}
         try:
             row |= run_row(self.base, self.run(rules), setting.label, **options._asdict())
         except CtxkitError as error:

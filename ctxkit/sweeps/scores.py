@@ -8,7 +8,7 @@ from ctxkit.engine import run_behind
 from ctxkit.frames.occupancy import prompts as plain_prompts
 from ctxkit.frames.recorded_cuts import cuts as placed
 from ctxkit.metrics.compaction import held
-from ctxkit.metrics.means import mean, middle
+from ctxkit.metrics.means import mean, middle, whole
 from ctxkit.metrics.shared_prefixes import SentByRun
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.metrics.size import sent_in, spots_in, spots_of
@@ -160,7 +160,8 @@ def _row(
     reuse: bool,
 ) -> dict[str, Any]:
     sheet = base.sheet
-    invoice = bill(sheet, prompts, [w for s in spots for w in s.written], reuse=reuse)
+    costs = [sheet.summaries_usd(s.written, reuse=reuse) for s in spots]
+    invoice = bill(sheet, prompts, whole(costs))
     row = base.head(outcome["rules"], base.source) | outcome
     row |= base.over(map(prompts.prompt, range(len(sheet.billed))), invoice.peak, window)
     row |= {
@@ -176,8 +177,9 @@ def _row(
         row["fresh_tokens"] = invoice.fresh
         if sheet.has_cache:
             row |= {"cache_read_tokens": invoice.read, "cache_write_tokens": invoice.write}
-    row |= held(spots, prompts, sheet, reuse=reuse)
-    return row | base.forecast.columns(row, pruned=pruned, reuse=reuse)
+    row |= held(spots, prompts, sheet, costs)
+    row |= base.forecast.columns(row, pruned=pruned, reuse=reuse)
+    return row
 
 
 def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
@@ -186,6 +188,7 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
     known = [n for n in sizes_ if n]
     ledger = base.forecast.ledger(reuse=reuse)
     cuts, prompts = compactions(session, base.anchored)
+    costs = [sheet.summaries_usd(c.written, reuse=reuse) for c in cuts]
     row = base.head("recorded", source) | base.over(sizes_, max(known, default=None))
     row |= {
         "prompt_tokens": sum(known) if known else None,
@@ -198,7 +201,7 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
         "input_usd": ledger.input_usd,
         "output_usd": ledger.output_usd if sheet.has_output else None,
         "summaries_usd": ledger.summaries_usd,
-        **held(cuts, prompts, sheet, reuse=reuse),
+        **held(cuts, prompts, sheet, costs),
         "cuts_n": len(placed(session)),
     }
     if sheet.has_usage:

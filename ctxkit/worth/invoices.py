@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.metrics.means import whole
 from ctxkit.metrics.shared_prefixes import Sent
 from ctxkit.metrics.size import spots_of
 from ctxkit.metrics.tallies import bill
@@ -67,4 +68,5 @@ class Invoices:
         for call, most in (shared or {}).items():
             alike[call] = min(alike[call], most)
         sent = Sent(done.prompts.tolist(), alike)
-        return bill((base or self.base).sheet, sent, [w for s in spots_of(done) for w in s.written])
+        sheet = (base or self.base).sheet
+        return bill(sheet, sent, whole(sheet.summaries_usd(s.written) for s in spots_of(done)))
