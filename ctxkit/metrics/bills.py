@@ -85,6 +85,8 @@ class Sheet(msgspec.Struct, frozen=True):
     """Those of the billed calls."""
     least: tuple[int, ...]
     """For each price the smallest prompt that is cached."""
+    edges: tuple[tuple[int, ...], ...]
+    """For each price the sizes above which a prompt has another one, rising."""
     fit: Fit
     closure: float | None
     """The closure error of the recorded policy."""
@@ -128,6 +130,7 @@ class Sheet(msgspec.Struct, frozen=True):
             model=model,
             models=frozenset(m for m, b in zip(model, billed, strict=True) if b or not has_usage),
             least=tuple(min(n or MIN_CACHEABLE, fit.smallest) for n in least),
+            edges=tuple(tuple(sorted(t.above for t in p.tiers)) if p else () for p in prices),
             fit=fit,
             closure=closure_error(session, found),
             unexplained=riddles / sum(split) if any(split) else None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from statistics import fmean, median
+from math import fsum
+from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 def mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of what is not None; None where all is."""
     known = [v for v in values if v is not None]
-    return fmean(known) if known else None
+    return fsum(known) / len(known) if known else None
 
 
 def middle(values: Iterable[float | None]) -> float | None:

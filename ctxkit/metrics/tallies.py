@@ -66,7 +66,6 @@ class Tally:
         self.sheet = sheet
         self.prompts, self.peak = 0, -1
         self._sums: dict[tuple[int, int], FourTokens] = {}
-        self._edges = [tuple(sorted(t.above for t in p.tiers)) if p else () for p in sheet.prices]
 
     def each(self, sent: Sent, calls: range) -> None:
         """Add calls one by one."""
@@ -84,7 +83,7 @@ class Tally:
 
     def add(self, model: int, prompt: int, tokens: FourTokens) -> None:
         """Add tokens at the step of a prompt's size."""
-        edges = self._edges[model]
+        edges = self.sheet.edges[model]
         step = max((e for e in edges if prompt > e), default=0) if edges else 0
         self._sums[model, step] = _both(self._sums.get((model, step)), tokens)
 
@@ -127,9 +126,8 @@ class Plain:
 
     def __init__(self, sheet: Sheet, sizes: list[int], model: int) -> None:
         self.sheet, self._model, self._sizes = sheet, model, sizes
-        known = sheet.prices[model]
         self._least = sheet.least[model] + max(sheet.fit.lag, 0)
-        self._most = min((t.above for t in known.tiers), default=inf) if known else inf
+        self._most = min(sheet.edges[model], default=inf)
         """Sizes within which a prompt is cached, and has the same price."""
         billed = sheet.billed
         odd = {c for c, n in enumerate(sheet.kept) if n < NO_LIMIT and billed[c]} | set(sheet.last)

@@ -129,9 +129,10 @@ class Either(Combined):
 
     def why(self, forecast: Forecast, call: int) -> str:
         """Return why the first of its parts is due that is."""
-        due = (part for part in self.parts if part.first(forecast, call, call + 1) == call)
-        part = next(due, None)
-        return super().why(forecast, call) if part is None else part.why(forecast, call)
+        for part in self.parts:
+            if part.first(forecast, call, call + 1) == call:
+                return part.why(forecast, call)
+        return super().why(forecast, call)
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the earliest of its parts."""

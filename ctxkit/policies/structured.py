@@ -43,10 +43,12 @@ class PiSummary(Summary):
 
     def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept; the request that waits is always kept."""
+        if not self.before_request:
+            return super().cut(history, room)
         n = len(history)
         last = n - 1
         row = history.row(last) if n else -1
-        if not self.before_request or not asks_anew(history.log, row, history.call):
+        if not asks_anew(history.log, row, history.call):
             return super().cut(history, room)
         whole = history.before(n, estimated=self.estimated)
         request = whole - history.before(last, estimated=self.estimated)

@@ -160,8 +160,8 @@ class Summary(Setting):
         """Return a cut at or after a position, or where its turn starts if turns stay whole."""
         if not self.split_turns:
             return history.safe_before(max(turn_start(history, position), 0))
-        last = max(len(history) - 1, 0)
-        return history.safe(position) or history.safe_before(min(position, last))
+        found = history.safe(position)
+        return found or history.safe_before(min(position, max(len(history) - 1, 0)))
 
     def turn(self, history: History, first: int) -> int:
         """Return where the turn began that a cut splits; 0: it splits none, or the first one."""

@@ -75,11 +75,12 @@ class Bench:
         """Return the log under the rules' counter and estimator."""
         as_recorded = isinstance(rules.policy, AsRecorded)
         key = (_told_apart(rules.counter), _told_apart(rules.estimator), as_recorded)
-        if key not in self._logs:
+        known = self._logs.get(key)
+        if known is None:
             anchored = self.base.anchored if rules.counter is None else None
             made = log_of(self.session, rules, as_recorded=as_recorded, anchored=anchored)
-            self._logs[key] = made, rules  # what is told apart by its identity must live on
-        return self._logs[key][0]
+            self._logs[key] = known = made, rules  # what is told apart by identity must live on
+        return known[0]
 
     def run(self, rules: Rules | Refused) -> Run:
         """Return the run of the session under rules.

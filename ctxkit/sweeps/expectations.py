@@ -43,16 +43,13 @@ class Expectation:
             return {}
         found = expected(after, self.kind, self.family)
         out = {"longer": found.factor, "longer_low": found.low, "longer_high": found.high}
-        cost, summaries, usd = (
-            row["cost_usd"],
-            row["summaries_usd"],
-            self.ledger(reuse=reuse).total_usd,
-        )
+        cost, summaries = row["cost_usd"], row["summaries_usd"]
+        usd = self.ledger(reuse=reuse).total_usd
         if cost is None or usd is None:
             return out
-        ends = tuple((cost - summaries) * f + summaries for f in (found.low, found.high))
-        apart = verdict((ends[0], ends[1]), usd)
-        return {**out, "real_low_usd": ends[0], "real_high_usd": ends[1], "told_apart": apart}
+        low, high = [(cost - summaries) * f + summaries for f in (found.low, found.high)]
+        apart = verdict((low, high), usd)
+        return out | {"real_low_usd": low, "real_high_usd": high, "told_apart": apart}
 
 
 def recorded_kind(session: Session) -> Kind | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.frames.frame_columns import BOOL, FLOAT, INT, TEXT, FrameColumn, build
+from ctxkit.garbage import without_collection
 
 _ROWS = (
     ("session", TEXT, "id of the session"),
@@ -125,10 +126,11 @@ def typed(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:
     from ctxkit.sweeps.renamed import Scores
 
     names = [*NAMES, *extra]
-    of_rows = [[row.get(n) for n in names] for row in rows]  # a row at a time: far fewer misses
-    columns = zip(*of_rows, strict=True) if rows else ([] for _ in names)
-    data = dict(zip(names, map(list, columns), strict=True))
-    frame = build(COLUMNS, data)
+    with without_collection():
+        of_rows = [[row.get(n) for n in names] for row in rows]  # a row at a time: far fewer misses
+        columns = zip(*of_rows, strict=True) if rows else ([] for _ in names)
+        data = dict(zip(names, map(list, columns), strict=True))
+        frame = build(COLUMNS, data)
     for place, name in enumerate(extra, 2):
         frame.insert(place, name, pd.Series(data[name]).convert_dtypes())
     return Scores(frame)

@@ -162,13 +162,14 @@ def _row(
     sheet = base.sheet
     costs = [sheet.summaries_usd(s.written, reuse=reuse) for s in spots]
     invoice = bill(sheet, prompts, whole(costs))
+    usd = invoice.total_usd
     row = base.head(outcome["rules"], base.source) | outcome
     row |= base.over(map(prompts.prompt, range(len(sheet.billed))), invoice.peak, window)
     row |= {
         "prompt_tokens": invoice.prompts,
         "peak_tokens": invoice.peak,
-        "cost_usd": invoice.total_usd,
-        **within(invoice.total_usd, invoice.input_usd, base.foretold),
+        "cost_usd": usd,
+        **within(usd, invoice.input_usd, base.foretold),
         "input_usd": invoice.input_usd,
         "output_usd": invoice.output_usd,
         "summaries_usd": invoice.summaries_usd,

@@ -72,7 +72,8 @@ class Room(msgspec.Struct, frozen=True):
     @property
     def budget(self) -> int:
         """Tokens that the prompt may fill: limit less reserve, never below zero."""
-        return max(self.limit - self.reserve, 0)
+        free = self.limit - self.reserve
+        return max(0, free)
 
 
 def arguments(call: ToolCall, *, ordered: bool = False) -> str:
