@@ -55,7 +55,8 @@ class Billed:
 
     def stretches(self) -> Iterator[tuple[int, int, Any, Any]]:
         """Yield each mark with the call at which it ends: first, one past the last, size, fresh."""
-        ends = [*(start for start, _, _ in self.marks[1:]), self.upto]
+        ends = [start for start, _, _ in self.marks[1:]]
+        ends.append(self.upto)
         for (start, size, fresh), end in zip(self.marks, ends, strict=False):
             if end > start:
                 yield start, end, size, fresh

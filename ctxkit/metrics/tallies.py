@@ -157,7 +157,8 @@ class Plain:
 
     def take(self, tally: Tally, sent: SentByRun) -> None:
         """Add the calls of a run; one by one where a prompt is too short, or in another tier."""
-        sizes, odd, prompts, read, output = self._sizes, self._odd, 0, 0, 0
+        sizes, odd, billed = self._sizes, self._odd, self.sheet.billed
+        prompts = read = output = 0
         for a, b, off, seam in sent.stretches():
             last = self._last[b]
             peak = sizes[last] + off if off is not None and last >= a else -1
@@ -168,7 +169,7 @@ class Plain:
             prompts += self._prompts[b] - self._prompts[a] + off * (self._calls[b] - self._calls[a])
             read += self._reads[b] - self._reads[first]
             read += off * (self._plain[b] - self._plain[first])
-            if seam and self.sheet.billed[a]:
+            if seam and billed[a]:
                 read += self.sheet.read(a, sent)
             for call in odd[bisect_left(odd, first) : bisect_left(odd, b)]:
                 read += self.sheet.read(call, sent)
