@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
@@ -12,8 +13,9 @@ from test_sweeps_scores import talk
 
 import ctxkit as ck
 from ctxkit.policies.recorded import recorded
+from ctxkit.presets.naming import as_rules
 from ctxkit.replays import replayed
-from ctxkit.sweeps.batches import Bench, NamedRules
+from ctxkit.sweeps.batches import Bench, NamedRules, Options
 from ctxkit.sweeps.score_columns import NAMES
 from ctxkit.sweeps.spreads import Plan, WorkShare
 
@@ -258,6 +260,24 @@ def test_a_shared_log_gives_every_preset_its_own_rows():
         again = ck.score(ck.replay(s, ck.presets.preset(rules)), loss=False)
         for name in ("prompt_tokens", "peak_tokens", "cuts_n", "cost_usd", "hidden_messages_n"):
             assert row[name] == again[name], (rules, name)
+
+
+def test_runs_are_let_go_at_once():
+    """Ten thousand runs are not to wait for the collector of garbage, each with all that it holds."""
+    bench, kept = Bench(ck.read(ck.samples.path("incident"))), {}
+    settings = [NamedRules.of(name, as_rules(name)) for name in ck.presets.names()]
+    assert all("error" not in row for row in bench.rows(settings, Options(loss=True)))
+    gc.collect()
+    gc.disable()
+    gc.freeze()
+    try:
+        for setting in settings:
+            bench.row(setting, Options(loss=True))
+            kept[setting.label] = gc.collect()
+    finally:
+        gc.unfreeze()
+        gc.enable()
+    assert not {name: n for name, n in kept.items() if n}
 
 
 def test_recorded_rules_send_what_their_replay_does(real):
