@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -110,11 +111,15 @@ class ForeseenCall(msgspec.Struct, frozen=True, gc=False):
 
 def family(session: Session, model: str | None) -> str:
     """Return whose cache a model's calls are in: a provider's name, or `other`."""
-    name = (model or session.model or "").lower()
+    name = model or session.model or ""
+    return "openai" if not name and session.format == "codex" else _family(name.lower())
+
+
+@lru_cache(maxsize=256)
+def _family(name: str) -> str:
     if name.endswith("free"):
         return "other"  # behind a router, whatever the model is
-    found = next((key for key, words in _FAMILIES if any(w in name for w in words)), None)
-    return found or ("openai" if not name and session.format == "codex" else "other")
+    return next((key for key, words in _FAMILIES if any(w in name for w in words)), "other")
 
 
 def cache_life(session: Session) -> float:

@@ -7,6 +7,7 @@ before the read is known, so neither is a cause here, and such misses count as u
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -146,6 +147,7 @@ UNNAMED = (
 """Classes of calls that no rule speaks of. Without a clock the pauses are among their misses."""
 
 
+@lru_cache(maxsize=4096)
 def kind(asked: ForeseenCall) -> str:
     """Return the class whose rate of misses a call shares: its cause, finer where that tells more.
 

@@ -19,7 +19,7 @@ prediction without the record's reads says (`prediction_low`, `prediction_high`)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -40,7 +40,7 @@ NO_LIMIT = 2**62
 """Larger than any prompt: what a recorded hit may have found in the cache."""
 
 
-class WrittenSummary(NamedTuple):
+class WrittenSummary(msgspec.Struct, frozen=True, gc=False):
     """A summary that a replay would have had written."""
 
     call: int

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.metrics.bills import WrittenSummary
 from ctxkit.metrics.breakeven import requests_until_reset_pays
 from ctxkit.metrics.means import mean, middle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.bills import Sheet, WrittenSummary
+    from ctxkit.metrics.bills import Sheet
     from ctxkit.metrics.shared_prefixes import Sent
     from ctxkit.prices import Price
 
@@ -24,7 +25,7 @@ SPIRAL = 3
 """So many cuts without progress in a row count as thrash (where Codex stops trying)."""
 
 
-class Compaction(NamedTuple):
+class Compaction(msgspec.Struct, frozen=True, gc=False):
     """All that was compacted before one call. Sizes are tokens of its prompt, without and with."""
 
     call: int

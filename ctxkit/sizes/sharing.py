@@ -144,8 +144,8 @@ def by_weight(total: int, weights: Sequence[int]) -> list[int]:
     """Share a whole number by weights: whole, none below zero, exactly summing up (largest
     remainders first).
     """
-    if not weights:
-        return []
+    if len(weights) < 2:
+        return [total] * len(weights)
     whole = sum(weights)
     if whole == 0:
         weights, whole = [1] * len(weights), len(weights)

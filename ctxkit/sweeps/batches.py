@@ -15,6 +15,7 @@ from ctxkit.policies.recorded import AsRecorded
 from ctxkit.replays import window
 from ctxkit.sweeps.bases import Base
 from ctxkit.sweeps.grids import Refused, plain
+from ctxkit.sweeps.score_columns import NAMES
 from ctxkit.sweeps.scores import run_row
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_OWN = ("session", "rules", "key", "of")
-"""What a row says of itself, whatever settings are called."""
+_NAMES = frozenset(NAMES)
 VERSION = 5
 """Of what a row means; files of another version are not gone on with."""
 
@@ -46,7 +46,7 @@ class NamedRules(NamedTuple):
     rules: Rules | Refused
     key: str
     parameters: Mapping[str, Any] = {}
-    """Those of the rules as a column can hold them."""
+    """Those of the rules as a column can hold them, but for names that a row has already."""
 
     @classmethod
     def of(cls, label: str, rules: Rules | Refused) -> NamedRules:
@@ -57,7 +57,7 @@ class NamedRules(NamedTuple):
         if not isinstance(rules, Refused):
             parts = (rules.policy, rules.trigger, rules.pruning, rules.summariser)
             told += repr(rules) + "".join(map(_code, parts))
-        parameters = {k: plain(v) for k, v in rules.parameters.items() if k not in _OWN}
+        parameters = {k: plain(v) for k, v in rules.parameters.items() if k not in _NAMES}
         return cls(label, rules, _digest(_ADDRESS.sub("", told)), parameters)
 
 
@@ -95,19 +95,15 @@ class Bench:
     def row(self, setting: NamedRules, options: Options) -> dict[str, Any]:
         """Return the row of one run; a run that fails is a row with its error."""
         rules = setting.rules
-        row: dict[str, Any] = {
-            "session": self.session.id,
-            "rules": setting.label,
-            "key": setting.key,
-            "of": self.name,
-            **setting.parameters,
-        }
+        row: dict[str, Any] = {"session": self.session.id, "rules": setting.label}
         try:
-            row |= run_row(self.base, self.run(rules), setting.label, **options._asdict())
+            row = run_row(self.base, self.run(rules), setting.label, **options._asdict())
         except CtxkitError as error:
             row["error"] = str(error)
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
             row["error"] = f"{type(error).__name__}: {error}"
+        row |= setting.parameters
+        row["key"], row["of"] = setting.key, self.name
         return row
 
     def rows(self, settings: Sequence[NamedRules], options: Options) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from builders import assistant, session, summarised, user
 
@@ -52,6 +53,7 @@ def sheet(**more) -> Sheet:
     return Sheet.of(talk(**more))
 
 
+changed = msgspec.structs.replace
 CUT = Compaction(10, 30_000, 10_000, 20, 4, 500)
 
 
@@ -79,7 +81,7 @@ def test_what_it_saved_is_a_share_of_tokens_and_of_messages():
 
 def test_how_soon_it_was_full_again():
     prompts = [30_000] * 10 + [10_000 + 1_000 * i for i in range(30)]
-    (one, two) = verdicts([CUT, CUT._replace(call=30)], Sent(prompts), sheet(), [0.0, 0.0])
+    (one, two) = verdicts([CUT, changed(CUT, call=30)], Sent(prompts), sheet(), [0.0, 0.0])
     assert (one.interval, one.refill_3, one.refill_10, one.rebound_calls) == (20, 0.15, 0.5, 13)
     assert (two.interval, two.unpaid, two.refill_10, two.rebound_calls) == (None, None, None, 0)
     assert one.pays_after == two.pays_after
@@ -89,15 +91,15 @@ def test_a_warm_one_pays_back_its_summary_and_the_writing_of_what_is_left():
     p, written = price(MODEL), (sizes_module.WrittenSummary(10, 20_500, 30_000, 500),)
     cost = 20_500 * p.input + 500 * p.output
     expected = (cost + (p.cache_write - p.cache_read) * 10_000) / (p.cache_read * 20_000)
-    assert pays(CUT._replace(written=written), sheet()) == pytest.approx(expected)
-    known = (written[0]._replace(usd=0.0),)
-    assert pays(CUT._replace(written=known), sheet()) == pytest.approx(11.5 / 2)
+    assert pays(changed(CUT, written=written), sheet()) == pytest.approx(expected)
+    known = (changed(written[0], usd=0.0),)
+    assert pays(changed(CUT, written=known), sheet()) == pytest.approx(11.5 / 2)
 
 
 def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
     assert pays(CUT, sheet(pauses=(10,))) == 0.0
     assert pays(CUT, sheet(pauses=(11,))) == pytest.approx(11.5 / 2)
-    cuts = [CUT, CUT._replace(call=12)]
+    cuts = [CUT, changed(CUT, call=12)]
     prompts = Sent([20_000] * 40)
     assert [
         held(cuts, prompts, sheet(pauses=p), [0.0, 0.0])["unpaid_cuts_n"] for p in ((), (10,))
@@ -105,11 +107,11 @@ def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
 
 
 def test_what_stays_at_the_front_is_not_written_again():
-    front = CUT._replace(front=8_000)
+    front = changed(CUT, front=8_000)
     assert pays(front, sheet()) == pytest.approx(11.5 * 2_000 / 20_000)
-    assert pays(front._replace(sent=29_000), sheet()) == pytest.approx(11.5 / 20)
+    assert pays(changed(front, sent=29_000), sheet()) == pytest.approx(11.5 / 20)
     assert pays(front, sheet(pauses=(10,))) == 0.0
-    at_the_end = CUT._replace(front=10_000)
+    at_the_end = changed(CUT, front=10_000)
     assert pays(at_the_end, sheet()) == 0.0
 
 
@@ -118,7 +120,7 @@ def test_without_a_summary_it_is_the_formula_of_an_edit():
     p = price(MODEL)
     shares = {"write_share": p.cache_write / p.input, "read_share": p.cache_read / p.input}
     wanted = breakeven.reads_until_mutation_pays(20_000, 2_000, **shares)
-    assert pays(CUT._replace(front=8_000), sheet()) == pytest.approx(wanted)
+    assert pays(changed(CUT, front=8_000), sheet()) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("found", [0, 12_000, 30_000])
