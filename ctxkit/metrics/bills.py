@@ -172,7 +172,7 @@ class Sheet(msgspec.Struct, frozen=True):
         self, summaries: Sequence[WrittenSummary], *, reuse: bool = False
     ) -> float | None:
         """Return the dollars of the calls that write summaries; None where one has no price."""
-        return whole(self.summary_usd(s, reuse=reuse) for s in summaries)
+        return whole([self.summary_usd(s, reuse=reuse) for s in summaries])
 
     def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
         """Return the dollars of one of them: as known, else by the price of the call that it stands

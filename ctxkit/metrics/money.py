@@ -222,8 +222,7 @@ def _ledger(session: Session, usages: list[tuple[int, Usage]], summaries: float 
         if p is None:
             unpriced += 1
         else:
-            side = p.cost_usd(msgspec.structs.replace(u, output_tokens=0)) or 0.0
-            answer = (u.output_tokens or 0) * p.at(u.prompt_tokens or 0).output
+            side, answer = p.prompt_usd(u), p.output_usd(u)
             into, out, usd = into + side, out + answer, side + answer
         lines.append(_line(index, u, usd))
     known = not unpriced and bool(lines)

@@ -135,11 +135,17 @@ class Plain:
         own = [sheet.hit(min(before, now), before, now) for before, now in pairs]
         plain = [b and c not in odd for c, b in enumerate(billed)]
         self._odd = sorted(c for c in odd if billed[c])
-        self._calls = [0, *accumulate(billed)]
-        self._plain = [0, *accumulate(plain)]
-        self._reads = [0, *accumulate(r if p else 0 for r, p in zip(own, plain, strict=True))]
-        self._prompts = [0, *accumulate(n if b else 0 for n, b in zip(sizes, billed, strict=True))]
-        self._output = [0, *accumulate(sheet.output[c] if b else 0 for c, b in enumerate(billed))]
+        columns = (
+            billed,
+            [n if b else 0 for n, b in zip(sizes, billed, strict=True)],
+            [n if b else 0 for n, b in zip(sheet.output, billed, strict=True)],
+            plain,
+            [n if p else 0 for n, p in zip(own, plain, strict=True)],
+        )
+        sums = [[0, *accumulate(column)] for column in columns]
+        self._sums = list(zip(*sums, strict=True))
+        """Over the calls before each: those billed, tokens of their prompts and replies, plain ones
+        among them, and what these read."""
         self._last = [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)]
 
     @classmethod
@@ -166,14 +172,16 @@ class Plain:
                 tally.each(sent, range(a, b))
                 continue
             first = a + seam
-            prompts += self._prompts[b] - self._prompts[a] + off * (self._calls[b] - self._calls[a])
-            read += self._reads[b] - self._reads[first]
-            read += off * (self._plain[b] - self._plain[first])
-            if seam and billed[a]:
-                read += self.sheet.read(a, sent)
+            calls, prompt, replies, plain, reads = self._sums[b]
+            calls_a, prompt_a, replies_a, plain_a, reads_a = self._sums[a]
+            if seam:
+                _, _, _, plain_a, reads_a = self._sums[first]
+                read += self.sheet.read(a, sent) if billed[a] else 0
             for call in odd[bisect_left(odd, first) : bisect_left(odd, b)]:
                 read += self.sheet.read(call, sent)
-            output += self._output[b] - self._output[a]
+            prompts += prompt - prompt_a + off * (calls - calls_a)
+            read += reads - reads_a + off * (plain - plain_a)
+            output += replies - replies_a
             tally.peak = max(tally.peak, peak)
         rest = prompts - read
         written = rest if self.sheet.fit.writes else 0

@@ -140,17 +140,23 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
     def cost_usd(self, usage: Priceable) -> float | None:
         """Return the dollars of one call; None where its prompt or its output is not known."""
-        prompt = usage.prompt_tokens
-        if prompt is None or usage.output_tokens is None:
+        if usage.prompt_tokens is None or usage.output_tokens is None:
             return None
-        p = self.at(prompt)
+        return self.prompt_usd(usage) + self.output_usd(usage)
+
+    def prompt_usd(self, usage: Priceable) -> float:
+        """Return the dollars of a call's prompt; what is not known counts as nothing."""
+        p = self.at(usage.prompt_tokens or 0)
         return (
             (usage.input_tokens or 0) * p.input
             + (usage.cache_read_tokens or 0) * p.read
             + (usage.cache_write_tokens or 0) * p.write()
             + (usage.cache_write_1h_tokens or 0) * p.write(hour=True)
-            + usage.output_tokens * p.output
         )
+
+    def output_usd(self, usage: Priceable) -> float:
+        """Return the dollars of a call's reply; what is not known counts as nothing."""
+        return (usage.output_tokens or 0) * self.at(usage.prompt_tokens or 0).output
 
 
 _registered: dict[str, Price] = {}

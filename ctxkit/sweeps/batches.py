@@ -97,7 +97,8 @@ class Bench:
         rules = setting.rules
         row: dict[str, Any] = {"session": self.session.id, "rules": setting.label}
         try:
-            row = run_row(self.base, self.run(rules), setting.label, **options._asdict())
+            done, (loss, reuse) = self.run(rules), options
+            row = run_row(self.base, done, setting.label, loss=loss, reuse=reuse)
         except CtxkitError as error:
             row["error"] = str(error)
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on

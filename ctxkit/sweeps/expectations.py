@@ -42,14 +42,19 @@ class Expectation:
         if after is None or self.kind is None:
             return {}
         found = expected(after, self.kind, self.family)
-        out = {"longer": found.factor, "longer_low": found.low, "longer_high": found.high}
+        out: dict[str, Any] = {
+            "longer": found.factor,
+            "longer_low": found.low,
+            "longer_high": found.high,
+        }
         cost, summaries = row["cost_usd"], row["summaries_usd"]
         usd = self.ledger(reuse=reuse).total_usd
         if cost is None or usd is None:
             return out
-        low, high = [(cost - summaries) * f + summaries for f in (found.low, found.high)]
-        apart = verdict((low, high), usd)
-        return out | {"real_low_usd": low, "real_high_usd": high, "told_apart": apart}
+        calls = cost - summaries
+        ends = calls * found.low + summaries, calls * found.high + summaries
+        out["real_low_usd"], out["real_high_usd"] = ends
+        return out | {"told_apart": verdict(ends, usd)}
 
 
 def recorded_kind(session: Session) -> Kind | None:

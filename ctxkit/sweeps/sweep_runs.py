@@ -131,7 +131,8 @@ def rows_done(
         try:
             for i, done in _finished(tasks, executor, options, bench):
                 notes.keep(done)
-                rows |= {(i, row["key"]): row for row in done}
+                for row in done:
+                    rows[i, row["key"]] = row
                 bar.update(len(done) * _weight(given[i]))
         except KeyboardInterrupt:
             interrupted = True
