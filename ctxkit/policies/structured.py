@@ -45,14 +45,12 @@ class PiSummary(Summary):
         """Return the first position that is kept; the request that waits is always kept."""
         if not self.before_request:
             return super().cut(history, room)
-        n = len(history)
-        last = n - 1
-        row = history.row(last) if n else -1
+        last = len(history) - 1
+        row = history.row(last) if last >= 0 else -1
         if not asks_anew(history.log, row, history.call):
             return super().cut(history, room)
-        whole = history.before(n, estimated=self.estimated)
-        request = whole - history.before(last, estimated=self.estimated)
-        kept = (self.keeps or 0) + request
+        request = history.item(last)
+        kept = (self.keeps or 0) + (request.estimate if self.estimated else request.tokens)
         found = self.at(history, history.back(kept, estimated=self.estimated))
         if found < last:
             return found
