@@ -26,9 +26,9 @@ class Track:
     def __init__(self, layer: Layer, rows: Rows) -> None:
         self._layer, self._rows = layer, rows
         self._contents: NDArray[Any] = np.zeros(64, np.int64)
-        self._sizes: NDArray[Any] = np.zeros(64, np.int64)
+        self._sizes: list[int] = []
         self._known = 0
-        """How many positions the arrays hold."""
+        """How many positions they hold."""
         self.n = 0
         """How many positions are there."""
         self.hides = False
@@ -59,8 +59,8 @@ class Track:
         if n > len(self._contents):
             more = np.zeros(max(n, 2 * len(self._contents)) - len(self._contents), np.int64)
             self._contents = np.concatenate((self._contents, more))
-            self._sizes = np.concatenate((self._sizes, more))
-        self._contents[was:n], self._sizes[was:n] = rows.contents(was, n), rows.sizes(was, n)
+        self._contents[was:n] = rows.contents(was, n)
+        self._sizes += rows.sizes(was, n)
         self._known = n
 
     @property
@@ -81,7 +81,7 @@ class Track:
 
     def behind(self, p: int) -> int:
         """Return the tokens of all positions from one on."""
-        return int(np.add.reduce(self._sizes[p : self.n]))
+        return sum(self._sizes[p : self.n])
 
     def past(self, p: int, n: int, gone: Sequence[tuple[int, int]]) -> NDArray[Any]:
         """Return the contents of what was shown from a position to the n-th, before some went."""

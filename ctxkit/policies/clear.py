@@ -57,7 +57,7 @@ class Clear(Scheduled):
 
     def _text(self, text: str) -> str:
         """Return what stands for a text; itself where it stands for another one already."""
-        if text.startswith(self.placeholder.split("{lines}", maxsplit=1)[0]):
+        if text.startswith(self.placeholder.partition("{lines}")[0]):
             return text
         return self.placeholder.replace("{lines}", str(contents.lines_in(text)))
 

@@ -235,11 +235,10 @@ class Rows:
         head = self.history.head.column(self.log, "contents")[start:stop]
         return np.concatenate((head, behind))
 
-    def sizes(self, start: int, stop: int) -> NDArray[Any]:
+    def sizes(self, start: int, stop: int) -> list[int]:
         """Return the tokens of the positions start..stop before any pruning."""
         behind = self.log.tokens.sizes[max(start, self.head) + self._ahead : stop + self._ahead]
-        head = self.history.head.column(self.log, "tokens")[start:stop]
-        return np.concatenate((head, np.array(behind, np.int64)))
+        return [item.tokens for item in self._items[start:stop]] + behind
 
     # -- sums --------------------------------------------------------------------------------------
 
