@@ -90,16 +90,16 @@ class Tally:
     def bill(self, summaries: float | None, *, priced: bool) -> Bill:
         """Return the invoice."""
         sheet, into, out = self.sheet, 0.0, 0.0
-        whole = None
+        every = None
         for (model, step), tokens in self._sums.items():
-            (read, written, fresh, output), whole = tokens, _both(whole, tokens)
+            (read, written, fresh, output), every = tokens, _both(every, tokens)
             known = sheet.prices[model]
             if known is None:
                 continue
             p = known.at(step + 1 if step else 0)
             into += fresh * p.input + read * p.read + written * p.write(hour=sheet.fit.hour)
             out += output * p.output
-        read, written, fresh, _ = whole or (0, 0, 0, 0)
+        read, written, fresh, _ = every or (0, 0, 0, 0)
         return Bill(
             self.prompts,
             self.peak if self.peak >= 0 else None,
