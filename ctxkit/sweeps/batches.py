@@ -5,11 +5,13 @@ and back.
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine import identified, log_of, run
 from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.garbage import without_collection
 from ctxkit.policies.hinges import written
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.replays import window
@@ -109,7 +111,11 @@ class Bench:
 
     def rows(self, settings: Sequence[NamedRules], options: Options) -> Iterator[dict[str, Any]]:
         """Yield the rows of runs under some rules, run by run."""
-        return (self.row(setting, options) for setting in settings)
+        pause = without_collection if options.loss else nullcontext  # a loss makes much at once
+        for setting in settings:
+            with pause():
+                row = self.row(setting, options)
+            yield row
 
 
 def key_of(session: Session) -> str:
