@@ -26,6 +26,7 @@ def at_once(monkeypatch):
     monkeypatch.setattr(cores, "cores", lambda: 2)
     monkeypatch.setattr(cores, "at_a_prompt", lambda: True)
     monkeypatch.setattr(cores, "LOOKED_AT", 0.0)
+    monkeypatch.setattr(cores, "LOOKS", 0.0)
     monkeypatch.setattr(cores, "WORTH", 0.0)
     monkeypatch.setattr(sweep_runs, "pool", pool)
     return started
@@ -108,6 +109,7 @@ def test_one_core_needs_no_pool(monkeypatch):
 def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(cores, "process_time", lambda: now[0])
+    monkeypatch.setattr(cores, "monotonic", lambda: now[0])
     pace = cores.CorePace(110)
     now[0] = 5.0
     pace.took(10)
@@ -116,12 +118,26 @@ def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     now[0] = 6.0
     assert pace.is_slow  # nine seconds are left
     pace.took(70)
+    now[0] += cores.LOOKS
     assert not pace.is_slow
+
+
+def test_it_does_not_look_at_each_short_run(monkeypatch):
+    now, looks = [0.0], []
+    monkeypatch.setattr(cores, "process_time", lambda: looks.append(now[0]) or now[0])
+    monkeypatch.setattr(cores, "monotonic", lambda: now[0])
+    pace = cores.CorePace(100)
+    looks.clear()
+    for n in range(100):
+        now[0] = n * cores.LOOKS / 10
+        assert not pace.is_slow
+    assert len(looks) == 10
 
 
 def test_it_is_too_early_to_say(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(cores, "process_time", lambda: now[0])
+    monkeypatch.setattr(cores, "monotonic", lambda: now[0])
     pace = cores.CorePace(100)
     pace.took(1)
     pace.took(1)

@@ -126,15 +126,15 @@ class Plain:
 
     def __init__(self, sheet: Sheet, sizes: list[int], model: int) -> None:
         self.sheet, self._model, self._sizes = sheet, model, sizes
-        self._least = sheet.least[model] + max(sheet.fit.lag, 0)
+        self._least = sheet.least[model] + max(sheet.fit.lag, 0) if sheet.has_cache else -inf
         self._most = min(sheet.edges[model], default=inf)
         """Sizes within which a prompt is cached, and has the same price."""
         billed = sheet.billed
-        odd = {c for c, n in enumerate(sheet.kept) if n < NO_LIMIT and billed[c]} | set(sheet.last)
-        pairs = zip([0, *sizes], sizes, strict=False)
-        own = [sheet.hit(min(before, now), before, now) for before, now in pairs]
-        plain = [b and c not in odd for c, b in enumerate(billed)]
-        self._odd = sorted(c for c in odd if billed[c])
+        self._last = [sheet.last.get(c, c - 1) for c in range(len(billed))]
+        self._own = own = [self._found(c, last) for c, last in enumerate(self._last)]
+        odd = {c for c, n in enumerate(sheet.kept) if n < NO_LIMIT} | set(sheet.last)
+        self._odd = sorted(c for c in odd if billed[c] and sheet.has_cache)
+        plain = [b and sheet.has_cache and c not in odd for c, b in enumerate(billed)]
         columns = (
             billed,
             [n if b else 0 for n, b in zip(sizes, billed, strict=True)],
@@ -146,12 +146,19 @@ class Plain:
         self._sums = list(zip(*sums, strict=True))
         """Over the calls before each: those billed, tokens of their prompts and replies, plain ones
         among them, and what these read."""
-        self._last = [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)]
+        self._newest = [-1, *accumulate((c if b else -1 for c, b in enumerate(billed)), max)]
+
+    def _found(self, call: int, last: int) -> int:
+        """Return what a call finds of the one that used its cache last, if nothing is missed."""
+        sheet, now = self.sheet, self._sizes[call]
+        before = now if last < 0 else self._sizes[last]
+        base = min(before, now)
+        return base if sheet.cold[call] else sheet.hit(base, before, now)
 
     @classmethod
     def of(cls, sheet: Sheet, log: Log) -> Plain | None:
         """Return the sums of a log; None where a bill needs each call: several models, a fall."""
-        if len(sheet.models) != 1 or not (log.tokens.rising and sheet.has_cache):
+        if len(sheet.models) != 1 or not log.tokens.rising:
             return None
         if len(log.tokens.C) != len(sheet.billed):
             return None
@@ -163,11 +170,12 @@ class Plain:
 
     def take(self, tally: Tally, sent: SentByRun) -> None:
         """Add the calls of a run; one by one where a prompt is too short, or in another tier."""
-        sizes, odd, billed = self._sizes, self._odd, self.sheet.billed
+        sheet, sizes, own, kept = self.sheet, self._sizes, self._own, self.sheet.kept
+        odd, lasts = self._odd, self._last
         prompts = read = output = 0
         for a, b, off, seam in sent.stretches():
-            last = self._last[b]
-            peak = sizes[last] + off if off is not None and last >= a else -1
+            top = self._newest[b]
+            peak = sizes[top] + off if off is not None and top >= a else -1
             if off is None or sizes[a] + off < self._least or peak > self._most:
                 tally.each(sent, range(a, b))
                 continue
@@ -176,14 +184,17 @@ class Plain:
             calls_a, prompt_a, replies_a, plain_a, reads_a = self._sums[a]
             if seam:
                 _, _, _, plain_a, reads_a = self._sums[first]
-                read += self.sheet.read(a, sent) if billed[a] else 0
+                read += sheet.read(a, sent) if sheet.billed[a] else 0
             for call in odd[bisect_left(odd, first) : bisect_left(odd, b)]:
-                read += self.sheet.read(call, sent)
+                if 0 <= lasts[call] < a:
+                    read += sheet.read(call, sent)
+                else:  # it moves with the prompts
+                    read += max(min(own[call] + off, kept[call]), 0)
             prompts += prompt - prompt_a + off * (calls - calls_a)
             read += reads - reads_a + off * (plain - plain_a)
             output += replies - replies_a
             tally.peak = max(tally.peak, peak)
         rest = prompts - read
-        written = rest if self.sheet.fit.writes else 0
+        written = rest if sheet.has_cache and sheet.fit.writes else 0
         tally.prompts += prompts
         tally.add(self._model, 0, (read, written, rest - written, output))

@@ -8,7 +8,7 @@ import pickle
 import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from time import process_time
+from time import monotonic, process_time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 1.0
 """Seconds of work after which it is asked how long the rest will take."""
+LOOKS = 0.01
+"""Seconds between two looks: the time of a process takes as long to ask for as a hundredth of a
+short run."""
 WORTH = 4.0
 """Seconds that the rest must take: a worker needs one or two to begin."""
 
@@ -30,6 +33,7 @@ class CorePace:
     def __init__(self, total: int) -> None:
         self._begin, self._total, self._done = process_time(), total, 0
         self._start: float | None = None
+        self._next = 0.0
 
     def took(self, weight: int) -> None:
         """Say that a run is done."""
@@ -42,7 +46,9 @@ class CorePace:
     @property
     def is_slow(self) -> bool:
         """True where the rest is worth a start of workers."""
-        now = process_time()
+        if monotonic() < self._next:
+            return False
+        self._next, now = monotonic() + LOOKS, process_time()
         if self._start is None or not self._done or now - self._begin < LOOKED_AT:
             return False
         return (now - self._start) / self._done * self._total > WORTH
