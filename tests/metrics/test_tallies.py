@@ -27,6 +27,7 @@ def wild(seed: int, n: int = 60):
     chance, log, before = random.Random(seed), [], 0
     hour, size = chance.random() < 0.3, chance.choice([300, 3000, 3000])
     most = chance.choice([4000, 4000, 16_000])
+    model = chance.choice(["claude-sonnet-4-5", "gemini-2.5-pro"])
     for i in range(n):
         size += chance.randrange(50, most)
         log.append(user("word " * chance.randrange(1, 3000), time=100.0 * i))
@@ -40,9 +41,7 @@ def wild(seed: int, n: int = 60):
             cache_write_tokens=0 if hour else rest, cache_write_1h_tokens=rest if hour else 0,
         )  # fmt: skip
         wait = chance.choice([1.0, 1.0, 900.0])
-        log.append(
-            assistant("ok", usage=u, model="claude-sonnet-4-5", time=100.0 * i + wait, latency=1.0)
-        )
+        log.append(assistant("ok", usage=u, model=model, time=100.0 * i + wait, latency=1.0))
         before = size
     return session(*log, id=f"wild{seed}")
 
@@ -87,6 +86,23 @@ def test_stretches_are_summed_up_where_it_matters(monkeypatch):
     bill(sheet, SentByRun(done))
     seams = {cut.call for cut in done.cuts if sheet.billed[cut.call]}
     assert seams <= set(by_hand) < set(range(60))
+
+
+def test_a_record_without_a_cache_split_is_summed_up_as_its_calls(monkeypatch):
+    log = []
+    for size in range(4500, 64_500, 1500):
+        usage = Usage(input_tokens=size, output_tokens=50)
+        log += [user("word " * 900), assistant("ok", usage=usage, model="claude-sonnet-4-5")]
+    bench = Bench(session(*log))
+    rules = ck.presets.pi(
+        context_window=40_000, reserve_tokens=4000, keep_recent_tokens=3000, summariser="fixed"
+    )
+    done = run(bench.log(rules), rules, 200_000)
+    assert done.cuts
+    found = agree(bench, done)
+    assert (found.read, found.write, found.fresh) == (0, 0, found.prompts)
+    monkeypatch.setattr(Tally, "each", None)
+    assert bill(bench.base.sheet, SentByRun(done)) == found
 
 
 def test_several_models_are_billed_call_by_call():
