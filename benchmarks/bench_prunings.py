@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from benchmarks.bench_engine import PiCut, live, talk
-from benchmarks.clock import cpu
+from benchmarks.clock import bounded, cpu
 from ctxkit.engine import run as replay
 from ctxkit.history import Log
 from ctxkit.policies import triggers
@@ -158,12 +158,6 @@ def decisions() -> list[dict[str, object]]:
         label = f"a live decision at 10,000 messages under {name}, against what it may take"
         rows.append(bounded(label, spent * 1e3, most, "ms CPU"))
     return rows
-
-
-def bounded(name: str, ours: float, most: float, unit: str) -> dict[str, object]:
-    """A row whose peer is a bound."""
-    figures = {"ours": ours, "peer": most, "unit": unit, "ratio": ours / most}
-    return {"name": name, **figures, "goal": "<= 1"}
 
 
 def run() -> list[dict[str, object]]:

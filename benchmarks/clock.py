@@ -38,3 +38,9 @@ def paired(
         ((cpu(ours, 1), cpu(theirs, 1)) for _ in range(rounds)), key=lambda pair: pair[1] / pair[0]
     )
     return taken[rounds // 2]
+
+
+def bounded(name: str, ours: float, most: float, unit: str) -> dict[str, object]:
+    """A row whose peer is a bound."""
+    figures = {"ours": ours, "peer": most, "unit": unit, "ratio": ours / most}
+    return {"name": name, **figures, "goal": "<= 1"}

@@ -67,7 +67,5 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         Those are the user's own words, or files that were attached again.
         """
         new = self.new or ()
-        if len(new) == 1:
-            return new[0].tokens
         told = [i.tokens for i in new if i.role(log) == SUMMARY]
         return sum(told) if told else sum(i.tokens for i in new)

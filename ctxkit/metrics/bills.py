@@ -156,8 +156,15 @@ class Sheet(msgspec.Struct, frozen=True):
             before, base = sent.prompt(last), min(sent.shared(call), prompt)
             if last < call - 1:
                 base = min(before, *(sent.shared(k) for k in range(last + 1, call + 1)))
-        found = base if self.cold[call] else self.hit(base, before, prompt)
-        return max(min(found, self.kept[call], prompt), 0)
+        return self.left(call, self.found(call, base, before, prompt))
+
+    def found(self, call: int, base: int, before: int, prompt: int) -> int:
+        """Return what a call finds of a shared prefix, if nothing is missed."""
+        return base if self.cold[call] else self.hit(base, before, prompt)
+
+    def left(self, call: int, found: int) -> int:
+        """Return what is read of what a call would find: no more than the record's own call."""
+        return max(min(found, self.kept[call]), 0)
 
     def hit(self, base: int, before: int, prompt: int) -> int:
         """Return what is read of a shared prefix: whole blocks, or (negative lag) the reply too."""

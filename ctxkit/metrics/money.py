@@ -159,8 +159,7 @@ def closure_error(session: Session, found: Sequence[Miss | None] | None = None) 
     """
     if not session.has_cache:
         return None
-    lines = [(call.index, usage) for call, usage, _ in _billed(session)]
-    real, model = _ledger(session, lines, None).input_usd, modelled(session, found).input_usd
+    real, model = recorded(session).input_usd, modelled(session, found).input_usd
     return None if not real or model is None else model / real - 1
 
 

@@ -150,10 +150,9 @@ class Plain:
 
     def _found(self, call: int, last: int) -> int:
         """Return what a call finds of the one that used its cache last, if nothing is missed."""
-        sheet, now = self.sheet, self._sizes[call]
+        now = self._sizes[call]
         before = now if last < 0 else self._sizes[last]
-        base = min(before, now)
-        return base if sheet.cold[call] else sheet.hit(base, before, now)
+        return self.sheet.found(call, min(before, now), before, now)
 
     @classmethod
     def of(cls, sheet: Sheet, log: Log) -> Plain | None:
@@ -170,7 +169,7 @@ class Plain:
 
     def take(self, tally: Tally, sent: SentByRun) -> None:
         """Add the calls of a run; one by one where a prompt is too short, or in another tier."""
-        sheet, sizes, own, kept = self.sheet, self._sizes, self._own, self.sheet.kept
+        sheet, sizes, own = self.sheet, self._sizes, self._own
         odd, lasts = self._odd, self._last
         prompts = read = output = 0
         for a, b, off, seam in sent.stretches():
@@ -189,7 +188,7 @@ class Plain:
                 if 0 <= lasts[call] < a:
                     read += sheet.read(call, sent)
                 else:  # it moves with the prompts
-                    read += max(min(own[call] + off, kept[call]), 0)
+                    read += sheet.left(call, own[call] + off)
             prompts += prompt - prompt_a + off * (calls - calls_a)
             read += reads - reads_a + off * (plain - plain_a)
             output += replies - replies_a

@@ -235,9 +235,7 @@ class TurnSpent(Typed, Due):
 
 def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[int]:
     """Return the calls behind replies that pass a test, growing with the log; not to be changed."""
-    known = log.memo.get(("after", key))
-    if known is None:
-        known = log.memo["after", key] = [1, []]
+    known = log.memo.setdefault(("after", key), [1, []])
     found: list[int] = known[1]
     for call in range(known[0], len(log.upto)):
         reply = log.replies[call - 1]

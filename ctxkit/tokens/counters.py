@@ -72,8 +72,7 @@ class Room(msgspec.Struct, frozen=True):
     @property
     def budget(self) -> int:
         """Tokens that the prompt may fill: limit less reserve, never below zero."""
-        free = self.limit - self.reserve
-        return max(0, free)
+        return max(self.limit - self.reserve, 0)
 
 
 def arguments(call: ToolCall, *, ordered: bool = False) -> str:
