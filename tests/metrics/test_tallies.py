@@ -88,6 +88,21 @@ def test_stretches_are_summed_up_where_it_matters(monkeypatch):
     assert seams <= set(by_hand) < set(range(60))
 
 
+def test_the_first_call_reads_what_others_left_whole():
+    """Reads fall short of the prompt before by whole blocks; what another session left does not."""
+    log = []
+    for size in range(3000, 33_000, 1500):
+        read = size - 1700 if log else 2900
+        usage = Usage(
+            input_tokens=0, cache_read_tokens=read, cache_write_tokens=size - read, output_tokens=50
+        )
+        log += [user("word " * 900), assistant("ok", usage=usage, model="claude-sonnet-4-5")]
+    bench = Bench(session(*log))
+    done, sheet = run(bench.log(Rules()), Rules(), 200_000), bench.base.sheet
+    assert (sheet.fit.lag, sheet.read(0, SentByRun(done))) == (200, 2900)
+    assert agree(bench, done).read == sum(m.usage.cache_read_tokens for m in log[1::2])
+
+
 def test_a_record_without_a_cache_split_is_summed_up_as_its_calls(monkeypatch):
     log = []
     for size in range(4500, 64_500, 1500):
