@@ -1,9 +1,12 @@
 """Keys and tokens taken out of text before it is kept, shown, sent or said in an error.
 
-Four things go: values of the environment's secrets, also encoded (`environment`); what has the
-published form of a vendor's key (`shapes`); blocks of private keys (`blocks`); and what stands
-beside a telling name and looks like a secret (`names`). All are found as spans of the text, so a
-stream can be cut where nothing is open (`streams`).
+Five things go: values of the environment's secrets, also encoded (`environment`); what has the
+published form of a vendor's key (`shapes`); addresses of webhooks (`webhooks`); blocks of private
+keys, and lines of them (`key_blocks`); and what stands beside a telling name or in a telling place
+and looks like a secret (`named_secrets`, `addresses`). Each kind is a rule of
+`secret_spans.RULES`. Rules match the text as it is seen, without escape sequences
+(`visible_text`); all are found as spans, so a stream can be cut where nothing is open
+(`redacted_streams`).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.faces import listed
 from ctxkit.redaction.environment import secrets
 from ctxkit.redaction.named_secrets import telling
-from ctxkit.redaction.secret_spans import MARK, found, marked
+from ctxkit.redaction.secret_spans import MARK, find_spans, mask_spans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +27,7 @@ __dir__ = listed(__all__)
 
 def redact(text: str) -> str:
     """Return text without keys, and without the values of the environment's secrets."""
-    return marked(text, found(text, secrets()))
+    return mask_spans(text, find_spans(text, secrets()))
 
 
 def redacted(value: Any, known: Sequence[str] | None = None) -> Any:
@@ -39,7 +42,7 @@ def redacted(value: Any, known: Sequence[str] | None = None) -> Any:
     """
     known = secrets() if known is None else known
     if isinstance(value, str):
-        return marked(value, found(value, known))
+        return mask_spans(value, find_spans(value, known))
     if isinstance(value, dict):
         return {
             redacted(k, known): MARK if isinstance(v, str) and telling(k, v) else redacted(v, known)

@@ -9,12 +9,19 @@ import os
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 from ctxkit.redaction import looks, shapes
+from ctxkit.redaction.visible_text import VisibleText
 
-LEAST = 8
-"""Characters that a value must have to count as a secret: shorter ones occur by chance."""
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MIN_CHARS = 6
+"""Characters that a value must have to count as a secret: shorter ones are words and numbers."""
+MIN_CHARS_IN_WORDS = 8
+"""Characters from which on a value is found within a word; a shorter one must stand by itself."""
 _NAME = re.compile(
     r"(?i)(?:^|_)(?:.*(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|APIKEY|CREDENTIALS?|TOKEN)|PASS|PWD"
     r"|KEY|PAT|JWT|AUTH|AUTHORIZATION|BEARER|COOKIE|DSN|SALT|MNEMONIC|SAS|SIGNATURE"
@@ -25,6 +32,11 @@ _NAME = re.compile(
 _NEVER = re.compile(
     r"(?i)^(?:OLD)?PWD$|^GPG_KEY$|(?:PUBLIC|PRIMARY|SORT|PARTITION|CACHE|FOREIGN)_KEY$|^.*KEYBOARD"
 )
+_MIXED = re.compile(r"(?=.*[A-Za-z])(?=.*[^A-Za-z\s_./:-])")
+"""A short value must mix letters with digits or signs."""
+_SETTING = re.compile(r"[\"']?(?P<name>[\w.-]+)[\"']?\s*[:=]\s*[\"']?(?P<value>.*)")
+_NO_LINE = re.compile(r"-----|[#\[{]|//|(?=.{0,11}$)[A-Za-z ]*$")
+"""What is no secret among the lines of one: edges of blocks, comments, sections, short words."""
 
 _HINT = re.compile("(?i)KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL|AUTH")
 """Words that say so in part of a name; with `_NAME` those that say so at its end alone."""
@@ -35,12 +47,12 @@ def secrets() -> list[str]:
 
     A value counts where its variable is named like a secret and it is no ordinary word, number or
     path; where it has the form of a key; or where it is the password in a URL. Each is returned as
-    it is and as base64 (at any place in the encoded bytes), hexadecimal, URL-encoded, escaped for
-    JSON and HTML; several lines also line by line.
+    it is and in the encoded `FORMS` (as base64 at any place in the encoded bytes); several lines
+    also line by line.
     """
     out: set[str] = set()
     for name in os.environ:
-        out.update(_of(name, os.environ.get(name, "")))
+        out.update(_forms_of(name, os.environ.get(name, "")))
     return sorted(out, key=len, reverse=True)
 
 
@@ -64,19 +76,24 @@ def _is_named(name: str) -> bool:
 
 
 @lru_cache(2048)
-def _of(name: str, value: str) -> frozenset[str]:
+def _forms_of(name: str, value: str) -> frozenset[str]:
     """Return the forms of the secrets in one variable."""
-    if len(value) < LEAST or len(value) > 100_000:
+    if not MIN_CHARS <= len(value) <= 100_000:
         return frozenset()
     plain: set[str] = set(_within(value))
-    if _is_named(name) and _telling(value):
-        plain.add(value)
-        plain.update(_lines(value))
-    return frozenset(f for p in plain for f in _forms(p) if len(f) >= LEAST)
+    if _is_named(name):
+        whole = {value, value.strip()}
+        plain.update(v for v in whole if _is_worth_hiding(v))
+        plain.update(_secret_lines(value))
+    forms = {f for p in plain for encode in FORMS.values() for f in encode(p)}
+    long = {f for f in forms if len(f) >= MIN_CHARS_IN_WORDS or f in plain}
+    return frozenset(VisibleText(f).text for f in long)  # so it is looked for in visible text
 
 
-def _telling(value: str) -> bool:
-    """Return True for what is worth hiding under a telling name: no word, number, path, address."""
+def _is_worth_hiding(value: str) -> bool:
+    """Return True for what is a secret under such a name: no word, number, path, address."""
+    if len(value) < MIN_CHARS:
+        return False
     if value.startswith(("/", "~", "./")) and Path(value).expanduser().exists():
         return False
     if (
@@ -87,6 +104,8 @@ def _telling(value: str) -> bool:
         return False
     if looks.random(value) or looks.machine_made(value, quoted=True):
         return True
+    if len(value) < MIN_CHARS_IN_WORDS and not _MIXED.match(value):
+        return False
     if re.fullmatch(r"[A-Za-z]+(?:[-_.][A-Za-z]+)?", value):
         return len(value) > 16
     if re.fullmatch(r"[\d.:,-]+", value):
@@ -96,11 +115,12 @@ def _telling(value: str) -> bool:
 
 def _within(value: str) -> list[str]:
     """Return the keys that stand in a value of any variable, and the password of a URL."""
-    out = [value[start:end] for start, end in shapes.spans(value)]
+    view = VisibleText(value)
+    out = [view.text[start:end] for start, end in shapes.find_keys(view)]
     password = urlsplit_password(value)
     if password and (looks.random(password) or looks.chosen(password)):
         out += [password, value]
-    return [o for o in out if len(o) >= LEAST]
+    return [o for o in out if len(o) >= MIN_CHARS_IN_WORDS]
 
 
 def urlsplit_password(value: str) -> str:
@@ -111,35 +131,38 @@ def urlsplit_password(value: str) -> str:
         return ""
 
 
-def _lines(value: str) -> list[str]:
-    """Return the lines of a value of several that are secret by themselves."""
+def _secret_lines(value: str) -> Iterator[str]:
+    """Yield the lines of a value of several that are secret by themselves."""
     lines = [line.strip() for line in re.split(r"\\n|\\r|[\r\n]+", value)]
-    if len(lines) < 2:
-        return []
-    return [
-        x
-        for x in lines
-        if len(x) >= 12 and " " not in x and not x.startswith("-----") and looks.random(x)
-    ]
+    for line in lines if len(lines) > 1 else ():
+        setting = _SETTING.match(line)
+        own = setting["value"].rstrip("\"',;") if setting else line
+        if setting is None:
+            is_secret = len(own) >= MIN_CHARS_IN_WORDS
+        else:
+            is_secret = _is_named(setting["name"]) or (len(own) >= 12 and looks.random(own))
+        if is_secret and not _NO_LINE.match(own) and _is_worth_hiding(own):
+            yield own
 
 
-def _forms(value: str) -> set[str]:
-    raw = value.encode("utf-8", "surrogateescape")
+FORMS: dict[str, Callable[[str], set[str]]] = {
+    "plain": lambda v: {v, repr(v)[1:-1], v.replace("\n", "\\n"), v.replace("\\n", "\n")},
+    "JSON": lambda v: {json.dumps(v, ensure_ascii=a)[1:-1] for a in (True, False)},
+    "HTML": lambda v: {html.escape(v)},
+    "URL": lambda v: _quoted(_bytes(v)),
+    "hexadecimal": lambda v: {_bytes(v).hex(), _bytes(v).hex().upper()},
+    "base64": lambda v: _base64(_bytes(v)),
+}
+"""How a secret of the environment may be written."""
+
+
+def _bytes(value: str) -> bytes:
+    return value.encode("utf-8", "surrogateescape")
+
+
+def _quoted(raw: bytes) -> set[str]:
     quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
-    text = {
-        value,
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-        html.escape(value),
-    }
-    text |= {repr(value)[1:-1], value.replace("\n", "\\n"), value.replace("\\n", "\n")}
-    return (
-        text
-        | quoted
-        | {q.lower() for q in quoted if "%" in q}
-        | {raw.hex(), raw.hex().upper()}
-        | _base64(raw)
-    )
+    return quoted | {q.lower() for q in quoted if "%" in q}
 
 
 def _base64(raw: bytes) -> set[str]:

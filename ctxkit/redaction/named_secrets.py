@@ -8,13 +8,19 @@ so a text is gone over in linear time.
 
 from __future__ import annotations
 
+import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.redaction import looks
+from ctxkit.redaction.secret_rule import Rule
+from ctxkit.redaction.visible_text import VisibleText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from ctxkit.redaction.visible_text import Span
 
 _CHOSEN = (
     "password",
@@ -31,6 +37,18 @@ _CHOSEN = (
     *("пароль", "密码", "密碼", "パスワード"),
 )
 """Words for what a person chooses: words count there, too."""
+_ESCAPED_WORDS = tuple(
+    form
+    for word in _CHOSEN
+    if not word.isascii()
+    for form in sorted(
+        {
+            json.dumps(word)[1:-1],
+            json.dumps(json.dumps(word))[3:-3],
+            word.encode("unicode_escape").decode(),
+        }
+    )
+)
 _DRAWN = (
     *(
         "secret",
@@ -82,7 +100,7 @@ _KEY = re.compile(
     r"|cloudflare|algolia|sentry|functions?|storage|[?&])[ _-]?$"
 )
 """What stands before `key` where that is a secret."""
-_VARIABLE = re.compile(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_$")
+_VARIABLE = re.compile(r"(?<![A-Za-z_])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_$")
 _OPEN = re.compile(
     r"(?:PUBLIC|PRIMARY|SORT|PARTITION|CACHE|FOREIGN|OBJECT|S3|IDEMPOTENCY|GROUP|ROW|MAP|DEDUP"
     r"|GPG|BUILD|RESTORE|HASH|RANGE|REGISTRY|ROUTING|BUCKET|SHARD|CONFIG|TAG|LOOKUP|UNIQUE)_$"
@@ -100,9 +118,7 @@ _VALUE = re.compile(
     r"(?:[ \t]*:[ \t]*(?:Final|Optional\[str\]|&?(?:'static )?(?:Secret)?str(?:ing)?"
     r"(?:[ \t]*\|[ \t]*None)?)(?=[ \t]*=))?"
     r"(?:[ \t](?:is[ \t])?(?:generated|created|set)(?:[ \t]for[ \t][\w@.-]{1,60})?(?=[ \t]*:))?"
-    r"(?:\x1b\[[0-9;]{0,12}m){0,3}"
     r"(?P<sep>[ \t]{0,8}(?::=|=>|===?|=|:(?!:)|>|\||,(?=[ \t]{0,4}\\*[\"'`]))[ \t]{0,8}"
-    r"(?:\x1b\[[0-9;]{0,12}m){0,3}"
     r"|,?[ \t\r\n]{1,40}\\*[\"']?value\\*[\"']?[ \t]{0,4}[:=][ \t]{0,4}"
     r"|[ \t]+is[ \t:]{1,3}|[ \t]{1,40})"
     r"(?:(?:bearer|basic|token|bot|apikey)[ \t]+)?"
@@ -138,12 +154,6 @@ _WORD = re.compile(r"\S*+")
 _TAIL = re.compile(r"[\w.~+/%-]*+={0,2}")
 
 
-def lowered(text: str) -> str:
-    """Return text in small letters, each at its place."""
-    low = text.lower()
-    return low if len(low) == len(text) else text.replace("\u0130", "I").lower()
-
-
 def places(text: str, words: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield where words stand in a text, word by word."""
     for word in words:
@@ -153,27 +163,11 @@ def places(text: str, words: Iterable[str]) -> Iterator[tuple[int, str]]:
             at = text.find(word, at + len(word))
 
 
-def spans(text: str, low: str) -> Iterator[tuple[int, int]]:
-    """Yield where the values of telling names stand; `low` is the text in small letters."""
-    for word in _CHOSEN + _DRAWN:
-        yield from _named(text, low, word)
-    yield from _valued(text, low, ("bearer", "basic"), _SCHEME, looks.machine_made)
-    yield from _valued(text, low, ("authorization",), _HEADER, _credential)
-    yield from _valued(text, low, _WEB, _ENCODED, looks.machine_made)
-    yield from _valued(text, low, _SEEDS, _WORDS, bool)
-    over = 0
-    for at, word in places(low, ("cookie",)):
-        hit = _COOKIES.match(text, at + len(word)) if at >= over else None
-        over = hit.end() if hit else over
-        for crumb in _CRUMB.finditer(text, *hit.span(1)) if hit else ():
-            if looks.machine_made(crumb[2], quoted=True):
-                yield crumb.span(2)
-
-
-def _named(text: str, low: str, word: str) -> Iterator[tuple[int, int]]:
-    at = low.find(word)
+def _find_beside(word: str, view: VisibleText) -> Iterator[Span]:
+    """Yield the values that stand beside a telling word."""
+    text, low, at = view.text, view.low, view.low.find(word)
     while at >= 0:
-        hit = _VALUE.match(text, at + len(word)) if _counts(text, low, at, word) else None
+        hit = _VALUE.match(text, at + len(word)) if _counts(view, at, word) else None
         span = _beside(text, at, word, hit) if hit else None
         if span:
             yield span
@@ -181,24 +175,45 @@ def _named(text: str, low: str, word: str) -> Iterator[tuple[int, int]]:
         at = low.find(word, hit.end() if hit and (span or long) else at + len(word))
 
 
-def _valued(
-    text: str, low: str, words: tuple[str, ...], form: re.Pattern[str], judge: Callable[[str], bool]
-) -> Iterator[tuple[int, int]]:
-    for at, word in places(low, words):
-        hit = form.match(text, at + len(word))
-        if hit and judge(hit[1]):
+def _find_beside_escaped(view: VisibleText) -> Iterator[Span]:
+    """Yield the values beside words of other alphabets, as JSON writes them in ASCII."""
+    for word in _ESCAPED_WORDS:
+        yield from _find_beside(word, view)
+
+
+def _find_after(
+    words: tuple[str, ...],
+    form: re.Pattern[str],
+    is_secret: Callable[[str], bool],
+    view: VisibleText,
+) -> Iterator[Span]:
+    """Yield what stands after words in a form."""
+    for at, word in places(view.low, words):
+        hit = form.match(view.text, at + len(word))
+        if hit and is_secret(hit[1]):
             yield hit.span(1)
+
+
+def _find_cookies(view: VisibleText) -> Iterator[Span]:
+    over = 0
+    for at, word in places(view.low, ("cookie",)):
+        hit = _COOKIES.match(view.text, at + len(word)) if at >= over else None
+        over = hit.end() if hit else over
+        for crumb in _CRUMB.finditer(view.text, *hit.span(1)) if hit else ():
+            if looks.machine_made(crumb[2], quoted=True):
+                yield crumb.span(2)
 
 
 def telling(name: object, value: str) -> bool:
     """Return True for a text under a key that names a secret, where it looks like one."""
     if not isinstance(name, str) or not 2 <= len(name) <= 100 or not 6 <= len(value) <= 4096:
         return False
+    name, value = VisibleText(name).text, VisibleText(value).text
     if "\n" in value or "\n" in name:
         return False
-    low, text = lowered(name), f"{name}='{_QUOTES.sub('~', value)}'"
-    found = (span for word in _CHOSEN + _DRAWN for span in _named(text, low, word))
-    return any(start == len(name) + 2 for start, _ in found)
+    view = VisibleText(f"{name}='{_QUOTES.sub('~', value)}'")
+    spans = (span for word in _CHOSEN + _DRAWN for span in _find_beside(word, view))
+    return any(start == len(name) + 2 for start, _ in spans)
 
 
 def _beside(text: str, at: int, word: str, hit: re.Match[str]) -> tuple[int, int] | None:
@@ -218,7 +233,7 @@ def _beside(text: str, at: int, word: str, hit: re.Match[str]) -> tuple[int, int
         return None  # what a shell does next
     if hit["sep"].strip() == "," and not (hit["close"] and re.search(r"\d", hit[group])):
         return None  # the next of a list of words
-    secret = _chosen if word in _CHOSEN else _drawn
+    secret = _drawn if word in _DRAWN else _chosen
     return (start, _end(text, hit, at, end)) if secret(text, hit, word, end) else None
 
 
@@ -238,10 +253,10 @@ def _sql(hit: re.Match[str], word: str) -> bool:
     return word in _SQL and hit["inside"] is not None and bool(re.search(r"\d", hit["inside"]))
 
 
-def _counts(text: str, low: str, at: int, word: str) -> bool:
-    before = low[max(at - 24, 0) : at]
+def _counts(view: VisibleText, at: int, word: str) -> bool:
+    text, before = view.text, view.low[max(at - 24, 0) : at]
     if word in _APART:
-        return not before[-1:].isalpha() or word == "private"
+        return not before[-1:].isalpha() or word == "private" or view.is_cut(at)
     if word in _QUERIED:
         return before[-1:] in ("?", "&")
     if word == "key":
@@ -294,3 +309,53 @@ def _credential(value: str) -> bool:
         return False
     long = (len(value) >= 20 and re.search(r"\d", value)) or re.search(r"\d{6}", value)
     return bool(long) or looks.random(value)
+
+
+def _example(word: str) -> str:
+    if word in _QUERIED:
+        return f"https://example.com/x?a=1&{word}=«{{a24}}»"
+    return f"{'api_key' if word == 'key' else word} = «{{a24}}»"
+
+
+RULES = (
+    *(
+        Rule(f"beside {w}", partial(_find_beside, w), _example(w), hint=w, is_caseless=True)
+        for w in _CHOSEN + _DRAWN
+    ),
+    Rule(
+        "beside words of other alphabets",
+        _find_beside_escaped,
+        *(_example(w) for w in _ESCAPED_WORDS),
+        hint="\\",
+        is_caseless=True,
+    ),
+    Rule(
+        "HTTP scheme",
+        partial(_find_after, ("bearer", "basic"), _SCHEME, looks.machine_made),
+        "sent with Bearer «{a40}»",
+        is_caseless=True,
+    ),
+    Rule(
+        "Authorization header",
+        partial(_find_after, ("authorization",), _HEADER, _credential),
+        "Authorization: ApiKey «{a40}»",
+        hint="authorization",
+        is_caseless=True,
+    ),
+    Rule(
+        "encoded for a URL",
+        partial(_find_after, _WEB, _ENCODED, looks.machine_made),
+        "%22token%22%3A%22«{a32}»%22",
+        hint="%3",
+        is_caseless=True,
+    ),
+    Rule(
+        "words of a wallet",
+        partial(_find_after, _SEEDS, _WORDS, bool),
+        f"seed phrase: «{' '.join(['{p5}'] * 12)}»",
+        is_caseless=True,
+    ),
+    Rule(
+        "cookie", _find_cookies, "Cookie: theme=dark; sid=«{a32}»", hint="cookie", is_caseless=True
+    ),
+)

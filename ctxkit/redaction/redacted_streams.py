@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.redaction import key_blocks
 from ctxkit.redaction.environment import secrets
-from ctxkit.redaction.secret_spans import MARK, found
+from ctxkit.redaction.secret_spans import MARK, find_spans
+from ctxkit.redaction.visible_text import VisibleText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,18 +62,16 @@ class Stream:
 
     def _settled(self) -> int:
         """Return up to where nothing that comes can change what is a secret."""
-        text, start = self._text, self._given
-        ends = [_last_word(text)]
-        if len(text) - ends[0] > _LONGEST:
-            return len(text)
-        quoted = _QUOTED.search(text, max(len(text) - 400, 0))
-        ends += [quoted.start()] if quoted else []
-        words = _WORDS.search(text, max(len(text) - 400, 0))
-        ends += [words.start()] if words else []
-        block = key_blocks.unfinished(text)
+        start = _last_word(self._text)
+        if len(self._text) - start > _LONGEST:
+            return len(self._text)
+        view = VisibleText(self._text)
+        text, near = view.text, max(len(view.text) - 400, 0)
+        ends = [hit.start() for form in (_QUOTED, _WORDS) if (hit := form.search(text, near))]
+        block = key_blocks.find_open_block(text)
         ends += [block] if block is not None and len(text) - block <= _BLOCK else []
         ends += [len(text) - n for v in self._broken if (n := _started(text, v))]
-        return max(min(ends), start)
+        return max(min([start, *map(view.origin, ends)]), self._given)
 
     def _upto(self, end: int) -> str:
         out, at = [], self._given
@@ -84,7 +83,7 @@ class Stream:
             self._given = max(at, self._given)
             return ""
         forced = end - at >= _LONGEST
-        for start, stop in found(self._text, self._known):
+        for start, stop in find_spans(self._text, self._known):
             if stop <= at or start >= end:
                 continue
             out += [self._text[at : max(start, at)], MARK]
@@ -97,7 +96,8 @@ class Stream:
 
     def _cut(self) -> None:
         """Forget what is given out and tells nothing any more."""
-        gone = _last_word(self._text[: max(self._given - _BEFORE, 0)])
+        end = max(self._given - _BEFORE, 0)
+        gone = _last_word(self._text[:end]) or (end if end > _LONGEST else 0)
         self._text, self._given = self._text[gone:], self._given - gone
 
 

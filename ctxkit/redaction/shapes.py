@@ -8,31 +8,43 @@ the patterns whose prefix stands in the text are run, and each goes over it once
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.redaction import looks
+from ctxkit.redaction.secret_rule import Rule, compile_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ctxkit.redaction.visible_text import Span, VisibleText
 
-class Shape(NamedTuple):
-    """Keys of one form: a text that they begin with, and the pattern."""
+
+class VendorKey(NamedTuple):
+    """Keys of one form: a text that they begin with, the pattern, and an example (see `Rule`)."""
 
     hint: str
     pattern: str
+    example: str
     judged: bool = False
     """True where words may follow (`sk-learn-compatible-api`): what follows must look random."""
 
 
-def _prefixed(body: str, *prefixes: str) -> tuple[Shape, ...]:
-    return tuple(Shape(p, rf"{re.escape(p)}(?P<body>{body})", judged=True) for p in prefixes)
+def _prefixed(body: str, *prefixes: str, drawn: str = "{a36}") -> tuple[VendorKey, ...]:
+    return tuple(
+        VendorKey(p, rf"{re.escape(p)}(?P<body>{body})", f"{p}{drawn}", judged=True)
+        for p in prefixes
+    )
+
+
+def _ended(prefix: str, body: str, drawn: str, *, word: str = r"\w-") -> VendorKey:
+    """Return keys of a fixed length, which no character of a word follows."""
+    return VendorKey(prefix, rf"{re.escape(prefix)}{body}(?![{word}])", f"{prefix}{drawn}")
 
 
 _DASHED = r"[A-Za-z0-9_-]{10,}+"
 _DOTTED = r"[A-Za-z0-9_.-]{16,}+"
-SHAPES: tuple[Shape, ...] = (
+VENDOR_KEYS: tuple[VendorKey, ...] = (
     *_prefixed(
         _DASHED,
         *(
@@ -182,102 +194,154 @@ SHAPES: tuple[Shape, ...] = (
         "1//0",
         "v1.0-",
     ),
-    *_prefixed(r"[A-Z0-9]{16}(?![A-Za-z0-9_])", "AKIA", "ASIA", "ABIA", "ACCA"),
+    *_prefixed(r"[A-Z0-9]{16}(?![A-Za-z0-9_])", "AKIA", "ASIA", "ABIA", "ACCA", drawn="{t15}7"),
     *(
-        Shape(f"xox{kind}-", rf"xox{kind}-(?:\d{{6,}}|\d-)[\w-]{{3,}}+") for kind in "abceoprs"
+        VendorKey(
+            f"xox{kind}-",
+            rf"xox{kind}-(?:\d{{6,}}|\d-)[\w-]{{3,}}+",
+            f"xox{kind}-{{d12}}-{{d12}}-{{a24}}",
+        )
+        for kind in "abceoprs"
     ),  # Slack
-    Shape("hf_", r"hf_(?P<exact>[A-Za-z]{34})(?![\w-])"),
-    *(Shape(h, rf"{h}(?P<exact>[\w-]{{20}})(?![\w-])") for h in ("glpat-", "glrt-", "gldt-")),
-    Shape("AKIA", r"AKIA(?=[A-Z]*[2-7])[A-Z2-7]{16}(?![\w-])"),
-    Shape("ASIA", r"ASIA(?=[A-Z]*[2-7])[A-Z2-7]{16}(?![\w-])"),
-    Shape("sess-", r"sess-(?P<exact>[A-Za-z0-9]{40})(?![\w-])"),  # OpenAI's sessions
-    Shape("pa-", r"pa-(?P<exact>[\w-]{43})(?![\w-])"),  # Voyage
-    Shape("BSA", r"BSA(?P<exact>[\w-]{27})(?![\w-])"),  # Brave
-    Shape("fc-", r"fc-[0-9a-f]{32}(?![0-9a-z-])"),  # Firecrawl
-    Shape("e2b_", r"e2b_[0-9a-f]{40}(?![0-9a-z])"),  # E2B
-    Shape("llx-", r"llx-(?P<exact>[A-Za-z0-9]{48})(?![\w-])"),  # LlamaIndex
-    Shape("xprv", r"xprv[1-9A-HJ-NP-Za-km-z]{100,}+"),  # BIP 32
-    Shape("xoxe.xox", r"xoxe\.xox[bp]-[\w-]{16,}+"),
-    Shape("xoxd-", r"xoxd-[\w%+/=-]{16,}+"),
-    Shape("services/T", r"services/T\w{6,}+/B\w{6,}+/\w{16,}+"),  # Slack's hooks
-    Shape("api/webhooks/", r"api/webhooks/\d{10,}+/[\w-]{30,}+"),  # Discord's
-    Shape("webhookb2/", r"webhookb2/[\w@/-]{30,}+"),  # Teams'
-    Shape("eyJ", r"(?<![_-])eyJ[\w-]{6,}+\.eyJ[\w-]{6,}+\.[\w-]*+"),  # JSON Web Token, RFC 7519
-    Shape("eyJ", r"(?<![_-])eyJ[\w-]{6,}+\.(?:[\w-]*+\.){3}[\w-]{6,}+"),  # encrypted ones, RFC 7516
-    Shape("SK", r"SK[0-9a-f]{32}(?![0-9a-z])"),  # Twilio
-    Shape("EAA", r"EAA[A-Za-z0-9]{60,}+"),  # Meta
-    Shape("A3-", r"A3-[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}\b"),  # 1Password
-    Shape("pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{32,}+"),  # Airtable
-    Shape("AAAAAAAAAA", r"A{20,22}[B-Za-z0-9%][A-Za-z0-9%]{60,}+"),  # X
-    Shape("access-", r"access-(?:sandbox|development|production)-[0-9a-f-]{36}"),  # Plaid
+    _ended("hf_", "(?P<exact>[A-Za-z]{34})", "{l34}"),
+    *(_ended(h, r"(?P<exact>[\w-]{20})", "{a20}") for h in ("glpat-", "glrt-", "gldt-")),
+    *(_ended(h, "(?=[A-Z]*[2-7])[A-Z2-7]{16}", "{t15}7") for h in ("AKIA", "ASIA")),
+    _ended("sess-", "(?P<exact>[A-Za-z0-9]{40})", "{a40}"),  # OpenAI's sessions
+    _ended("pa-", r"(?P<exact>[\w-]{43})", "{a43}"),  # Voyage
+    _ended("BSA", r"(?P<exact>[\w-]{27})", "{a27}"),  # Brave
+    _ended("fc-", "[0-9a-f]{32}", "{h32}", word="0-9a-z-"),  # Firecrawl
+    _ended("e2b_", "[0-9a-f]{40}", "{h40}", word="0-9a-z"),  # E2B
+    _ended("llx-", "(?P<exact>[A-Za-z0-9]{48})", "{a48}"),  # LlamaIndex
+    _ended("SK", "[0-9a-f]{32}", "{h32}", word="0-9a-z"),  # Twilio
+    VendorKey("xprv", r"xprv[1-9A-HJ-NP-Za-km-z]{100,}+", "xprv9{c107}"),  # BIP 32
+    VendorKey("xoxe.xox", r"xoxe\.xox[bp]-[\w-]{16,}+", "xoxe.xoxp-1-{a40}"),
+    VendorKey("xoxd-", r"xoxd-[\w%+/=-]{16,}+", "xoxd-{a40}%3D"),
+    VendorKey(
+        "eyJ",  # JSON Web Token, RFC 7519
+        r"(?<![_-])eyJ[\w-]{6,}+\.eyJ[\w-]{6,}+\.[\w-]*+",
+        "eyJ{a20}.eyJ{a30}.{w43}",
+    ),
+    VendorKey(
+        "eyJ",  # encrypted ones, RFC 7516
+        r"(?<![_-])eyJ[\w-]{6,}+\.(?:[\w-]*+\.){3}[\w-]{6,}+",
+        "eyJ{a20}.{w40}.{w16}.{w60}.{w22}",
+    ),
+    VendorKey("EAA", r"EAA[A-Za-z0-9]{60,}+", "EAA{a90}"),  # Meta
+    VendorKey(
+        "A3-",  # 1Password
+        r"A3-[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}\b",
+        "A3-{u6}-{u11}-{u5}-{u5}-{u5}",
+    ),
+    VendorKey("pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{32,}+", "pat{a14}.{h64}"),  # Airtable
+    VendorKey("AAAAAAAAAA", r"A{20,22}[B-Za-z0-9%][A-Za-z0-9%]{60,}+", "A" * 22 + "B{a80}"),  # X
+    VendorKey(
+        "access-",  # Plaid
+        r"access-(?:sandbox|development|production)-[0-9a-f-]{36}",
+        "access-sandbox-{h8}-{h4}-{h4}-{h4}-{h12}",
+    ),
     *(
-        Shape(h, re.escape(h) + r"[./A-Za-z0-9$=,+-]{20,}+")
+        VendorKey(h, re.escape(h) + r"[./A-Za-z0-9$=,+-]{20,}+", h + "12${a53}")
         for h in ("$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$apr1$", "$argon2")
     ),  # password hashes, crypt(5)
 )
-INNER: tuple[tuple[str, str, str], ...] = (
-    (":AA", r"(?<![A-Za-z0-9])\d{8,10}$", r":AA[\w-]{30,36}(?![\w-])"),  # Telegram's bots
-    ("-us", r"(?<![0-9a-z])[0-9a-f]{32}$", r"-us\d{1,2}\b"),  # Mailchimp
-    ("Q~", r"(?<![\w~.])[\w~.]{3}\d$", r"Q~[\w~.-]{31,34}(?![\w~.-])"),  # client secrets of Entra
-    (".atlasv1.", r"[A-Za-z0-9]{14}$", r"\.atlasv1\.[\w-]{50,}+"),  # Terraform
+
+
+class InfixKey(NamedTuple):
+    """Keys known by a text within them: what stands before that, and the pattern from it on."""
+
+    hint: str
+    before: str
+    pattern: str
+    example: str
+
+
+INFIX_KEYS = (
+    InfixKey(  # Telegram's bots
+        ":AA",
+        r"(?:(?<![A-Za-z0-9])|(?<=bot))\d{8,11}$",
+        r":AA[\w-]{30,36}(?![\w-])",
+        "{d9}:AA{w33}",
+    ),
+    InfixKey(
+        "-us", r"(?<![0-9a-z])\d{0,8}[0-9a-f]{32}$", r"-us\d{1,2}\b", "{h32}-us14"
+    ),  # Mailchimp
+    InfixKey(  # client secrets of Entra
+        "Q~", r"(?<![\w~.])\d{0,8}[\w~.]{3}\d$", r"Q~[\w~.-]{31,34}(?![\w~.-])", "{a3}8Q~{a33}"
+    ),
+    InfixKey(  # Terraform
+        ".atlasv1.", r"[A-Za-z0-9]{14}$", r"\.atlasv1\.[\w-]{50,}+", "{a14}.atlasv1.{a60}"
+    ),
 )
-"""Forms known by what stands within: that, what stands before it, and the pattern from it on."""
-_DISCORD = re.compile(r"\.[\w-]{6}\.[\w-]{27,40}(?![\w-])")
-_BOT = re.compile(r"(?<![\w-])[MNO][\w-]{23,27}$")
-_ESCAPE = re.compile(r"(?:\\[nrt]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})$")
-"""What a key may follow directly: the escape of a character."""
-_PAIR = re.compile(r"[A-Z0-9]{16}[\"']?[,;:|\t ]{1,3}[\"']?([A-Za-z0-9/+]{40})(?![\w/+=])")
+_BOT_TOKEN = re.compile(r"\.[\w-]{6}\.[\w-]{27,40}(?![\w-])")
+_BOT_ID = re.compile(r"(?<![\w-])\d{0,8}[MNO][\w-]{23,27}$")
+_NUMBER = re.compile(r"(?<![\w-])\d{1,12}$")
+_SHORT_WORD = re.compile(r"(?<![\w-])\w{0,11}\d$")
+"""What ends with a digit that a key may follow; in a long run of characters any text occurs."""
+_AWS_PAIR = re.compile(r"[A-Z0-9]{16}[\"']?[,;:|\t ]{1,3}[\"']?([A-Za-z0-9/+]{40})(?![\w/+=])")
 """An id of AWS and the secret key beside it, as its console writes both to a CSV."""
 
 
-def spans(text: str) -> Iterator[tuple[int, int]]:
+def find_keys(view: VisibleText) -> Iterator[Span]:
     """Yield where keys of a published form stand."""
-    for shape in SHAPES:
-        at = text.find(shape.hint)
-        while at >= 0:
-            hit = _compiled(shape.pattern).match(text, at) if _begins(text, at) else None
-            if hit and _counts(shape, hit):
-                yield hit.span()
-            at = text.find(shape.hint, hit.end() if hit else at + len(shape.hint))
-    yield from _inner(text)
+    for rule in RULES:
+        yield from rule.find(view)
 
 
-def _counts(shape: Shape, hit: re.Match[str]) -> bool:
+def _find_vendor_key(key: VendorKey, view: VisibleText) -> Iterator[Span]:
+    text, hint = view.text, key.hint
+    at = text.find(hint)
+    while at >= 0:
+        hit = view.match(compile_once(key.pattern), at) if _is_start(view, at, hint) else None
+        if hit and _is_key(key, hit):
+            yield hit.start("body") if " " in hint else at, hit.end()  # streams end words there
+        at = text.find(hint, hit.end() if hit else at + len(hint))
+
+
+def _is_key(key: VendorKey, hit: re.Match[str]) -> bool:
     """Return True for a key; what has only its prefix and its length must not be a word."""
     exact = hit.groupdict().get("exact")
     if exact is not None:
         return looks.mixed(exact)
-    return not shape.judged or _drawn(shape.hint, hit["body"])
+    return not key.judged or _is_random_body(key.hint, hit["body"])
 
 
-def _inner(text: str) -> Iterator[tuple[int, int]]:
-    for hint, before, after in INNER:
-        at = text.find(hint)
-        while at >= 0:
-            hit = _compiled(after).match(text, at)
-            start = _compiled(before).search(text, max(at - 40, 0), at) if hit else None
-            if hit and start:
-                yield start.start(), hit.end()
-            at = text.find(hint, at + len(hint))
-    for hit in _DISCORD.finditer(text):
-        start = _BOT.search(text, max(hit.start() - 40, 0), hit.start())
-        if start:
-            yield start.start(), hit.end()
+def _find_infix_key(key: InfixKey, view: VisibleText) -> Iterator[Span]:
+    at = view.text.find(key.hint)
+    while at >= 0:
+        hit = view.match(compile_once(key.pattern), at)
+        start = view.match_before(compile_once(key.before), at, 40) if hit else None
+        if hit and start is not None:
+            yield start, hit.end()
+        at = view.text.find(key.hint, at + len(key.hint))
+
+
+def _find_bot_token(view: VisibleText) -> Iterator[Span]:
+    """Yield the tokens of Discord's bots."""
+    for hit in _BOT_TOKEN.finditer(view.text):
+        start = view.match_before(_BOT_ID, hit.start(), 40)
+        if start is not None:
+            yield start, hit.end()
+
+
+def _find_aws_pair(view: VisibleText) -> Iterator[Span]:
     for hint in ("AKIA", "ASIA"):
-        for part in _PAIR.finditer(text) if hint in text else ():
-            if text[part.start() - 4 : part.start()] == hint:
-                yield part.span(1)
+        for pair in _AWS_PAIR.finditer(view.text) if hint in view.text else ():
+            if view.text[pair.start() - 4 : pair.start()] == hint:
+                yield pair.span(1)
 
 
-def _begins(text: str, at: int) -> bool:
-    """Return True where a key may begin: not within a word, but after the escape of a character."""
-    before = text[at - 1 : at]
-    return not (before.isascii() and before.isalnum()) or bool(
-        _ESCAPE.search(text, max(at - 6, 0), at)
-    )
+def _is_start(view: VisibleText, at: int, hint: str) -> bool:
+    """Return True where a key may begin: not within a word, but behind a number, the escape of a
+    character, or an escape sequence.
+    """
+    before = view.text[at - 1 : at]
+    if not (before.isascii() and before.isalnum()) or view.is_cut(at):
+        return True
+    form = _NUMBER if hint.isalnum() else _SHORT_WORD
+    return before.isdigit() and bool(form.search(view.text, max(at - 16, 0), at))
 
 
-def _drawn(prefix: str, body: str) -> bool:
+def _is_random_body(prefix: str, body: str) -> bool:
     """Return True for what a machine drew; after a short prefix it must be longer."""
     least = 14 if len(prefix) <= 3 and prefix not in ("sk-", "hf_") else 10
     if len(prefix) <= 3 and prefix not in ("sk-", "hf_", "SG.") and not re.search(r"\d", body):
@@ -285,6 +349,20 @@ def _drawn(prefix: str, body: str) -> bool:
     return len(body) >= least and looks.random(body)
 
 
-@lru_cache(256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
+def _example(key: VendorKey) -> str:
+    word, space, body = key.example.rpartition(" ")
+    return f"{word}{space}«{body}»"
+
+
+RULES = (
+    *(
+        Rule(f"key {k.hint} {i}", partial(_find_vendor_key, k), _example(k), hint=k.hint)
+        for i, k in enumerate(VENDOR_KEYS)
+    ),
+    *(
+        Rule(f"key {k.hint}", partial(_find_infix_key, k), f"«{k.example}»", hint=k.hint)
+        for k in INFIX_KEYS
+    ),
+    Rule("key of a Discord bot", _find_bot_token, "«M{a23}.{a6}.{a27}»", hint="."),
+    Rule("AWS pair", _find_aws_pair, "AKIA{t16},«{b40}»", hint="IA"),
+)

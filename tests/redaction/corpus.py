@@ -221,6 +221,16 @@ INNOCENT = [
     "TOKEN_TYPE bearer-token-of-the-client", "MAX_TOKEN 128000 by default",
     "npm login --registry=https://r.example.com/v2", "docker login registry2.example.com:5000",
     "set the token budget_of_2024_again", "az login --tenant contoso2024.example.com",
+    "https://hooks.slack.com/services/YOUR/WEBHOOK/URL", "https://hooks.slack.com/services/${SLACK_TOKEN}",
+    "https://maker.ifttt.com/trigger/{event}/with/key/{key}", "https://chat.example.com/hooks/xxx-generatedkey-xxx",
+    "https://chat.googleapis.com/v1/spaces/SPACE_ID/messages?key=KEY&token=TOKEN",
+    "https://api.github.com/repos/o/r/hooks/12345678/deliveries", "POST /api/webhooks/github 200",
+    "https://github.com/o/r/blob/main/src/hooks/useAuth0Provider2.ts", ".git/hooks/pre-commit.sample",
+    "https://discord.com/api/webhooks/{webhook.id}/{webhook.token}", 'app.post("/webhook/stripe", handler)',
+    "12sk-learn 3gho_stbusters 4key-value-store", "step2re_compile_pattern_cache",
+    'echo -e "\\e[31mtoken: ${TOKEN2}\\e[0m"', r'RE = re.compile(r"^[[0-9;]*m")',
+    "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "\N{WOMAN}\u200d\N{GIRL} token count \N{HEAVY CHECK MARK}\ufe0f",
     "ssh login node0123.cluster.example.org", "unzip -p archive.zip readme.txt", "zip -r backup2024.zip src/",
 ]  # fmt: skip
 """Texts without a secret: identifiers, code, placeholders, checksums, ids, prose."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from redaction.corpus import B64, INNOCENT, PREFIXED, basic, beside, block, drawn, prefixed
+from redaction.corpus import B64, HEX, INNOCENT, PREFIXED, basic, beside, block, drawn, prefixed
 
 from ctxkit.redaction import MARK, redact, redacted
 from ctxkit.redaction.redacted_streams import Stream
@@ -113,3 +113,45 @@ def test_a_phrase_is_held_back_until_it_is_known_to_be_none():
     stream = Stream([])
     text = f"seed phrase: {PHRASE}. And then"
     assert "".join([*map(stream.feed, text), stream.flush()]) == f"seed phrase: {MARK}. And then"
+
+
+def armoured(kind: str, seed: int, lines: int = 9, size: int = 64, head: str = "") -> str:
+    """Return a block of base64 that is no private key."""
+    body = "\n".join(
+        [*(drawn(seed + i, B64, size) for i in range(lines)), drawn(seed, B64, 20) + "=="]
+    )
+    return f"-----BEGIN {kind}-----\n{head}{body}\n-----END {kind}-----"
+
+
+PUBLIC = [
+    armoured("CERTIFICATE", 1), armoured("PUBLIC KEY", 2), armoured("CERTIFICATE REQUEST", 3, 100),
+    armoured("PGP SIGNATURE", 4, head="Version: GnuPG v2\n\n"), armoured("PGP PUBLIC KEY BLOCK", 5, 40, head="\n"),
+    "\n".join([armoured("CERTIFICATE", 6), armoured("CERTIFICATE", 7)]),
+    armoured("CERTIFICATE", 8).partition("\n")[2], armoured("CERTIFICATE", 9).rpartition("\n")[0],
+    armoured("SSH2 PUBLIC KEY", 10, 5, 70, 'Comment: "x"\n').replace("-----", "---- ").replace(" \n", " ----\n"),
+    "iVBORw0KGgo" + drawn(11, B64, 53) + "\n" + "\n".join(drawn(i, B64, 64) for i in range(12, 20)),
+    "\n".join(drawn(i, B64, 76) for i in range(9)) + "\n" + drawn(9, B64, 64),
+    "\n".join(drawn(i, B64, 64) for i in range(150)),
+    "\n".join(drawn(i, HEX, 64) for i in range(9)), drawn(1, HEX, 128), "a" * 64, drawn(2, B64, 68),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PUBLIC, ids=range(len(PUBLIC)))
+def test_certificates_public_keys_pictures_and_checksums_stay(text):
+    assert redact(f"see\n{text}\nthere") == f"see\n{text}\nthere"
+    stream = Stream([])
+    pieces = [stream.feed(f"see\n{text}\nthere"[i : i + 7]) for i in range(0, len(text) + 10, 7)]
+    assert "".join([*pieces, stream.flush()]) == f"see\n{text}\nthere"
+
+
+LINES = [drawn(i, B64, 64) for i in range(20, 24)]
+
+
+@pytest.mark.parametrize("form", [
+    "{0}", "     5\t{0}", "5:{0}", "+{0}", "> {0}", "{0}\r\n{1}\r", "{0}\n{1}\n{2}", "  {0}\n  {1}", '{{"out": "{0}\\n"}}',
+    '{{"out": "a\\n{0}\\n{1}"}}', "\x1b[38;5;240m   5\x1b[0m \x1b[33m{0}\x1b[0m", "{0}\n-----END RSA PRIVATE KEY-----",
+])  # fmt: skip
+def test_lines_of_a_private_key_go_where_its_beginning_is_not_there(form):
+    shown = redact(f"see\n{form.format(*LINES)}\nthere")
+    assert [line for line in LINES if left(line, shown)] == []
+    assert shown.startswith("see\n")

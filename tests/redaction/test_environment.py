@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from redaction.corpus import ALNUM, HEX, block, drawn
 
-from ctxkit.redaction import redact, secrets
+from ctxkit.redaction import MARK, redact, secrets
 from ctxkit.redaction.environment import without_keys
 
 KEY = drawn(11, ALNUM, 24)
@@ -23,6 +23,8 @@ SECRET = [
     ("PLANTED_PASSPHRASE", "correct-horse-battery-staple"), ("X_APIKEY", KEY),
     ("ANYTHING", "ghp_" + drawn(4, ALNUM, 36)),
     ("DATABASE_URL", "postgres://app:Hunter2Hunter2@db:5432/x"),
+    ("DB_PASSWORD", "hunter2"), ("DB_PASS", "s3cr3t"), ("PGPASSWORD", "p@ss-1"), ("SMTP_PWD", "xkqzpw"),
+    ("API_TOKEN", "abc123\n"),
 ]  # fmt: skip
 ORDINARY = [
     ("MONKEY_MODE", "production"), ("OPENAI_API_KEY", "lm-studio"),
@@ -31,7 +33,8 @@ ORDINARY = [
     ("SECRET_NAME", "prod/database"), ("TOKEN_LIMIT", "128000000"),
     ("SSH_AUTH_SOCK", "/tmp/ssh-agent.sock"), ("API_TOKEN", "undefined"),
     ("PASSWORD_FILE", "/run/secrets/password1"), ("SECRET_KEY", "changeme-please"),
-    ("AUTH", "disabled"), ("API_KEY", "12345678"), ("PWD", "/home/user1/work2"),
+    ("AUTH", "disabled"), ("DB_PASSWORD", "test1"), ("DB_PASSWORD", "secret"), ("API_TOKEN", "123456"),
+    ("API_KEY", "gpt-4"), ("AUTH_TOKEN", "v1.2.3"[:5]), ("SECRET", "a/b.cd"), ("API_KEY", "12345678"), ("PWD", "/home/user1/work2"),
 ]  # fmt: skip
 
 
@@ -44,7 +47,7 @@ def alone(monkeypatch):
 @pytest.mark.parametrize(("name", "value"), SECRET)
 def test_a_secret_goes_wherever_it_stands(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    assert value not in redact(f"I saw {value}, there")
+    assert value.strip() not in redact(f"I saw {value.strip()}, there")
 
 
 @pytest.mark.parametrize(("name", "value"), SECRET)
@@ -79,6 +82,27 @@ def test_every_encoded_form_goes(monkeypatch, value):
         left = redact(f"see {form} there")
         assert "[redacted]" in left, form
         assert len(left) <= len("see [redacted] there") + 10, form
+
+
+def test_a_short_value_goes_where_it_stands_alone_and_not_within_a_word(monkeypatch):
+    monkeypatch.setenv("DB_PASSWORD", "hunter2")
+    whole = ["hunter2", "'hunter2'", "x=hunter2;", "\x1b[31mhunter2\x1b[0m", "hun\x1b[1mter2", r"\nhunter2\n"]
+    assert [redact(text) for text in whole if "[redacted]" not in redact(text)] == []
+    for text in ("hunter22", "my_hunter2", "ahunter2", "hunter2_x"):
+        assert redact(text) == text
+
+
+LINES = "first: Xk9-2mQ7w\npassword = blue-42-horse\n[default]\nab12cd34ef\ncorrect horse\n# a comment\nplain\nabcd="
+
+
+@pytest.mark.parametrize(("line", "is_secret"), [
+    ("blue-42-horse", True), ("ab12cd34ef", True), ("correct horse", True), ("[default]", False),
+    ("# a comment", False), ("plain", False), ("first", False), ("abcd=", False),
+])  # fmt: skip
+@pytest.mark.parametrize("gap", ["\n", "\r\n", "\\n"])
+def test_a_line_of_a_value_of_several_goes_by_itself(monkeypatch, gap, line, is_secret):
+    monkeypatch.setenv("SERVICE_CREDENTIALS", LINES.replace("\n", gap))
+    assert redact(f"it is {line} there") == f"it is {MARK if is_secret else line} there"
 
 
 @pytest.mark.parametrize("gap", ["\n", "\\n"])
