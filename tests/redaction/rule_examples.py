@@ -68,6 +68,7 @@ WAYS = {
     "coloured, as a shell writes it": coloured(r"\033[0;31m", r"\e[0m"),
     "in a link": lambda e: f"\x1b]8;;https://example.com\x1b\\{e.text}\x1b]8;;\x1b\\",
     "behind a coloured digit": lambda e: f"\x1b[1m7\x1b[0m{e.text}",
+    "behind a coloured word": lambda e: f"\x1b[1mINFO\x1b[0m{e.text}",
     "split by an escape": lambda e: e.before + split(e.secret, "\x1b[0m\x1b[1m") + e.after,
     "split by grep": lambda e: e.before + split(e.secret, "\x1b[m\x1b[K") + e.after,
     "split by a space of no width": lambda e: e.before + split(e.secret, "\u200b") + e.after,
