@@ -168,7 +168,7 @@ def _find_beside(word: str, view: VisibleText) -> Iterator[Span]:
     text, low, at = view.text, view.low, view.low.find(word)
     while at >= 0:
         hit = _VALUE.match(text, at + len(word)) if _counts(view, at, word) else None
-        span = _beside(text, at, word, hit) if hit else None
+        span = _beside(view, at, word, hit) if hit else None
         if span:
             yield span
         long = hit is not None and hit.end() - hit.start() > _LONG
@@ -216,13 +216,14 @@ def telling(name: object, value: str) -> bool:
     return any(start == len(name) + 2 for start, _ in spans)
 
 
-def _beside(text: str, at: int, word: str, hit: re.Match[str]) -> tuple[int, int] | None:
+def _beside(view: VisibleText, at: int, word: str, hit: re.Match[str]) -> Span | None:
     """Return the span of the secret that stands beside a telling word, or None."""
+    text = view.text
     group = "bare" if hit["inside"] is None else "inside"
     start, end = hit.span(group)
     if (
         not hit["sep"].strip()
-        and not _FLAG.search(text, max(at - 80, 0), at)
+        and view.match_before(_FLAG, at, 80) is None
         and not _sql(hit, word)
         and not _listed(text, at, word, hit)
     ):
@@ -311,21 +312,23 @@ def _credential(value: str) -> bool:
     return bool(long) or looks.random(value)
 
 
-def _example(word: str) -> str:
+def _examples(word: str) -> tuple[str, ...]:
+    """Return a secret beside a word in an assignment and behind a flag, or in a URL."""
     if word in _QUERIED:
-        return f"https://example.com/x?a=1&{word}=«{{a24}}»"
-    return f"{'api_key' if word == 'key' else word} = «{{a24}}»"
+        return (f"https://example.com/x?a=1&{word}=«{{a24}}»",)
+    name = "api_key" if word == "key" else word
+    return f"{name} = «{{a24}}»", f"run --{name} «{{a24}}»"
 
 
 RULES = (
     *(
-        Rule(f"beside {w}", partial(_find_beside, w), _example(w), hint=w, is_caseless=True)
+        Rule(f"beside {w}", partial(_find_beside, w), *_examples(w), hint=w, is_caseless=True)
         for w in _CHOSEN + _DRAWN
     ),
     Rule(
         "beside words of other alphabets",
         _find_beside_escaped,
-        *(_example(w) for w in _ESCAPED_WORDS),
+        *(_examples(w)[0] for w in _ESCAPED_WORDS),
         hint="\\",
         is_caseless=True,
     ),
