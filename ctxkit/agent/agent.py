@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ctxkit.agent.calls import Calls
 from ctxkit.agent.compactor import Compactor
-from ctxkit.agent.events import Listener, LiveEvent, deaf
+from ctxkit.agent.events import Listener, LiveEvents, deaf
 from ctxkit.agent.limits import Limits, SpentInTurn
 from ctxkit.agent.memories import Memory
 from ctxkit.agent.outcome import Ended, Outcome
@@ -25,6 +25,7 @@ from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Image, Message, Text
 from ctxkit.models.model import no_pictures, takes_pictures
+from ctxkit.redaction import redact
 from ctxkit.texts.contents import texts
 from ctxkit.tools.tool import Tool, tool
 
@@ -103,7 +104,8 @@ class Agent:
         self.sections, self.outputs = sections, outputs or OutputLimits.of(rules)
         self.model, self.limits = model, limits or Limits()
         self.tools = {t.name: t for t in self._offered(tools)}
-        self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
+        self.approve, self._offload, self._clock = approve, offload, clock
+        self._events = LiveEvents(hear, clock, lambda: self.transcript.turn)
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
         """The model that is asked beside the conversation; None: there is none."""
         self.writer_seconds = summary_seconds
@@ -119,7 +121,7 @@ class Agent:
         self.rules = rules
         self._memory = None
         if rules.flush and self._place:
-            self._memory = Memory(rules.flush, self._place, self.writer, self._clock, self._tell)
+            self._memory = Memory(rules.flush, self._place, self.writer, self._clock, self.tell)
         self._stand(transcript)
 
     @property
@@ -161,10 +163,10 @@ class Agent:
                 why = await self._answer(turn)
         except TimeoutError:
             ended, why = "limit", turn.over
-            self._tell("limit_reached", {"limit": why})
+            self.tell("limit_reached", {"limit": why})
         except LimitReached as e:
             ended, why = "limit", f"stopped at {e}"
-            self._tell("limit_reached", {"limit": str(e)})
+            self.tell("limit_reached", {"limit": str(e)})
         except ModelError as e:
             ended, why = "error", str(e)
         except Exception:
@@ -199,6 +201,10 @@ class Agent:
         """Go on from another place: a branch, an earlier checkpoint, another session."""
         self._stand(Transcript(session, keep, self._clock))
 
+    def tell(self, kind: str, payload: dict[str, Any]) -> None:
+        """Tell an event to whoever listens, without keys."""
+        self._events.tell(kind, payload)
+
     def restate(self, session: Session) -> None:
         """Take a session of the same entries that says something else of itself."""
         self.transcript.session = session
@@ -219,9 +225,9 @@ class Agent:
         for message in heard:
             self._said(self.transcript.add(message, "h"))
         self._said(self.transcript.add(prompt, "u"))
-        self._tell("turn_start", {"content_chars": len(prompt.text)})
+        self.tell("turn_start", {"content_chars": len(prompt.text)})
         if put_in:
-            self._tell("sections_said", put_in)
+            self.tell("sections_said", put_in)
         return turn
 
     async def _answer(self, turn: Turn) -> str:
@@ -253,11 +259,11 @@ class Agent:
             "tool_rounds": s.calls,
             "ended": ended,
         }
-        self._tell("turn_end", told)
+        self.tell("turn_end", told)
         return Outcome(
             text=texts(turn.last),
             ended=ended,
-            why=why,
+            why=redact(why),
             spent=s,
             compactions=self.compactor.made,
             context_tokens=turn.sent or self.gauge()[0],
@@ -271,7 +277,7 @@ class Agent:
         A tool gets what the model said (`turn.asked`); what is told and kept has no keys (`reply`).
         """
         for i, (call, asked) in enumerate(zip(reply.tool_calls, turn.asked, strict=True)):
-            self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
+            self.tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
                 result = await run_tool(
                     asked,
@@ -286,12 +292,12 @@ class Agent:
                 why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED
                 for left in reply.tool_calls[i:]:
                     self._said(self.transcript.unrun(left, why))
-                self._tell("cancelled", {"tool": call.name, "why": why})
+                self.tell("cancelled", {"tool": call.name, "why": why})
                 raise
             result = replace(result, tool=call.name, call_id=call.id)
             kept = self._said(self.transcript.add(result, "r"))
             images = sum(isinstance(p, Image) for p in kept.parts)
-            self._tell("tool_result", result_told(kept) | ({"pictures": images} if images else {}))
+            self.tell("tool_result", result_told(kept) | ({"pictures": images} if images else {}))
 
     def _put_in(self) -> dict[str, Any]:
         """Say the sections that are due; return what is told of them, nothing where none was."""
@@ -332,12 +338,12 @@ class Agent:
             writer=self.writer,
             seconds=self.writer_seconds,
             memory=self._memory,
-            tell=self._tell,
+            tell=self.tell,
             save=self._save,
             own=self.writer is self.model,
             prompts=self.prompts,
         )
-        self._calls = Calls(self.model, schemas, self.compactor, self._tell)
+        self._calls = Calls(self.model, schemas, self.compactor, self.tell)
 
     def _fresh(self) -> SpentInTurn:
         return SpentInTurn(free=bool(self.model.notice))
@@ -349,9 +355,6 @@ class Agent:
     def _asked_to_compact(self) -> str:
         self._wanted = True
         return compact_conversation()
-
-    def _tell(self, kind: str, payload: dict[str, Any]) -> None:
-        self._hear(LiveEvent(kind, self._clock(), self.transcript.turn, payload))
 
 
 def result_told(result: Message) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.agent.hearing import Hearing, named_soundly
+from ctxkit.agent.hearing import Hearing
 from ctxkit.agent.payloads import Contents, payload_bytes
 from ctxkit.engine import COUNTED
 from ctxkit.errors import ModelError
@@ -146,15 +146,13 @@ class Calls:
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
             raise Unheard(why, hear.words, overflow=is_overflow(e)) from None
-        finally:
-            hear.end()
         window = self._compactor.context.run.room.limit
         if overflowed_silently(reply, window):  # billed all the same
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             why = f"{name} cut the prompt: it is larger than {window:,} tokens."
             raise ModelError(why, overflow=True)
         self._compactor.answered(messages)
-        return named_soundly(reply)
+        return reply
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
         told = {} if self._told else {TOOLS: digest(self._tools)}

@@ -133,7 +133,7 @@ class Guest(Agent):
         self._fresh_start = False
         if before and not goes_on:
             why = "it begins anew here, and knows nothing of what was said before"
-            self._tell("model_wait", {"why": f"{self.model.name}: {why}"})
+            self.tell("model_wait", {"why": f"{self.model.name}: {why}"})
 
     async def _listen(self, queue: asyncio.Queue[Any], told: ReplyBuilder, turn: Turn) -> str:
         """Take what comes until the agent answers the prompt; return what must be said of that."""
@@ -165,7 +165,7 @@ class Guest(Agent):
             piece = mapping(update.get("content")).get("text")
             if isinstance(piece, str):
                 delta = Delta(word, piece)  # type: ignore[arg-type]  # one of two of its words
-                self._tell("delta", {"kind": delta.kind, "text": delta.text})
+                self.tell("delta", {"kind": delta.kind, "text": delta.text})
         elif kind in ("tool_call", "tool_call_update"):
             self._called(update, told, turn)
         elif kind == "usage_update":
@@ -177,7 +177,7 @@ class Guest(Agent):
         self._keep(told.call(update), turn)
         call = told.called(ident)
         if not known:
-            self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
+            self.tell("tool_call", {"tool_name": call.name, "args": call.arguments})
 
     def _gauged(self, update: dict[str, Any], turn: Turn) -> None:
         """Take what the agent tells of its context, and of its cost."""
@@ -199,7 +199,7 @@ class Guest(Agent):
             self.transcript.edit((mark,))
             self.compactor.made += 1
             sizes = {"tokens_before": before, "tokens_after": used}
-            self._tell("compaction_end", {"outcome": "compacted", "trigger": "its own", **sizes})
+            self.tell("compaction_end", {"outcome": "compacted", "trigger": "its own", **sizes})
 
     def _keep(self, messages: Iterator[Message], turn: Turn) -> None:
         """Write what is whole; a reply counts as a call."""
@@ -207,7 +207,7 @@ class Guest(Agent):
         for message in messages:
             if message.role == "tool":
                 kept = self._said(self.transcript.add(with_id(message, ids), "r"))
-                self._tell("tool_result", result_told(kept))
+                self.tell("tool_result", result_told(kept))
                 continue
             details = {CONVERSATION: self.acp.session, **({"used": self.used} if self.used else {})}
             begun = self.transcript.session.context_window
@@ -221,7 +221,7 @@ class Guest(Agent):
             if kept.usage is not None:
                 bill(turn, kept.usage)
             how = {"model": kept.model, "finish_reason": kept.stop, "call_seq": turn.spent.calls}
-            self._tell("model_response", how)
+            self.tell("model_response", how)
             most, dollars = self.limits.calls, self.limits.cost_usd
             if most is not None and turn.spent.calls >= most and kept.tool_calls:
                 raise LimitReached(f"the limit of {most} calls")
@@ -243,7 +243,7 @@ class Guest(Agent):
         with suppress(LimitReached):
             self._keep(told.end(), turn)
         if isinstance(why, asyncio.CancelledError):
-            self._tell("cancelled", {"why": turn.over if turn.late else INTERRUPTED})
+            self.tell("cancelled", {"why": turn.over if turn.late else INTERRUPTED})
 
     # -- what it asks ----------------------------------------------------------------------------
 
@@ -269,5 +269,5 @@ class Guest(Agent):
             try:
                 return str(await ask(call))
             except BadArguments as e:
-                self._tell("model_wait", {"why": str(e)})
+                self.tell("model_wait", {"why": str(e)})
                 return "deny"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from ctxkit.agent.agent import COMPACT, Agent
-from ctxkit.agent.events import Listener, LiveEvent, deaf
+from ctxkit.agent.events import Listener, deaf
 from ctxkit.agent.kept_reports import KeptReports
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.promotions import Promotions
@@ -28,7 +28,7 @@ from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
 from ctxkit.policies.thresholds import thresholds
-from ctxkit.redaction import redact, redacted
+from ctxkit.redaction import redact
 from ctxkit.session import Session
 from ctxkit.snapshots.write import SnapshotWriter
 from ctxkit.store.artifacts import Artifacts
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from ctxkit.agent.events import LiveEvent
     from ctxkit.agent.outcome import Outcome
     from ctxkit.agent.output_limits import OutputLimits
     from ctxkit.agent.remembering import SessionMemory
@@ -442,11 +443,10 @@ class LiveSession:
             self._say("context_report_created", {"context_report_id": kept.id, **sizes})
 
     def _say(self, kind: str, payload: dict[str, Any]) -> None:
-        self._told(LiveEvent(kind, self._clock(), self.agent.transcript.turn, payload))
+        self.agent.tell(kind, payload)
 
     def _told(self, event: LiveEvent) -> None:
-        if event.kind != "delta":  # those are clean already, piece by piece
-            event = replace(event, payload=redacted(event.payload))
+        if event.kind != "delta":
             self._events.write(event.kind, event.time, event.turn, event.payload)
         self._work.hear(event.kind, lambda: self.session)
         if event.kind in ("turn_start", "model_call"):

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ctxkit.engine import identified
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Edit, Message, Part, Text, Thinking, ToolCall
-from ctxkit.redaction import redacted, secrets
+from ctxkit.redaction import MARK, redacted, secrets
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
@@ -75,10 +75,14 @@ class Transcript:
     def add(self, message: Message, kind: str) -> Message:
         """Write a message under a new id that begins with `kind`; it comes back as it was kept."""
         time, known = message.time or self.clock(), secrets()
-        parts = self._clean(message.parts, known)
-        kept = replace(message, id=self._new(kind), turn=self.turn, time=time, parts=parts)
-        if kept.error:
-            kept = replace(kept, error=_text(kept.error, known))
+        clean = {
+            "parts": self._clean(message.parts, known),
+            "error": message.error and _text(message.error, known),
+            "model": message.model and _text(message.model, known),
+            "tool": message.tool and _name(message.tool, known),
+            "call_id": message.call_id and _name(message.call_id, known),
+        }
+        kept = replace(message, id=self._new(kind), turn=self.turn, time=time, **clean)
         self.session = self._keep(kept)
         return kept
 
@@ -154,14 +158,16 @@ class Transcript:
 
     def _called(self, call: ToolCall, known: list[str]) -> ToolCall:
         """Give a call an id that no other of the session has: providers refuse two of one."""
-        name, n = call.id or "call", 1
-        while name in self._calls:
+        given, n = _name(call.id, known) or "call", 1
+        ident = given
+        while ident in self._calls:
             n += 1
-            name = f"{call.id or 'call'}_{n}"
-        self._calls.add(name)
+            ident = f"{given}_{n}"
+        self._calls.add(ident)
         arguments: dict[str, Any] = redacted(_sound(call.arguments), known)
         raw = None if call.raw is None else _text(call.raw, known)
-        return replace(call, id=name, arguments=arguments, raw=raw)
+        name = _name(call.name, known)
+        return replace(call, id=ident, name=name, arguments=arguments, raw=raw)
 
 
 def _thought(part: Thinking, known: list[str]) -> Thinking:
@@ -173,6 +179,11 @@ def _thought(part: Thinking, known: list[str]) -> Thinking:
 def _text(text: str, known: list[str]) -> str:
     """Return text as it is kept: without keys, and halves of characters, which no file can hold."""
     return str(redacted(_sound(text), known))
+
+
+def _name(name: str, known: list[str]) -> str:
+    """Return a name without keys, in the letters that providers take in names and ids."""
+    return _text(name, known).replace(MARK, "redacted")
 
 
 def _sound(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ctxkit.display.markup import escape, line
 from ctxkit.display.sheets import Box, Heading, Tabular
 from ctxkit.gates.readings import FIGURES, Figure
+from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +42,11 @@ class GateReport:
     faults: tuple[str, ...] = ()
     """What is wrong whatever the baseline says: failed runs, parted pairs, missing sessions."""
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Take keys out of what it says: it lands in the logs of CI."""
+        for name in ("faults", "notes"):
+            object.__setattr__(self, name, tuple(map(redact, getattr(self, name))))
 
     @property
     def worse(self) -> tuple[Moved, ...]:

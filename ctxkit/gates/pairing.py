@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.display.markup import line
+from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
     from ctxkit.gates.programs import Talk
@@ -25,7 +26,7 @@ def _pairs(back: Talk) -> list[str]:
             name = str(message.get("tool_call_id", ""))
             if waiting.pop(name, None) is None:
                 out.append(
-                    f"Message {i} is the result of {line(name, 40)!r}, a call that is not"
+                    f"Message {i} is the result of {line(redact(name), 40)!r}, a call that is not"
                     " before it."
                 )
             continue
@@ -38,7 +39,8 @@ def _pairs(back: Talk) -> list[str]:
 
 def _unanswered(waiting: dict[str, int]) -> list[str]:
     return [
-        f"The call {line(c, 40)!r} of message {i} has lost its result." for c, i in waiting.items()
+        f"The call {line(redact(c), 40)!r} of message {i} has lost its result."
+        for c, i in waiting.items()
     ]
 
 

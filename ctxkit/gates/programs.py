@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
+from ctxkit.outside.children import quote_output
+from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,8 @@ LARGEST = 64 << 20
 """Bytes that a program may print."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _PAUSE = 0.02
+_TAIL = 64 << 10
+"""Bytes at the end of a program's errors that are read for the line to quote."""
 
 
 def command(words: str, seconds: float = 120.0) -> Compactor:
@@ -101,10 +105,10 @@ def _ended(code: int) -> str:
 
 
 def _last(told: BinaryIO) -> str:
-    """Return the last line of what a program said of its failure."""
-    told.seek(max(told.seek(0, os.SEEK_END) - 4096, 0))
-    said = [s for s in told.read().decode("utf-8", "replace").splitlines() if s.strip()]
-    return f" It said: {line(said[-1], 200)}" if said else ""
+    """Return what a program said of its failure, as a sentence."""
+    told.seek(max(told.seek(0, os.SEEK_END) - _TAIL, 0))
+    quoted = quote_output(told.read())
+    return f" It said: {quoted}" if quoted else ""
 
 
 def messages_in(data: bytes) -> Talk:
@@ -116,7 +120,7 @@ def messages_in(data: bytes) -> Talk:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        begins = line(data[:400].decode("utf-8", "replace"), 60)
+        begins = line(redact(data[:4096].decode("utf-8", "replace")), 60)
         said = f"it begins {begins!r}" if begins else "it is empty"
         raise BadArguments(f"The compactor's answer is no JSON: {said}.") from None
     return checked(found["messages"] if isinstance(found, dict) and "messages" in found else found)

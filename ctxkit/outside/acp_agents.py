@@ -175,10 +175,10 @@ class AcpAgent(Looped):
             "clientInfo": {"name": "ctxkit", "version": version("ctxkit")},
         })  # fmt: skip
         own = _dict(self.told.get("agentInfo")).get("name")
-        self.name = line(own, 60) if isinstance(own, str) and own.strip() else self.name
+        self.name = line(redact(own), 60) if isinstance(own, str) and own.strip() else self.name
         self._child.name = self._said
         if self.told.get("protocolVersion") != VERSION:
-            spoken = line(str(self.told.get("protocolVersion")), 20)
+            spoken = line(redact(str(self.told.get("protocolVersion"))), 20)
             raise ModelError(
                 f"{self._said} speaks version {spoken} of the protocol; here it is {VERSION}."
             )
@@ -261,7 +261,8 @@ class AcpAgent(Looped):
             names = (
                 [str(_dict(w).get("name") or "") for w in ways] if isinstance(ways, list) else []
             )
-            how = f" (it offers: {line(', '.join(filter(None, names)), 200)})" if any(names) else ""
+            offered = line(redact(", ".join(filter(None, names))), 200)
+            how = f" (it offers: {offered})" if offered else ""
             how = f"{how}: log in with it, in a terminal"
             return f"{self._said} asks for a login{how}. It said: {said}."
         if told.get("code") == _UNKNOWN:

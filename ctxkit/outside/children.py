@@ -90,13 +90,9 @@ class Child:
         return None
 
     def words(self, data: bytes | None = None) -> str:
-        """Return the last that it said beside its messages, as the end of a sentence: the last
-        error, for some programs say their version after it.
-        """
-        said = (data if data is not None else b"".join(self._told)).decode("utf-8", "replace")
-        lines = [s for s in said.splitlines() if s.strip()]
-        errors = [s for s in lines if "error" in s.casefold()]
-        return f". It said: {line(redact((errors or lines)[-1]), 200)}" if lines else "."
+        """Return the last that it said beside its messages, as the end of a sentence."""
+        quoted = quote_output(data if data is not None else b"".join(self._told))
+        return f". It said: {quoted}" if quoted else "."
 
     async def end(self) -> None:
         """End it, with everything that it started."""
@@ -126,6 +122,16 @@ class Child:
         while told is not None and (piece := await told.read(_SAID)):
             self._told.append(piece)
         await self._process.wait()
+
+
+def quote_output(data: bytes) -> str:
+    """Return the line of a program's output that tells why it failed, without keys: the last error,
+    for some programs say their version after it, else the last line; empty where it said nothing.
+    """
+    said = redact(data.decode("utf-8", "replace"))  # as a whole: a key may have several lines
+    lines = [s for s in said.splitlines() if s.strip()]
+    errors = [s for s in lines if "error" in s.casefold()]
+    return line((errors or lines)[-1], 200) if lines else ""
 
 
 def _how(code: int) -> str:

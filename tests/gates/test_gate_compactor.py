@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from redaction.corpus import B64, drawn
 
 import ctxkit as ck
 from ctxkit.gates import gate_compactor, survival
@@ -177,6 +178,33 @@ def test_a_program_that_misbehaves_is_a_sentence(session, program, monkeypatch, 
     assert str(error.value).startswith("Round 1: ")
     assert "\x1b" not in str(error.value)
     assert time.monotonic() - begun < 15
+
+
+KEY = "ghp_" + "aB3dE6gH9j" * 4
+LINE = drawn(1, B64, 64)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"sys.stderr.write('no access with {KEY}\\n'); sys.exit(1)",
+        f"sys.stderr.write('x\\n\\x1b[31m{KEY[:20]}\\x1b[1m{KEY[20:]}\\x1b[0m is bad'); sys.exit(1)",
+        f"sys.stderr.write('see\\n{LINE}\\n'); sys.exit(1)",
+        "sys.stderr.write('it is Tr0ub4dor3xyz'); sys.exit(1)",
+        f"print('{KEY} is no JSON')",
+        f"print(json.dumps([{{'role': 'tool', 'tool_call_id': '{KEY}', 'content': 'x'}}]))",
+    ],
+)
+def test_what_is_quoted_of_a_program_holds_no_key(session, program, monkeypatch, body):
+    monkeypatch.setenv("DB_PASSWORD", "Tr0ub4dor3xyz")
+    try:
+        told = gate_compactor(program(body), session).to_text()
+    except ck.BadArguments as error:
+        told = str(error)
+    assert not any(
+        s[i : i + 8] in told for s in (KEY, LINE, "Tr0ub4dor") for i in range(len(s) - 7)
+    )
+    assert "[redacted]" in told
 
 
 def test_what_a_program_printed_before_it_ended_is_bounded_too(session, program, monkeypatch):
