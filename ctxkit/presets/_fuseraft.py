@@ -182,6 +182,10 @@ def fuseraft(
     """Return fuseraft's rules for one agent; what needs several agents or its own files on disk is
     not in them.
 
+    `text_only`, `exclude_agents`, `max_turn_age`, `max_tail_messages`, `max_tool_result_chars` and
+    `max_replay_chars` filter what was said before a turn, as it is handed to that turn. What an
+    agent's own calls return within its turn, it sees whole.
+
     Args:
         context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         mode: `llm`, `intent`, `lossless`, `hybrid` put a message in the place of old turns;
@@ -205,15 +209,15 @@ def fuseraft(
         max_tool_result_tokens: tokens of all tool results above which old ones are evicted for a
             call; 0: never.
         in_turn_tool_window: results that such an eviction leaves whole.
-        text_only: show an agent neither tool calls nor results.
-        exclude_agents: agents whose replies are not shown; tool results go too.
+        text_only: show of earlier turns neither tool calls nor results.
+        exclude_agents: agents whose replies are not shown; tool results of earlier turns go too.
         max_turn_age: replies that are shown, from the message before the oldest of them on; 0: all.
-        max_tail_messages: messages that are shown, corrections besides; 0: all.
+        max_tail_messages: messages that are shown when a turn begins, corrections besides; 0: all.
         context_cap_fraction: share of `max_tail_messages` above which a warning is left; 0: none.
-        max_tool_result_chars: characters of a tool result that are shown; 0: all.
+        max_tool_result_chars: characters of a tool result that later turns are shown; 0: all.
         tool_result_char_overrides: the same by tool name; 0: all of that tool's.
-        max_replay_chars: characters of a reply that are shown again; 0: 2,000 (with quirks: all);
-            None: all.
+        max_replay_chars: characters of a reply that later turns are shown; 0: 2,000 (with quirks:
+            all); None: all.
         max_in_turn_tool_pairs: pairs of call and result that are shown whole; 0: all (with quirks:
             12).
         max_in_turn_context_tokens: tokens of all messages above which old results are elided; 0:
