@@ -80,3 +80,23 @@ def grown(log: Log, stop: int) -> Any:
             live.done[-1] = log.done[call - 1]
         live.open(log.sent[call], log.agents[call], log.fixed_at[call])
         yield call, live
+
+
+def among_others(messages: list[Message], seed: int, *, numbered: bool = False) -> list[Message]:
+    """Return a talk in which others are heard, agents have names, and some inputs are injected.
+
+    `numbered`: each message says its turn, and injected ones do not begin another.
+    """
+    r, out, turn = random.Random(seed), [], -1
+    for n, m in enumerate(messages):
+        kind = r.choice(["", "", "injected"]) if m.role == "user" else ""
+        turn += m.role == "user" and (not kind or turn < 0)
+        name = r.choice(["main", "Dev", None]) if m.role == "assistant" and n % 7 == 0 else None
+        if r.random() < 0.15:
+            heard = r.choice(["heard", "frame"])
+            words = "w " * r.randint(1, 400)
+            out.append(user(words, id=f"h{n}", time=m.time, kind=heard, agent="Dev", tool="shell"))
+        out.append(msgspec.structs.replace(m, kind=kind, agent=name))
+        if numbered:
+            out[-2:] = [msgspec.structs.replace(x, turn=max(turn, 0)) for x in out[-2:]]
+    return out

@@ -16,6 +16,7 @@ from ctxkit.policies.shorten import ConsumedReads, Outputs, Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.tombstones import Tombstones
 from ctxkit.presets.clearing import ClearUses
+from ctxkit.presets.history_filters import history_filters
 
 WRITES = {"writers": ("write_*",), "whole_writers": ("write_*",), "looks": ("read_*", "shell")}
 EAGER = {"soft_trim_ratio": 0.01, "hard_clear_ratio": 0.02, "min_prunable_tool_chars": 0}
@@ -39,6 +40,29 @@ PARTS = {
     "tail": (Tail(messages=9, pin_corrections=False),),
     "tail with corrections": (Tail(messages=6),),
     "text and turn age": (TextOnly(), TurnAge(turns=3)),
+    "tail besides the prompt": (Tail(messages=1, besides_prompt=True),),
+    "results of the past": (Results(max_chars=300, consumed_chars=60, past_only=True),),
+    "replies of the past": (Replies(max_chars=50, keep_last=1, past_only=True),),
+    "a window of history": (
+        Offload(threshold=3000),
+        *history_filters(
+            text_only=True,
+            exclude_agents=("dev",),
+            max_turn_age=6,
+            max_tail_messages=5,
+            max_replay_chars=80,
+        ),
+    ),
+    "a window of short results": (
+        Clear(keep_last=4),
+        *history_filters(max_turn_age=9, max_tail_messages=20, max_tool_result_chars=200),
+        ToolPairs(keep_pairs=3),
+    ),
+    "tail behind what comes back": (
+        Prune(tool_calls="before-last-3-messages"),
+        Tail(messages=3),
+        TurnAge(turns=2),
+    ),
     "tails": (Tail(messages=9), TurnAge(turns=3), Tail(messages=4)),
     "tail and pairs": (TurnAge(turns=7), Tail(messages=8), ToolPairs(keep_pairs=2)),
     "prune": (Prune(tool_calls="before-last-4-messages"),),

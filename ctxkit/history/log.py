@@ -17,6 +17,7 @@ from ctxkit.history.columns import (
     chars,
 )
 from ctxkit.history.grouped_rows import GroupedRows
+from ctxkit.history.running_turn import RunningTurn
 from ctxkit.tokens.encoders import Remembering
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class Log(GroupedRows):
         self.scale = 1.0
         """What the counter's figures are multiplied by, where recorded sizes say that it is off."""
         self.turns: list[int] = []
+        self.turn = RunningTurn()
+        self.turn_firsts: list[int] = []
+        """For each call the row with which its turn begins; never falling."""
         self.counts: tuple[list[int], ...] = tuple([0] for _ in ROLE_CODES)
         self.index: dict[str, int] = {}
         self.sent: list[float] = []
@@ -100,6 +104,15 @@ class Log(GroupedRows):
         fixed = self.fixed_at
         return min(fixed[max(call - 1, 0)], fixed[call])
 
+    def turn_first(self, call: int) -> int:
+        """Return the row with which a call's turn begins; of one that is yet to come, as it stands.
+
+        What stands before it is history; the rest is said by the turn itself, but what is
+        `turn.past_at_once`.
+        """
+        firsts = self.turn_firsts
+        return firsts[call] if call < len(firsts) else self.turn.coming(len(self.messages))
+
     # -- growing ----------------------------------------------------------------------------------
 
     def open(
@@ -115,6 +128,7 @@ class Log(GroupedRows):
         self.fixed = self.fixed if fixed is None else fixed
         self.fixed_at.append(self.fixed)
         self.upto.append(len(self.messages))
+        self.turn_firsts.append(self.turn.open(len(self.messages)))
         self.tokens.call(len(self.messages), self.fixed)
         if self.estimates is not self.tokens:
             self.estimates.call(len(self.messages))
@@ -163,6 +177,7 @@ class Log(GroupedRows):
         self.roles.append(role)
         self.of_role[role].append(row)
         self._bind(message, role, row)
+        self.turn.add(row, role, message, group=self.groups[row], number=self.turns[row])
 
     def _weigh_unsent(self, message: Message, role: int) -> None:
         """Put a failed reply, where the system's own measure counts it, on the message behind it.

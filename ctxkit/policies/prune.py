@@ -37,7 +37,8 @@ class Prune(Scheduled):
 
     A call is kept where its own id occurs among the last messages, so a call just before them
     survives with its result. The results of one reply count as one message, as they are one in
-    the AI SDK.
+    the AI SDK. `all` is all that was said before the turn under way, as the SDK's own example gives
+    it the messages with which a turn begins: an agent sees what its calls of this turn returned.
     """
 
     tool_calls: str = "none"
@@ -73,15 +74,14 @@ class Prune(Scheduled):
             return None
         return 0 if self.tool_calls == "all" else int(match[1] or 1)
 
-    def left(self, message: Message, *, gone: frozenset[str], last: bool) -> Message | None:
-        """Return what is left of a message without these calls; `last`: nothing is behind it."""
+    def left(self, message: Message, *, gone: frozenset[str], thinks: bool) -> Message | None:
+        """Return what is left of a message without these calls; `thinks`: with its reasoning."""
         new = message
         if message.role == "tool" and message.call_id in gone:
             return None
         if message.role == "assistant":
             new = contents.without_calls(message, gone)
-            if self.reasoning == "all" or (self.reasoning != "none" and not last):
-                new = contents.without_reasoning(new)
+            new = new if thinks else contents.without_reasoning(new)
         return None if self.empty_messages == "remove" and contents.is_empty(new) else new
 
     def concerns(self, tool: str) -> bool:
@@ -99,7 +99,7 @@ class _Pruned:
         self._shown, self._units = ShownPositions(), OldFirst()
         self._places: dict[str, list[int]] = {}
         self._gone: set[str] = set()
-        self._edge = self._end = 0
+        self._edge = self._end = self._turn = 0
 
     def follow(self, view: ScheduleView, news: News) -> set[int]:
         """Take in what became of the messages; return those of which something else is left."""
@@ -119,11 +119,17 @@ class _Pruned:
             if self._goes(view, i, call) != (i in self._gone):
                 self._gone ^= {i}
                 todo.update(self._places[i])
-        end = self._shown.found[-1] if self._shown.found else 0
-        if end != self._end and self.rule.reasoning == "before-last-message":
-            todo |= {end, self._end}
-        self._end = end
-        return todo
+        return todo | self._thinking(view, call)
+
+    def _thinking(self, view: ScheduleView, call: int) -> set[int]:
+        """Note what keeps its reasoning; return what may do so no more, or again."""
+        shown, ends, turns = self._shown, self._end, self._turn
+        self._end = shown.found[-1] if shown.found else 0
+        self._turn = view.turn_edge(call)
+        if self.rule.reasoning == "before-last-message":
+            return {self._end, ends} if ends != self._end else set()
+        passed = self.rule.reasoning == "all" and self._turn != turns
+        return set(shown.found[shown.index(turns) : shown.index(self._turn)] if passed else ())
 
     def say(self, view: ScheduleView, p: int, call: int, *, emptied: bool = False) -> None:
         """Say what is left of a message from a call on, if that can be less than all."""
@@ -132,7 +138,8 @@ class _Pruned:
         empty = emptied or contents.is_empty(view.rows.message(p))
         if gone or thinks or empty or p in self.told:
             self.told.add(p)
-            what = partial(rule.left, gone=gone, last=p == self._end)
+            keeps = {"none": True, "all": p >= self._turn}.get(rule.reasoning, p == self._end)
+            what = partial(rule.left, gone=gone, thinks=keeps)
             view.change(p, what, since=call, smaller=False)
 
     def _join(self, view: ScheduleView, came: list[int], went: list[int]) -> None:
@@ -152,7 +159,7 @@ class _Pruned:
         last, units = self.rule.last, self._units.found
         edge = units[-last] if last and len(units) >= last else 0
         if last == 0:
-            edge = view.shown(call)
+            edge = view.turn_edge(call)
         a, b = sorted((self._edge, edge))
         self._edge = edge
         between = self._shown.found[self._shown.index(a) : self._shown.index(b)]

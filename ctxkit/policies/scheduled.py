@@ -48,6 +48,13 @@ class Scheduled(Setting):
         return False
 
     @property
+    def filters_history(self) -> bool:
+        """True where it filters what was said before the turn under way: its schedule is given a
+        `PastView`, so the turn's own calls and results stay until the turn is over.
+        """
+        return False
+
+    @property
     def steps(self) -> tuple[Part, ...]:
         """Parts of which its schedule gives each call one, as `stepped` does for one call."""
         return ()
@@ -74,6 +81,21 @@ class Scheduled(Setting):
             f"A step of {type(self).__name__} has a call of its own: say in `stepped` what a call"
             " is sent."
         )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HistoryFilter(Scheduled):
+    """A view: what is left of the messages that were said before the turn under way.
+
+    The turn's own input, calls and results stay as they are until the turn is over. With the next
+    turn they are history, and are filtered then: once a turn the prompt changes from the first
+    message that a filter touches, and what stood behind it in a provider's cache is sent anew.
+    """
+
+    @property
+    def filters_history(self) -> bool:
+        """True."""
+        return True
 
 
 def says_when(part: Any) -> bool:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Text
+from ctxkit.history.columns import TOOL
+from ctxkit.messages import FRAME, HEARD, Text
 from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
@@ -45,6 +46,10 @@ class Results(Scheduled):
     """What follows the cut; `{n}` is the number of characters removed."""
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools that may be cut."""
+    past_only: bool = False
+    """Cut results of earlier turns, also those that other agents had; not those of the turn under
+    way (fuseraft).
+    """
 
     def __post_init__(self) -> None:
         at_least(self, -1, "consumed_chars")
@@ -54,13 +59,19 @@ class Results(Scheduled):
                     f"Results needs a number of characters for tool {tool!r}, not {chars!r}."
                 )
 
+    @property
+    def filters_history(self) -> bool:
+        """True where the turn under way keeps its results whole."""
+        return self.past_only
+
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each result as soon as it is there; a read shorter once its file was written."""
         if not self.max_chars:
             return
         low = self._low
-        for p in view.new("tool", tools=self.tools):
-            if view.long(p, low):
+        roles = ("tool", "user") if self.past_only else ("tool",)
+        for p in view.new(*roles, tools=self.tools):
+            if view.long(p, low) and (view.role(p) == TOOL or _is_heard(view, p, FRAME)):
                 view.change(p, self._cut, since=view.arrival(p), low=low + 1)
         for p, call, old in stale(view) if self.consumed_chars >= 0 else ():
             if view.is_tool(p, self.tools) and view.long(p, low):
@@ -114,11 +125,23 @@ class Replies(Scheduled):
     """Replies at the end that are left alone."""
     suffix: str = TRUNCATED
     """What follows the cut; `{n}` is the number of characters removed."""
+    past_only: bool = False
+    """Cut replies of earlier turns, and what other agents said; not those of the turn under way
+    (fuseraft).
+    """
+
+    @property
+    def filters_history(self) -> bool:
+        """True where the turn under way keeps its replies whole."""
+        return self.past_only
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each reply as soon as `keep_last` newer ones are there."""
         if not self.max_chars:
             return
+        for p in view.new("user") if self.past_only else ():
+            if view.long(p, self.max_chars) and _is_heard(view, p, HEARD):
+                view.change(p, self._cut, since=view.arrival(p), low=self.max_chars + 1)
         for p, call, old in view.window("assistant", lambda n: n - self.keep_last):
             if view.long(p, self.max_chars):
                 what = self._cut if old else AS_IT_CAME
@@ -174,6 +197,11 @@ class Outputs(Scheduled):
         )
         done = short == text or "\n[tool output truncated: " in text[-200:]
         return message if done else contents.with_text(message, short)
+
+
+def _is_heard(view: ScheduleView, p: int, kind: str) -> bool:
+    """Return True for what another agent said, or its tool call with the result."""
+    return view.rows.message(p).kind == kind
 
 
 def _cut(message: Message, cap: int, suffix: str) -> Message:

@@ -18,6 +18,12 @@ DIFFERENCES = (
     ),
     Difference("when", "where the caller calls it", "nowhere by itself", "before each call"),
     Difference(
+        "`all`",
+        "its example prunes the messages with which a turn begins",
+        "all messages that it is given",
+        "what was said before the turn under way",
+    ),
+    Difference(
         "several rules at once",
         "a list of rules, each for some tools",
         "one after the other",

@@ -16,12 +16,10 @@ from ctxkit.policies.budget import Budget
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.guards import AntiThrash, Grace, Open, called, held_by
 from ctxkit.policies.intermediate import Intermediate
-from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.narrative import Narrative
 from ctxkit.policies.offload import Offload
 from ctxkit.policies.pairs import ToolPairs
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.tombstones import Tombstones
 from ctxkit.policies.triggers import Above, Count, NearCap, Overflow, Spent, TurnSpent
@@ -29,6 +27,7 @@ from ctxkit.policies.window import Window
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.presets.history_filters import history_filters
 
 if TYPE_CHECKING:
     from ctxkit.policies.dues import Due
@@ -37,6 +36,15 @@ if TYPE_CHECKING:
 
 REPLAY_CHARS = 2000
 """Characters of a reply that is sent again, where no number is set (the document's)."""
+_HANDED = (
+    "text_only",
+    "exclude_agents",
+    "max_turn_age",
+    "max_tail_messages",
+    "max_tool_result_chars",
+    "tool_result_char_overrides",
+)
+"""Settings of what an agent is handed of its history when its turn begins."""
 DIFFERENCES = (
     Difference(
         "KeepRecentTurns",
@@ -174,6 +182,10 @@ def fuseraft(
     """Return fuseraft's rules for one agent; what needs several agents or its own files on disk is
     not in them.
 
+    `text_only`, `exclude_agents`, `max_turn_age`, `max_tail_messages`, `max_tool_result_chars` and
+    `max_replay_chars` filter what was said before a turn, as it is handed to that turn. What an
+    agent's own calls return within its turn, it sees whole.
+
     Args:
         context_window: tokens that the model takes; None: as the price table has it, else 200,000.
         mode: `llm`, `intent`, `lossless`, `hybrid` put a message in the place of old turns;
@@ -197,15 +209,15 @@ def fuseraft(
         max_tool_result_tokens: tokens of all tool results above which old ones are evicted for a
             call; 0: never.
         in_turn_tool_window: results that such an eviction leaves whole.
-        text_only: show an agent neither tool calls nor results.
-        exclude_agents: agents whose replies are not shown; tool results go too.
+        text_only: show of earlier turns neither tool calls nor results.
+        exclude_agents: agents whose replies are not shown; tool results of earlier turns go too.
         max_turn_age: replies that are shown, from the message before the oldest of them on; 0: all.
-        max_tail_messages: messages that are shown, corrections besides; 0: all.
+        max_tail_messages: messages that are shown when a turn begins, corrections besides; 0: all.
         context_cap_fraction: share of `max_tail_messages` above which a warning is left; 0: none.
-        max_tool_result_chars: characters of a tool result that are shown; 0: all.
+        max_tool_result_chars: characters of a tool result that later turns are shown; 0: all.
         tool_result_char_overrides: the same by tool name; 0: all of that tool's.
-        max_replay_chars: characters of a reply that are shown again; 0: 2,000 (with quirks: all);
-            None: all.
+        max_replay_chars: characters of a reply that later turns are shown; 0: 2,000 (with quirks:
+            all); None: all.
         max_in_turn_tool_pairs: pairs of call and result that are shown whole; 0: all (with quirks:
             12).
         max_in_turn_context_tokens: tokens of all messages above which old results are elided; 0:
@@ -297,19 +309,15 @@ def _pruning(p: dict[str, Any]) -> Any:
     quirks = p["quirks"]
     pairs = p["max_in_turn_tool_pairs"] or (12 if quirks else 0)
     tokens = p["max_in_turn_context_tokens"] or (50_000 if quirks else 0)
-    results, replies = p["max_tool_result_chars"], p["max_replay_chars"]
+    replies = p["max_replay_chars"]
     if replies == 0 and not quirks:
         replies = REPLAY_CHARS
+    handed = history_filters(
+        **{name: p[name] for name in _HANDED}, max_replay_chars=replies or 0, from_reply=quirks
+    )
     parts = [
         Offload(threshold=p["offload_chars"]) if p["offload_chars"] else None,
-        TextOnly() if p["text_only"] else None,
-        WithoutAgents(agents=p["exclude_agents"]) if p["exclude_agents"] else None,
-        TurnAge(turns=p["max_turn_age"], from_reply=quirks) if p["max_turn_age"] else None,
-        Tail(messages=p["max_tail_messages"]) if p["max_tail_messages"] else None,
-        Results(max_chars=results, overrides=dict(p["tool_result_char_overrides"] or {}))
-        if results
-        else None,
-        Replies(max_chars=replies) if replies else None,
+        *handed,
         Tombstones(max_tokens=p["max_tool_result_tokens"], keep_last=p["in_turn_tool_window"])
         if p["max_tool_result_tokens"]
         else None,

@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING
 from ctxkit.faces import listed, renamed
 from ctxkit.schedules.changes import AS_IT_CAME
 from ctxkit.schedules.layers import Layer
+from ctxkit.schedules.past_view import PastView
 from ctxkit.schedules.rows import Rows, State
 from ctxkit.schedules.schedule import Schedule
 from ctxkit.schedules.schedule_view import ScheduleView
 from ctxkit.schedules.sliding import OldFirst, Roll
 
-__all__ = ["AS_IT_CAME", "Layer", "OldFirst", "Roll", "Rows", "Schedule", "ScheduleView", "State"]
+__all__ = [
+    "AS_IT_CAME",
+    "Layer",
+    "OldFirst",
+    "PastView",
+    "Roll",
+    "Rows",
+    "Schedule",
+    "ScheduleView",
+    "State",
+]
 __dir__ = listed(__all__)
 if not TYPE_CHECKING:
     __getattr__ = renamed(__name__, {"Window": "OldFirst"})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.schedules.changes import Changes
+from ctxkit.schedules.past_view import PastView
 from ctxkit.schedules.schedule_view import SaysWhen, ScheduleView
 from ctxkit.schedules.stages import Stages
 
@@ -44,7 +45,8 @@ class PartLayer:
             return
         self.before.extend(stop)
         self._changes.begin(stop)
-        view = ScheduleView(self._changes, self._memory)
+        of_past = getattr(self.part, "filters_history", False)
+        view = (PastView if of_past else ScheduleView)(self._changes, self._memory)
         self.part.schedule(view, self.room)
         if self._asked and (view.staged is None) != (self._stages is None):
             raise BadArguments(

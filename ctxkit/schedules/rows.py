@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from ctxkit.history.head_items import content_at, content_key, with_text
 from ctxkit.messages import Message
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from ctxkit.history import History, Log
@@ -55,6 +58,7 @@ class Rows:
     __slots__ = (
         "_ahead",
         "_chars",
+        "_edges",
         "_head_chars",
         "_items",
         "_places",
@@ -72,6 +76,7 @@ class Rows:
         self._items = history.head.items
         self._places = {item.row: p for p, item in enumerate(self._items) if item.row >= 0}
         self._head_chars: list[int] | None = None
+        self._edges: dict[int, int] = {}
         self._chars = _sums_of(self.log)[0]
 
     # -- one message -------------------------------------------------------------------------------
@@ -226,6 +231,65 @@ class Rows:
         """Return the calls in start..stop at which a result came late: some cut is safe no more."""
         calls = takewhile(lambda call: call >= start, reversed(self.log.late_cuts.values()))
         return {call for call in calls if call < stop}
+
+    # -- turns ------------------------------------------------------------------------------------
+
+    def turn_edge(self, call: int) -> int:
+        """Return the position with which a call's turn begins: what stands before it is history."""
+        row = self.log.turn_first(call)
+        if row >= self.lo:
+            return row - self._ahead
+        if row not in self._edges:
+            own = (p for p, item in enumerate(self._items) if item.row >= row)
+            self._edges[row] = next(own, self.head)
+        return self._edges[row]
+
+    def turn_changes(self, start: int, stop: int) -> list[int]:
+        """Return the calls in start..stop that begin another turn; the first call of all is one."""
+        firsts, found, call = self.log.turn_firsts, list[int](), start
+        while call < stop:
+            row = self.log.turn_first(call)
+            if call == self.begin or row != self.log.turn_first(call - 1):
+                found.append(call)
+            call = bisect_right(firsts, row, call) if call < len(firsts) else call + 1
+        return found
+
+    def past_from(self, p: int) -> int:
+        """Return the call from which a position is history, as far as the log tells; `NEVER`."""
+        if p < self.turn_edge(self.begin) or self._is_past_at_once(self.row(p)):
+            return self.arrival(p)
+        row = self.log.turn_first(self.begin) if p < self.head else p + self._ahead
+        firsts = self.log.turn_firsts
+        call = bisect_right(firsts, row)
+        return NEVER if call == len(firsts) and self.log.turn_first(call) <= row else call
+
+    def became_past(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Return calls in start..stop with the positions that became history there, in order."""
+        known = self.shown(start - 1)
+        found = [(self.arrival(p), p) for p in self._past_at_once(known, self.shown(stop - 1))]
+        done = self.turn_edge(start - 1) if start > self.begin else 0
+        for call in self.turn_changes(start, stop):
+            edge = self.turn_edge(call)
+            found += [
+                (call, p) for p in range(done, edge) if not self._is_past_at_once(self.row(p))
+            ]
+            done = edge
+        return sorted(found)
+
+    def _past_at_once(self, start: int, stop: int) -> Iterator[int]:
+        """Yield the positions in start..stop that are history as soon as they are there."""
+        rows = self.log.turn.past_at_once
+        for row in rows[bisect_left(rows, start + self._ahead) if start > self.head else 0 :]:
+            p = self.place(row)
+            if p is not None and start <= p < stop:
+                yield p
+            elif row >= stop + self._ahead:
+                return
+
+    def _is_past_at_once(self, row: int) -> bool:
+        rows = self.log.turn.past_at_once
+        i = bisect_left(rows, row)
+        return i < len(rows) and rows[i] == row
 
     # -- columns -----------------------------------------------------------------------------------
 

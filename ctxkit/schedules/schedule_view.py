@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from ctxkit.history.columns import USER
 from ctxkit.history.view import role_code
 from ctxkit.schedules.changes import ChangeRule
 from ctxkit.schedules.layers import since
@@ -124,6 +125,11 @@ class ScheduleView:
         """Return the calls that are asked about."""
         return range(self.start, self.stop)
 
+    def turns(self) -> Iterator[tuple[int, int]]:
+        """Yield the calls that begin a turn, each with the position with which the turn begins."""
+        for call in self.rows.turn_changes(self.start, self.stop):
+            yield call, self.rows.turn_edge(call)
+
     def shown(self, call: int) -> int:
         """Return how many positions there are at a call."""
         return self.rows.shown(call)
@@ -160,6 +166,15 @@ class ScheduleView:
     def said_calls(self, p: int) -> tuple[ToolCall, ...]:
         """Return the tool calls of a reply as they were said, whatever parts made of them."""
         return self.rows.calls(p)
+
+    def turn_edge(self, call: int) -> int:
+        """Return the position with which a call's turn begins: what stands before it is history."""
+        return self.rows.turn_edge(call)
+
+    def has_prompt(self, call: int) -> bool:
+        """Return True where a call's turn begins with an input."""
+        edge = self.turn_edge(call)
+        return edge < self.shown(call) and self.role(edge) == USER
 
     def stays(self, p: int, call: int) -> bool:
         """Return True where no pruning may touch a message at a call."""
@@ -219,30 +234,41 @@ class ScheduleView:
 
         Where a late result parts them (a cut before one `is_safe` no more), the call is there, too.
         """
-        rows, found = self.rows, _Found()
         codes = frozenset(role_code(r) for r in roles) or None
-        for p in rows.of_roles(self.first, rows.shown(self.stop - 1), codes):
-            found[rows.arrival(p)].came.append(p)
+        found = _Found()
+        for call, p in self._arrivals(codes):
+            found[call].came.append(p)
         for call, p, was, now in since(self.before.events, self.start):
-            if codes is not None and rows.role(p) not in codes:
+            if (codes is not None and self.role(p) not in codes) or call <= self.arrival(p):
                 continue
-            known = rows.arrival(p) < call
             if now.message is None:
-                (found[call].went.append if known else found[call].came.remove)(p)
-            elif was.message is None and known:
+                found[call].went.append(p)
+            elif was.message is None:
                 insort(found[call].came, p)
-        for call, p in rows.came_to_stay(self.start, self.stop):
-            if rows.arrival(p) < call and (codes is None or rows.role(p) in codes):
+        for call, p in self.rows.came_to_stay(self.start, self.stop):
+            if self.arrival(p) < call and (codes is None or self.role(p) in codes):
                 found[call].settled.append(p)
-        yield from (
-            found[call] for call in sorted(found.keys() | rows.parted(self.start, self.stop))
-        )
+        more = self.rows.parted(self.start, self.stop) | self._turn_calls()
+        yield from (found[call] for call in sorted(found.keys() | more))
+
+    def _arrivals(self, codes: frozenset[int] | None) -> Iterator[tuple[int, int]]:
+        """Yield calls with the messages of some roles that arrive there and are not hidden."""
+        events = since(self.before.events, self.start)
+        hidden = {(call, p) for call, p, _, now in events if now.message is None}
+        for p in self.rows.of_roles(self.first, self.shown(self.stop - 1), codes):
+            call = self.rows.arrival(p)
+            if (call, p) not in hidden:
+                yield call, p
+
+    def _turn_calls(self) -> set[int]:
+        """Return the calls at which the beginning of a turn is news by itself: none."""
+        return set()
 
     def events(self, *roles: str) -> dict[int, list[int]]:
         """Return, by call, the messages of some roles (none: of any) that a part before changes."""
         codes, found = {role_code(r) for r in roles}, dict[int, list[int]]()
         for call, p, _, _ in since(self.before.events, self.start):
-            if not codes or self.rows.role(p) in codes:
+            if call >= self.arrival(p) and (not codes or self.rows.role(p) in codes):
                 found.setdefault(call, []).append(p)
         return found
 

@@ -10,11 +10,12 @@ from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.heard.heard_words import FOR, FRAME, HANDOFF, HEARD
 from ctxkit.history.columns import ASSISTANT
-from ctxkit.policies.chain import Chain
+from ctxkit.policies.chain import Chain, Part
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.scheduled import Scheduled
+from ctxkit.presets.history_filters import history_filters
 from ctxkit.teams.config_fields import Fields
-from ctxkit.teams.filters import ANEW, AtTurnStart, OwnTurns, own_turns
+from ctxkit.teams.filters import ANEW, OwnTurns, own_turns
 from ctxkit.teams.handoffs import sources
 from ctxkit.teams.roles import ISOLATIONS, WINDOW_KEYS
 
@@ -69,7 +70,8 @@ class TeamView:
     """One view, for all agents alike."""
 
     name: str
-    window: AtTurnStart
+    window: tuple[Part, ...]
+    """What it leaves of the history with which a turn begins."""
     isolation: str
     context: tuple[ContextSource, ...]
     anew: bool = False
@@ -85,7 +87,7 @@ class TeamView:
         hears = Isolated(agent=agent, isolation=self.isolation)
         parts: list[Any] = [hears] if self.isolation != "shared" else []
         parts += [OwnTurns(heard=True)] if self.anew else []
-        parts += [self.window] if parts or self.window != AtTurnStart() else []
+        parts += self.window
         return Rules(name=self.name, pruning=Chain.of(*parts) if parts else None)
 
 
@@ -129,15 +131,17 @@ def view_of(name: str, keys: object) -> TeamView:
     return TeamView(name, _window(inner), isolation, context, f.flag(ANEW))
 
 
-def _window(f: Fields) -> AtTurnStart:
-    overrides = f.section("ToolResultCharOverrides")
-    of = tuple((tool, overrides.number(tool)) for tool in overrides) if overrides else ()
-    return AtTurnStart(
-        text_only=f.flag("TextOnly"),
-        without=tuple(f.texts("ExcludeAgents")),
-        turns=f.number("MaxTurnAge"),
-        messages=f.number("MaxTailMessages"),
-        frame_chars=f.number("MaxToolResultChars"),
-        frame_chars_of=of if f.number("MaxToolResultChars") else (),
-        reply_chars=f.number("MaxReplayChars"),
+def _window(f: Fields) -> tuple[Part, ...]:
+    by_tool = f.section("ToolResultCharOverrides") or Fields({})
+    return tuple(
+        history_filters(
+            text_only=f.flag("TextOnly"),
+            exclude_agents=f.texts("ExcludeAgents"),
+            max_turn_age=f.number("MaxTurnAge"),
+            max_tail_messages=f.number("MaxTailMessages"),
+            max_tool_result_chars=f.number("MaxToolResultChars"),
+            tool_result_char_overrides={tool: by_tool.number(tool) for tool in by_tool},
+            max_replay_chars=f.number("MaxReplayChars"),
+            besides_prompt=True,
+        )
     )

@@ -22,6 +22,12 @@ SETTINGS = (
 KEYS = {"tool_calls": "toolCalls", "reasoning": "reasoning"}
 
 
+def handed(log, call, given):
+    """The messages that the program is given: of `all` those before the turn, as in its example."""
+    messages = History.start(log, call).messages
+    return messages[: log.turn_first(call)] if "all" in given.values() else messages
+
+
 def theirs(messages):
     """Messages as the SDK holds them: the results of one reply are one message."""
     out = []
@@ -81,7 +87,7 @@ def test_what_is_left_of_each_call(engines, real):
             continue
         picked = range(1, log.calls, max(1, log.calls // 12))
         looked = [(call, given) for call in picked for given in SETTINGS]
-        said = [History.start(log, call).messages for call, _ in looked]
+        said = [handed(log, call, given) for call, given in looked]
         jobs = [
             {"messages": theirs(m), "settings": {KEYS[k]: v for k, v in given.items()}}
             for m, (_, given) in zip(said, looked, strict=True)
@@ -89,9 +95,10 @@ def test_what_is_left_of_each_call(engines, real):
         answers = ask("ai.mjs", str(engines / "ai"), jobs=jobs)
         for real_, messages, (call, given) in zip(answers, said, looked, strict=True):
             pruning = presets.ai_sdk(**given).pruning
-            mine = left(
-                pruning(History.start(log, call), Room(10**9, 0, named("chars/4"))).messages
-            )
+            kept = pruning(History.start(log, call), Room(10**9, 0, named("chars/4"))).messages
+            own = log.messages[len(messages) : log.upto[call]]
+            assert list(kept[len(kept) - len(own) :]) == own
+            mine = left(kept[: len(kept) - len(own)])
             shown = [m for m in real_ if m[1]]
             mine = [m for m in mine if m[1]]
             alike = without_reasoning(shown, messages) == without_reasoning(mine, messages)

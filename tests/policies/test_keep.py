@@ -2,10 +2,13 @@
 
 import pytest
 from builders import assistant, result, step, system, tool_call, user
-from histories import ROOM, ids, shown, texts
+from histories import CHARS, ROOM, ids, shown, texts
 
+from ctxkit.engine import run
 from ctxkit.errors import BadArguments
+from ctxkit.history import Log
 from ctxkit.policies.keep import Roles, Tail, TextOnly, TurnAge, WithoutAgents
+from ctxkit.policies.rules import Rules
 
 CALL = tool_call("read_file", path="a")
 MIXED = [assistant("Looking.", CALL, agent="Dev"), result("data", CALL)]
@@ -38,7 +41,7 @@ def test_fu3_a_tail_of_three_of_ten():
 
 def test_fu4_text_only_comes_before_the_tail():
     """TextOnly and MaxTailMessages 2 are applied in that order"""
-    new = (TextOnly() | Tail(messages=2))(shown(user("a"), assistant("b"), step(), step()), ROOM)
+    new = (TextOnly() | Tail(messages=2))(shown(user("a"), step(), step(), assistant("b")), ROOM)
     assert texts(new) == ["a", "b"]
 
 
@@ -98,8 +101,8 @@ def test_system_pinned_and_pending_messages_stay():
 
 
 def test_roles_without_tool_keep_the_words_of_a_reply():
-    new = Roles(roles=("assistant",))(shown(system("s"), user("u"), MIXED), ROOM)
-    assert texts(new) == ["s", "Looking."]
+    new = Roles(roles=("assistant",))(shown(system("s"), user("u"), MIXED, user("go on")), ROOM)
+    assert texts(new) == ["s", "Looking.", "go on"]
 
 
 def test_unknown_roles_and_negative_numbers_are_refused():
@@ -119,3 +122,28 @@ def test_what_each_part_of_a_chain_did_is_remembered():
     new = (TextOnly() | Tail(messages=2))(h, ROOM)
     assert texts(new) == ["c", "d"]
     assert [e.reason for e in new.edits] == ["TextOnly", "Tail"]
+
+
+def test_a_tail_counts_the_input_of_the_turn_but_not_its_calls():
+    said = [user("a"), assistant("b"), user("c"), assistant("d"), user("go on")]
+    for own in ([], [*step(text="r1")], [*step(text="r1"), *step(text="r2")]):
+        kept = texts(Tail(messages=2)(shown(*said, *own), ROOM))
+        assert kept[:2] == ["d", "go on"]
+        assert len(kept) == 2 + len(own)
+        besides = Tail(messages=2, besides_prompt=True)(shown(*said, *own), ROOM)
+        assert texts(besides)[:3] == ["c", "d", "go on"]
+
+
+def test_what_a_turn_said_is_filtered_with_the_next_one_and_billed_so():
+    """a turn's prompts only grow; the next one's shares with them what stands before the first tool call"""
+    one, two = step(text="r" * 400), step(text="r" * 80)
+    log = Log.of([user("u" * 40), *one, *two, assistant("a" * 40), user("v" * 40), *step()], CHARS)
+    log.open()
+    done = run(log, Rules(pruning=TextOnly(), counter=CHARS))
+    size = log.tokens.sizes
+    within = [size[0], sum(size[:3]), sum(size[:5])]
+    assert done.prompts[:3].tolist() == within
+    assert done.fresh_tokens[:3].tolist() == [size[0], sum(size[1:3]), sum(size[3:5])]
+    stripped = size[0] + size[5] + size[6]
+    assert done.prompts[3:].tolist() == [stripped, stripped + sum(size[7:9])]
+    assert done.fresh_tokens[3:].tolist() == [size[5] + size[6], sum(size[7:9])]

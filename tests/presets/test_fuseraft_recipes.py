@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import assistant, step, user
 from histories import CHARS, ROOM, shown, texts
+from running_turns import TURNS, lived
 
 import ctxkit as ck
 from ctxkit.engine import Run, advance
@@ -60,6 +61,18 @@ def test_a_recipe_loads_as_it_stands_and_sends_less(tmp_path, name):
         assert done.shown().messages[0].text.startswith("[INTENT-DERIVED")
     if name == "budget":
         assert done.cuts[0].trigger == "cumulative_budget"
+
+
+@pytest.mark.parametrize("name", ["reviewer", "auditor"])
+@pytest.mark.filterwarnings("ignore:.*Without a Compaction section:UserWarning")
+def test_an_agent_of_a_recipe_sees_what_its_own_tools_returned(tmp_path, name):
+    """F29, F31, F123, F124: What is filtered is the history that a turn is handed; within the turn
+    an agent works with the results that it asked for.
+    """
+    taken, session = lived(loaded(tmp_path, name))
+    assert taken == [2] * TURNS
+    shown = session.sent(-2)  # the last turn's first call
+    assert not any(i.message.role == "tool" for i in shown)
 
 
 def test_replies_that_are_sent_again_have_2000_characters():

@@ -6,13 +6,13 @@ import pytest
 from contracts import kinds, made_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from late_talks import grown, ids_again, late_talk
+from late_talks import among_others, grown, ids_again, late_talk
 from scheduled_parts import BY_ID, PARTS
 from talks_by_chance import Fours
 
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
-from ctxkit.policies.scheduled import Scheduled, says_when
+from ctxkit.policies.scheduled import HistoryFilter, Scheduled, says_when
 from ctxkit.schedules import Schedule
 from ctxkit.tokens import Room
 
@@ -22,7 +22,7 @@ SEEDS = st.integers(0, 10**6)
 def test_every_schedule_is_held_to_the_contract():
     """a class that says a schedule, a policy or a preset's, must be in an entry of `PARTS`"""
     held = {kind for parts in PARTS.values() for kind in made_of(parts)}
-    members = kinds(Scheduled, "policies", "presets")
+    members = kinds(Scheduled, "policies", "presets") - {HistoryFilter}
     assert {kind for kind in members if kind.__call__ is Scheduled.__call__} <= held
     assert all(says_when(part) for parts in PARTS.values() for part in parts)
 
@@ -63,6 +63,22 @@ def test_at_once_is_call_by_call_is_the_call_on_the_log_as_of_then(name):
     @given(SEEDS, st.sampled_from([0.0, 0.15, 0.4]), st.sampled_from([2_000, 6_000, 40_000]))
     def check(seed, late, limit):
         holds(parts, late_talk(seed, 24, late=late), limit)
+
+    check()
+
+
+OF_HISTORY = [n for n, parts in PARTS.items() if any(p.filters_history for p in parts)]
+
+
+@pytest.mark.parametrize("name", [*OF_HISTORY, "prune all"])
+def test_among_others_in_turns_of_many_kinds(name):
+    """what others say, injected inputs, turns by number, agents in one log"""
+
+    @settings(max_examples=6)
+    @given(SEEDS, st.booleans(), st.sampled_from([0.0, 0.3]))
+    def check(seed, numbered, late):
+        talk = late_talk(seed, 24, late=late)
+        holds(PARTS[name], among_others(talk, seed, numbered=numbered), 6_000)
 
     check()
 
