@@ -161,7 +161,10 @@ class LiveSession:
         self._exports: list[SpanExport] = []
         self.log = SessionLog(self.workspace.sessions, name, fresh, self._begun)
         try:
-            limits = self._lead(model, rules, limits, offered)
+            if self.log.session is fresh:  # which says already how it is led
+                limits = limits or Limits()
+            else:
+                limits = self._lead(model, rules, limits, offered)
             events = self.workspace.open(self.workspace.events(self.id), _ADDED)
             self._events = EventsLog(events, self.id, agent)
             keep = partial(self.workspace.keep, self.workspace.results(self.id))

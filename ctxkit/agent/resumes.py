@@ -7,8 +7,10 @@ somebody else wrote into it are never taken over by themselves (docs/decisions/0
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import asdict, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +19,7 @@ from msgspec.structs import replace
 from ctxkit.agent.limits import Limits
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.messages import Message
-from ctxkit.redaction import redacted
+from ctxkit.redaction import redacted, secrets
 from ctxkit.store.trust import seal, sealed
 
 if TYPE_CHECKING:
@@ -62,8 +64,9 @@ def led(words: Mapping[str, Any], rules: Rules, limits: Limits) -> Led:
     """Return how a session is led, without keys."""
     usual = Limits()
     said = {k: v for k, v in asdict(limits).items() if v != getattr(usual, k)}
-    clean: dict[str, Any] = redacted(dict(words))
-    return Led(words=clean, rules=_said(rules), limits=said)
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))  # places in memory, others each time
+    clean = json.loads(_redacted(json.dumps([dict(words), text]), tuple(secrets())))
+    return Led(words=clean[0], rules=clean[1][:_LONG], limits=said)
 
 
 def kept(session: Session | None) -> Led | None:
@@ -152,9 +155,10 @@ def tools_differ(was: Session, now: Session) -> list[str]:
     return [f"Note: its tools are not those it had: {'; '.join(said)}."] if said else []
 
 
-def _said(rules: Rules) -> str:
-    """Return rules in full, without places in memory, which are others in each kernel."""
-    return str(redacted(re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))))[:_LONG]
+@lru_cache(64)
+def _redacted(words: str, known: tuple[str, ...]) -> str:
+    """Return JSON without keys: agents of a team are often led alike."""
+    return json.dumps(redacted(json.loads(words), known))
 
 
 def _text(how: Led, session: str) -> str:

@@ -13,6 +13,7 @@ from ctxkit.magics.texts import Page
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ctxkit.agent.live import LiveSession
     from ctxkit.magics.kit_state import KitState
     from ctxkit.magics.line_options import AskTeam
     from ctxkit.teams.working import Team
@@ -71,16 +72,18 @@ def _before(name: str, named: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ask_first(kit: KitState, made: Team, words: str) -> None:
     """Let agents ask a person before the calls that words name."""
-    lives = made.lives
-    confirmed = needed(
-        words, dict.fromkeys(t for live in lives for t in live.agent.tools), made.root
-    )
-    for live in lives:
+    confirmed = needed(words, made.tool_names, made.root)
+
+    def ask(live: LiveSession) -> None:
         live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), ask_here)
+
+    made.sessions.each(ask)
 
 
 def _told(made: Team) -> str:
-    """Say what followed from each turn, and what each agent used."""
+    """Say what followed from each turn, what each agent used, and who had no turn."""
+    from ctxkit.teams.config_fields import listed
+
     lines = list(made.notes)
     for move in made.ledger.moves(of_task=True):
         if move["agent"]:
@@ -93,6 +96,8 @@ def _told(made: Team) -> str:
         f" {row.output_tokens:,} written"
         for row in made.account.itertuples()
     ]
+    silent = [m.name for m in made.plan.members if m.name not in made.sessions.opened]
+    lines += [f"Without a turn: {listed(silent)}."] if silent else []
     standing = made.standing
     return "\n".join(
         [*lines, f"{standing.ended}: {standing.why}" if standing.ended else "It goes on."]

@@ -202,7 +202,7 @@ def to_usage(line: str) -> Usage | None:
 def _count(said: str) -> int | None:
     value = _real(said.rstrip("kM"))
     times = {"k": 1e3, "M": 1e6}.get(said[-1], 1.0)
-    return None if value is None or value > 1e9 else round(value * times)
+    return None if value is None or value > 1e15 else round(value * times)
 
 
 def _real(said: str) -> float | None:

@@ -18,6 +18,8 @@ _SMALLEST = 1024
 """Fewer tokens are within what sizes can tell."""
 _PIECE = 2000
 """Tokens of each of them, as messages have: what keeps the first ones keeps little."""
+_MOST = 1000
+"""There are no more of them: for more tokens each is larger."""
 _FIXED = 64_000
 """More than system prompt, tools and project files have been seen to take (11,000 to 45,000)."""
 
@@ -54,12 +56,10 @@ def _lost(session: Session, sized: Sizes) -> int:
 
 def _headed(session: Session, size: int) -> Session:
     ids = {e.id for e in session.log} | {m.id for e in session.edits for m in e.inserted}
-    stem = next(
-        f"lost{n or ''}"
-        for n in range(len(ids) + 1)
-        if not any(i.startswith(f"lost{n or ''}") for i in ids)
-    )
-    sizes = [_PIECE] * (size // _PIECE) + [size % _PIECE] * (size % _PIECE > 0)
+    taken = {i.partition("-")[0] for i in ids}
+    stem = next(s for n in range(len(ids) + 1) if (s := f"lost{n or ''}") not in taken)
+    piece = max(_PIECE, -(-size // _MOST))
+    sizes = [piece] * (size // piece) + [size % piece] * (size % piece > 0)
     head = tuple(
         Message(
             role="summary",

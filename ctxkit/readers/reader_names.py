@@ -12,6 +12,7 @@ import msgspec
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 from ctxkit.garbage import without_collection
 from ctxkit.messages import Edit, Fault, Message
+from ctxkit.readers.claims import without_claims
 from ctxkit.readers.log_folders import FoundLog, find
 from ctxkit.readers.members import MEMBERS, Reader, knows, members, named, names, sniff
 from ctxkit.readers.mends import mended
@@ -262,8 +263,9 @@ def _whole(reader: Any, path: Path) -> list[Session]:
 
 
 def _made(reader: Any, path: Path, do: Callable[[], list[Session]]) -> list[Session]:
-    """Return a reader's sessions, placed and mended; our own format's, mended before, as is."""
-    sessions: list[Session] = _guarded(reader.NAME, path, do)
+    """Return a reader's sessions, placed and mended; our own format's were mended before."""
+    read: list[Session] = _guarded(reader.NAME, path, do)
+    sessions = [_guarded(reader.NAME, path, partial(without_claims, s)) for s in read]
     if reader.NAME == "native":
         return sessions
     blind = getattr(reader, "BLIND", ())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments
+from ctxkit.presets.configs.fuseraft import MAX_STATES, check_count
 from ctxkit.teams.config_fields import Fields
 from ctxkit.teams.filters import anew
 from ctxkit.teams.rosters import TeamState, Transition
@@ -50,6 +51,7 @@ def by_stages(given: SelectionParts) -> Routing:
     stages = [_stage(given, s, n) for n, s in enumerate(f.rows("Stages"), 1)]
     if not stages:
         raise BadArguments("An adversarial selection needs Stages: a Generator and a Critic each.")
+    check_count("states made of Adversarial.Stages", 2 * rounds * len(stages), MAX_STATES)
     once("stages", [s.label for s in stages])
     both = {s.maker for s in stages} & {s.critic for s in stages}
     if both:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from ctxkit.agent.agent import COMPACT
 from ctxkit.agent.live import LiveSession
 from ctxkit.agent.remembering import SessionMemory, provider_of
 from ctxkit.agent.remembering import homes as memory_homes
@@ -18,8 +21,9 @@ from ctxkit.models.model_names import model as named
 from ctxkit.prices import price
 from ctxkit.teams.handing import team_tools
 from ctxkit.teams.roles import PLUGINS
-from ctxkit.teams.sub_agents import INSTRUCTIONS, RULES, SUFFIX
+from ctxkit.teams.sub_agents import ASKING, INSTRUCTIONS, RULES, SUFFIX
 from ctxkit.tokens import default
+from ctxkit.tools.named_tools import tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -118,6 +122,7 @@ class Crew:
             for m in plan.members
             if m.sub is not None and m.sub.model
         }
+        self._named: dict[str, dict[str, str]] = {}
         self._writer = self._summary_model(plan.summary_model, model)
         ways = [t for s in plan.states.values() for t in s.transitions]
         read = [
@@ -132,7 +137,7 @@ class Crew:
         """Open the session of an agent, which may ask another; what was begun goes on."""
         asked = sub.tools() if sub is not None else []
         made = _Opened(
-            name=session_name(team, member, self._plan), agent=member.name, parent=parent,
+            name=self._names(team)[member.name], agent=member.name, parent=parent,
             rules=member.rules, tools=[*self._offered(member), *asked], calls=member.max_calls,
             model=self._models[member.name], instructions=member.instructions,
             memory=self._memory(member, team, workspace),
@@ -140,9 +145,10 @@ class Crew:
         return self._live(made, team, workspace)
 
     def open_sub(
-        self, member: Member, plan: SubPlan, team: str, parent: LiveSession, workspace: Workspace
+        self, member: Member, team: str, parent: LiveSession, workspace: Workspace
     ) -> LiveSession:
         """Open the session of the agent that works for another as its tool."""
+        plan = cast("SubPlan", member.sub)
         model = self._subs.get(member.name) or self._models[member.name]
         tools: list[str | Tool] = [t for t in plan.tools if t in self._tools]
         made = _Opened(
@@ -150,6 +156,21 @@ class Crew:
             rules=RULES, tools=tools, calls=plan.max_calls, model=model, instructions=INSTRUCTIONS,
         )  # fmt: skip
         return self._live(made, team, workspace)
+
+    def tool_names(self) -> list[str]:
+        """Return the names of the tools that some agent has, each once."""
+        offered = [t for m in self._plan.members for t in self._offered(m)]
+        for sub in (m.sub for m in self._plan.members if m.sub is not None):
+            offered += [*(t for t in sub.tools if t in self._tools), *ASKING]
+        groups = dict.fromkeys(t for t in offered if isinstance(t, str))
+        own = [t for t in offered if not isinstance(t, str)]
+        found = (*tools_of(list(groups), self.root, {}), *own, COMPACT)
+        return list(dict.fromkeys(t.name for t in found))
+
+    def _names(self, team: str) -> dict[str, str]:
+        if team not in self._named:
+            self._named[team] = session_names(team, self._plan)
+        return self._named[team]
 
     def _live(self, made: _Opened, team: str, workspace: Workspace) -> LiveSession:
         live = LiveSession(
@@ -172,7 +193,10 @@ class Crew:
             summary_model=self._writer,
         )
         words = self._sections or ("memory" if made.memory is not None else "off")
-        live.inject(words, made.instructions)
+        with ExitStack() as undo:
+            undo.callback(live.close)
+            live.inject(words, made.instructions)
+            undo.pop_all()
         return live
 
     def _memory(self, member: Member, team: str, workspace: Workspace) -> SessionMemory | None:
@@ -223,12 +247,14 @@ class Crew:
         return named(asked, counter=default(), clock=self._clock)
 
 
-def session_name(team: str, member: Member, plan: Roster) -> str:
-    """Return the name of an agent's session."""
-    slug = _slug(member.name)
-    if sum(_slug(m.name) == slug for m in plan.members) > 1:
-        slug += f"-{plan.members.index(member)}"
-    return f"{team[:30]}.{slug}"
+def session_names(team: str, plan: Roster) -> dict[str, str]:
+    """Return the name of each agent's session, by the agent's name."""
+    slugs = [_slug(m.name) for m in plan.members]
+    often = Counter(slugs)
+    return {
+        m.name: f"{team[:30]}.{slug}" + (f"-{n}" if often[slug] > 1 else "")
+        for n, (m, slug) in enumerate(zip(plan.members, slugs, strict=True))
+    }
 
 
 def _slug(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.display.markup import plain
 from ctxkit.teams.conditions import Condition
 from ctxkit.teams.filters import viewed
-from ctxkit.teams.roles import model_of, rules_of
+from ctxkit.teams.roles import model_of, rules_of_all
 from ctxkit.teams.rosters import Manager, Member, TeamState, Transition
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def chooser(
     free = (name, *(f"{name}-{i}" for i in range(2, len(taken) + 3)))
     made = Member(
         name=next(n for n in free if n.casefold() not in taken), instructions=told, tools=(),
-        model=model_of(f), rules=rules_of(config, None),
+        model=model_of(f), rules=rules_of_all(config),
     )  # fmt: skip
     return replace(made, rules=viewed(made))
 

@@ -15,10 +15,10 @@ from ctxkit.agent.resumes import kept
 from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments
 from ctxkit.presets.configs import syntaxes
+from ctxkit.presets.configs.fuseraft import check_counts
 from ctxkit.store.workspace import Workspace, checked
 from ctxkit.teams.agent_files import with_files
 from ctxkit.teams.crew import Crew, unasked
-from ctxkit.teams.doubles import check_doubles
 from ctxkit.teams.orchestrations import plan_of
 from ctxkit.teams.team_paths import barred, with_own_paths
 from ctxkit.teams.troupe import SCRIPTED, scripted_team
@@ -106,12 +106,13 @@ def team(
         config, played = scripted_team(clock)
         given, tools = {**played, **given}, ("files", "shell") if tools == ("files",) else tools
     if isinstance(config, (str, Path)):
-        check_doubles(config)
         place = Path(config).expanduser().parent
-        config = with_files(syntaxes.load(config)[0], place)
+        content, _ = syntaxes.load(config)
+        check_counts(content)
+        config = with_files(content, place)
     if not isinstance(config, Mapping):
         raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
-    body: dict[str, Any] = with_own_paths(msgspec.to_builtins(dict(config)))
+    body = with_own_paths(_plain(config))
     plan = plan_of(body)
     where = Root(root, allow) if root else _scratch(workspace, name, allow)
     crew = Crew(
@@ -129,6 +130,16 @@ def team(
     made = Team(plan, crew, name=name, workspace=workspace, clock=clock, seed=seed, words=how)
     made.notes = (*plan.notes, *unasked(plan, tools, memory), *barred(plan, allow))
     return made
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(msgspec.to_builtins(dict(config)))
+    except (RecursionError, TypeError, ValueError):
+        raise BadArguments(
+            "A team's config holds keys, texts, numbers, lists and sections, and none of these"
+            " holds itself: give it the path of a file, or such a mapping."
+        ) from None
 
 
 def begun_as(workspace: Workspace, name: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ctxkit.teams.failures import policy_of, verifier_of
 from ctxkit.teams.fan_outs import by_items, by_scatter
 from ctxkit.teams.handoffs import sources
 from ctxkit.teams.patterns import pattern_of
-from ctxkit.teams.roles import member, model_of
+from ctxkit.teams.roles import members_of, model_of
 from ctxkit.teams.rosters import Contract, Requirement, Roster, Stop, TeamState, Transition
 from ctxkit.teams.routings import (
     Routing,
@@ -53,7 +53,7 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
             nowhere, a contract can never hold, ...: one sentence.
     """
     body = Fields(config).section("Orchestration") or Fields(config)
-    members = tuple(member(f, config) for f in body.rows("Agents"))
+    members = members_of(config)
     names = [m.name for m in members]
     if not names:
         raise BadArguments("A team needs Agents: a list in which each has a Name.")

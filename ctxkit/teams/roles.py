@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments
-from ctxkit.presets.configs.fuseraft import read
+from ctxkit.presets.configs.fuseraft import read, settings_of_agents
 from ctxkit.presets.preset_names import preset
 from ctxkit.teams.config_fields import Fields
 from ctxkit.teams.filters import viewed
@@ -45,20 +45,30 @@ _VIEW = (
 )
 
 
-def member(f: Fields, config: Mapping[str, Any]) -> Member:
-    """Return an agent.
+def members_of(config: Mapping[str, Any]) -> tuple[Member, ...]:
+    """Return the agents of a config, whose rules are read as `ck.load_rules` reads them.
 
-    Args:
-        f: its section.
-        config: the whole config, of which its rules are read as `ck.load_rules` reads them.
+    Raises:
+        BadArguments: one has no name, or a value is of the wrong kind.
     """
+    body = Fields(config).section("Orchestration") or Fields(config)
+    rows = body.rows("Agents")
+    return tuple(
+        _member(f, config, body, settings)
+        for f, settings in zip(rows, settings_of_agents(config), strict=True)
+    )
+
+
+def _member(
+    f: Fields, config: Mapping[str, Any], body: Fields, settings: Mapping[str, Any]
+) -> Member:
+    """Return an agent from its section `f` and the settings of its rules."""
     name = f.text("Name").strip()
     if not name:
         raise BadArguments(
             "An agent has no Name." + (" Its AgentFile is read where the config is a file."
                                        if f.text("AgentFile") else "")
         )  # fmt: skip
-    body = Fields(config).section("Orchestration") or Fields(config)
     instructions = f.text("Instructions").strip()
     base = body.text("SystemPrompt").strip()
     isolation = (f.text("Isolation") or "shared").casefold()
@@ -82,7 +92,7 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
         context=context,
         cap=window.number("MaxTailMessages"),
         cap_fraction=window.share("ContextCapFraction"),
-        rules=rules_of(config, name, drop=_VIEW if context else ()),
+        rules=_rules(config, {k: v for k, v in settings.items() if not context or k not in _VIEW}),
         shown=_shown(f),
         sub=_sub(f) if "subagent" in plugins else None,
         max_calls=f.number("MaxToolCallsPerTurn") or None,
@@ -126,10 +136,13 @@ def model_of(f: Fields) -> str:
     return section.text("ModelId") if section else f.text("Model")
 
 
-def rules_of(config: Mapping[str, Any], name: str | None, drop: tuple[str, ...] = ()) -> Any:
-    """Return the rules of one agent, or what all agree in; filters of a declared context go."""
-    found = read(config, name)
-    rules = preset("fuseraft", **{k: v for k, v in found.settings.items() if k not in drop})
+def rules_of_all(config: Mapping[str, Any]) -> Any:
+    """Return the rules in which all agents of a config agree."""
+    return _rules(config, read(config, None).settings)
+
+
+def _rules(config: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
+    rules = preset("fuseraft", **settings)
     return rules.but(auto=rules.auto and _compacts(config))
 
 

@@ -7,6 +7,7 @@ transition without a signal.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -82,24 +83,24 @@ def by_keyword(given: SelectionParts) -> Routing:
     if not routes:
         raise BadArguments("A selection by keyword needs Routes: a Keyword and an Agent each.")
     first = _default(given)
+    found = [_keyword(given, f, n) for n, f in enumerate(routes, 1)]
     states = {}
     for name in given.names:
-        ways = [w for n, f in enumerate(routes, 1) if (w := _keyword(given, f, n, name))]
+        ways = [way for sources, way in found if not sources or name in sources]
         once(f"keywords that {name} may give", [w.signal for w in ways])
         rest = Transition(to=first)
         states[name] = TeamState(name=name, agent=name, transitions=(*ways, rest))
     return Routing(states={**states, END: TeamState(name=END, terminal=True)}, initial=first)
 
 
-def _keyword(given: SelectionParts, f: Fields, n: int, name: str) -> Transition | None:
+def _keyword(given: SelectionParts, f: Fields, n: int) -> tuple[list[str], Transition]:
+    """Return which agents a route is for (none: for all), and the route."""
     where = f"route {n}"
     if not f.text("Keyword").strip():
         raise BadArguments(f"Route {n} names no Keyword.")
     to = given.agent(f.text("Agent"), f"the agent of {where}")
     sources = [given.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
-    if sources and name not in sources:
-        return None
-    return Transition(
+    return sources, Transition(
         to=END if to in sources else to, signal=f.text("Keyword").strip(),
         contracts=given.demanded(f, where), recovery=_recovery(given, f, where),
     )  # fmt: skip
@@ -116,19 +117,21 @@ def by_json(given: SelectionParts) -> Routing:
             "A structured selection needs StructuredRoutes: an Agent and a Condition each."
         )
     first, states = _default(given), {}
+    found = [_structured(given, f, n) for n, f in enumerate(routes, 1)]
     for name in given.names:
-        ways = [w for n, f in enumerate(routes, 1) if (w := _structured(given, f, n, name))]
+        ways = [way for sources, way in found if not sources or name in sources]
         out = tuple(ways) or (Transition(to=END),)
         states[name] = TeamState(name=name, agent=name, transitions=out)
     return Routing(states={**states, END: TeamState(name=END, terminal=True)}, initial=first)
 
 
-def _structured(given: SelectionParts, f: Fields, n: int, name: str) -> Transition | None:
+def _structured(given: SelectionParts, f: Fields, n: int) -> tuple[list[str], Transition]:
+    """Return which agents a route is for (none: for all), and the route."""
     where = f"structured route {n}"
     to = given.agent(f.text("Agent"), f"the agent of {where}")
     sources = [given.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
     when = condition_of(f.section("Condition"), where)
-    return None if sources and name not in sources else Transition(to=to, when=when)
+    return sources, Transition(to=to, when=when)
 
 
 def by_graph(given: SelectionParts) -> Routing:
@@ -139,6 +142,9 @@ def by_graph(given: SelectionParts) -> Routing:
     once("nodes", ids)
     if not ids:
         raise BadArguments("A graph needs Nodes: an Id and an Agent each.")
+    out_of: dict[str, list[Fields]] = {}
+    for edge in edges:
+        out_of.setdefault(edge.text("From").casefold(), []).append(edge)
     states: _States = {END: TeamState(name=END, terminal=True)}
     for f, name in zip(nodes, ids, strict=True):
         if f.text("SubGraphId") or f.flag("Parallel"):
@@ -147,7 +153,7 @@ def by_graph(given: SelectionParts) -> Routing:
                 "agent, and agents take turns."
             )
         agent = given.agent(f.text("Agent"), f"the agent of node {name}")
-        mine = [e for e in edges if e.text("From").casefold() == name.casefold()]
+        mine = out_of.get(name.casefold(), ())
         ways = [_edge(given, e, ids) for e in mine] if not f.flag("Terminal") else []
         once(f"keywords out of node {name}", [w.signal for w in ways])
         out = tuple(ways) or (Transition(to=END),)
@@ -195,8 +201,8 @@ def _recovery(given: SelectionParts, f: Fields, where: str) -> str:
 
 def once(what: str, names: Sequence[str]) -> None:
     """Refuse names of which two are alike."""
-    low = [n.casefold() for n in names]
-    twice = next((n for n in names if low.count(n.casefold()) > 1), None)
+    often = Counter(n.casefold() for n in names)
+    twice = next((n for n in names if often[n.casefold()] > 1), None)
     if twice is not None:
         said = plain(twice, 60) or "(no signal)"
         raise BadArguments(f"Two {what} are called {said!r}: give each a name of its own.")
@@ -204,6 +210,8 @@ def once(what: str, names: Sequence[str]) -> None:
 
 def one_of(name: str, known: Sequence[str], what: str) -> str:
     """Return a name as it is known, upper and lower case alike; BadArguments: there is none."""
+    if name in known:
+        return name
     found = next((k for k in known if k.casefold() == name.casefold()), None)
     if found is None:
         raise BadArguments(

@@ -70,3 +70,7 @@ class SubAgent:
                 "output_tokens": sum(u.output_tokens or 0 for u in used)}  # fmt: skip
         self._tell("sub_agent_end", told, self.agent)
         return outcome.text or f"No answer: {outcome.why or outcome.ended}"
+
+
+ASKING = tuple(SubAgent("", lambda _, __, ___: None).tools())
+"""The tools of an agent that may ask another, as a model is told of them."""

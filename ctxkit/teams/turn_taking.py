@@ -23,15 +23,15 @@ from ctxkit.texts.contents import texts
 from ctxkit.texts.standings import STANDING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from ctxkit.agent.live import LiveSession
     from ctxkit.agent.outcome import Outcome
     from ctxkit.teams.decisions import Standing
     from ctxkit.teams.deeds import Deed
     from ctxkit.teams.ledger import TeamLedger
     from ctxkit.teams.rosters import Member, Roster
     from ctxkit.teams.team_files import TeamFiles
+    from ctxkit.teams.team_sessions import TeamSessions
     from ctxkit.tools.root import Root
 
 
@@ -50,7 +50,7 @@ class TurnTaker:
         self,
         plan: Roster,
         ledger: TeamLedger,
-        sessions: Mapping[str, LiveSession],
+        sessions: TeamSessions,
         root: Root,
         files: TeamFiles,
     ) -> None:
@@ -173,7 +173,7 @@ class TurnTaker:
             extra={"state": standing.state, "own": last, "from_own": begun_at + 1},
         )
         self._files.record(member.name, standing.turns, found, own)
-        members = {name: live.session for name, live in self._sessions.items()}
+        members = {name: live.session for name, live in self._sessions.opened.items()}
         folder = str(self._root.folder)
         self._files.checkpoint(self._ledger.session, members, found.standing, folder)
         return found

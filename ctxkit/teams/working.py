@@ -13,10 +13,11 @@ from ctxkit.errors import BadArguments, StoreError
 from ctxkit.session import Session
 from ctxkit.store.session_log import SessionLog
 from ctxkit.store.workspace import Workspace, checked
+from ctxkit.teams.crew import session_names
 from ctxkit.teams.ledger import TeamLedger
-from ctxkit.teams.machine import begun, check
-from ctxkit.teams.sub_agents import SubAgent
+from ctxkit.teams.machine import begun, check, speaker
 from ctxkit.teams.team_files import TeamFiles
+from ctxkit.teams.team_sessions import TeamSessions
 from ctxkit.teams.turn_taking import TurnTaker
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Team:
         words: Mapping[str, Any] | None = None,
     ) -> None:
         self.plan, self.name, self._clock = plan, checked(name), clock
-        self.workspace = workspace
+        self.workspace, self._crew = workspace, crew
         workspace.make()
         workspace.check(name)
         fresh = Session(
@@ -72,32 +73,38 @@ class Team:
             started=clock(),
             cwd=str(Path.cwd()),
         )
-        self._closing = ExitStack()
         with ExitStack() as undo:
             log = SessionLog(workspace.sessions, name, fresh, self._begun)
             undo.callback(log.close)
             self.ledger = TeamLedger(log, clock)
             check(plan, self.standing, self.ledger.worked(), name)
             self.ledger.note(plan, dict(words or {}))
-            self.sessions: dict[str, LiveSession] = {}
-            self.subs: dict[str, LiveSession] = {}
-            for member in plan.members:
-                sub = SubAgent(member.name, self._told) if member.sub is not None else None
-                live = crew.open(member, name, self.id, workspace, sub)
-                undo.callback(live.close)
-                self.sessions[member.name] = live
-                if sub is not None and member.sub is not None:
-                    sub.live = crew.open_sub(member, member.sub, name, live, workspace)
-                    undo.callback(sub.live.close)
-                    self.subs[member.name] = sub.live
             self.root = crew.root
             self._files = TeamFiles(workspace, self.id, plan, clock)
             undo.callback(self._files.close)
+            self.sessions = TeamSessions(
+                plan.members,
+                lambda member, sub: crew.open(member, name, self.id, workspace, sub),
+                lambda member, live: crew.open_sub(member, name, live, workspace),
+                self._told,
+            )
+            """The agents' sessions by name; each is opened when its agent is first asked for."""
+            undo.callback(self.sessions.close)
             self._turns = TurnTaker(plan, self.ledger, self.sessions, self.root, self._files)
+            self._open_first()
             self._closing = undo.pop_all()
         self._busy = False
         self.notes: tuple[str, ...] = ()
         """What of the config is not obeyed, or was not given: sentences for the user."""
+
+    def _open_first(self) -> None:
+        """Open the sessions that were begun, which may be refused, and that of who speaks first."""
+        begun_before = set(self.workspace.names())
+        for agent, name in session_names(self.name, self.plan).items():
+            if name in begun_before:
+                self.sessions[agent]
+        if not self.standing.ended:
+            self.sessions[speaker(self.plan, self.standing)]
 
     # -- what it is ------------------------------------------------------------------------------
 
@@ -120,24 +127,37 @@ class Team:
 
     @property
     def session(self) -> Session:
-        """The ledger, with the agents' sessions as its children; these alone hold calls."""
+        """The ledger, with the agents' sessions as its children; these alone hold calls.
+
+        While the team is open all of its agents have one, afterwards those that were asked for.
+        """
         children = tuple(self._with_sub(name) for name in self.sessions)
         return msgspec.structs.replace(self.ledger.session, children=children)
 
     def _with_sub(self, name: str) -> Session:
         """Return an agent's session, with that of the agent that it asks as its child."""
         session = self.sessions[name].session
-        if name not in self.subs:
+        sub = self.sessions.subs.get(name)
+        if sub is None:
             return session
-        own = msgspec.structs.replace(session, children=(self.subs[name].session,))
+        own = msgspec.structs.replace(session, children=(sub.session,))
         return own.backed(session.behind)
+
+    @property
+    def subs(self) -> Mapping[str, LiveSession]:
+        """The sessions of agents that others ask, by the name of the one who asks."""
+        for member in self.plan.members:
+            if member.sub is not None and member.name in self.sessions:
+                self.sessions[member.name]
+        return self.sessions.subs
 
     @property
     def account(self) -> pd.DataFrame:
         """What each agent used: a row a session, as ``ctxkit.frame(per="session")``."""
         from ctxkit.frames import frame
 
-        return frame([live.session for live in self.lives], per="session")
+        lives = (*self.sessions.values(), *self.sessions.subs.values())
+        return frame([live.session for live in lives], per="session")
 
     @property
     def tokens(self) -> int:
@@ -145,15 +165,21 @@ class Team:
         used = [c.message.usage for live in self.lives for c in live.session.calls]
         return sum((u.prompt_tokens or 0) + (u.output_tokens or 0) for u in used if u is not None)
 
+    @property
+    def tool_names(self) -> list[str]:
+        """The names of the tools that some agent of the team has."""
+        return self._crew.tool_names()
+
     def listen(self, hear: Listener) -> None:
         """Tell every event of every agent to one more listener."""
-        for live in self.lives:
-            live.listen(hear)
+        self.sessions.each(lambda live: live.listen(hear))
 
     @property
     def lives(self) -> list[LiveSession]:
-        """The sessions of all agents, and of those that they ask."""
-        return [*self.sessions.values(), *self.subs.values()]
+        """The sessions that are open: of agents that were asked for, and of those that they ask."""
+        opened = self.sessions.opened
+        agents = [opened[m.name] for m in self.plan.members if m.name in opened]
+        return [*agents, *self.sessions.subs.values()]
 
     def _told(self, kind: str, payload: Mapping[str, object], agent: str) -> None:
         self._files.tell(kind, self.standing.turns, payload, agent)
@@ -241,4 +267,5 @@ class Team:
     def __repr__(self) -> str:
         s = self.standing
         at = f"{s.ended}: {s.why}" if s.ended else s.state or "in turn"
-        return f"<Team {self.name}: {', '.join(self.sessions)}; {s.turns} turns; {at}>"
+        names = ", ".join(m.name for m in self.plan.members)
+        return f"<Team {self.name}: {names}; {s.turns} turns; {at}>"

@@ -10,7 +10,7 @@ from ctxkit.documents import document as read
 from ctxkit.errors import BadArguments
 from ctxkit.tools import passages
 from ctxkit.tools.file_tools import opened
-from ctxkit.tools.tool import Tool, tool
+from ctxkit.tools.tool import Tool, kit_tool
 
 if TYPE_CHECKING:
     from ctxkit.documents import Document
@@ -38,7 +38,7 @@ def document_tool(root: Root, shelves: Shelves | None = None) -> Tool:
         text = found.text if part else _outline(found)
         return passages.read(io.BytesIO(text.encode()), path, start, end)
 
-    return tool(document)
+    return kit_tool(document)
 
 
 def _wanted(path: str, part: str) -> list[str] | None:

@@ -7,11 +7,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Image  # noqa: TC001  looked up by `tool`
+from ctxkit.messages import Image  # noqa: TC001  looked up by `kit_tool`
 from ctxkit.redaction import MARK
 from ctxkit.tools import passages, text_search
 from ctxkit.tools.pictures import MOST_BYTES, media_type, picture
-from ctxkit.tools.tool import Tool, tool
+from ctxkit.tools.tool import Tool, kit_tool
 from ctxkit.tools.walks import Walk
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def file_tools(root: Root, shelves: Shelves | None = None) -> tuple[Tool, ...]:
             return shelves.searched(pattern, path, files)
         return text_search.search(root, pattern, path, files)
 
-    return tuple(tool(f) for f in (read_file, write_file, patch_file, list_files, search))
+    return tuple(kit_tool(f) for f in (read_file, write_file, patch_file, list_files, search))
 
 
 def _check_marks(path: str, new: bytes, old: bytes) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.redaction.environment import without_keys
 from ctxkit.tools.captures import Bounded, captured
 from ctxkit.tools.pictures import as_picture
-from ctxkit.tools.tool import Tool, tool
+from ctxkit.tools.tool import Tool, kit_tool
 
 if TYPE_CHECKING:
     from ctxkit.messages import Image
@@ -45,7 +45,7 @@ def python_tool(space: dict[str, Any]) -> Tool:
             return [out.text(), drawn] if out.text() else drawn
         return out.text() or "(no output)"
 
-    return tool(python, needs="kernel")
+    return kit_tool(python, needs="kernel")
 
 
 def _execute(tree: ast.Module, space: dict[str, Any]) -> Image | None:
@@ -95,7 +95,7 @@ def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
             raise
         return (output.text() + status) or "(no output)"
 
-    return tool(shell, needs="shell")
+    return kit_tool(shell, needs="shell")
 
 
 async def _read(process: asyncio.subprocess.Process, output: Bounded) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import ToolSchema
+
+if TYPE_CHECKING:
+    from types import CodeType
 
 Function = Callable[..., Any]
 
@@ -40,14 +43,31 @@ def tool(function: Function, *, name: str | None = None, needs: str = "") -> Too
     Raises:
         BadArguments: a parameter has no annotation that JSON can express, or is positional-only.
     """
-    name = name or function.__name__
+    return Tool(schema=_schema(function, name or function.__name__), run=function, needs=needs)
+
+
+def kit_tool(function: Function, *, needs: str = "") -> Tool:
+    """Return a tool made of a function of the kit itself.
+
+    Each session defines these anew, over its own folder. Their code stays, and with it their
+    schema, which takes a third of a millisecond and is made once a process.
+    """
+    schema = _SCHEMAS.get(function.__code__)
+    if schema is None:
+        schema = _SCHEMAS[function.__code__] = _schema(function, function.__name__)
+    return Tool(schema=schema, run=function, needs=needs)
+
+
+_SCHEMAS: dict[CodeType, ToolSchema] = {}
+
+
+def _schema(function: Function, name: str) -> ToolSchema:
     description = inspect.cleandoc(function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     parameters = _parameters(function, name)
     size = len(
         msgspec.json.encode({"name": name, "description": description, "parameters": parameters})
     )
-    schema = ToolSchema(name=name, description=description, parameters=parameters, chars=size)
-    return Tool(schema=schema, run=function, needs=needs)
+    return ToolSchema(name=name, description=description, parameters=parameters, chars=size)
 
 
 def _parameters(function: Function, name: str) -> dict[str, Any]:

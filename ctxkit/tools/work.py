@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.redaction import redact, redacted
-from ctxkit.tools.tool import Tool, tool
+from ctxkit.tools.tool import Tool, kit_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ def work_tools(keep: Callable[[str, str], None], held: Callable[[str], str]) -> 
         return brief_field(told, field) if field else text[:MOST_KEPT]
 
     made = (session_context_write, session_context_read, brief_write, brief_read)
-    return tuple(tool(each) for each in made)
+    return tuple(kit_tool(each) for each in made)
 
 
 def brief_field(brief: object, field: str) -> str:

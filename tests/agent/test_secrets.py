@@ -9,7 +9,9 @@ import pytest
 from talkers import COUNT, Says, run, said
 
 import ctxkit as ck
+from ctxkit.agent.limits import Limits
 from ctxkit.agent.live import LiveSession
+from ctxkit.agent.resumes import led
 from ctxkit.errors import ModelError, StoreError
 from ctxkit.messages import ToolCall
 from ctxkit.models.model import Delta
@@ -171,3 +173,11 @@ def test_streams_names_ids_keys_models_and_the_focus_hold_no_key(tmp_path, monke
     assert shown.count("It is [redacted] or [redacted], I think.") == 4
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or clean(path.read_text()), path
+
+
+def test_how_a_session_is_led_holds_no_key_that_became_known_meanwhile(monkeypatch):
+    words, limits = {"model": "m", "root": f"/{PLANTED}/{SHAPED}"}, Limits()
+    before = led(words, Rules(), limits).words["root"]
+    monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
+    assert before == f"/{PLANTED}/[redacted]"
+    assert led(words, Rules(), limits).words["root"] == "/[redacted]/[redacted]"

@@ -48,6 +48,17 @@ def test_a_team_goes_on_in_a_new_kernel_as_it_was_opened(shell):
     assert (kit.teams["two"]["approve"], kit.teams["two"]["tools"]) == ("document", "document")
 
 
+def test_who_had_no_turn_is_named(shell):
+    Path("two.yaml").write_text(
+        PLAN.replace("sequential", "roundrobin") + "Termination: {MaxIterations: 1}\n"
+    )
+    words = "two --config two.yaml --model scripted/tour"
+    *rows, silent, end = repr(shell.run_cell_magic("team", words, "Work.")).splitlines()
+    assert [row.split(":")[0] for row in rows if row.startswith("two.")] == ["two.A"]
+    assert (silent, end) == ("Without a turn: B.", "stopped: the team has had its 1 turns")
+    assert not Path(".ctxkit/sessions/two.B.jsonl").exists()
+
+
 @pytest.mark.parametrize("words", ["--approve shell", ""])
 def test_a_person_is_asked_where_the_line_or_the_settings_say_so(shell, monkeypatch, words):
     asked = []

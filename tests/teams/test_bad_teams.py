@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from teams.makes import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.presets.configs.syntaxes import load
+from ctxkit.presets.configs.fuseraft import MAX_AGENTS, MAX_STATES, MAX_WAYS
+from ctxkit.presets.configs.syntaxes import MAX_BYTES, load
+from ctxkit.presets.configs.yaml_events import MAX_DEPTH, MAX_DIGITS, MAX_VALUES
 from ctxkit.teams.failures import FAILED, SILENT
 from ctxkit.teams.orchestrations import plan_of
 from ctxkit.teams.signals import said
@@ -260,3 +264,111 @@ def test_a_file_that_is_nested_without_end_is_refused_at_once(tmp_path):
     with pytest.raises(ck.ReadError, match="nested too deeply"):
         ck.team(path, folder=tmp_path)
     assert time.process_time() - begun < 5
+
+
+def rows(key, n, row, **more):
+    """A section with a list of so many rows, each of them `row` with its number in it."""
+    return {key: [row(i) for i in range(n)], **more}
+
+
+MACHINE = {f"S{n}": state("A", to(f"S{n + 1}", "GO")) for n in range(MAX_STATES)}
+AGENTS = {"Agents": [{"Name": "A"}]}
+FAULTS = [
+    ("Agents: [{Name: A}]\nx: &x [*x]\n", "line 2: x contains itself"),
+    ("Agents: [{Name: A}]\nx: &x {y: {z: [*x]}}\n", "line 2: x contains itself"),
+    ("Agents: [{Name: A}]\nx: &x {<<: *x}\n", "line 2: x contains itself"),
+    ("&x\nAgents: [{Name: A}]\nx: *x\n", "line 3: x contains itself"),
+    ("Agents: [{Name: A}]\nTermination:\n  MaxIterations: " + ":".join(["1"] * 5000), "line 3 has a number"),
+    ("Agents: [{Name: A}]\nTermination:\n  MaxIterations: " + ":".join(["1"] * 5000) + ".5", "line 3 has a number"),
+    ("Agents: [{Name: A}]\nx: !!int '" + ":".join(["1"] * 5000) + "'", "line 2 has a number"),
+    ("Agents: [{Name: A}]\nx: 0x" + "f" * 5000, "line 2 has a number"),
+    ("Agents: [{Name: A}]\nx: " + "9" * 5000, "line 2 has a number"),
+    ("Agents: [{Name: A}]\nx: " + ":".join(["1"] * 400) + ".5", "a value is not of the kind"),
+    ("Agents: [{Name: A}]\nx: !!bool perhaps\n", "a value is not of the kind"),
+    ("Agents: [{Name: A}]\nx: !!timestamp now\n", "a value is not of the kind"),
+    ("Agents: [{Name: A}]\nx: 1\nx: 2\n", "Line 3 names 'x' a second time"),
+    (yaml.safe_dump(rows("Agents", MAX_AGENTS + 1, lambda n: {"Name": f"A{n}"})), "There are 201 Agents"),
+    (yaml.safe_dump(rows("Agents", 2000, lambda n: {"AgentFile": f"a{n}.yaml"})), "There are 2,000 Agents"),
+    (yaml.safe_dump(config(["A"], {**MACHINE, f"S{MAX_STATES}": DONE})), "There are 1,001 Selection.StateMachine.States"),
+    (yaml.safe_dump(config(["A"], {"S": state("A", *(to("T", f"X{n}") for n in range(MAX_WAYS + 1))), "T": DONE})),
+     "There are 5,001 Transitions"),
+    *((yaml.safe_dump({**AGENTS, "Selection": {"Type": kind, **section}}), f"{words} Selection.{path}")
+      for kind, path, section, words in (
+          ("graph", "Graph.Nodes", {"Graph": rows("Nodes", 1001, lambda n: {"Id": f"N{n}"})}, "There are 1,001"),
+          ("graph", "Graph.Edges", {"Graph": rows("Edges", 5001, lambda n: {"From": f"N{n}"})}, "There are 5,001"),
+          ("adversarial", "Adversarial.Stages",
+           {"Adversarial": rows("Stages", 1001, lambda n: {"Label": f"L{n}"})}, "There are 1,001"),
+          ("keyword", "Routes", rows("Routes", 5001, lambda n: {"Keyword": f"X{n}"}), "There are 5,001"),
+          ("structured", "StructuredRoutes", rows("StructuredRoutes", 5001, lambda _: {"Agent": "A"}), "There are 5,001"),
+      )),
+    (yaml.safe_dump({**AGENTS, **rows("Contracts", 5001, lambda n: {"Name": f"C{n}"})}), "There are 5,001 Contracts"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "words"), FAULTS, ids=[words for _, words in FAULTS])
+def test_what_no_file_may_hold_is_one_sentence_wherever_it_is_read(tmp_path, text, words):
+    path = tmp_path / "orchestration.yaml"
+    path.write_text(text)
+    begun = time.process_time()
+    with pytest.raises(ck.CtxkitError) as opened:
+        ck.team(path, folder=tmp_path)
+    assert time.process_time() - begun < 5
+    with pytest.raises(ck.CtxkitError) as loaded:
+        ck.load_rules(path, system="fuseraft")
+    faults = [row.why for row in ck.validate(path, system="fuseraft").itertuples()]
+    assert words in str(opened.value)
+    assert str(loaded.value).removeprefix(f"{path}: ") == str(opened.value).removeprefix(
+        f"{path}: "
+    )
+    assert str(loaded.value) in faults
+
+
+def test_a_file_of_json_names_no_key_twice(tmp_path):
+    path = tmp_path / "orchestration.json"
+    for text in (
+        '{"Agents": [{"Name": "A", "Name": "B"}]}',
+        '{"Agents": [{"Name": "A", "Name": "B",}]}',
+    ):
+        path.write_text(text)
+        with pytest.raises(BadArguments, match="names 'Name' a second time"):
+            ck.team(path, folder=tmp_path)
+
+
+def test_an_alias_of_what_stands_beside_is_no_circle(tmp_path):
+    path = tmp_path / "orchestration.yaml"
+    path.write_text("y: &b [1]\nz: [*b, {<<: {q: *b}, b: *b}]\n")
+    assert load(path)[0] == {"y": [1], "z": [[1], {"q": [1], "b": [1]}]}
+
+
+def test_a_mapping_that_contains_itself_is_a_sentence(tmp_path):
+    circle: dict = {"Agents": [{"Name": "A"}]}
+    circle["x"] = {"y": circle}
+    with pytest.raises(BadArguments, match="none of these holds itself"):
+        ck.team(circle, folder=tmp_path)
+    with pytest.raises(BadArguments, match="keys, texts, numbers"):
+        ck.team({"Agents": [{"Name": "A"}], "x": object()}, folder=tmp_path)
+
+
+def test_a_team_of_the_most_agents_and_states_is_opened(tmp_path):
+    names = [f"A{n}" for n in range(MAX_AGENTS)]
+    states = {
+        f"S{n}": state(names[n % MAX_AGENTS], to(f"S{n + 1}", "GO")) for n in range(MAX_STATES - 1)
+    }
+    plan = plan_of(config(names, {**states, f"S{MAX_STATES - 1}": DONE}))
+    assert (len(plan.members), len(plan.states)) == (MAX_AGENTS, MAX_STATES)
+
+
+def test_stages_make_no_more_states_than_a_team_may_have(tmp_path):
+    stages = [{"Generator": "A", "Critic": "B", "Label": f"L{n}"} for n in range(11)]
+    rounds = {"Rounds": 50, "Stages": stages}
+    refused(config(["A", "B"], Selection={"Type": "adversarial", "Adversarial": rounds}),
+            "There are 1,100 states made of Adversarial.Stages")  # fmt: skip
+
+
+def test_the_bounds_of_team_files_stand_in_the_policy():
+    policy = (Path(__file__).parents[2] / "SECURITY.md").read_text()
+    for bound in (
+        f"{MAX_AGENTS} agents", f"{MAX_STATES:,} states", f"{MAX_WAYS:,} ways", f"{MAX_BYTES:,} bytes",
+        f"{MAX_DEPTH} deep", f"{MAX_VALUES:,} values", f"numbers of {MAX_DIGITS:,} characters",
+    ):  # fmt: skip
+        assert bound in policy

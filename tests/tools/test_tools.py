@@ -14,8 +14,10 @@ from ctxkit.errors import BadArguments, StoreError
 from ctxkit.tools import text_search
 from ctxkit.tools.file_tools import file_tools
 from ctxkit.tools.kernel import python_tool, shell_tool
+from ctxkit.tools.named_tools import TOOLS, tools_of
 from ctxkit.tools.root import Root
 from ctxkit.tools.tool import arguments_for, tool
+from ctxkit.tools.work import described
 
 
 @pytest.fixture
@@ -42,6 +44,15 @@ def test_a_plain_function_is_a_tool():
     }
     assert made.schema.parameters["required"] == ["city"]
     assert arguments_for(made, {"city": "Rome", "days": "5"}) == {"city": "Rome", "days": 5}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_the_kits_own_tools_have_the_schema_of_their_function(name, tmp_path):
+    made = [tools_of([name], Root(folder), {}, work=described()) for folder in (tmp_path, tmp_path)]
+    for each, again in zip(*made, strict=True):
+        assert each.run is not again.run
+        assert each.schema is again.schema
+        assert each == tool(each.run, needs=each.needs)
 
 
 @pytest.mark.parametrize(

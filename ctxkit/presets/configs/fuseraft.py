@@ -12,6 +12,13 @@ from ctxkit.presets.configs.key_tables import Config, FoundKeys, KeyTable, taken
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+MAX_AGENTS = 200
+MAX_STATES = 1000
+"""States of a machine, nodes of a graph, stages; the states that are made of these, too."""
+MAX_WAYS = 5000
+"""Transitions out of all states, routes, edges, contracts."""
+_STATES = ("StateMachine.States", "Graph.Nodes", "Adversarial.Stages")
+_WAYS = ("Routes", "StructuredRoutes", "Graph.Edges")
 STATE = "Any"
 """The one state under which signals are written: rules hold no routes."""
 
@@ -46,6 +53,7 @@ def read(config: Mapping[str, Any], agent: str | None) -> FoundKeys:
         BadArguments: there is no such agent, or a value is of the wrong kind.
     """
     body, found = _body(config), FoundKeys()
+    check_counts(body)
     TABLE.read(body, found)
     if body is not config:
         beside = [str(k) for k in config if str(k).casefold() != "orchestration"]
@@ -55,16 +63,71 @@ def read(config: Mapping[str, Any], agent: str | None) -> FoundKeys:
         _one(agents, agent, found)
     elif agents:
         _shared(agents, found)
-    pin = _get(_get(body, "Compaction"), "PinLastRoutingSignal")
-    if pin is None or taken(PIN, pin, PIN.path):
-        signals = tuple(dict.fromkeys(_signals(_get(body, "Selection"))))
-        if signals:
-            found.settings["routing_signals"] = signals
+    found.settings |= _pinned(body)
     if _routes(_get(body, "Selection")):
         found.elsewhere.append("Selection (but for its signals)")
     if (body is not config or agents) and _get(body, "Compaction") is None:
         _uncompacted(found)
     return found
+
+
+def settings_of_agents(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the settings of each agent in the file's order, as `read` gathers them for one.
+
+    Raises:
+        BadArguments: a value is of the wrong kind.
+    """
+    body, shared = _body(config), FoundKeys()
+    check_counts(body)
+    TABLE.read(body, shared)
+    agents, pinned = _agents(body), _pinned(body)
+    return [{**shared.settings, **own.settings, **pinned} for _, own in agents]
+
+
+def _pinned(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the setting that keeps the last handoff keyword, where the file has such keywords."""
+    pin = _get(_get(body, "Compaction"), "PinLastRoutingSignal")
+    if pin is not None and not taken(PIN, pin, PIN.path):
+        return {}
+    signals = tuple(dict.fromkeys(_signals(_get(body, "Selection"))))
+    return {"routing_signals": signals} if signals else {}
+
+
+def check_counts(config: Mapping[str, Any]) -> None:
+    """Refuse a team with more agents, states or ways between them than anybody oversees.
+
+    Args:
+        config: the file, or what is under `Orchestration`.
+
+    Raises:
+        BadArguments: a list is too long; the sentence names it.
+    """
+    body = _body(config)
+    selection = _get(body, "Selection")
+    check_count("Agents", len(_all(_get(body, "Agents"))), MAX_AGENTS)
+    check_count("Contracts", len(_all(_get(body, "Contracts"))), MAX_WAYS)
+    for path in (*_STATES, *_WAYS):
+        found = selection
+        for name in path.split("."):
+            found = _get(found, name)
+        most = MAX_STATES if path in _STATES else MAX_WAYS
+        check_count(f"Selection.{path}", len(_all(found)), most)
+    states = _all(_get(_get(selection, "StateMachine"), "States"))
+    steps = sum(len(_all(_get(state, "Transitions"))) for state in states)
+    check_count("Transitions", steps, MAX_WAYS)
+
+
+def check_count(what: str, count: int, most: int) -> None:
+    """Refuse what a team has too many of.
+
+    Raises:
+        BadArguments: there are more than `most`.
+    """
+    if count > most:
+        raise BadArguments(
+            f"There are {count:,} {what}, and a team has at most {most:,}: make several teams of"
+            " it."
+        )
 
 
 def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
+from ctxkit.presets.configs.yaml_events import LONG_NUMBER, check_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,9 +20,6 @@ MAX_SLOW_CHARS = 100_000
 """Characters that the JSON5 parser is given; it reads about 40,000 a second."""
 _VARIABLE = re.compile(r"[A-Za-z_]\w{0,200}")
 BREAKS = frozenset("\x85\u2028\u2029")
-MAX_DEPTH = 100
-MAX_VALUES = 1_000_000
-"""Values of a YAML file with its aliases unfolded; a file without aliases holds fewer."""
 NOTE = (
     "The parts that ctxkit's rules hold; put them into your own file beside all else that it says."
 )
@@ -33,6 +32,7 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
     Raises:
         ReadError: it is no file, too large, no text, or broken.
         UnknownFormat: it holds no keys and values.
+        BadArguments: a section names a key twice, of which a reader keeps the last.
     """
     text = _text(Path(path).expanduser())
     suffix = Path(path).suffix.lower() or Path(path).name.lower()  # `.env` is all name
@@ -44,7 +44,7 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
         except RecursionError:
             raise ReadError("The file is nested too deeply for a config file.", path) from None
         except ValueError as error:
-            why = why or plain(" ".join(str(error).split()), 300)
+            why = why or _reason(error)
             continue
         if isinstance(value, dict):
             return value, syntax
@@ -55,6 +55,12 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
 def dump(tree: Mapping[str, Any], syntax: str) -> str:
     """Return a config as text in `json`, `yaml` or `toml` (flat, and tables of one level)."""
     return {"json": _to_json, "yaml": _to_yaml, "toml": _to_toml, "env": _to_env}[syntax](tree)
+
+
+def _reason(error: ValueError) -> str:
+    """Return why a text is no config, in the words of its parser but for Python's on digits."""
+    said = plain(" ".join(str(error).split()), 300).rstrip(".")
+    return f"it {LONG_NUMBER}" if "integer string conversion" in said else said
 
 
 def _text(path: Path) -> str:
@@ -77,13 +83,24 @@ def _text(path: Path) -> str:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_section)
     except ValueError:
         if len(text) > MAX_SLOW_CHARS:
             raise
     import json5
 
-    return json5.loads(text)
+    return json5.loads(text, object_pairs_hook=_section)
+
+
+def _section(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    named = list(pairs)
+    found = dict(named)
+    if len(found) < len(named):
+        twice = next(k for k, n in Counter(k for k, _ in named).items() if n > 1)
+        raise BadArguments(
+            f"A section names {plain(twice, 60)!r} a second time: give each a name of its own."
+        )
+    return found
 
 
 def _yaml(text: str) -> Any:
@@ -91,39 +108,13 @@ def _yaml(text: str) -> Any:
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _bounded(yaml.parse(text, Loader=loader), yaml)  # flat; loading recurses, in C, unguarded
-        return yaml.load(text, Loader=loader)  # noqa: S506  a safe loader, in C where there is one
+        check_events(yaml.parse(text, Loader=loader))
+        try:
+            return yaml.load(text, Loader=loader)  # noqa: S506  a safe one, in C if there is one
+        except (ArithmeticError, AttributeError, LookupError, TypeError):
+            raise ValueError("a value is not of the kind that it looks like") from None
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
-
-
-def _bounded(events: Iterable[Any], yaml: Any) -> None:
-    """Refuse what is too deep, and aliases that unfold to more values than anybody wrote.
-
-    Raises:
-        RecursionError: it is nested too deeply.
-        ValueError: it unfolds to too much.
-    """
-    sizes: dict[str, int] = {}
-    above: list[tuple[str, int]] = [("", 0)]
-    for event in events:
-        if isinstance(event, yaml.CollectionStartEvent):
-            above.append((event.anchor or "", 1))
-            if len(above) > MAX_DEPTH + 1:
-                raise RecursionError
-            continue
-        if isinstance(event, yaml.CollectionEndEvent):
-            anchor, size = above.pop()
-        elif isinstance(event, yaml.AliasEvent):
-            anchor, size = "", sizes.get(event.anchor, 1)
-        else:
-            anchor, size = getattr(event, "anchor", None) or "", 1
-        if anchor:
-            sizes[anchor] = size
-        name, held = above[-1]
-        above[-1] = name, held + size
-        if held + size > MAX_VALUES:
-            raise ValueError("its aliases unfold to too many values")
 
 
 def _toml(text: str) -> Any:
