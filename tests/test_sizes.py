@@ -41,6 +41,16 @@ def test_growth_is_shared_by_the_counts() -> None:
     assert repr(found) == "<Sizes of test: 4 messages, 2 derived, fixed 90, plain count -50.0%>"
 
 
+@pytest.mark.parametrize("grown", [10**17, 10**30])
+def test_growth_beyond_all_counts_is_shared_too(grown: int) -> None:
+    """a plain count is then no measurable part of it"""
+    log = session(user("x"), reply("y", 1), user("z"), reply("w", 1 + grown), user("on"))
+    found = sizes(log, CHARS)
+    assert found.error == pytest.approx(-1.0)
+    assert sum(found.tokens[1:3]) == grown
+    assert found.tokens[3] == found.tokens[4] / 2 > 0
+
+
 def test_without_usage_the_counts_stand() -> None:
     log = session(user("x" * 10), assistant("y" * 7))
     found = sizes(log, CHARS)

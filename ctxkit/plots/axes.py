@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.plots.chart import safe, safe_lines
-from ctxkit.plots.decimation import POINTS, decimate
+from ctxkit.plots.decimation import POINTS
 from ctxkit.plots.palette import GRID, LAYOUT, TEXT, colour, dash, symbol
 from ctxkit.plots.point_names import name_points
 from ctxkit.plots.svg import draw
@@ -32,13 +32,8 @@ class Axes(Plane):
     def plotly(self) -> dict[str, Any]:
         """Return data and layout; at most about 2,000 points, the extremes of each trace exact."""
         room = max(POINTS // max(len(self.traces), 1), _FEW)
-        values = [_values(t) for t in self.traces]
-        places = (
-            [shared(values, room)] * len(values)
-            if self.stacked
-            else [decimate(y, room) for y in values]
-        )
-        rows = zip(self.traces, values, places, strict=True)
+        values = [t.heights() for t in self.traces]
+        rows = zip(self.traces, values, self.select_points(values, room, room), strict=True)
         data = [_trace(t, y, kept, stacked=self.stacked) for t, y, kept in rows]
         layout = self._layout()
         name_points(self.traces, data, layout)
@@ -104,23 +99,6 @@ class Axes(Plane):
             "shapes": [_mark(m) for m in self.marks],
             "annotations": [_note(m) for m in self.marks if m.label],
         }
-
-
-def _values(trace: Trace) -> Any:
-    # None in a list becomes NaN, which is never an extreme and is drawn as a gap
-    return trace.y if isinstance(trace.y, np.ndarray) else np.array(trace.y, dtype=float)
-
-
-def shared(values: list[Any], room: int) -> Any:
-    """Indices for traces that are stacked and so need the same places: those of the sum, and each
-    one's extremes.
-    """
-    if not values or not len(values[0]):
-        return np.arange(0)
-    ends = [
-        i for y in values for i in (int(np.nan_to_num(y).argmin()), int(np.nan_to_num(y).argmax()))
-    ]
-    return np.union1d(decimate(np.sum([np.nan_to_num(y) for y in values], axis=0), room), ends)
 
 
 def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 POINTS = 2000
@@ -40,3 +42,12 @@ def decimate(y: NDArray[Any], n: int) -> NDArray[np.int64]:
         flat = np.concatenate([flat, tail[np.unique(ends)]])
     new: NDArray[np.bool_] = np.concatenate([[True], flat[1:] != flat[:-1]])
     return np.asarray(flat[new], dtype=np.int64)
+
+
+def decimate_stack(bands: Sequence[NDArray[Any]], n: int) -> NDArray[np.int64]:
+    """Return indices that all bands of a stack share: about `n` points of their sum, and the
+    extremes of each band; NaN counts as nothing.
+    """
+    heights = [np.nan_to_num(band) for band in bands]
+    ends = [int(i) for y in heights if len(y) for i in (y.argmin(), y.argmax())]
+    return np.union1d(decimate(np.sum(heights, axis=0), n), np.array(ends, dtype=np.int64))

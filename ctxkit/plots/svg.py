@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.plots.decimation import decimate
 from ctxkit.plots.labels import along, labels
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, colour, dash
 from ctxkit.plots.strokes import keys, picture, stroke, way, words
@@ -42,10 +41,9 @@ class _Scale(NamedTuple):
 
 def draw(axes: Plane) -> str:
     """Return an SVG picture of the axes and all on them; nothing of it is a script or a link."""
-    shapes = [(t, *_points(t, axes)) for t in axes.traces]
+    shapes = _shapes(axes)
     limits = [limit for limit in axes.limits if limit.shown]
-    tops = np.zeros(0) if not axes.stacked else _stack(shapes)
-    scale = _scale(axes, shapes, tops)
+    scale = _scale(axes, shapes)
     parts = [_grid(axes, scale)]
     parts += [
         stroke((scale.x(m.x), _TOP), (scale.x(m.x), _HEIGHT - _BOTTOM), TEXT, "dot")
@@ -57,7 +55,7 @@ def draw(axes: Plane) -> str:
     below = np.zeros(0)
     for trace, x, y in shapes:
         ink = trace.colour or colour(trace.look)
-        if trace.kind in ("area", "bar") and axes.stacked:
+        if axes.is_band(trace):
             below = below if len(below) else np.zeros(len(y))
             parts.append(
                 _band(scale, x, below, below + np.nan_to_num(y), ink, bars=trace.kind == "bar")
@@ -108,26 +106,29 @@ def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
     return out
 
 
-def _points(trace: Trace, axes: Plane) -> tuple[Any, Any]:
-    y = np.array(trace.y, dtype=float)
+def _shapes(axes: Plane) -> list[tuple[Trace, Any, Any]]:
+    """Return each trace with the places and heights of the points that are drawn."""
+    heights = [t.heights().astype(float) for t in axes.traces]
+    rows = zip(
+        axes.traces,
+        heights,
+        axes.select_points(heights, axes.points, axes.circles),
+        strict=True,
+    )
+    return [(t, _places(t)[drawn], y[drawn]) for t, y, drawn in rows]
+
+
+def _places(trace: Trace) -> Any:
     x = np.asarray(trace.x)
-    x = x.astype(float) if x.dtype.kind in "iuf" else np.arange(len(x), dtype=float)
-    most = axes.circles if trace.kind == "points" else axes.points
-    kept = decimate(y, most) if trace.kind != "area" else np.arange(len(y))
-    if len(kept) > 2 * most:  # areas must share their places to be stacked
-        kept = np.unique(np.linspace(0, len(y) - 1, most).astype(int))
-    return x[kept], y[kept]
+    return x.astype(float) if x.dtype.kind in "iuf" else np.arange(len(x), dtype=float)
 
 
-def _stack(shapes: list[tuple[Trace, Any, Any]]) -> Any:
-    heights = [np.nan_to_num(y) for t, _, y in shapes if t.kind in ("area", "bar")]
-    return sum(heights) if heights else np.zeros(0)
-
-
-def _scale(axes: Plane, shapes: list[tuple[Trace, Any, Any]], tops: Any) -> _Scale:
+def _scale(axes: Plane, shapes: list[tuple[Trace, Any, Any]]) -> _Scale:
+    bands = [np.nan_to_num(y) for t, _, y in shapes if axes.is_band(t)]
+    tops = np.sum(bands, axis=0) if bands else []
     xs = [v for t, x, _ in shapes if len(x) for v in (x.min(), x.max())] or [0.0, 1.0]
     ys = [v for t, _, y in shapes if np.isfinite(y).any() for v in (np.nanmin(y), np.nanmax(y))]
-    ys += [limit.y for limit in axes.limits if limit.shown] + (list(tops) if len(tops) else [])
+    ys += [limit.y for limit in axes.limits if limit.shown] + list(tops)
     kinds = {t.kind for t, _, _ in shapes}
     apart = "bar" in kinds or (axes.whole and "points" in kinds)
     pad = 0.5 if apart or min(xs) == max(xs) else 0.0

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ctxkit.plots.decimation import decimate, decimate_stack
 from ctxkit.plots.palette import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
 _NEAR, _PART = 0.1, 0.25
 """How near to a limit a line is, of the height, where its name stands, which is a quarter of the
@@ -41,6 +44,10 @@ class Trace:
     follows: bool = False
     """True where it comes and goes with the trace of the same look, and has no place of its own in
     the legend."""
+
+    def heights(self) -> NDArray[Any]:
+        """Return `y` as numbers; what is not known is NaN, which is drawn as a gap."""
+        return self.y if isinstance(self.y, np.ndarray) else np.array(self.y, dtype=float)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +93,31 @@ class Plane:
     """Points of each line in the static picture, at most about."""
     circles: int = 600
     """The same for traces of points by themselves."""
+
+    def is_band(self, trace: Trace) -> bool:
+        """Say whether a trace stands on the one before it."""
+        return self.stacked and trace.kind in ("area", "bar")
+
+    def select_points(
+        self, heights: Sequence[NDArray[Any]], points: int, circles: int
+    ) -> list[NDArray[np.int64]]:
+        """Return for each trace the indices of the points that are drawn; the bands of a stack,
+        which are summed, share theirs.
+
+        Args:
+            heights: the y of each trace.
+            points: about how many of a line, an area or bars.
+            circles: the same for a trace of points.
+        """
+        pairs = list(zip(self.traces, heights, strict=True))
+        bands = [y for trace, y in pairs if self.is_band(trace)]
+        shared = decimate_stack(bands, points) if bands else None
+        return [
+            shared
+            if shared is not None and self.is_band(trace)
+            else decimate(y, circles if trace.kind == "points" else points)
+            for trace, y in pairs
+        ]
 
     def free_end(self, limit: Limit) -> str:
         """Return the end of a limit where no line runs, `right` before `left`: its name stands

@@ -25,7 +25,9 @@ DAMAGE = (
 
 _T = TypeVar("_T")
 _NAMES = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
-_LIMIT = 1 << 53
+MOST_COUNT = (1 << 53) - 1
+"""No count in a log is larger: above it JSON's numbers are not exact."""
+_YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
 _UTC = timezone.utc  # noqa: UP017  one look-up less in a hot path
 _decode = msgspec.json.Decoder().decode
 
@@ -69,10 +71,10 @@ def items(value: Any) -> list[Any]:
 
 
 def number(value: Any) -> int | None:
-    """Return a count, zero or more, or None; a whole float counts, a boolean does not."""
+    """Return a count, from 0 to `MOST_COUNT`, or None; a whole float counts, a boolean does not."""
     if type(value) is int:
-        return value if 0 <= value < _LIMIT else None
-    if type(value) is float and value.is_integer() and 0 <= value < _LIMIT:
+        return value if 0 <= value <= MOST_COUNT else None
+    if type(value) is float and value.is_integer() and 0 <= value <= MOST_COUNT:
         return int(value)
     return None
 
@@ -80,7 +82,7 @@ def number(value: Any) -> int | None:
 def real(value: Any) -> float | None:
     """Return a finite number, zero or more (money, seconds), or None."""
     if type(value) is float or type(value) is int:
-        return float(value) if 0 <= value < _LIMIT else None
+        return float(value) if 0 <= value <= MOST_COUNT else None
     return None
 
 
@@ -89,11 +91,19 @@ def time(value: Any) -> float | None:
     if type(value) is str:
         try:
             stamp = datetime.fromisoformat(value)
-            return (stamp if stamp.tzinfo else stamp.replace(tzinfo=_UTC)).timestamp()
+            moment = (stamp if stamp.tzinfo else stamp.replace(tzinfo=_UTC)).timestamp()
+            return seconds_since_1970(moment)
         except (ValueError, OverflowError):
             return None
     if (type(value) is int or type(value) is float) and 0 < value < 1e14:
         return value / 1000 if value > 1e11 else float(value)
+    return None
+
+
+def seconds_since_1970(value: Any) -> float | None:
+    """Return Unix seconds, of the years 1 to 9999, as they are written; else None."""
+    if type(value) is float or type(value) is int:
+        return float(value) if _YEAR_1 <= value <= _YEAR_9999 else None
     return None
 
 

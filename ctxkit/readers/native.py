@@ -4,12 +4,13 @@ it was written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, TypeVar
 
 import msgspec
 
 from ctxkit.messages import Edit, Fault, Message, Part, Source, Thinking, ToolSchema
-from ctxkit.readers.fields import demand, items, mapping, number
+from ctxkit.readers.bounded_numbers import bounded, bounded_each
+from ctxkit.readers.fields import MOST_COUNT, demand, items, mapping, number, seconds_since_1970
 from ctxkit.readers.pi_entries import Entries
 from ctxkit.readers.pi_messages import to_parts
 from ctxkit.session import Session
@@ -22,14 +23,15 @@ ALIASES = ("ctxkit",)
 CAN = "all that a session holds"
 CANNOT = "nothing is left out"
 VERSION = 1
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNT)]
 _TYPES: dict[str, Any] = {
     "tools": tuple[ToolSchema, ...],
     "notes": tuple[str, ...],
     "faults": tuple[Fault, ...],
-    "skipped": dict[str, int],
+    "skipped": dict[str, _Count],
     "details": dict[str, Any],
     "started": float | None,
-    "context_window": int | None,
+    "context_window": _Count | None,
 }
 _FIELDS = {
     "id",
@@ -65,7 +67,7 @@ _DETAILS: dict[str, Any] = {
     "history_processor": _Processor,
     "output_source": Source,
     "replay": dict[str, Any],
-    "source_tokens": int,
+    "source_tokens": _Count,
     "tools_digest": str,
 }
 """Details on which figures rest; in a file that is not of their kind they are left out."""
@@ -196,10 +198,12 @@ def _part(part: Part, more: Any) -> Part:
 
 
 def _sound(entry: E) -> E:
-    """Return an entry without details of another kind."""
+    """Return an entry without details of another kind, and without numbers that none can be."""
     odd = _odd(entry.details)
-    kept = {k: v for k, v in entry.details.items() if k not in odd}
-    return msgspec.structs.replace(entry, details=kept) if odd else entry
+    if odd:
+        details = {k: v for k, v in entry.details.items() if k not in odd}
+        entry = msgspec.structs.replace(entry, details=details)
+    return bounded(entry)
 
 
 def _odd(details: dict[str, Any]) -> list[str]:
@@ -226,6 +230,8 @@ def _facts(data: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     for name in _odd(out.get("details", {})):
         del out["details"][name]
         wrong.append(Fault(0, f"its {name} is of another kind"))
+    out["tools"] = bounded_each(out.get("tools", ()))
+    out["started"] = seconds_since_1970(out.get("started"))
     return out, wrong
 
 

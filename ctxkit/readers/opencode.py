@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.readers.fields import items, mapping, number, text
+from ctxkit.readers.fields import items, mapping, text, time
 from ctxkit.readers.nesting import nested
 from ctxkit.readers.opencode_messages import to_session
 from ctxkit.readers.opencode_run import is_run, read_run
@@ -102,7 +102,7 @@ def _stored(path: Path, file: Path) -> Session:
     info = object_in(file, faults)
     files = sorted((path / "message" / file.stem).glob("msg_*.json"))
     found = [object_in(f, faults) for f in files]
-    found.sort(key=lambda m: number(mapping(m.get("time")).get("created")) or 0)
+    found.sort(key=lambda m: time(mapping(m.get("time")).get("created")) or 0)
     messages = [{"info": m, "parts": _stored_parts(path, text(m.get("id")), faults)} for m in found]
     made = to_session({"id": file.stem, **info}, messages)
     return replace(made, path_=str(file), faults=(*made.faults, *faults))

@@ -142,8 +142,9 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
     slots = Slots(session, counter)
     steps = list(steps_of(session, slots))
     state = Anchoring(slots)
-    error = _error(steps, slots.raw)
-    state.ratio = 1.0 if error is None else 1 / (1 + error)
+    grown, counted = _growth(steps, slots.raw)
+    known = grown > 0 and counted > 0
+    state.ratio = grown / counted if known else 1.0
     for step in steps:
         state.take(step)
     state.rest()
@@ -161,7 +162,7 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
         fixed=max(unseen[steps[0].call], 0) if steps else None,
         fixed_at=held,
         unsent_at=tuple(max(h - n, 0) for h, n in zip(held, unseen, strict=True)),
-        error=error,
+        error=counted / grown - 1 if known else None,
         clamped=state.clamped,
         recorded=tuple(usable.get(i) for i in calls),
         modelled=tuple(_modelled(session, by_object, unseen)),
@@ -169,12 +170,10 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
     )
 
 
-def _error(steps: list[AnchorStep], raw: list[int]) -> float | None:
-    """Counted tokens for each recorded one, over all growth, less 1."""
+def _growth(steps: list[AnchorStep], raw: list[int]) -> tuple[int, int]:
+    """Return by how many tokens prompts grew in all, as recorded and as counted."""
     growths = [s for s in steps if s.kind == "growth"]
-    grown = sum(s.prompt - s.before for s in growths)
-    counted = sum(raw[i] for s in growths for i in s.shown)
-    return counted / grown - 1 if grown and counted else None
+    return sum(s.prompt - s.before for s in growths), sum(raw[i] for s in growths for i in s.shown)
 
 
 def _unseen_at(session: Session, known: dict[int, tuple[str, int]]) -> tuple[int, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 from builders import assistant, result, session, step, summarised, system, tool_call, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert, structs
+from msgspec.json import decode, encode
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
@@ -24,13 +27,14 @@ from ctxkit.messages import (
     Usage,
 )
 from ctxkit.readers import native, pi
+from ctxkit.readers.fields import MOST_COUNT
 from ctxkit.readers.source import Source
 from ctxkit.session import Session
 from ctxkit.writers.as_native import lines
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 maybe = st.none() | words
-counts = st.none() | st.integers(0, 2**40)
+counts = st.none() | st.integers(0, MOST_COUNT)
 reals = st.none() | st.floats(0, 1e10)
 plain = (
     st.none()
@@ -216,3 +220,77 @@ def test_details_of_another_kind_are_left_out(name, tmp_path):
     assert [f.why for f in read.faults] == [f"its {name} is of another kind"]
     ck.report(read)
     ck.frame(read, per="session")
+
+
+NO_NUMBERS = [-1, 2**53, 2**63, 10**400]
+"""What no log can mean by a count."""
+NO_AMOUNTS = [-1.0, 1e300]
+NO_TIMES = [-1e12, 1e12, 1e300]
+
+
+def whole_entries() -> list[Message | Edit]:
+    """A message and an edit in which every field has a value."""
+    bill = Usage(1, 2, 3, 4, 5, 6, 0.5)
+    parts_ = (Text("a"), Sized("file", 7, 8), Thinking("b", hidden=9))
+    said = Message(role="assistant", id="m", parts=parts_, turn=1, time=2.0, usage=bill, latency=3.0,
+                   context_window=9, model="x")  # fmt: skip
+    new = Message(role="summary", id="n", parts=parts_, usage=bill)
+    return [
+        user("go", id="u"),
+        said,
+        Edit(
+            kind="summarised",
+            id="e",
+            targets=("u",),
+            inserted=(new,),
+            time=4.0,
+            tokens_before=10,
+            tokens_after=5,
+            usage=bill,
+        ),
+    ]
+
+
+def numbers_in(value: object, way: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    """Return the ways to all numbers of plain values."""
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        return [w for k, v in pairs for w in numbers_in(v, (*way, k))]
+    return [way] if type(value) in (int, float) else []
+
+
+def entries_of(plain_entries: list) -> tuple[Message | Edit, ...]:
+    return tuple(convert(e, Edit if "kind" in e else Message) for e in plain_entries)
+
+
+ENTRIES = decode(encode(whole_entries()))
+WAYS = numbers_in(ENTRIES)
+
+
+def test_every_number_of_an_entry_is_tried() -> None:
+    fields = {way[-1] for way in WAYS}
+    for kind in (Message, Edit, Usage, Sized, Thinking):
+        for f in structs.fields(kind):
+            if f.type in (int, int | None, float, float | None):
+                assert f.name in fields
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: ".".join(map(str, way)))
+def test_a_number_that_no_log_can_mean_is_missing_and_its_message_is_not(way) -> None:
+    bad = NO_TIMES if way[-1] == "time" else NO_NUMBERS
+    if way[-1] in ("cost_usd", "latency"):
+        bad = NO_AMOUNTS
+    for value in bad:
+        raw = deepcopy(ENTRIES)
+        inner = raw
+        for key in way[:-1]:
+            inner = inner[key]
+        whole = inner.pop(way[-1])
+        expected = entries_of(raw)
+        inner[way[-1]] = value
+        log = entries_of(raw)
+        read = back(session(*log))
+        assert whole is not None
+        assert read.log == expected
+        ck.report(read)
+        ck.frame(read, per="call")

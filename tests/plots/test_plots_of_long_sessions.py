@@ -1,0 +1,130 @@
+"""Every chart of a session of 450 calls whose compactions edit more messages than a picture has points."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import msgspec
+import numpy as np
+import pytest
+from builders import assistant, result, session, summarised, system, tool_call, usage, user
+from conftest import sample
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ctxkit as ck
+from ctxkit.frames.recorded_cuts import cuts
+from ctxkit.plots._diff import diff_data
+from ctxkit.plots.axes import Axes
+from ctxkit.plots.chart import PLOTLY
+from ctxkit.plots.decimation import decimate_stack
+from ctxkit.plots.traces import Plane, Trace
+from ctxkit.presets.preset_names import names
+
+CALLS, OUTPUT, RESULT = 450, 40, 380
+MODEL = "claude-sonnet-4-5"
+PRESETS = sample(names(), 6)
+CUT = ("ai", "codex", "fased", "openclaw", "pi")
+"""Presets under which a compaction of this session meets more than 800 messages."""
+
+
+def record(agents=("agent",), compaction=420):
+    """Return a record of a read file a call; at one call all but the system prompt was folded."""
+    log, window = [system("You fix things. " * 40), user("Fix it all. " * 40)], 900
+    for n in range(CALLS):
+        if n == compaction:
+            log.append(summarised(log[1:], "So far: much. " * 60, time=6.0 * n))
+            window = 1_200
+        read = window - 300 if n % 7 else 0
+        call = tool_call("read_file", f"c{n}", path=f"src/file{n % 90}.py")
+        bill = usage(window - read - 100, read, 100, OUTPUT)
+        who = {"agent": agents[n // 10 % len(agents)], "model": MODEL, "time": 6.0 * n + 1}
+        log.append(assistant(f"Step {n}: look. ", call, usage=bill, **who))
+        text = f"line {n} of the file reads so; " * (RESULT // 9)
+        log.append(result(text, call, time=6.0 * n + 3))
+        window += OUTPUT + RESULT
+    return session(*log, model=MODEL, id="long")
+
+
+@cache
+def long_record():
+    return record()
+
+
+@cache
+def long_replay(rules):
+    return ck.replay(long_record(), rules)
+
+
+GIVEN = {
+    "frontier": lambda: ck.sweep(long_record(), ["pi", "codex"], loss=True),
+    "heatmap": lambda: ck.sweep(
+        long_record(),
+        ck.grid("pi", reserve_tokens=[9_000, 20_000], keep_recent_tokens=[5_000, 9_000]),
+    ),
+    "views": lambda: ck.compare(record(("Developer", "Tester")), "views"),
+}
+"""What is given to the charts that take no session."""
+SETTINGS = {"heatmap": ("reserve_tokens", "keep_recent_tokens")}
+
+
+def render(chart):
+    """Make all forms of a chart, the live one as plotly checks it; return the static picture."""
+    page, text, bundle = chart.to_html(), chart.to_text(), chart._repr_mimebundle_()
+    assert page == bundle["text/html"]
+    assert text == bundle["text/plain"]
+    assert "<svg" in page
+    assert text.startswith(chart.title[:20])
+    live = json.loads(json.dumps(bundle[PLOTLY], allow_nan=False))
+    assert len(chart.figure().data) == len(live["data"])
+    return chart.drawing.svg()
+
+
+@pytest.mark.parametrize("name", ck.plots.__all__)
+def test_every_chart_of_a_long_session_is_shown_in_every_form(name):
+    of = GIVEN.get(name, long_record)()
+    render(getattr(ck.plots, name)(of, *SETTINGS.get(name, ())))
+
+
+@pytest.mark.parametrize("name", [n for n in ck.plots.__all__ if n not in GIVEN])
+def test_every_chart_of_a_replay_of_it_is_shown_in_every_form(name):
+    render(getattr(ck.plots, name)(long_replay("codex")))
+
+
+@pytest.mark.parametrize("rules", dict.fromkeys([*CUT, *PRESETS]))
+def test_a_compaction_of_any_size_is_shown_message_by_message(rules):
+    replay = long_replay(rules)
+    found = cuts(replay)
+    for number in {0, len(found) - 1} if found else ():
+        render(ck.plots.diff(replay, number))
+    if rules in CUT:
+        assert len(diff_data(replay)) > max(800, Plane.points)
+
+
+def test_more_compactions_than_a_picture_has_points_are_shown():
+    """savings stacks what each compaction put in, kept and saved"""
+    one = long_replay("agent_framework")
+    several = [msgspec.structs.replace(one, id=name) for name in "abc"]
+    assert sum(len(cuts(s)) for s in several) > Plane.points
+    render(ck.plots.savings(several))
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(0, 3000),
+    st.sampled_from(["area", "bar"]),
+    st.integers(0, 2**32 - 1),
+)
+def test_bands_of_a_stack_are_drawn_at_the_same_places_with_their_extremes(n, size, kind, seed):
+    r = np.random.default_rng(seed)
+    heights = [np.where(r.random(size) < 0.5, np.nan, r.random(size)) for _ in range(n)]
+    traces = tuple(Trace(name="t", x=range(size), y=y, kind=kind, look=0) for y in heights)
+    axes = Axes(x="x", y="y", traces=traces, stacked=True)
+    axes.svg()
+    assert len({tuple(t["x"]) for t in axes.plotly()["data"]}) == 1
+    drawn = decimate_stack(heights, 600)
+    assert len(drawn) <= 600 + 2 * n + 8
+    for y in heights:
+        if np.isfinite(y).any():
+            assert np.nanmax(y[drawn]) == np.nanmax(y)
