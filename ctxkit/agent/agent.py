@@ -25,6 +25,7 @@ from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Image, Message, Text
 from ctxkit.models.model import no_pictures, takes_pictures
+from ctxkit.sizes.prompt_sizes import size_now
 from ctxkit.texts.contents import texts
 from ctxkit.tools.tool import Tool, tool
 
@@ -183,9 +184,8 @@ class Agent:
             self._said(said)
 
     def gauge(self) -> tuple[int, int]:
-        """Return the tokens of the next prompt and the window."""
-        context = self.compactor.context
-        return context.coming, context.run.room.limit
+        """Return how large the session is, in tokens (see `sizes.prompt_sizes`), and its window."""
+        return size_now(self.session).tokens, self.compactor.context.run.room.limit
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
@@ -254,14 +254,15 @@ class Agent:
             "ended": ended,
         }
         self._tell("turn_end", told)
+        used, window = self.gauge()
         return Outcome(
             text=texts(turn.last),
             ended=ended,
             why=why,
             spent=s,
             compactions=self.compactor.made,
-            context_tokens=turn.sent or self.gauge()[0],
-            context_window=self.gauge()[1],
+            context_tokens=used,
+            context_window=window,
             notice=self.model.notice,
         )
 

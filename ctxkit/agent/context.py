@@ -8,11 +8,12 @@ import msgspec
 
 from ctxkit.agent.offloads import Offloads, Save
 from ctxkit.agent.sent_prompts import Prompts
-from ctxkit.engine import COUNTED, Kept, Run, advance, believed, billed, log_of
+from ctxkit.engine import Kept, Run, advance, believed, log_of
 from ctxkit.policies.adaptive import last_resort
 from ctxkit.policies.chain import applied
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded
+from ctxkit.sizes.prompt_sizes import COUNTED, billed_prompt, bills, estimate
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -69,7 +70,7 @@ class LiveContext:
         self._stand()
         self._shown = self._went = self.run.shown()
         self.prompts = prompts or Prompts()
-        self.prompts.begin(self.run)
+        self.prompts.begin(self.run, fixed)
         self._numbered = len(session.edits)
         self._label = rules.label
 
@@ -100,7 +101,7 @@ class LiveContext:
         if message.role == "assistant" and self.run.call == self.log.calls:
             call, before = self.run.call - 1, self.log.fixed - self._fixed
             known = self.run.sizes(call, call + 1)[0]
-            self.log.owe((billed(message) or self._went.tokens) - known)
+            self.log.owe((billed_prompt(message) or self._went.tokens) - known)
             self.log.fixed = self._fixed + believed(message, self._fixed + self.counted, before)
 
     @property
@@ -168,8 +169,20 @@ class LiveContext:
 
     @property
     def coming(self) -> int:
-        """Tokens that the next call would be sent, pruned, if nothing were compacted."""
+        """Tokens that the next call would be sent, pruned, if nothing were compacted: as the
+        triggers have it.
+        """
         return self.run.coming().tokens
+
+    def size_after(self, compacted: History | None = None) -> int:
+        """Return the size that a prompt would be billed behind a compaction, as estimated.
+
+        Args:
+            compacted: what it would leave; None: what the last one left.
+        """
+        view = self.run.coming(compacted)
+        known = bills(self.log.replies, self._fixed)
+        return estimate(self._fixed + view.tokens - view.fixed, known)
 
     @property
     def tokens(self) -> int:
