@@ -126,7 +126,7 @@ class Agent:
     @property
     def session(self) -> Session:
         """The session as it stands; what its calls were sent is known to it."""
-        return self.backed(self.transcript.session)
+        return self.compactor.session
 
     def backed(self, session: Session) -> Session:
         """Return a session of this agent, knowing what its calls were sent."""

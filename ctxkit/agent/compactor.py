@@ -168,14 +168,21 @@ class Compactor:
         if self._model is not None:
             history = self.context.run.history.at(self.context.run.call)
             said: dict[str, str] = {}
+            failed = ""
             for result in due(self.rules.pruning, history.messages):
                 if _passed(spent, limits, self._model, len(result.text) // 4):
                     break
-                text, usage = await summary(self._model, result)
+                text, usage, failed = await summary(self._model, result)
                 if usage is not None:
                     self._owed.append(usage)
-                if text:
-                    said[result.id] = text
+                if failed:  # the others would fail as well, and take their time
+                    break
+                said[result.id] = text
+            if failed:
+                size, n = size_now(self.session), self.context.messages
+                self._begun = False
+                self._begin(TRIGGER, size, n)
+                self._end({"outcome": "failed", "error": failed}, TRIGGER, size, n)
             if said:
                 await self.compact(spent, limits, ArchivedResults(said=said), trigger=TRIGGER)
         self._bill(spent, self._taken())
@@ -279,7 +286,7 @@ class Compactor:
         self, edits: tuple[Edit, ...], before: PromptSize, size: int, spent: SpentInTurn
     ) -> tuple[Edit, ...]:
         """Keep the edits of a compaction; return them with their sizes and what they cost."""
-        after = self.context.size_after()
+        after = self.context.estimate_size()
         edits = _sized(edits, before.tokens, after)
         usage, writer = self._taken(), self._writer
         ways = list(writer.ways) if writer is not None else []

@@ -101,13 +101,14 @@ class Told:
 
     def prompt_sizes(self, calls: int) -> list[int | None]:
         """Return the tokens of the prompts of the first so many calls."""
-        out: list[int | None] = []
-        for call in range(calls):
-            run, *_ = self._of(call)
-            made = run.begin <= call < run.call
-            sent = () if made else self.sent(call)
-            out.append(run.sizes(call, call + 1)[0] if made else sum(i.tokens for i in sent))
-        return out
+        return [self.prompt_size(call) for call in range(calls)]
+
+    def prompt_size(self, call: int) -> int:
+        """Return the tokens of the prompt of a call, as the triggers had it."""
+        run, *_ = self._of(call)
+        if run.begin <= call < run.call:
+            return run.sizes(call, call + 1)[0]
+        return sum(item.tokens for item in self.sent(call))
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return what went out at a call; None: what would go out next."""

@@ -12,7 +12,7 @@ from ctxkit.frames.summary_costs import CompactionSizes, is_billed, summary_usd
 from ctxkit.messages import Message, error_of
 from ctxkit.session import apply_edit
 from ctxkit.sizes.falls import falls
-from ctxkit.sizes.prompt_sizes import size_of_compaction
+from ctxkit.sizes.prompt_sizes import sizes_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -280,7 +280,7 @@ def _tokens(
     session: Session, at: _Moment, size: Callable[[Message], int] | None, counted: str
 ) -> tuple[int | None, int | None, str | None]:
     """Sizes before and after (sent, logged, last recorded prompt, or counted), and their source."""
-    live = size_of_compaction(session, at.cut.position, at.cut.position + len(at.cut.edits) - 1)
+    live = sizes_around(session, at.cut.position, at.cut.position + len(at.cut.edits) - 1)
     if live is not None:
         return live
     first, last = at.cut.edits[0], at.cut.edits[-1]

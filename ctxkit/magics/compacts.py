@@ -15,7 +15,7 @@ from ctxkit.messages import error_of
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.summarisers import Extractive, may_ask
 from ctxkit.policies.summary import Summary, writers_of
-from ctxkit.sizes.prompt_sizes import PromptSize, size_now
+from ctxkit.sizes.prompt_sizes import size_now
 
 if TYPE_CHECKING:
     from typing import Any
@@ -42,18 +42,12 @@ class CompactionReport:
     """
 
     edits: tuple[Edit, ...]
-    size: PromptSize
-    """Of the prompt before."""
+    before: int
     after: int
     """Tokens of the prompt that comes next, as estimated."""
     session: Session
     done: bool
     notice: str = ""
-
-    @property
-    def before(self) -> int:
-        """Tokens of the prompt before."""
-        return self.size.tokens
 
     @property
     def saved(self) -> float:
@@ -69,7 +63,7 @@ class CompactionReport:
 
     @property
     def one_line(self) -> str:
-        """`Compacted (14,200 → 4,100 tokens, 71% saved), 36 messages went`."""
+        """`Compacted (14,200 → 4,100 tokens, estimated, 71% saved), 36 messages went`."""
         word = "Compacted" if self.done else "Would compact"
         sizes = f"{self.before:,} → {self.after:,} tokens, estimated, {self.saved:.0%} saved"
         went = [f"{n} {what}" for what, n in self._counted() if n] or ["no message changed"]
@@ -113,7 +107,7 @@ def compact(kit: KitState, asked: Compact, body: str) -> object:
     kit.lives.free(live.name)
     policy = _policy(kit, asked)
     instead = None if policy is not None else NEWEST
-    before = size_now(live.session)
+    before = size_now(live.session).tokens
     if asked.dry_run:
         return _dry(live, [policy, *([instead] if instead else [])], focus, before)
     try:
@@ -129,7 +123,7 @@ def compact(kit: KitState, asked: Compact, body: str) -> object:
 
 
 def _dry(
-    live: LiveSession, choices: list[Policy | None], focus: str, before: PromptSize
+    live: LiveSession, choices: list[Policy | None], focus: str, before: int
 ) -> CompactionReport | Page:
     """Return what the first policy would do that would do anything; nothing is changed."""
     compactor = live.agent.compactor
@@ -137,7 +131,7 @@ def _dry(
         part = compactor.chosen(choice, focus, draft=True)
         cut = compactor.context.tried(part)
         if cut is not None:
-            edits, after = cut.edits, compactor.context.size_after(cut.new)
+            edits, after = cut.edits, compactor.context.estimate_size(cut.new)
             notice = _notice(edits, part)
             return CompactionReport(edits, before, after, live.session, done=False, notice=notice)
     return _SKIPPED

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.display.amounts import counted
 from ctxkit.display.markup import NO_MATH, escape, line, plain
 from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.sizes.prompt_sizes import size_of_compaction
+from ctxkit.sizes.prompt_sizes import sizes_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ class TurnDisplay:
         made = cuts(session)
         for place, number, told in self._estimated:
             first, edits = made[number].position, made[number].edits
-            size = size_of_compaction(session, first, first + len(edits) - 1)
+            size = sizes_around(session, first, first + len(edits) - 1)
             if size is not None:
                 before, after, source = size
                 sizes = {"tokens_before": before, "tokens_after": after, "tokens_source": source}
@@ -236,7 +236,7 @@ def _memory(said: dict[str, Any]) -> str:
 
 def _compaction(said: dict[str, Any]) -> str:
     failed = line(str(said["error"]), 160) if said.get("error") else ""
-    if failed and not said.get("messages"):
+    if failed and "messages" not in said:
         return f"! compaction failed: {failed}; the history is kept as it was"
     if said.get("outcome") == "skipped":
         return "compaction skipped: too little history"

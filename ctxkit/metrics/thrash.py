@@ -24,7 +24,7 @@ from ctxkit.metrics.size import sent_in, spots_in
 from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit
 from ctxkit.sizes import Sizes, sizes
-from ctxkit.sizes.prompt_sizes import size_of_compaction
+from ctxkit.sizes.prompt_sizes import sizes_around
 
 if TYPE_CHECKING:
     from ctxkit.messages import Edit
@@ -173,7 +173,7 @@ def _recorded(session: Session, anchored: Sizes, prompts: list[int]) -> list[Com
             shown = apply_edit(shown, entry)
         at = position + 1
         had, left = (sum(map(anchored.of, messages)) for messages in (was, shown))
-        live = size_of_compaction(session, first, position)
+        live = sizes_around(session, first, position)
         if live is not None:
             before, after, _ = live
         elif before is None or call >= len(replies):

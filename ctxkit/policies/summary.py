@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ctxkit.errors import BadArguments, CtxkitError, ModelError
+from ctxkit.errors import BadArguments, CtxkitError, ModelError, failure_text
 from ctxkit.history import USER
 from ctxkit.messages import ERROR, Message
 from ctxkit.policies import waits
@@ -245,7 +245,7 @@ class Summary(Setting):
                 made = self._once(maker, replace(passage, instructions=again))
         except (CtxkitError, OSError, ValueError, RuntimeError) as error:
             if self.otherwise is not None:
-                made = answer(self.otherwise(replace(passage, instructions=f"{error}")))
+                made = answer(self.otherwise(replace(passage, instructions=failure_text(error))))
                 return made if isinstance(made, int) else written_instead(made, error)
             if isinstance(error, ModelError):
                 raise

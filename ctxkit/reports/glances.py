@@ -210,12 +210,13 @@ def cuts_of(session: Session, rows: int | None = None) -> Tabular:
 
 def _cut(r: Any) -> tuple[Box, ...]:
     why = line(text(r.reason) or text(r.trigger) or "not said", 160)
+    more = text(r.method)
     if failed := text(r.error):
-        why = f"failed: the summary ({line(failed, 160)}); {why}"
+        why, more = f"failed: {line(failed, 160)}", f"{more}: {why}; the summary failed: {failed}"
     return (
         _figure(r.compaction),
         _figure(r.call),
-        Box(why, None, text(r.method)),
+        Box(why, None, more),
         _size(r.tokens_before),
         _size(r.tokens_after),
         Box(percent(r.token_savings), _value(r.token_savings)),

@@ -38,14 +38,14 @@ class PromptSize(NamedTuple):
     """`recorded` where the provider billed it, else `estimated`."""
 
 
-class Bill(NamedTuple):
+class BilledPrompt(NamedTuple):
     """What the prompt of a call was counted, with the schemas of its tools, and billed."""
 
     counted: int
     billed: int
 
 
-class CompactionSize(NamedTuple):
+class SizesAround(NamedTuple):
     """The prompts before and after a compaction."""
 
     before: int
@@ -65,14 +65,14 @@ def schemas(tools: Iterable[ToolSchema]) -> int:
     return sum(t.chars or 0 for t in tools) // 4
 
 
-def bills(replies: Iterable[Message | None], base: int) -> list[Bill]:
+def bills(replies: Iterable[Message | None], base: int) -> list[BilledPrompt]:
     """Return the bills of prompts whose count is known, under the model and the tools of the last.
 
     Args:
         replies: of all calls, in order.
         base: tokens of the schemas, as counted.
     """
-    out: list[Bill] = []
+    out: list[BilledPrompt] = []
     model: str | None = None
     for reply in replies:
         told = None if reply is None else billed_prompt(reply)
@@ -81,11 +81,11 @@ def bills(replies: Iterable[Message | None], base: int) -> list[Bill]:
         if reply.model != model or TOOLS in reply.details:
             out, model = [], reply.model
         if COUNTED in reply.details and is_size(reply, base):
-            out.append(Bill(base + reply.details[COUNTED], told))
+            out.append(BilledPrompt(base + reply.details[COUNTED], told))
     return out
 
 
-def estimate(counted: int, known: Sequence[Bill], base: Bill | None = None) -> int:
+def estimate(counted: int, known: Sequence[BilledPrompt], base: BilledPrompt | None = None) -> int:
     """Return what a prompt would be billed that was counted, schemas included.
 
     What a counted token is billed follows from the smallest and the largest prompt, as the rest of
@@ -114,8 +114,7 @@ def size_at(session: Session, call: int) -> PromptSize:
     reply = session.calls[call].message
     if is_size(reply, session.behind.schemas):
         return PromptSize(billed_prompt(reply) or 0, "recorded")
-    counted: int = session.behind.prompt_sizes(call + 1)[call]
-    return PromptSize(counted, "estimated")
+    return PromptSize(session.behind.prompt_size(call), "estimated")
 
 
 def size_next(session: Session) -> PromptSize:
@@ -140,6 +139,7 @@ def standing_call(session: Session) -> int | None:
 
 
 def _standing(session: Session) -> tuple[int | None, PromptSize]:
+    """Return the size of a session, and the call that it is the prompt of."""
     last = session.path[-1] if session.path else None
     if isinstance(last, Message) and last.role == "assistant" and not last.is_error:
         call = len(session.calls) - 1
@@ -153,7 +153,7 @@ def _standing(session: Session) -> tuple[int | None, PromptSize]:
     return None, coming
 
 
-def size_of_compaction(session: Session, first: int, last: int) -> CompactionSize | None:
+def sizes_around(session: Session, first: int, last: int) -> SizesAround | None:
     """Return the prompts before and after a compaction of a live session: as billed where they were
     sent, else as they were estimated when it was made.
 
@@ -173,14 +173,14 @@ def size_of_compaction(session: Session, first: int, last: int) -> CompactionSiz
         return None
     before, after = max(begun.tokens_before or 0, 0), max(ended.tokens_after or 0, 0)
     was, (then, since) = _reply_before(session, first), _reply_after(session, last)
-    if then is None or (was is not None and was.model != then.model):
-        return CompactionSize(before, after, "estimated")
+    if then is None or not is_size(then) or (was is not None and was.model != then.model):
+        return SizesAround(before, after, "estimated")
     after = billed_prompt(then) or 0
     more = _share(since, then)
     if more > NOISE * before:
-        return CompactionSize(before + more, after, "estimated")
+        return SizesAround(before + more, after, "estimated")
     recorded = was is not None and before == billed_prompt(was)
-    return CompactionSize(before, after, "recorded" if recorded else "estimated")
+    return SizesAround(before, after, "recorded" if recorded else "estimated")
 
 
 def is_size(reply: Message, base: int = 0) -> bool:
