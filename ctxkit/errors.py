@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from ctxkit.display.markup import plain
+from ctxkit.display.markup import line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,6 +80,17 @@ class ModelError(CtxkitError):
 
 class StoreError(CtxkitError):
     """Something on disk could not be kept or opened: a lock, a torn log, a path out of bounds."""
+
+
+FAILURE_CHARS = 300
+"""Characters of an error that are kept with what failed."""
+
+
+def failure_text(error: object) -> str:
+    """Return an error as it is kept and shown: one line, bounded, without keys."""
+    from ctxkit.redaction import redact  # its patterns take time to compile, and little fails
+
+    return line(redact(str(error)[:20_000]), FAILURE_CHARS)
 
 
 def in_words(value: object) -> str:

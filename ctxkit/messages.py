@@ -6,9 +6,12 @@ and details are JSON, so nothing here is in a circle, and the collector of garba
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 EVENTS = frozenset({"api_error", "synthetic"})
 """Kinds of messages that the program wrote beside the talk: a refused call that was tried again, a
@@ -209,6 +212,9 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
+ERROR = "error"
+"""In the details of a summary, or of the edit that put something in its place: why a summariser
+failed."""
 EditKind = Literal["dropped", "shortened", "replaced", "summarised"]
 
 
@@ -244,6 +250,13 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fal
     """What the summary call cost, where one was made and is known."""
     model: str | None = None
     details: dict[str, Any] = {}
+
+
+def error_of(edits: Iterable[Edit]) -> str:
+    """Return why the summaries failed in whose place a compaction put something else; empty: none
+    failed.
+    """
+    return "; ".join(dict.fromkeys(str(e.details[ERROR]) for e in edits if ERROR in e.details))
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 
 from ctxkit.engine import Run, identified, log_of, run, woven
-from ctxkit.engine import billed as billed_by
 from ctxkit.history import TOOL
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.policy import name_of
@@ -16,6 +15,7 @@ from ctxkit.policies.recorded import AsRecorded, recorded
 from ctxkit.policies.thresholds import THRESHOLDS, thresholds
 from ctxkit.presets.naming import as_rules
 from ctxkit.readers.given import of_session
+from ctxkit.sizes.prompt_sizes import billed_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +109,7 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
         if isinstance(entry, Message) and entry.role == "assistant":
             new = fresh[call] if cached else None
             if not (
-                done.owing and billed_by(entry) == prompts[call]
+                done.owing and billed_prompt(entry) == prompts[call]
             ):  # else its bill holds as it is
                 entry = _reply(entry, prompts[call], new, shared[call], billed=billed)  # noqa: PLW2901
             call += 1

@@ -274,7 +274,7 @@ def test_usage_that_a_replay_modelled_is_derived():
     assert ck.frame(s, per="call")["source"].tolist() == ["derived", "recorded"]
 
 
-def test_a_size_after_that_no_log_has_is_told_by_the_next_prompt():
+def test_a_estimate_size_that_no_log_has_is_told_by_the_next_prompt():
     u = user("x" * 4000)
     next_ = user("y" * 40)
     s = session(

@@ -26,6 +26,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Image, Message, Text
 from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.redaction import redact
+from ctxkit.sizes.prompt_sizes import size_now
 from ctxkit.texts.contents import texts
 from ctxkit.tools.tool import Tool, tool
 
@@ -127,7 +128,7 @@ class Agent:
     @property
     def session(self) -> Session:
         """The session as it stands; what its calls were sent is known to it."""
-        return self.backed(self.transcript.session)
+        return self.compactor.session
 
     def backed(self, session: Session) -> Session:
         """Return a session of this agent, knowing what its calls were sent."""
@@ -185,9 +186,8 @@ class Agent:
             self._said(said)
 
     def gauge(self) -> tuple[int, int]:
-        """Return the tokens of the next prompt and the window."""
-        context = self.compactor.context
-        return context.coming, context.run.room.limit
+        """Return how large the session is, in tokens (see `sizes.prompt_sizes`), and its window."""
+        return size_now(self.session).tokens, self.compactor.context.run.room.limit
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
@@ -260,14 +260,15 @@ class Agent:
             "ended": ended,
         }
         self.tell("turn_end", told)
+        used, window = self.gauge()
         return Outcome(
             text=texts(turn.last),
             ended=ended,
             why=redact(why),
             spent=s,
             compactions=self.compactor.made,
-            context_tokens=turn.sent or self.gauge()[0],
-            context_window=self.gauge()[1],
+            context_tokens=used,
+            context_window=window,
             notice=self.model.notice,
         )
 

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from ctxkit.agent.hearing import Hearing
 from ctxkit.agent.payloads import Contents, payload_bytes
-from ctxkit.engine import COUNTED
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
 from ctxkit.models.model import Model, Request
@@ -21,6 +20,7 @@ from ctxkit.models.overflow import is_overflow, overflowed_silently, window_in
 from ctxkit.policies.thresholds import thresholds
 from ctxkit.redaction import redact
 from ctxkit.sizes.anchors import TOOLS
+from ctxkit.sizes.prompt_sizes import COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

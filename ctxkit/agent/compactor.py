@@ -16,12 +16,13 @@ from ctxkit.agent.model_summaries import Cached, ModelSummariser, total
 from ctxkit.agent.result_summaries import TRIGGER, ArchivedResults, due, summary
 from ctxkit.agent.running import in_thread
 from ctxkit.agent.sent_prompts import Prompts
-from ctxkit.engine import schemas
-from ctxkit.errors import BadArguments, ModelError
+from ctxkit.errors import BadArguments, ModelError, failure_text
+from ctxkit.messages import ERROR, error_of
 from ctxkit.policies.chain import Joined, as_part
 from ctxkit.policies.summarisers import Extractive
 from ctxkit.policies.summary import Summary
 from ctxkit.redaction import redact
+from ctxkit.sizes.prompt_sizes import PromptSize, schemas, size_now
 from ctxkit.texts.reconstructions import failure
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.chain import Part
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
+    from ctxkit.session import Session
 
 _BY_HAND = ("manual", "agent_requested")
 """Triggers that somebody pulled; all others are automatic."""
@@ -131,9 +133,10 @@ class Compactor:
         what was done.
         """
         await self._summarise_results(spent, limits)
-        before, run = self.context.tokens, self.context.run
+        before, run = size_now(self.session), self.context.run
         window, self._begun = run.room.limit, False
-        if self._memory and self._memory.due(before, window, len(self.transcript.session.edits)):
+        known, edits = self.context.tokens, len(self.transcript.session.edits)
+        if self._memory and self._memory.due(known, window, edits):
             await self._save(self.context.preview()[0], spent, limits, self._tools)
         context, size = self.context, self.context.messages
         prepared: PreparedCall = await self._off_loop(
@@ -145,13 +148,13 @@ class Compactor:
         for name in prepared.warned:
             self.budget.warned(name, prepared.tokens, size)
         if prepared.edits:
-            self.budget.cut(prepared.edits[0].trigger, before, window)
+            self.budget.cut(prepared.edits[0].trigger, before.tokens, window)
             self._begin(run.due, before, size)
             self._kept(prepared.edits, before, size, spent)
             await self._save_dropped(prepared.edits, spent, limits)
         elif prepared.failed:
             self._begin(run.due, before, size)
-            how = {"outcome": "failed", "error": "; ".join(prepared.failed)}
+            how = {"outcome": "failed", "error": failure_text("; ".join(prepared.failed))}
             self._end(how, run.due, before, size)
         self._bill(spent, self._taken())
         self.budget.shown(len(prepared.messages), limits)
@@ -165,14 +168,21 @@ class Compactor:
         if self._model is not None:
             history = self.context.run.history.at(self.context.run.call)
             said: dict[str, str] = {}
+            failed = ""
             for result in due(self.rules.pruning, history.messages):
                 if _passed(spent, limits, self._model, len(result.text) // 4):
                     break
-                text, usage = await summary(self._model, result)
+                text, usage, failed = await summary(self._model, result)
                 if usage is not None:
                     self._owed.append(usage)
-                if text:
-                    said[result.id] = text
+                if failed:  # the others would fail as well, and take their time
+                    break
+                said[result.id] = text
+            if failed:
+                size, n = size_now(self.session), self.context.messages
+                self._begun = False
+                self._begin(TRIGGER, size, n)
+                self._end({"outcome": "failed", "error": failed}, TRIGGER, size, n)
             if said:
                 await self.compact(spent, limits, ArchivedResults(said=said), trigger=TRIGGER)
         self._bill(spent, self._taken())
@@ -197,7 +207,7 @@ class Compactor:
         """
         focus = redact(focus)
         context, self._begun = self.context, False
-        before, size = context.tokens, context.messages
+        before, size = size_now(self.session), context.messages
         self._begin(trigger, before, size, focus=focus)
 
         def work() -> tuple[Edit, ...]:
@@ -210,7 +220,7 @@ class Compactor:
             edits: tuple[Edit, ...] = await self._off_loop(work, spent, limits)
         except ModelError as e:
             self._bill(spent, self._taken())
-            self._end({"outcome": "failed", "error": str(e)}, trigger, before, size)
+            self._end({"outcome": "failed", "error": failure_text(e)}, trigger, before, size)
             raise
         if edits:
             edits = self._kept(edits, before, size, spent)
@@ -247,23 +257,40 @@ class Compactor:
 
     # -- what was done ----------------------------------------------------------------------------
 
-    def _begin(self, trigger: str, tokens: int, messages: int, *, focus: str = "") -> None:
+    @property
+    def session(self) -> Session:
+        """The session as it stands; what its calls were sent is known to it."""
+        session = self.transcript.session
+        return session.backed(self.prompts.of(session))
+
+    def _begin(self, trigger: str, size: PromptSize, messages: int, *, focus: str = "") -> None:
         if not self._begun:
             self._begun = True
-            told = _before(trigger, tokens, messages)
+            told = _before(trigger, size.tokens, messages)
             self._tell("compaction_start", {**told, "focus": focus or None})
 
-    def _end(self, how: dict[str, Any], trigger: str | None, tokens: int, messages: int) -> None:
-        told = _before(trigger, tokens, messages)
-        after = {"after": self.context.messages, "tokens_after": self.context.tokens}
-        self._tell("compaction_end", {**how, **told, **after})
+    def _end(
+        self,
+        how: dict[str, Any],
+        trigger: str | None,
+        size: PromptSize,
+        messages: int,
+        left: int | None = None,
+    ) -> None:
+        """Tell how a compaction ended; `left`: the tokens after it, None: as many as before."""
+        told = _before(trigger, size.tokens, messages)
+        after = {"tokens_after": size.tokens if left is None else left}
+        self._tell("compaction_end", {**how, **told, "after": self.context.messages, **after})
 
     def _kept(
-        self, edits: tuple[Edit, ...], before: int, size: int, spent: SpentInTurn
+        self, edits: tuple[Edit, ...], before: PromptSize, size: int, spent: SpentInTurn
     ) -> tuple[Edit, ...]:
-        """Keep the edits of a compaction; return them with what they cost."""
-        usage, ways = self._taken(), list(self._writer.ways) if self._writer is not None else []
-        if usage is not None and self._model is not None:
+        """Keep the edits of a compaction; return them with their sizes and what they cost."""
+        after = self.context.estimate_size()
+        edits = _sized(edits, before.tokens, after)
+        usage, writer = self._taken(), self._writer
+        ways = list(writer.ways) if writer is not None else []
+        if self._model is not None and (usage is not None or (writer is not None and writer.asked)):
             details = {**edits[0].details, "summary_calls": ways} if ways else edits[0].details
             first = replace(edits[0], usage=usage, model=redact(self._model.name), details=details)
             edits = (first, *edits[1:])
@@ -273,8 +300,11 @@ class Compactor:
         self.budget.compacted()
         gone = sum(len(e.targets) for e in edits)
         told = {k: v for k, v in edits[0].details.items() if k == "summary_calls"}
-        how = {"outcome": "compacted", "messages": gone, **told}
-        self._end(how, edits[0].trigger, before, size)
+        if failed := error_of(edits):
+            told[ERROR] = failed
+        outcome = "failed" if failed else "compacted"
+        how = {"outcome": outcome, "messages": gone, "tokens_source": "estimated", **told}
+        self._end(how, edits[0].trigger, before, size, after)
         return edits
 
     def _bill(self, spent: SpentInTurn, usage: Usage | None) -> None:
@@ -360,6 +390,22 @@ def _bare(policy: Part) -> Part:
     if isinstance(policy, Summary) and isinstance(policy.summariser, Extractive):
         return but(policy, summariser=None)
     return policy
+
+
+def _sized(edits: tuple[Edit, ...], before: int, after: int) -> tuple[Edit, ...]:
+    """Return the edits of a compaction with the sizes of its prompts; those of a chain lie between
+    as their counts do.
+    """
+    first, last = edits[0].tokens_before or 0, edits[-1].tokens_after or 0
+    rate = (before - after) / (first - last) if first != last else 0.0
+
+    def size(counted: int | None) -> int:
+        return max(round(after + rate * ((counted or 0) - last)), 0)
+
+    return tuple(
+        replace(e, tokens_before=size(e.tokens_before), tokens_after=size(e.tokens_after))
+        for e in edits
+    )
 
 
 def _before(trigger: str | None, tokens: int, messages: int) -> dict[str, Any]:

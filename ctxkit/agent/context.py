@@ -8,11 +8,12 @@ import msgspec
 
 from ctxkit.agent.offloads import Offloads, Save
 from ctxkit.agent.sent_prompts import Prompts
-from ctxkit.engine import COUNTED, Kept, Run, advance, believed, billed, log_of
+from ctxkit.engine import Kept, Run, advance, believed, log_of
 from ctxkit.policies.adaptive import last_resort
 from ctxkit.policies.chain import applied
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded
+from ctxkit.sizes.prompt_sizes import COUNTED, billed_prompt, bills, estimate
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -60,7 +61,9 @@ class LiveContext:
         save: Save | None = None,
         prompts: Prompts | None = None,
     ) -> None:
-        self._offloads, self._fixed = Offloads(save), fixed
+        self._offloads = Offloads(save)
+        self.schemas = fixed
+        """Tokens of each prompt that no message holds, as counted."""
         self.rules = rules
         counter = rules.counter
         self.log = log_of(session, rules, fixed=fixed, tokens=_plain_sizes(session, counter))
@@ -69,7 +72,7 @@ class LiveContext:
         self._stand()
         self._shown = self._went = self.run.shown()
         self.prompts = prompts or Prompts()
-        self.prompts.begin(self.run)
+        self.prompts.begin(self.run, fixed)
         self._numbered = len(session.edits)
         self._label = rules.label
 
@@ -91,17 +94,17 @@ class LiveContext:
             reply, call = self.log.replies[-1], self.log.calls - 1
             said = reply.details.get(COUNTED)
             whole = then.sizes(call, call + 1)[0]
-            counted = self._fixed + said if isinstance(said, int) else whole
-            self.log.fixed = self._fixed + believed(reply, counted)
+            counted = self.schemas + said if isinstance(said, int) else whole
+            self.log.fixed = self.schemas + believed(reply, counted)
 
     def add(self, message: Message) -> None:
         """Write a message that was said; a reply's bill corrects the count of prompts to come."""
         self.log.append(message)
         if message.role == "assistant" and self.run.call == self.log.calls:
-            call, before = self.run.call - 1, self.log.fixed - self._fixed
+            call, before = self.run.call - 1, self.log.fixed - self.schemas
             known = self.run.sizes(call, call + 1)[0]
-            self.log.owe((billed(message) or self._went.tokens) - known)
-            self.log.fixed = self._fixed + believed(message, self._fixed + self.counted, before)
+            self.log.owe((billed_prompt(message) or self._went.tokens) - known)
+            self.log.fixed = self.schemas + believed(message, self.schemas + self.counted, before)
 
     @property
     def counted(self) -> int:
@@ -115,7 +118,7 @@ class LiveContext:
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
         if len(run.cuts) > cuts:
-            self.log.fixed = self._fixed  # the last bill was of another prompt
+            self.log.fixed = self.schemas  # the last bill was of another prompt
         shown = run.shown()
         self._shown = self._went = self._offloads.settled(run, shown)
         if self._shown is not shown:
@@ -163,13 +166,25 @@ class LiveContext:
         if cut is None:
             return ()
         done = self.run.by_hand(cut.new, trigger, cut.by)
-        self.log.fixed = self._fixed
+        self.log.fixed = self.schemas
         return self._edits([done])
 
     @property
     def coming(self) -> int:
-        """Tokens that the next call would be sent, pruned, if nothing were compacted."""
+        """Tokens that the next call would be sent, pruned, if nothing were compacted: as the
+        triggers have it.
+        """
         return self.run.coming().tokens
+
+    def estimate_size(self, compacted: History | None = None) -> int:
+        """Return what the next prompt would be billed, pruned, as estimated.
+
+        Args:
+            compacted: what a compaction would leave; None: the context as it stands.
+        """
+        view = self.run.coming(compacted)
+        known = bills(self.log.replies, self.schemas)
+        return estimate(self.schemas + view.tokens - view.fixed, known)
 
     @property
     def tokens(self) -> int:

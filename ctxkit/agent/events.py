@@ -88,3 +88,10 @@ class LiveEvents:
 
 def deaf(_: LiveEvent) -> None:
     """Listen to nothing."""
+
+
+def is_compaction(payload: dict[str, Any]) -> bool:
+    """Say whether something was compacted at the end of a compaction; also where its summary
+    failed, and something else stands in its place.
+    """
+    return payload.get("outcome") == "compacted" or "messages" in payload

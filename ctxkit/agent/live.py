@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from ctxkit.agent.agent import COMPACT, Agent
-from ctxkit.agent.events import Listener, deaf
+from ctxkit.agent.events import Listener, LiveEvent, deaf, is_compaction
 from ctxkit.agent.kept_reports import KeptReports
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.promotions import Promotions
@@ -454,7 +454,7 @@ class LiveSession:
         self._work.hear(event.kind, lambda: self.session)
         if event.kind in ("turn_start", "model_call"):
             self._turns.called(event.kind)
-        elif event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
+        elif event.kind == "compaction_end" and is_compaction(event.payload):
             self._turns.compacted(self.session)
             self._promotions.compacted()
         for hear in tuple(self._listeners):

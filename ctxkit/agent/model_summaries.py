@@ -95,6 +95,8 @@ class ModelSummariser:
         self._held = held
         self.ways: list[str] = []
         """How each call was made: `prefix` (behind the cached conversation) or `text`."""
+        self.asked = 0
+        """Requests that were made, also those that failed."""
         self.model, self._loop, self._seconds = model, loop, seconds
         self._allowed, self._begun = allowed, begun
         self._waiting: Future[Message] | None = None
@@ -138,6 +140,7 @@ class ModelSummariser:
             raise ModelError(f"The summary was not asked for: it would pass {over}.")
         if self._stopped:
             raise ModelError("The turn was stopped before the summary was written.")
+        self.asked += 1
         waiting = self._waiting = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
         try:
             reply = waiting.result(self._seconds)
@@ -145,9 +148,7 @@ class ModelSummariser:
             raise ModelError("The turn was stopped before the summary was written.") from None
         except TimeoutError:
             waiting.cancel()
-            raise ModelError(
-                f"The summary took longer than {self._seconds:g} s; the history is kept as it was."
-            ) from None
+            raise ModelError(f"The summary took longer than {self._seconds:g} s.") from None
         self.ways.append(way)
         if reply.usage is not None:
             self.usages.append(reply.usage)

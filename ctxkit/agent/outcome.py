@@ -27,7 +27,7 @@ class Outcome:
     compactions: int
     """Compactions made in the turn."""
     context_tokens: int
-    """The last prompt, in tokens; where none was sent, the next one as it stands."""
+    """How large the session is, in tokens (see `prompt_sizes.size_now`)."""
     context_window: int
     notice: str
     """What must be said of the model, such as that none was called."""

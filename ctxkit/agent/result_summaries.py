@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from ctxkit.errors import failure_text
 from ctxkit.messages import Message, Text
 from ctxkit.models.model import Request, silent
 from ctxkit.policies.chain import Chain
@@ -57,17 +58,30 @@ def due(pruning: Part | None, messages: Sequence[Message]) -> list[Message]:
     return [m for m in old if not (m.pinned or m.pending or contents.has_images(m))]
 
 
-async def summary(model: Model, result: Message) -> tuple[str, Usage | None]:
-    """Return what a model says of a result, and what it cost; an empty text where it failed."""
+class ResultSummary(NamedTuple):
+    """What a model said of a result."""
+
+    text: str = ""
+    """Empty: it failed."""
+    usage: Usage | None = None
+    error: str = ""
+    """Why it failed."""
+
+
+async def summary(model: Model, result: Message) -> ResultSummary:
+    """Return what a model says of a result."""
     text = trims.ends(contents.texts(result), HEAD, TAIL, CUT)
     asked = f"{_ASK}\n\nTool: {result.tool or 'unknown'}\n\n<output>\n{text}\n</output>"
     request = Request(messages=(Message(role="user", id="result", parts=(Text(asked),)),), tools=())
     try:
         async with asyncio.timeout(SECONDS):
             reply = await model(request, silent)
-    except Exception:  # noqa: BLE001  a model of the user's may raise anything
-        return "", None
-    return redact(contents.texts(reply).strip())[:OUT], reply.usage
+    except TimeoutError:
+        return ResultSummary(error=f"The summary took longer than {SECONDS:g} s.")
+    except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
+        return ResultSummary(error=failure_text(e))
+    text = redact(contents.texts(reply).strip())[:OUT]
+    return ResultSummary(text, reply.usage, "" if text else "The model returned nothing.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

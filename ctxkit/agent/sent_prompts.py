@@ -23,6 +23,8 @@ class _Made(NamedTuple):
 
     run: Run
     changed: dict[int, tuple[tuple[Message, ...], str]]
+    schemas: int
+    """Tokens of the tools' schemas, as counted."""
 
 
 class Prompts:
@@ -31,14 +33,19 @@ class Prompts:
     def __init__(self) -> None:
         self._made: list[_Made] = []
 
-    def begin(self, run: Run) -> None:
-        """Take the run that prepares the calls from now on."""
+    def begin(self, run: Run, schemas: int = 0) -> None:
+        """Take the run that prepares the calls from now on.
+
+        Args:
+            run: prepares them.
+            schemas: tokens of the tools' schemas in each of their prompts, as counted.
+        """
         self._made = [m for m in self._made if m.run.call > m.run.begin]  # others made no call
-        self._made.append(_Made(run, {}))
+        self._made.append(_Made(run, {}, schemas))
 
     def changed(self, messages: tuple[Message, ...], by: str) -> None:
         """Note that the last call goes out with these messages, and what changed them."""
-        run, changed = self._made[-1]
+        run, changed, _ = self._made[-1]
         changed[run.call - 1] = messages, by
 
     def of(self, session: Session) -> Told:
@@ -77,25 +84,37 @@ class Told:
         return self._latest.counter
 
     @property
+    def schemas(self) -> int:
+        """Tokens of the tools' schemas in each prompt, as counted."""
+        return self._prompts.made(-1, None).schemas
+
+    @property
+    def counted_next(self) -> int:
+        """Tokens of what the next call would be sent, uncompacted, as counted: schemas included."""
+        view = self._latest.coming()
+        return self.schemas + view.tokens - view.fixed
+
+    @property
     def row_sizes(self) -> list[int]:
         """Tokens of each message that can be sent, as it was said."""
         return self._latest.row_sizes
 
     def prompt_sizes(self, calls: int) -> list[int | None]:
         """Return the tokens of the prompts of the first so many calls."""
-        out: list[int | None] = []
-        for call in range(calls):
-            run, _ = self._of(call)
-            made = run.begin <= call < run.call
-            sent = () if made else self.sent(call)
-            out.append(run.sizes(call, call + 1)[0] if made else sum(i.tokens for i in sent))
-        return out
+        return [self.prompt_size(call) for call in range(calls)]
+
+    def prompt_size(self, call: int) -> int:
+        """Return the tokens of the prompt of a call, as the triggers had it."""
+        run, *_ = self._of(call)
+        if run.begin <= call < run.call:
+            return run.sizes(call, call + 1)[0]
+        return sum(item.tokens for item in self.sent(call))
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return what went out at a call; None: what would go out next."""
         if call is None:
             return self._latest.sent(None)
-        run, changed = self._of(call)
+        run, changed, _ = self._of(call)
         items = run.sent(call)
         return tuple(_as_changed(items, *changed[call], run)) if call in changed else items
 
@@ -103,7 +122,7 @@ class Told:
         """Return the rows that stood at a call and that were left out of it, with what did that."""
         if call is None:
             return self._latest.left_out(None)
-        run, changed = self._of(call)
+        run, changed, _ = self._of(call)
         out = dict(run.left_out(call))
         if call in changed:
             there = {item.row for item in self.sent(call)}
@@ -115,7 +134,7 @@ class Told:
         stop = len(self._session.calls) if stop is None else stop
         for _, calls in groupby(range(start, stop), key=self._stretch):
             span = list(calls)
-            run, changed = self._of(span[0])
+            run, changed, _ = self._of(span[0])
             if any(call in changed for call in span):
                 for call in span:
                     yield whole(call, self.sent(call))

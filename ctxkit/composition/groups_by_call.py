@@ -8,6 +8,7 @@ from ctxkit.composition.groups import GROUPS, LATER, TOOLS, UNSEEN, share, share
 from ctxkit.messages import Edit
 from ctxkit.session import apply_edit
 from ctxkit.sizes import Sizes, sizes
+from ctxkit.sizes.prompt_sizes import PromptSize, billed_prompt, size_at, size_next
 from ctxkit.tokens.lengths import json_chars
 
 if TYPE_CHECKING:
@@ -63,32 +64,49 @@ def _sent(session: Session) -> list[dict[str, int]]:
 
 def _billed(session: Session, call: int, now: dict[str, int], fixed: int) -> dict[str, int]:
     """Return the groups of a prompt, as large together as it was billed."""
+    fixed = session.behind.schemas if is_live(session) else fixed
     groups, whole = {k: n for k, n in now.items() if n}, sum(now.values()) + fixed
-    billed = bill(session, call)
+    size = size_of(session, call, whole)
     if fixed < 0:
         groups, fixed = scaled(groups, whole), 0
-    if billed is not None:
-        groups = scaled({**groups, UNSEEN: fixed}, billed)
+    if size.tokens != whole:
+        groups = scaled({**groups, UNSEEN: fixed}, size.tokens)
         fixed = groups[UNSEEN]
-    rest, schemas = schemas_of(session, fixed)
+    rest, schemas = schemas_of(session, fixed, is_whole=is_live(session))
     return {**groups, TOOLS: sum(schemas), UNSEEN: rest}
 
 
-def bill(session: Session, call: int | None) -> int | None:
-    """Return what the provider billed for a prompt of a live session; None: nobody billed it.
+def is_live(session: Session) -> bool:
+    """Say whether a session that a run is behind was not replayed: its prompts were sent."""
+    return session.format != "replay"
 
-    A replay that goes by the last usage has bills, too: others are billed what they sent.
+
+def size_of(session: Session, call: int | None, counted: int) -> PromptSize:
+    """Return the size of a prompt of a session that a run is behind.
+
+    Args:
+        session: a live session or a replay.
+        call: number of the call; None: the prompt that comes next.
+        counted: what was sent, as counted: the size where nobody knows better.
     """
-    if call is None or (session.format == "replay" and not session.behind.owing):
-        return None
-    message = session.calls[call].message
-    return message.usage.prompt_tokens or None if message.usage and message.kind != "turn" else None
+    if is_live(session):
+        return size_next(session) if call is None else size_at(session, call)
+    told = None
+    if call is not None and session.behind.owing:  # it goes by the last usage, so it has bills
+        told = billed_prompt(session.calls[call].message)
+    return PromptSize(counted, "estimated") if told is None else PromptSize(told, "recorded")
 
 
-def schemas_of(session: Session, fixed: int) -> tuple[int, list[int]]:
-    """Return what of the fixed part is in no log, and each tool's schema."""
+def schemas_of(session: Session, fixed: int, *, is_whole: bool = False) -> tuple[int, list[int]]:
+    """Return what of the fixed part is in no log, and each tool's schema.
+
+    Args:
+        session: any session.
+        fixed: tokens of a prompt that no message holds.
+        is_whole: the schemas are all of it, as in a live session, which knows all that it was sent.
+    """
     schemas = _schemas(session)
-    if sum(schemas) > fixed:
+    if schemas and (is_whole or sum(schemas) > fixed):
         schemas = share(max(fixed, 0), schemas)
     return fixed - sum(schemas), schemas
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.composition.groups import share
-from ctxkit.composition.groups_by_call import bill, is_anchored, prompt, schemas_of, unseen
+from ctxkit.composition.groups_by_call import (
+    is_anchored,
+    is_live,
+    prompt,
+    schemas_of,
+    size_of,
+    unseen,
+)
 from ctxkit.frames.fates import fates
 from ctxkit.messages import Message, Source
 from ctxkit.sizes import sizes
@@ -135,21 +142,24 @@ def _sent(session: Session, index: int | None) -> PromptWindow:
     """Return a prompt of a run: what went out, by the run's own sizes; scaled where it was billed.
 
     Of a replay the run's size is the prompt. Of a live session it is a count, that the bill of the
-    provider corrects: all that was sent is known, so nothing is left over for "not in the log".
+    provider scales: all that was sent is known, so nothing is left over for "not in the log".
     """
     items = session.sent(index)
     places = [i for i, e in enumerate(session.path) if isinstance(e, Message) and e.visible]
-    fixed = sum(i.tokens for i in items if i.message.kind == _FIXED)
-    counted, billed = sum(i.tokens for i in items), bill(session, index)
-    whole = counted if billed is None else billed
     messages = [i for i in items if i.message.kind != _FIXED]
+    fixed = sum(i.tokens for i in items if i.message.kind == _FIXED)
+    if is_live(session):
+        fixed = session.behind.schemas
+    counted = fixed + sum(i.tokens for i in messages)
+    size = size_of(session, index, counted)
+    whole, is_billed = size.tokens, size.source == "recorded"
     parts = [max(fixed, 0), *(i.tokens for i in messages)]
-    if billed is not None:
-        parts = share(billed, parts)
+    if whole != counted:
+        parts = share(whole, parts)
     source: Source = "derived" if is_anchored(session) else "estimated"
     shown = []
     for item, tokens in zip(messages, parts[1:], strict=True):
-        raw = item.raw_tokens if billed is None else item.raw_tokens * billed // max(counted, 1)
+        raw = item.raw_tokens if whole == counted else item.raw_tokens * whole // max(counted, 1)
         same = item.changed_by is None
         shown.append(
             ShownMessage(
@@ -161,18 +171,18 @@ def _sent(session: Session, index: int | None) -> PromptWindow:
                 changed_by=item.changed_by,
             )
         )
-    rest, schemas = schemas_of(session, parts[0])
+    rest, schemas = schemas_of(session, parts[0], is_whole=is_live(session))
     return PromptWindow(
         shown=tuple(shown),
         visible=sum(parts[1:]),
         rest=rest,
         schemas=schemas,
         later=0,
-        excess=max(-fixed, 0) if billed is None else 0,
-        fell=fixed < 0 and billed is None,
+        excess=0 if is_billed else max(-fixed, 0),
+        fell=fixed < 0 and not is_billed,
         prompt=whole,
-        prompt_source="recorded" if billed is not None and _told(session, index) else source,
+        prompt_source="recorded" if is_billed and _told(session, index) else source,
         source=source,
         counter=session.behind.counter,
-        error=None if not counted or billed is None else counted / billed - 1,
+        error=counted / whole - 1 if counted and is_billed else None,
     )

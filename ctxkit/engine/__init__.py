@@ -6,21 +6,17 @@ from ctxkit.engine.advances import advance, run
 from ctxkit.engine.marks import Held, HookEvent, Kept
 from ctxkit.engine.replayed import Run
 from ctxkit.engine.run_logs import (
-    COUNTED,
     as_known,
     believed,
-    billed,
     identified,
     log_of,
     run_behind,
-    schemas,
     sent_at,
     woven,
 )
 from ctxkit.faces import listed, renamed
 
 __all__ = [
-    "COUNTED",
     "Held",
     "HookEvent",
     "Kept",
@@ -28,12 +24,10 @@ __all__ = [
     "advance",
     "as_known",
     "believed",
-    "billed",
     "identified",
     "log_of",
     "run",
     "run_behind",
-    "schemas",
     "sent_at",
     "woven",
 ]

@@ -150,10 +150,17 @@ class Run:
         call = max(self.call - 1, 0)
         return self.pruned(call).left(call)
 
-    def coming(self) -> History:
-        """Return what the next call would be sent, pruned, if nothing were compacted."""
+    def coming(self, compacted: History | None = None) -> History:
+        """Return what the next call would be sent, pruned, if nothing were compacted.
+
+        Args:
+            compacted: sent instead of the history in force, as if a compaction had left it.
+        """
+        history = (compacted or self.history).at(self.call)
         if not self.prunes:
-            return self.history.at(self.call)
+            return history
+        if compacted is not None:
+            return PrunedHistory(history, self.rules.pruning, self.room).left(self.call)
         return self.pruned(self.call).left(self.call)
 
     def pruned(self, call: int) -> PrunedHistory:

@@ -13,19 +13,19 @@ from ctxkit.engine.replayed import Run
 from ctxkit.history import Log
 from ctxkit.messages import Edit
 from ctxkit.session import apply_edit
+from ctxkit.sizes.prompt_sizes import COUNTED, LIKELY, billed_prompt, schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.engine.marks import Kept
-    from ctxkit.messages import Message, ToolSchema
+    from ctxkit.messages import Message
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
     from ctxkit.sizes import Sizes
     from ctxkit.tokens.counters import Counter
 
 _replace = msgspec.structs.replace
-_LIKELY = 4
 _BY_HAND = ("manual", "agent_requested", "overflow", "length")
 """Triggers of compactions that were made between two calls, not for one."""
 
@@ -109,15 +109,6 @@ class Known(NamedTuple):
     """Tokens that it was billed beside what was known."""
 
 
-COUNTED = "counted_tokens"
-"""In the details of a live session's reply: the messages that its call was sent, as counted."""
-
-
-def schemas(tools: Iterable[ToolSchema]) -> int:
-    """Return the tokens of tools' schemas while no bill is known: a quarter of their characters."""
-    return sum(t.chars or 0 for t in tools) // 4
-
-
 def as_known(session: Session, counter: Counter) -> tuple[list[int], list[Known]]:
     """Return plain sizes of the messages, and of each call what to add, as the usage before it
     tells.
@@ -143,7 +134,9 @@ def as_known(session: Session, counter: Counter) -> tuple[list[int], list[Known]
             counted = base + (said if isinstance(said, int) else total)
             then, more = more, believed(entry, counted, before)
             before = more
-            out.append(Known(base + then, (billed(entry) or counted + then) - counted - then))
+            out.append(
+                Known(base + then, (billed_prompt(entry) or counted + then) - counted - then)
+            )
         if entry.visible:
             shown.append(entry)
             total += sizes[id(entry)]
@@ -156,13 +149,8 @@ def believed(reply: Message, counted: int, before: int = 0) -> int:
 
     A bill of less than a quarter of the count is no size of that prompt.
     """
-    told = billed(reply)
-    return before if not told or told < counted / _LIKELY else told - counted
-
-
-def billed(reply: Message) -> int | None:
-    """Return the tokens that the prompt of a reply was billed; None or 0: nobody billed it."""
-    return reply.usage.prompt_tokens if reply.usage is not None and reply.kind != "turn" else None
+    told = billed_prompt(reply)
+    return before if not told or told < counted / LIKELY else told - counted
 
 
 def identified(session: Session) -> Session:

@@ -9,9 +9,10 @@ from ctxkit.frames.counts import counting
 from ctxkit.frames.frame_columns import FLOAT, INT, TEXT, TIME, FrameColumn
 from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.frames.summary_costs import CompactionSizes, is_billed, summary_usd
-from ctxkit.messages import Message
+from ctxkit.messages import Message, error_of
 from ctxkit.session import apply_edit
 from ctxkit.sizes.falls import falls
+from ctxkit.sizes.prompt_sizes import sizes_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,8 +46,15 @@ COLUMNS = (
     FrameColumn("trigger", TEXT, "", "what made it due"),
     FrameColumn("method", TEXT, "", "how it was done: the policy's or the program's own word"),
     FrameColumn("reason", TEXT, "", "why, for a person to read"),
-    FrameColumn("tokens_before", INT, "tokens", "size of the view before"),
-    FrameColumn("tokens_after", INT, "tokens", "size of the view after"),
+    FrameColumn(
+        "tokens_before",
+        INT,
+        "tokens",
+        "size of the view before; in a live session of the prompt, as billed where it was sent",
+    ),
+    FrameColumn(
+        "tokens_after", INT, "tokens", "size of the view after; in a live session as before"
+    ),
     FrameColumn("messages_before", INT, "messages", "messages shown before"),
     FrameColumn("messages_after", INT, "messages", "messages shown after"),
     FrameColumn("targets_n", INT, "messages", "messages that it removed, shortened or replaced"),
@@ -75,7 +83,13 @@ COLUMNS = (
         "",
         "where `cost_usd` comes from: recorded, derived, or estimated as for a replay",
     ),
-    FrameColumn("model", TEXT, "", "the model that wrote the summary"),
+    FrameColumn("model", TEXT, "", "the model that wrote the summary, or was asked for it"),
+    FrameColumn(
+        "error",
+        TEXT,
+        "",
+        "why the summary failed, where something else stands in its place; missing where none did",
+    ),
     FrameColumn(
         "tokens_source",
         TEXT,
@@ -178,7 +192,7 @@ def _session(session: Session, count: Count, data: dict[str, list[Any]], *, reus
         data["position"].append(cut.position)
         data["turn"].append(session.turns[cut.position])
         data["call"].append(at.calls if at.calls < len(session.calls) else None)
-        before, then, source = _tokens(at, size if session.has_sizes else None, counted)
+        before, then, source = _tokens(session, at, size if session.has_sizes else None, counted)
         data["tokens_before"].append(before)
         data["tokens_after"].append(then)
         data["tokens_source"].append(source)
@@ -263,9 +277,12 @@ def _occupancy(reply: Message) -> int | None:
 
 
 def _tokens(
-    at: _Moment, size: Callable[[Message], int] | None, counted: str
+    session: Session, at: _Moment, size: Callable[[Message], int] | None, counted: str
 ) -> tuple[int | None, int | None, str | None]:
-    """Sizes before and after (logged, last recorded prompt, or counted), and their source."""
+    """Sizes before and after (sent, logged, last recorded prompt, or counted), and their source."""
+    live = sizes_around(session, at.cut.position, at.cut.position + len(at.cut.edits) - 1)
+    if live is not None:
+        return live
     first, last = at.cut.edits[0], at.cut.edits[-1]
     before, then = first.tokens_before, last.tokens_after
     if (before is not None and then is not None) or size is None:
@@ -290,3 +307,4 @@ def _words(session: Session, cut: EditGroup, data: dict[str, list[Any]]) -> None
     for name in ("kind", "trigger", "method", "reason", "model"):
         words = dict.fromkeys(w for e in cut.edits if (w := getattr(e, name)))
         data[name].append(", ".join(words) or None)
+    data["error"].append(error_of(cut.edits) or None)

@@ -5,20 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from ctxkit.errors import UnsoundHistory
+from ctxkit.errors import UnsoundHistory, failure_text
 from ctxkit.history.head import Head
 from ctxkit.history.head_items import Given, Item, renamed
 from ctxkit.history.invariants import check
 from ctxkit.history.ranges import H, new_item, size_of, with_head
 from ctxkit.history.searches import is_safe
-from ctxkit.messages import Edit, EditKind, Message
+from ctxkit.messages import ERROR, Edit, EditKind, Message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.history.steps import Step, Words
     from ctxkit.history.view import View
+
+
+def instead_of(view: H, error: str) -> H:
+    """Do what `History.instead_of` says."""
+    if not view.steps or not error:
+        return view
+    *before, last = view.steps
+    return replace(view, steps=(*before, replace(last, error=failure_text(error))))
 
 
 def edits_of(view: View) -> tuple[Edit, ...]:
@@ -44,6 +53,8 @@ def edit_of(step: Step, now: View) -> Edit:
     if kind == "summarised" and not step.added:
         details |= {"source_tokens": source, "summary_tokens": sum(i.tokens for i in new)}
         details["written_tokens"] = step.written(log)
+    if error := step.error or _error_of(step, inserted):
+        details[ERROR] = error
     return Edit(
         kind=kind,
         targets=targets,
@@ -56,6 +67,13 @@ def edit_of(step: Step, now: View) -> Edit:
         usage=usage,
         details=details,
     )
+
+
+def _error_of(step: Step, inserted: Sequence[Message]) -> str:
+    """Return why the summary failed in whose place one of these messages was put."""
+    failed = [m for m in inserted if m.role == "summary" and ERROR in m.details]
+    there = {m.id for m in step.was.messages} if failed else set()
+    return "; ".join(dict.fromkeys(str(m.details[ERROR]) for m in failed if m.id not in there))
 
 
 def insert(

@@ -34,6 +34,8 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     """What came in their place; None: read it off the history after."""
     added: bool = False
     """True where messages were only put in, before the position `at`."""
+    error: str = ""
+    """Why the summary failed for which this was done instead; empty: none failed."""
 
     @property
     def kind(self) -> EditKind:

@@ -136,6 +136,14 @@ class History(View, frozen=True, gc=False):
         """
         return edits.insert(self, position, message, reason, method=method)
 
+    def instead_of(self, error: str) -> Self:
+        """Note that what was done last was done because a summary failed.
+
+        Args:
+            error: why it failed; empty: it did not.
+        """
+        return edits.instead_of(self, error)
+
     # -- verbs on any messages: O(shown) ----------------------------------------------------------
 
     def keep(self, mask: Mask, reason: str = "", *, method: str | None = None) -> Self:

@@ -81,7 +81,7 @@ def _standing(live: LiveSession, names: tuple[str, ...]) -> list[str]:
     from ctxkit.worth import sections as costs
 
     table = costs(session).set_index("section")
-    tokens, whole = table.loc[sorted(stand), "tokens"].sum(), live.agent.compactor.context.coming
+    tokens, whole = table.loc[sorted(stand), "tokens"].sum(), live.agent.gauge()[0]
     said = (
         f"Said already, and kept so that the cache holds: {', '.join(sorted(stand))} "
         f"({tokens:,} tokens a call). Taking it out would have the whole prompt ({whole:,} tokens) "

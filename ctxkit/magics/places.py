@@ -85,7 +85,7 @@ def restore(kit: KitState, asked: RestoreLine) -> Page:
     place = checkpoint(live.session, asked.checkpoint)
     session = live.restore(place.number)
     kit.sessions.add(session, live.name)
-    used = live.agent.compactor.context.coming
+    used = live.agent.gauge()[0]
     return Page(
         f"Session {live.name} stands before compaction {place.number}: {used:,} tokens. Nothing was"
         " lost."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ctxkit.composition.groups import share
 from ctxkit.display.markup import line
 from ctxkit.messages import Message, Text
 
@@ -48,8 +49,10 @@ def rehearse(
     elif sections.names and (said := sections.due(session, time.time())):
         context.add(replace(said, id="dry-run-sections"))
     context.add(Message(role="user", id="dry-run", parts=(Text(prompt), *pictures)))
-    shown, tokens = context.preview()
-    rows = [f"{n:>9,}  {name}" for name, n in _parts(shown, context.log.counter, context.log.fixed)]
+    (shown, _), tokens = context.preview(), context.estimate_size()
+    parts = _parts(shown, context.log.counter, context.schemas)
+    sizes = share(tokens, [n for _, n in parts])
+    rows = [f"{n:>9,}  {name}" for n, (name, _) in zip(sizes, parts, strict=True)]
     limit = context.run.room.limit
     head = (
         f"Would send {len(shown)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}), to"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.display.amounts import counted
 from ctxkit.display.markup import NO_MATH, escape, line, plain
+from ctxkit.frames.recorded_cuts import cuts
+from ctxkit.sizes.prompt_sizes import sizes_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,9 @@ class TurnDisplay:
         self._live, self._raises = live, raises
         self.lines: list[str] = []
         self._open, self._fold, self._error = "", Fold(""), ""
+        self._estimated: list[tuple[int, int, dict[str, Any]]] = []
+        """Lines of compactions behind which no prompt was sent yet: place of the line, number of
+        the compaction, and what was told of it."""
         self.note = live.agent.model.notice
 
     def hear(self, event: LiveEvent) -> None:
@@ -54,6 +59,24 @@ class TurnDisplay:
         elif said := _said(event.kind, event.payload):
             self._failed()
             self._add(said)
+        if event.kind == "compaction_end" and "messages" in event.payload:
+            number = len(cuts(self._live.session)) - 1
+            self._estimated.append((len(self.lines) - 1, number, event.payload))
+        elif event.kind == "model_response" and self._estimated:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Give lines of compactions the sizes of the prompts that were sent, now that they are."""
+        session = self._live.session
+        made = cuts(session)
+        for place, number, told in self._estimated:
+            first, edits = made[number].position, made[number].edits
+            size = sizes_around(session, first, first + len(edits) - 1)
+            if size is not None:
+                before, after, source = size
+                sizes = {"tokens_before": before, "tokens_after": after, "tokens_source": source}
+                self.lines[place] = _compaction({**told, **sizes})
+        self._estimated.clear()
 
     def _piece(self, kind: str, text: str) -> None:
         if kind == "text":
@@ -212,12 +235,15 @@ def _memory(said: dict[str, Any]) -> str:
 
 
 def _compaction(said: dict[str, Any]) -> str:
-    if said.get("error"):
-        return f"! compaction failed: {line(str(said['error']), 160)}"
+    failed = line(str(said["error"]), 160) if said.get("error") else ""
+    if failed and "messages" not in said:
+        return f"! compaction failed: {failed}; the history is kept as it was"
     if said.get("outcome") == "skipped":
         return "compaction skipped: too little history"
     sizes = f"{said['tokens_before']:,} → {said['tokens_after']:,} tokens"
-    return f"✂ compacted {sizes} ({said.get('trigger')})"
+    guess = ", estimated" if said.get("tokens_source") == "estimated" else ""
+    why = f"; the summary failed: {failed}" if failed else ""
+    return f"✂ compacted {sizes} ({said.get('trigger')}{guess}){why}"
 
 
 def _warning(said: dict[str, Any]) -> str:

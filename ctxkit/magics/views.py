@@ -10,6 +10,7 @@ from ctxkit.magics.arguments import option
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.table_commands import TableLine, shown
 from ctxkit.messages import Edit
+from ctxkit.sizes.prompt_sizes import standing_call
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,6 +110,8 @@ def detail(kit: KitState, asked: At) -> ContextReport:
     session = kit.session(asked.session)
     if asked.call is not None:
         return report(session, asked.call)
+    if session.behind is not None and session.format != "replay":
+        return report(session, standing_call(session))
     after = session.path[session.calls[-1].position + 1 :] if session.calls else ()
     compacted = any(
         isinstance(e, Edit) for e in after

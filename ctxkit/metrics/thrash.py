@@ -24,6 +24,7 @@ from ctxkit.metrics.size import sent_in, spots_in
 from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit
 from ctxkit.sizes import Sizes, sizes
+from ctxkit.sizes.prompt_sizes import sizes_around
 
 if TYPE_CHECKING:
     from ctxkit.messages import Edit
@@ -152,13 +153,14 @@ def _prompts(session: Session, anchored: Sizes) -> list[int]:
 def _recorded(session: Session, anchored: Sizes, prompts: list[int]) -> list[Compaction]:
     """Return those of a record, also where no call came before or after."""
     replies = [c.position for c in session.calls]
-    one: dict[int, tuple[int, int, list[Edit]]] = {}
+    one: dict[int, tuple[int, int, int, list[Edit]]] = {}
     for cut in placed(session):
         call = bisect_left(replies, cut.position)
-        edits = [*(one[call][2] if call in one else ()), *cut.edits]
-        one[call] = cut.number, cut.position + len(cut.edits) - 1, edits
+        _, first, _, edits = one.get(call, (0, cut.position, 0, []))
+        last = cut.position + len(cut.edits) - 1
+        one[call] = cut.number, first, last, [*edits, *cut.edits]
     out, shown, at = [], list[Message](), 0
-    for call, (number, position, edits) in one.items():
+    for call, (number, first, position, edits) in one.items():
         before = next((p for p in reversed(prompts[:call]) if p), None)
         was, source = shown, dict[int, int]()  # an edit leaves `was` as it is: it makes a new list
         for entry in session.path[at : position + 1]:
@@ -171,7 +173,10 @@ def _recorded(session: Session, anchored: Sizes, prompts: list[int]) -> list[Com
             shown = apply_edit(shown, entry)
         at = position + 1
         had, left = (sum(map(anchored.of, messages)) for messages in (was, shown))
-        if before is None or call >= len(replies):
+        live = sizes_around(session, first, position)
+        if live is not None:
+            before, after, _ = live
+        elif before is None or call >= len(replies):
             before = max(before or 0, had)
             after = max(before - had + left, 0)
         else:

@@ -194,7 +194,7 @@ class Ladder(Joined):
                 failed = error
                 continue
             if tried is not history:
-                new = tried
+                new = tried.instead_of("" if failed is None else str(failed))
                 if not self.fits or new.tokens <= room.limit:
                     return new
         if new is history and failed is not None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from ctxkit.errors import ModelError
-from ctxkit.policies.summarisers import Extractive, text_of
+from ctxkit.errors import ModelError, failure_text
+from ctxkit.policies.summarisers import Extractive, may_ask, text_of, written_instead
 from ctxkit.policies.summary import Summary
 from ctxkit.texts import contents, reconstructions
 
 if TYPE_CHECKING:
+    from ctxkit.messages import Message
     from ctxkit.policies.summarisers import Passage
 
 
@@ -23,6 +24,7 @@ class IntentRecord:
     quirks: bool = False
     """Lines as fuseraft's program writes them: no commands, the error last."""
     name = "intents"
+    needs_model = False
 
     def __call__(self, passage: Passage) -> str:
         """Return the record of a passage."""
@@ -36,6 +38,7 @@ class EvidenceRecord:
     """Writes what the record proves of a passage, and of all before it."""
 
     name = "evidence"
+    needs_model = False
 
     def __call__(self, passage: Passage) -> str:
         """Return the evidence."""
@@ -50,13 +53,19 @@ class HybridRecord:
     """Writes the words: ``(passage) -> text``."""
     name = "hybrid"
 
-    def __call__(self, passage: Passage) -> str:
-        """Return evidence and words."""
+    @property
+    def needs_model(self) -> bool:
+        """True where what writes the words may ask a model."""
+        return may_ask(self.summariser)
+
+    def __call__(self, passage: Passage) -> Message | str:
+        """Return evidence and words; evidence alone as a message that says why."""
         proved = EvidenceRecord()(passage)
         try:
             said = self.summariser(passage)
         except (ModelError, OSError, ValueError, RuntimeError) as error:
-            return f"{proved}\n\n[no narrative: {contents.one_line(str(error), 200)}]"
+            alone = f"{proved}\n\n[no narrative: {contents.one_line(failure_text(error), 200)}]"
+            return written_instead(alone, error)
         text = text_of(said)
         return f"{proved}\n\n---\n\n{text}" if text.strip() else proved
 

@@ -35,6 +35,10 @@ class Straight:
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
         """Return the first call whose prompt is above `limit` (its messages, if estimated)."""
+        if start >= self.log.calls:  # compacted by hand: the call is not opened yet
+            coming = self.history.at(start)
+            size = coming.estimated if estimated else coming.tokens
+            return start if size > limit else stop
         if estimated:
             off = self.history.head.estimate - self.log.estimates.P[self.history.lo]
             return self.log.estimates.above(limit - off, start, stop)
@@ -46,6 +50,9 @@ class Straight:
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int) -> int:
         """Return the first call that shows `n` messages of these roles (none: of any)."""
         h, log = self.history, self.log
+        if start >= log.calls:
+            coming = h.at(start)
+            return start if (coming.count(*roles) if roles else len(coming)) >= n else stop
         if not roles:
             return bisect_left(log.upto, n - h.head.size + h.lo, start, stop)
         codes = [role_code(r) for r in roles]

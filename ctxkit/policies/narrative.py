@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from ctxkit.errors import ModelError
+from ctxkit.errors import ModelError, failure_text
 from ctxkit.messages import Message, Text
 from ctxkit.policies.evidence import EvidenceRecord, IntentRecord
-from ctxkit.policies.summarisers import Passage, text_of
+from ctxkit.policies.summarisers import Passage, text_of, written_instead
 from ctxkit.policies.summary import LOCAL, Summary
 from ctxkit.texts import contents, reconstructions, records, summary_passages
 from ctxkit.texts.summary_passages import FUSERAFT_SECTIONS
@@ -55,6 +55,12 @@ class Narrative(Summary):
     quirks: bool = False
     """Keep `keep_replies` messages instead of replies; intent lines as the program writes them."""
 
+    @property
+    def writer(self) -> Any:
+        """What the message comes from: a summariser, or in two modes the record alone."""
+        records = {"intent": IntentRecord(quirks=self.quirks), "lossless": EvidenceRecord()}
+        return records.get(self.mode, self.maker)
+
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""
         n = len(history)
@@ -81,7 +87,7 @@ class Narrative(Summary):
         """Return the message's text, or its size where the summariser only knows that."""
         passage = Passage(history, first, self.front(history), self.limit, self.told())
         if self.mode == "intent":
-            return IntentRecord(quirks=self.quirks)(passage)
+            return str(self.writer(passage))
         turns = [int(t) for t in history.turns[list(passage.positions)]]
         proved = "" if self.mode == "llm" else EvidenceRecord()(passage)
         if self.mode == "lossless":
@@ -89,7 +95,8 @@ class Narrative(Summary):
         try:
             said = self._told_again(passage)
         except ModelError as error:
-            return proved or reconstructions.failure(turns, str(error))
+            instead = proved or reconstructions.failure(turns, failure_text(error))
+            return written_instead(instead, error)
         if isinstance(said, int):
             return said
         head = reconstructions.covers("CONVERSATION SUMMARY", turns)

@@ -10,10 +10,11 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import structs
 
-from ctxkit.errors import BadArguments, ModelError, did_you_mean, in_words
+from ctxkit.errors import BadArguments, ModelError, did_you_mean, failure_text, in_words
 from ctxkit.faces import listed, renamed
-from ctxkit.messages import Message, Text
+from ctxkit.messages import ERROR, Message, Text
 from ctxkit.policies.setting import Typed
 from ctxkit.texts import contents, extracts, message_lines
 from ctxkit.texts.focuses import focus as focus_of
@@ -98,6 +99,7 @@ class Fixed(Typed):
 
     tokens: Positive = 1500
     name = "fixed"
+    needs_model = False
 
     def __call__(self, passage: Passage) -> int:
         """Return the size, or the passage's limit where that is smaller."""
@@ -112,6 +114,7 @@ class ShareOfInput(Typed):
     cap: Positive = 4000
     floor: Positive = 100
     name = "share"
+    needs_model = False
 
     def __post_init__(self) -> None:
         if self.floor > self.cap:
@@ -130,6 +133,7 @@ class RecordedSummary:
     otherwise: Summariser | None = None
     """None: the extractive one."""
     name = "recorded"
+    needs_model = False
 
     def __call__(self, passage: Passage) -> Message | str | int | None:
         """Return the recorded summary message, or the other summariser's."""
@@ -163,6 +167,7 @@ class Extractive(Typed):
     user: Proportion = 0.55
     """Share of the room for what the user said."""
     name = "extractive"
+    needs_model = False
 
     def __call__(self, passage: Passage) -> str:
         """Return the extract, one line a sentence; empty where nothing is readable."""
@@ -199,6 +204,9 @@ def _parts(
         return known, parts, column.upto(history.hi) if focused else parts
 
 
+_MUST = "it must return text, a message or a number of tokens"
+
+
 def answer(made: Any) -> Message | str | int:
     """Return what a summariser made: a text, a message or a number of tokens.
 
@@ -210,13 +218,16 @@ def answer(made: Any) -> Message | str | int:
     if made is None or (
         isinstance(made, (str, Message)) and not text_of(made).strip() and not _sized(made)
     ):
-        raise ModelError("The summariser returned nothing; the history is kept as it was.")
+        raise ModelError(f"The summariser returned nothing; {_MUST}.")
     if not isinstance(made, (str, Message)):
-        raise ModelError(
-            f"The summariser returned {in_words(made)}; it must return text, a message or a"
-            " number of tokens. The history is kept as it was."
-        )
+        raise ModelError(f"The summariser returned {in_words(made)}; {_MUST}.")
     return made
+
+
+def written_instead(made: Message | str, error: object) -> Message:
+    """Return a summary that stands in for one that failed as a message that says why."""
+    message = Message(role="summary", parts=(Text(made),)) if isinstance(made, str) else made
+    return structs.replace(message, details={**message.details, ERROR: failure_text(error)})
 
 
 def text_of(made: Message | str | int | None) -> str:
@@ -228,6 +239,11 @@ def text_of(made: Message | str | int | None) -> str:
 
 def _sized(made: Message | str) -> bool:
     return isinstance(made, Message) and any(not isinstance(p, Text) for p in made.parts)
+
+
+def may_ask(summariser: object) -> bool:
+    """Say whether a summariser may ask a model: any function may, the kit's own say so."""
+    return bool(getattr(summariser, "needs_model", True))
 
 
 _KINDS = {

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ctxkit.errors import BadArguments, CtxkitError, ModelError
+from ctxkit.errors import BadArguments, CtxkitError, ModelError, failure_text
 from ctxkit.history import USER
+from ctxkit.messages import ERROR, Message
 from ctxkit.policies import waits
+from ctxkit.policies.chain import Part
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.summarisers import (
     Extractive,
@@ -18,15 +20,15 @@ from ctxkit.policies.summarisers import (
     ShareOfInput,
     answer,
     text_of,
+    written_instead,
 )
 from ctxkit.policies.summary_places import anything, leading, turn_start
 from ctxkit.texts import identifiers, records, summary_passages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ctxkit.history import History
-    from ctxkit.messages import Message
     from ctxkit.policies.setting import Natural, Positive, Proportion
     from ctxkit.tokens import Room
 
@@ -110,6 +112,11 @@ class Summary(Setting):
     def maker(self) -> Any:
         """Who writes the summary: the extractive one, where none was given or lent."""
         return self.summariser or Extractive()
+
+    @property
+    def writer(self) -> Any:
+        """What the summary comes from: `maker`, unless the policy leaves that out."""
+        return self.maker
 
     def using(self, summariser: Any) -> Self:
         """Return the policy with a summariser, where it has none of its own."""
@@ -211,7 +218,9 @@ class Summary(Setting):
 
     def joined(self, made: list[Message | str | int], parts: list[Passage]) -> Message | str | int:
         """Return one summary of the old turns' and the split turn's."""
-        if len(made) == 1 and not isinstance(made[0], str):
+        failed = [m for m in made if isinstance(m, Message) and ERROR in m.details]
+        own = self.otherwise is not None and bool(failed)
+        if len(made) == 1 and not isinstance(made[0], str) and not own:
             return made[0]
         if any(isinstance(m, int) for m in made):
             return sum(
@@ -221,7 +230,8 @@ class Summary(Setting):
         if self.file_lists:
             found = (records.of_each(p.history, p.places, records.files) for p in parts)
             text += records.file_lists(chain.from_iterable(found))
-        return text if text.startswith(self.prefix) else self.prefix + text
+        text = text if text.startswith(self.prefix) else self.prefix + text
+        return written_instead(text, failed[0].details[ERROR]) if failed else text
 
     def asked(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
         """Return a summariser's work, asked again where the audit finds something missing."""
@@ -235,7 +245,8 @@ class Summary(Setting):
                 made = self._once(maker, replace(passage, instructions=again))
         except (CtxkitError, OSError, ValueError, RuntimeError) as error:
             if self.otherwise is not None:
-                return answer(self.otherwise(replace(passage, instructions=f"{error}")))
+                made = answer(self.otherwise(replace(passage, instructions=failure_text(error))))
+                return made if isinstance(made, int) else written_instead(made, error)
             if isinstance(error, ModelError):
                 raise
             raise ModelError(f"No summary was made: {error}") from error
@@ -259,3 +270,14 @@ class Summary(Setting):
         ask = asks[-1] if asks else ""
         text, sections = text_of(made), self.sections
         return identifiers.audit(text, sections=sections, names=names, ask=ask, strict=strict)
+
+
+def writers_of(part: Part) -> Iterator[Any]:
+    """Yield what the summaries of a policy come from, of the policies in it, too."""
+    if isinstance(part, Summary):
+        yield part.writer
+        return
+    for value in vars(part).values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Part):
+                yield from writers_of(each)

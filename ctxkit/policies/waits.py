@@ -33,9 +33,7 @@ def within(seconds: float, maker: Callable[[Passage], Any], passage: Passage) ->
     try:
         good, value = answer.get(timeout=seconds)
     except Empty:
-        raise ModelError(
-            f"The summary took longer than {seconds:g} s; the history is kept as it was."
-        ) from None
+        raise ModelError(f"The summary took longer than {seconds:g} s.") from None
     if good:
         return value
     raise value

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from ctxkit.messages import Message, Text
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
@@ -71,7 +73,7 @@ class WithRequest(OwnCut):
         request = history.nth_last("user", 1)
         again = contents.texts(history[request]) if self.front(history) <= request < first else ""
         parts = (*summary.parts, Text(GOES_ON), *((Text(again),) if again else ()))
-        return Message(role="summary", parts=parts)
+        return structs.replace(summary, parts=parts)
 
 
 @typed

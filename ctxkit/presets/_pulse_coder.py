@@ -86,8 +86,8 @@ class PulseSummary(Summary):
                 said = {SAID_BY: "assistant"}
                 made = Message(role="summary", parts=(Text(made),), details=said)
             new = history.summarise(first, made, "summary", start=start, method="summary")
-        except ModelError:
-            return self.last(PRUNE(history, room), "fallback")
+        except ModelError as error:
+            return self.last(PRUNE(history, room), "fallback").instead_of(str(error))
         if above(new, self.target):
             return self.last(history, "summary-too-large")
         return history if self.must_shrink and new.tokens >= history.tokens else new

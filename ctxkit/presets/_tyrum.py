@@ -16,6 +16,7 @@ from ctxkit.policies.chain import Chain
 from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.prune import Cap, Prune
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.summarisers import written_instead
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.checks import between, typed
@@ -96,6 +97,11 @@ class CheckpointMaker:
     """Find only inner parts of paths, and audit nothing."""
     name = "tyrum"
 
+    @property
+    def needs_model(self) -> bool:
+        """True where a function was given that may ask a model."""
+        return self.model is not None
+
     def __post_init__(self) -> None:
         if self.model is not None and not callable(self.model):
             raise BadArguments(
@@ -105,23 +111,26 @@ class CheckpointMaker:
 
     def __call__(self, passage: Passage) -> Message:
         """Return the checkpoint as a message of role `summary`, its fields in `details`."""
-        point, previous = None, _previous(passage)
+        point, why, previous = None, "", _previous(passage)
         if self.model is not None:
-            point = self._asked(passage, previous)
+            point, why = self._asked(passage, previous)
         if point is None:
             point = obligations.deterministic(passage.messages, previous, quirks=self.quirks)
         point = obligations.with_approvals(point, passage.messages, previous)
         pending = [m for m in passage.history.messages if m.pending]
         fields = {k: v for k, v in vars(point).items() if v}
-        return Message(
+        made = Message(
             role="summary",
             id=f"checkpoint-{passage.messages[-1].id}" if passage.messages else "",
             parts=(Text(obligations.rendered(point, pending)),),
             details={"checkpoint": fields},
         )
+        return written_instead(made, why) if why else made
 
-    def _asked(self, passage: Passage, previous: Obligations | None) -> Obligations | None:
-        """Return the model's checkpoint; None where it fails twice, for the one without a model."""
+    def _asked(
+        self, passage: Passage, previous: Obligations | None
+    ) -> tuple[Obligations | None, str]:
+        """Return the model's checkpoint; None where it fails twice, and why the last one did."""
         said = "\n".join(summary_passages.plain(m) for m in passage.messages)
         texts = [t for m in passage.messages for t in (m.text, *map(arguments, m.tool_calls))]
         known = "\n".join([said, *texts, _written(previous), passage.instructions])
@@ -132,6 +141,7 @@ class CheckpointMaker:
             f"{summary_passages.tyrum(passage.messages)}"
         )
         lack: tuple[str, ...] = ()
+        why = ""
         for _ in range(self.attempts):
             again = told if not lack else f"{told}\n\nThe last attempt lacked: {', '.join(lack)}."
             try:
@@ -139,7 +149,7 @@ class CheckpointMaker:
                     json.loads(str(self.model(replace(passage, instructions=again))))
                 )
             except (ModelError, BadArguments, ValueError, AttributeError) as error:
-                lack = (f"valid JSON ({error})",)
+                lack, why = (f"valid JSON ({error})",), str(error)
                 continue
             lack = ("anything at all",) if point.empty else ()
             if not lack and not self.quirks:
@@ -147,8 +157,9 @@ class CheckpointMaker:
                 made_up = identifiers.invented(_written(point), known)
                 lack += (f"any ground for {', '.join(made_up)}",) if made_up else ()
             if not lack:
-                return point
-        return None
+                return point, ""
+            why = f"the checkpoint lacked {', '.join(lack)}"
+        return None, why
 
 
 def _written(point: Obligations | None) -> str:

@@ -44,7 +44,7 @@ _TURNS = (
 _CUTS = (
     Heading("compaction", "number of the compaction, from 0"),
     Heading("before call", "the first call that was shown its outcome"),
-    Heading("why", "what made it due", number=False),
+    Heading("why", "what made it due; failed, where its summary did", number=False),
     Heading("tokens before", "size of the prompt before, in tokens"),
     Heading("tokens after", "size of the prompt after, in tokens"),
     Heading("saved", "share of the tokens that it took out"),
@@ -210,10 +210,13 @@ def cuts_of(session: Session, rows: int | None = None) -> Tabular:
 
 def _cut(r: Any) -> tuple[Box, ...]:
     why = line(text(r.reason) or text(r.trigger) or "not said", 160)
+    more = text(r.method)
+    if failed := text(r.error):
+        why, more = f"failed: {line(failed, 160)}", f"{more}: {why}; the summary failed: {failed}"
     return (
         _figure(r.compaction),
         _figure(r.call),
-        Box(why, None, text(r.method)),
+        Box(why, None, more),
         _size(r.tokens_before),
         _size(r.tokens_after),
         Box(percent(r.token_savings), _value(r.token_savings)),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from talkers import agent
+from builders import assistant, session, step, user
+from talkers import COUNT, agent, run
 
 from ctxkit import presets
+from ctxkit.agent.compactor import NEWEST
 from ctxkit.policies.chain import Called, Chain, Ladder
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Extractive, Fixed
 from ctxkit.policies.summary import Summary
+from ctxkit.presets.preset_names import preset
 
 WRITER = Fixed(3)
 """Stands for the session's model."""
@@ -63,3 +66,14 @@ def test_a_step_of_a_preset_is_lent_the_writer_too():
 
 def test_a_function_by_hand_is_taken_as_it_is():
     assert chosen(Rules(Summary()), plain, focus="tests") == Called(plain)
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_any_preset_compacts_by_hand_between_two_calls(name):
+    """also where its policy asks a trigger of its own, of a call that is not opened yet"""
+    turns = [(user("x" * 900), *step(text="y" * 900), assistant("z" * 900)) for _ in range(30)]
+    rules = preset(name).but(window=8_000, assumed=True, reserve=200, counter=COUNT)
+    one = agent(at=session(*(m for turn in turns for m in turn)), rules=rules)
+    edits = run(one.compact(instead=NEWEST))
+    assert edits
+    assert [e.id for e in one.session.edits] == [e.id for e in edits]

@@ -42,7 +42,8 @@ class Play:
     stop: str = ""
     """A finish reason in the words of Chat Completions, or of the format, in place of the right one."""
     usage: str = "told"
-    """`told`, `counted` (a third of the characters that were asked), `none` or `zero`."""
+    """`told`, `counted` (so many tokens a character that was asked, `rate`), `none` or `zero`."""
+    rate: float = 1 / 3
     ids: bool = True
     apart: bool = False
     """Each call in a piece of its own, all at index 0."""
@@ -64,7 +65,8 @@ def _words(play):
 def billed(play, body):
     """Return the prompt tokens that a reply is billed; 0: it tells none."""
     if play.usage == "counted":
-        return len(json.dumps([body.get(k) for k in ("system", "messages", "tools")])) // 3
+        asked = json.dumps([body.get(k) for k in ("system", "messages", "tools")])
+        return int(len(asked) * play.rate)
     return PROMPT if play.usage == "told" else 0
 
 
@@ -265,6 +267,8 @@ class Wire:
     url: str
     plays: list[Play]
     asked: list[dict] = field(default_factory=list)
+    account: list[int] = field(default_factory=list)
+    """Tokens that each prompt was billed which got a reply."""
 
 
 def _handler(wire):
@@ -289,6 +293,7 @@ def _handler(wire):
             if play.status != 200:
                 data = json.dumps(refusal(wire.kind, play)).encode()
                 return self._whole(play.status, "application/json", data, play.headers)
+            wire.account.append(billed(play, body))
             data = play.raw or b"".join(WRITERS[wire.kind](play, body))
             kind = "application/x-ndjson" if wire.kind == "ollama" else "text/event-stream"
             return self._whole(200, kind, data)

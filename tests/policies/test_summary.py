@@ -94,7 +94,7 @@ def test_a_call_keeps_its_result():
 
 @pytest.mark.parametrize("nothing", [None, "", "  \n"])
 def test_a_summariser_that_says_nothing_changes_nothing(nothing):
-    with pytest.raises(ModelError, match="kept as it was"):
+    with pytest.raises(ModelError, match="returned nothing; it must"):
         Summary(keep_turns=1, summariser=lambda p: nothing)(shown(turns(3)), ROOM)
 
 

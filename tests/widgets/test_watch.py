@@ -66,7 +66,7 @@ def test_a_live_session_is_followed_through_a_turn(live):
     asyncio.run(live.turn("go"))
     assert set(states) == {"running"}
     assert shown.state.state == "at rest"
-    assert shown.state.used == live.agent.compactor.context.tokens
+    assert shown.state.used == live.session.calls[-1].message.usage.prompt_tokens
     assert "<svg" in shown.growth
     assert "write_file" in shown.calls
     assert "no LLM was called" in shown.gauge

@@ -1,0 +1,129 @@
+"""Who wrote a summary, and that one failed, as the cell, `%compact` and `%context compactions` say it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+
+import pytest
+from magics.test_agent_magic import kit, run
+from models.wires import Play, wire
+
+import ctxkit as ck
+from ctxkit import presets
+from ctxkit.errors import ModelError
+from ctxkit.policies.window import Window
+
+pytestmark = pytest.mark.filterwarnings("default")
+REFUSED = Play(status=401, said="Incorrect API key provided")
+NOTES, BAD = "openai/notes-model", "openai/bad-model"
+RULES = {
+    name: presets.preset(
+        name,
+        **{
+            "fuseraft": {"trigger_turn_count": 3, "keep_recent_turns": 1},
+            "pulse_coder": {"compact_trigger": 300, "compact_target": 200, "keep_last_turns": 1},
+            "roo": {"context_window": 200_000},
+        }[name],
+    )
+    for name in ("fuseraft", "pulse_coder", "roo")
+}
+RULES["hybrid"] = presets.fuseraft(trigger_turn_count=3, keep_recent_turns=1, mode="hybrid")
+STANDS = {
+    "fuseraft": "COMPACTION FAILED",
+    "hybrid": "CONTEXT RECONSTRUCTION",
+    "pulse_coder": "nothing",
+    "roo": "nothing",
+}
+
+
+@pytest.fixture
+def talk(shell, monkeypatch):
+    """Begin a session under rules: one loopback server answers the talk, the other writes summaries."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with ExitStack() as servers:
+
+        def begin(rules, *notes, turns=4):
+            up = servers.enter_context(
+                wire("chat", Play("It is so. " + "x" * 600, usage="counted"))
+            )
+            writer = servers.enter_context(wire("chat", *notes))
+            shell.user_ns["rules"] = rules
+            models = f"--model 'openai/own-model?api_base={up.url}'"
+            models += f" --summary-model '{BAD if notes[0].status == 401 else NOTES}?api_base={writer.url}'"
+            for n in range(turns):
+                run(shell, f"%%agent {models} --rules rules --tools work\ngo {n} " + "word " * 200)
+            return shell
+
+        yield begin
+
+
+@pytest.mark.parametrize("name", ["fuseraft", "hybrid"])
+def test_the_cell_and_the_table_say_that_a_summary_failed(talk, name, capsys):
+    shell = talk(RULES[name], REFUSED)
+    shown = capsys.readouterr().out
+    [line] = [s for s in shown.splitlines() if s.startswith("✂")]
+    assert re.search(r" tokens \(message_count.*\); the summary failed: .*Incorrect API key", line)
+    table = run(shell, "%context compactions")
+    assert repr(table).splitlines()[1].split()[2] == "failed:"
+    assert "Incorrect API key" in table._repr_html_()
+    assert table["error"].str.contains("Incorrect API key").all()
+    assert STANDS[name] in kit(shell).session().edits[0].inserted[0].text
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_compact_says_that_the_model_was_asked_and_failed(talk, name):
+    shell = talk(RULES[name].but(trigger=None, auto=False), REFUSED)
+    done = run(shell, "%compact keep the numbers")
+    assert "· the summary failed (" in done.one_line
+    assert "Incorrect API key" in done.one_line
+    assert done.one_line.endswith(f"), {BAD} was asked")
+    assert "no LLM" not in repr(done) + done._repr_html_()
+    assert STANDS[name] in (done.summary or "nothing")
+    assert ck.frame(kit(shell).session(), per="compaction")["model"].tolist() == [BAD]
+
+
+def test_compact_says_that_the_history_is_kept_where_nothing_stands_in_its_place(talk):
+    shell = talk(presets.pi(keep_recent_tokens=100).but(auto=False), REFUSED)
+    with pytest.raises(ModelError, match=r"failed, and the history is kept as it was: .*API key"):
+        run(shell, "%compact")
+    assert kit(shell).session().edits == ()
+
+
+@pytest.mark.parametrize("usage", ["told", "none"])
+def test_compact_names_the_model_that_wrote(talk, usage):
+    shell = talk(RULES["fuseraft"].but(auto=False), Play("Short notes.", usage=usage))
+    assert run(shell, "%compact").one_line.endswith(f" · summary by {NOTES}")
+
+
+def notes(passage):
+    """Write as a function of the user's does, which may ask whom it likes."""
+    return "Short notes."
+
+
+def broken(passage):
+    raise ModelError("no route")
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (presets.fuseraft(mode="intent", keep_recent_turns=1), "summary without a model, no LLM was called"),
+        (presets.fuseraft(mode="lossless", keep_recent_turns=1), "summary without a model, no LLM was called"),
+        (presets.tyrum(keep_last_messages_after_compaction=1), "summary without a model, no LLM was called"),
+        (presets.fuseraft(keep_recent_turns=1, summariser=notes), "summary by notes, which the rules name"),
+        (presets.fuseraft(keep_recent_turns=1, summariser=broken), "the summary failed (no route)"),
+        (presets.fuseraft(keep_recent_turns=1, mode="hybrid", summariser=broken), "the summary failed (no route)"),
+        (presets.swe_agent_mask().but(policy=Window(keep_tokens=100)), "no summary, no LLM was called"),
+    ],
+)  # fmt: skip
+def test_compact_says_who_wrote_where_no_model_did(talk, rules, said):
+    shell = talk(rules.but(auto=False, trigger=None), REFUSED)
+    done = run(shell, "%compact")
+    assert done.one_line.endswith(f" · {said}")
+
+
+def test_a_dry_run_asks_no_model_and_says_so(talk):
+    shell = talk(RULES["fuseraft"].but(auto=False), REFUSED)
+    would = run(shell, "%compact --dry-run")
+    assert would.one_line.endswith(" · extractive summary, no LLM was called")
