@@ -23,14 +23,14 @@ MIN_CHARS = 6
 MIN_CHARS_IN_WORDS = 8
 """Characters from which on a value is found within a word; a shorter one must stand by itself."""
 _NAME = re.compile(
-    r"(?i)(?:^|_)(?:.*(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|APIKEY|CREDENTIALS?|TOKEN)|PASS|PWD"
-    r"|KEY|PAT|JWT|AUTH|AUTHORIZATION|BEARER|COOKIE|DSN|SALT|MNEMONIC|SAS|SIGNATURE"
+    r"(?i)(?:^|_)(?:.*(?:PASSWORDS?|PASSWD|PASSPHRASE|PASSCODE|SECRETS?|APIKEYS?|CREDENTIALS?"
+    r"|TOKEN)|PASS|PWD|KEYS?|PAT|JWT|AUTH|AUTHORIZATION|BEARER|COOKIE|DSN|SALT|MNEMONIC|SAS|SIGNATURE"
     r"|CONN(?:ECTION)?_?STR(?:ING)?)"
     r"(?:_?(?:\d+|BASE|PROD(?:UCTION)?|DEV|TEST|STAGING|LIVE|OLD|NEW|PRIMARY|SECONDARY|MAIN"
-    r"|DEFAULT|ADMIN|ROOT|VALUE|BASE64|B64|HEX|PEM))*$"
+    r"|DEFAULT|ADMIN|ROOT|VALUE|BASE64|B64|HEX|PEM|JSON))*$"
 )
 _NEVER = re.compile(
-    r"(?i)^(?:OLD)?PWD$|^GPG_KEY$|(?:PUBLIC|PRIMARY|SORT|PARTITION|CACHE|FOREIGN)_KEY$|^.*KEYBOARD"
+    r"(?i)^(?:OLD)?PWD$|^GPG_KEY$|(?:PUBLIC|PRIMARY|SORT|PARTITION|CACHE|FOREIGN)_KEYS?$|^.*KEYBOARD"
 )
 _MIXED = re.compile(r"(?=.*[A-Za-z])(?=.*[^A-Za-z\s_./:-])")
 """A short value must mix letters with digits or signs."""
@@ -82,8 +82,8 @@ def _forms_of(name: str, value: str) -> frozenset[str]:
         return frozenset()
     plain: set[str] = set(_within(value))
     if _is_named(name):
-        whole = {value, value.strip()}
-        plain.update(v for v in whole if _is_worth_hiding(v))
+        plain.update(v for v in (value, value.strip()) if _is_worth_hiding(v))
+    if _is_named(name) or "PRIVATE KEY-----" in value:
         plain.update(_secret_lines(value))
     forms = {f for p in plain for encode in FORMS.values() for f in encode(p)}
     long = {f for f in forms if len(f) >= MIN_CHARS_IN_WORDS or f in plain}

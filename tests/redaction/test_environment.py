@@ -24,7 +24,7 @@ SECRET = [
     ("ANYTHING", "ghp_" + drawn(4, ALNUM, 36)),
     ("DATABASE_URL", "postgres://app:Hunter2Hunter2@db:5432/x"),
     ("DB_PASSWORD", "hunter2"), ("DB_PASS", "s3cr3t"), ("PGPASSWORD", "p@ss-1"), ("SMTP_PWD", "xkqzpw"),
-    ("API_TOKEN", "abc123\n"),
+    ("API_TOKEN", "abc123\n"), ("APP_SECRETS", "blue-42-horse"), ("GCP_CREDENTIALS_JSON", "blue-42-horse"),
 ]  # fmt: skip
 ORDINARY = [
     ("MONKEY_MODE", "production"), ("OPENAI_API_KEY", "lm-studio"),
@@ -34,7 +34,7 @@ ORDINARY = [
     ("SSH_AUTH_SOCK", "/tmp/ssh-agent.sock"), ("API_TOKEN", "undefined"),
     ("PASSWORD_FILE", "/run/secrets/password1"), ("SECRET_KEY", "changeme-please"),
     ("AUTH", "disabled"), ("DB_PASSWORD", "test1"), ("DB_PASSWORD", "secret"), ("API_TOKEN", "123456"),
-    ("API_KEY", "gpt-4"), ("AUTH_TOKEN", "v1.2.3"[:5]), ("SECRET", "a/b.cd"), ("API_KEY", "12345678"), ("PWD", "/home/user1/work2"),
+    ("API_KEY", "gpt-4"), ("AUTH_TOKEN", "v1.2.3"[:5]), ("SECRET", "a/b.cd"), ("SORT_KEYS", "name,age"), ("HOTKEYS", "ctrl+x"), ("API_KEY", "12345678"), ("PWD", "/home/user1/work2"),
 ]  # fmt: skip
 
 
@@ -103,6 +103,12 @@ LINES = "first: Xk9-2mQ7w\npassword = blue-42-horse\n[default]\nab12cd34ef\ncorr
 def test_a_line_of_a_value_of_several_goes_by_itself(monkeypatch, gap, line, is_secret):
     monkeypatch.setenv("SERVICE_CREDENTIALS", LINES.replace("\n", gap))
     assert redact(f"it is {line} there") == f"it is {MARK if is_secret else line} there"
+
+
+def test_a_line_of_a_private_key_goes_whatever_its_variable_is_called(monkeypatch):
+    short = "\n".join(drawn(i, ALNUM, 40) for i in range(3))
+    monkeypatch.setenv("DEPLOY", f"-----BEGIN PRIVATE KEY-----\n{short}\n-----END PRIVATE KEY-----")
+    assert redact(f"it is {drawn(1, ALNUM, 40)} there") == f"it is {MARK} there"
 
 
 @pytest.mark.parametrize("gap", ["\n", "\\n"])

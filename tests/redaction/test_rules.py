@@ -157,3 +157,14 @@ def test_an_address_goes_with_slashes_as_json_and_urls_write_them(hook, slash):
 def test_innocent_texts_stay_in_every_way_they_come(way):
     texts = [WAYS[way](Example("", text, "")) for text in INNOCENT]
     assert [(t, redact(t)) for t in texts if redact(t) != t] == []
+
+
+def test_a_secret_goes_within_an_escape_sequence():
+    """A link of a terminal holds its address, a title its words: no one sees them, files keep them."""
+    lost = []
+    for rule in RULES:
+        for e in examples(rule) if not rule.is_whole_line else ():
+            if e.text.isprintable():
+                shown = redact(f"see \x1b]8;;{e.text}\x1b\\here\x1b]8;;\x1b\\ \x1b]0;{e.text}\x07.")
+                lost += [] if shown.count(MARK) >= 2 and e.secret[:8] not in shown else [rule.name]
+    assert lost == []
