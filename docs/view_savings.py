@@ -12,7 +12,8 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
 import ctxkit as ck
-from ctxkit.heard.heard_words import FRAME, spoken
+from ctxkit.heard.heard_words import spoken
+from ctxkit.messages import FRAME
 from ctxkit.sizes import sizes
 from ctxkit.tokens.counter_names import default
 

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.messages import Message, Text
+from ctxkit.messages import FRAME, HEARD, Message, Text
 from ctxkit.subjects import results
 from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-HEARD, FRAME, HANDOFF, ARTIFACTS, CORRECTION, TASK = (
-    "heard", "frame", "handoff", "artifacts", "correction", "task",
-)  # fmt: skip
-"""Kinds of the messages in the user's place."""
+HANDOFF, ARTIFACTS, TASK = "handoff", "artifacts", "task"
+"""Kinds of the messages in the user's place, beside those of `messages`."""
 MOVE = "move"
 """Kind of the entries of a team's ledger that say what followed from a turn."""
 FORK, BRANCHES = "parallel_start", ("parallel_branch_end", "parallel_merge")

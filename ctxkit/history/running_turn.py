@@ -57,22 +57,20 @@ class RunningTurn:
             group: the row of the reply that asked for it, where it is a result.
             number: the number of its turn.
         """
-        if message.kind in FROM_OTHERS or (role == TOOL and group < self.first):
+        if role == ASSISTANT:
+            if self._answered and self._is_anothers(message, number):
+                self._begin(row, number)
+            self._answered, self._number = True, number
+            self._speaker = message.agent or self._speaker
+            self._ended = _is_last_word(message)
+        elif role == TOOL and group >= self.first:
+            self._answered, self._ended = True, False
+        elif role == TOOL or message.kind in FROM_OTHERS:
             self.past_at_once.append(row)
         elif role == USER:
             if self._opens(message, number):
                 self._begin(row, number)
             self._ended, self._number = False, number
-        elif role == ASSISTANT:
-            if self._answered and self._is_anothers(message, number):
-                self._begin(row, number)
-            self._answered, self._number = True, number
-            self._speaker = message.agent or self._speaker
-            self._ended = message.stop not in _GOES_ON and not (
-                message.is_error or any(isinstance(p, ToolCall) for p in message.parts)
-            )
-        elif role == TOOL:
-            self._answered, self._ended = True, False
 
     def _begin(self, row: int, number: int) -> None:
         self.first, self._begun, self._speaker = row, number, None
@@ -92,3 +90,10 @@ class RunningTurn:
         if named and message.agent != self._speaker:
             return True
         return message.turn is not None and number != self._number
+
+
+def _is_last_word(reply: Message) -> bool:
+    """Return True for a reply that calls no tool, and was neither cut off nor failed."""
+    if reply.is_error or reply.stop in _GOES_ON:
+        return False
+    return not any(isinstance(part, ToolCall) for part in reply.parts)

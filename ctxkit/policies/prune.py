@@ -16,6 +16,7 @@ from ctxkit.history.columns import ASSISTANT, TOOL
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.shown_positions import ShownPositions
 from ctxkit.schedules import AS_IT_CAME, OldFirst
+from ctxkit.schedules.schedule_view import News
 from ctxkit.texts import contents
 from ctxkit.tools.tool_names import among
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message
     from ctxkit.policies.setting import Natural
     from ctxkit.schedules import ScheduleView
-    from ctxkit.schedules.schedule_view import News
     from ctxkit.tokens import Room
 
 _MODE = re.compile(r"none|all|before-last-message|before-last-(\d+)-messages")
@@ -60,6 +60,8 @@ class Prune(Scheduled):
         """Drop a call as soon as no message that names it is among the last, or stays."""
         pruned: _Pruned = view.memory.setdefault("pruned", _Pruned(self))
         changed, news = view.events(), {new.call: new for new in view.news()}
+        if "all" in (self.tool_calls, self.reasoning):
+            news = {call: News(call, [], [], []) for call, _ in view.turns()} | news
         for call in sorted(changed.keys() | news.keys()):
             emptied = set(changed.get(call, ())) - pruned.told
             todo = pruned.follow(view, news[call]) if call in news else set()

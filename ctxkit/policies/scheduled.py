@@ -90,6 +90,7 @@ class HistoryFilter(Scheduled):
     The turn's own input, calls and results stay as they are until the turn is over. With the next
     turn they are history, and are filtered then: once a turn the prompt changes from the first
     message that a filter touches, and what stood behind it in a provider's cache is sent anew.
+    A view bounds no single long turn; prunings and compactions do.
     """
 
     @property

@@ -279,7 +279,7 @@ class Rows:
     def _past_at_once(self, start: int, stop: int) -> Iterator[int]:
         """Yield the positions in start..stop that are history as soon as they are there."""
         rows = self.log.turn.past_at_once
-        for row in rows[bisect_left(rows, start + self._ahead) if start > self.head else 0 :]:
+        for row in rows[bisect_left(rows, start + self._ahead) if start >= self.head else 0 :]:
             p = self.place(row)
             if p is not None and start <= p < stop:
                 yield p

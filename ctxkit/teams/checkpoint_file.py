@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.heard.heard_words import CORRECTION, HANDOFF, MOVE, TASK
+from ctxkit.heard.heard_words import HANDOFF, MOVE, TASK
 from ctxkit.ledgers.kinds import MOST_ARGUMENT, ledger_bytes
+from ctxkit.messages import CORRECTION
 from ctxkit.redaction import redact
 from ctxkit.subjects import results
 from ctxkit.texts.contents import texts

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.heard.heard_words import FRAME, HANDOFF, HEARD, TASK
+from ctxkit.heard.heard_words import HANDOFF, TASK
 from ctxkit.history.columns import ASSISTANT, SUMMARY, SYSTEM, USER
+from ctxkit.messages import FROM_OTHERS
 from ctxkit.policies.chain import Chain, in_a_row
 from ctxkit.policies.keep import Tail
 from ctxkit.policies.scheduled import Scheduled
@@ -107,7 +108,7 @@ class OwnTurns(Scheduled):
     def _may_go(self, view: ScheduleView, q: int, message: Message) -> bool:
         if message.kind == TASK or message.sections or view.role(q) in (SYSTEM, SUMMARY):
             return False
-        return not (self.heard and message.kind in (HEARD, FRAME, HANDOFF))
+        return not (self.heard and message.kind in (*FROM_OTHERS, HANDOFF))
 
 
 def _first_new(view: ScheduleView, edge: int, call: int) -> int:

@@ -13,8 +13,8 @@ import msgspec
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.resumes import led, noted
 from ctxkit.heard import forks
-from ctxkit.heard.heard_words import CORRECTION, FOR, FORK, FROM, HANDOFF, MOVE, TASK, TO, spoken
-from ctxkit.messages import Message, Text
+from ctxkit.heard.heard_words import FOR, FORK, FROM, HANDOFF, MOVE, TASK, TO, spoken
+from ctxkit.messages import CORRECTION, Message, Text
 from ctxkit.policies.rules import Rules
 from ctxkit.redaction import redact
 from ctxkit.teams.decisions import Standing

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.display.markup import plain
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.heard.heard_words import FOR, FRAME, HANDOFF, HEARD
+from ctxkit.heard.heard_words import FOR, HANDOFF
 from ctxkit.history.columns import ASSISTANT
+from ctxkit.messages import FROM_OTHERS
 from ctxkit.policies.chain import Chain, Part
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.scheduled import Scheduled
@@ -58,7 +59,7 @@ class Isolated(Scheduled):
             elif message.kind == HANDOFF and message.details.get(FOR) == self.agent:
                 if not self.handoffs:
                     view.change(p, None, since=view.arrival(p))
-            elif message.kind in (HEARD, FRAME, HANDOFF) and not self._hears(spoke=spoke):
+            elif message.kind in (*FROM_OTHERS, HANDOFF) and not self._hears(spoke=spoke):
                 view.change(p, None, since=view.arrival(p))
 
     def _hears(self, *, spoke: bool) -> bool:

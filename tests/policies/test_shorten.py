@@ -5,7 +5,7 @@ from builders import assistant, call, result, step, tool_call, user
 from histories import ROOM, shown, texts
 
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Image, Message, Text
+from ctxkit.messages import FRAME, HEARD, INJECTED, Image, Message, Text
 from ctxkit.policies.adaptive import Stage
 from ctxkit.policies.intermediate import Intermediate
 from ctxkit.policies.shorten import ConsumedReads, Outputs, Replies, Results
@@ -174,3 +174,28 @@ def test_a_step_is_cut_from_its_first_character_too_many():
         "x" * 120 + " [text omitted]",
     ]
     assert Intermediate()(new, ROOM) is new
+
+
+def test_what_is_cut_of_the_past_alone_stands_whole_in_its_turn():
+    """fuseraft cuts results and replies as a turn is handed them; what is written in it consumes nothing yet"""
+    read, write = step("read_file", LONG, path="a"), step("write_file", "ok", path="a")
+    results = Results(max_chars=1000, past_only=True)
+    replies = Replies(max_chars=100, past_only=True)
+    said = [user(), assistant(LONG, *read[0].tool_calls), read[1]]
+    within = shown(*said, write)
+    assert results(within, ROOM) is within
+    assert replies(within, ROOM) is within
+    handed = shown(*said, assistant("seen"), user(), write)
+    assert len(last(results(handed, ROOM), 2)) > 1000
+    assert len(last(replies(handed, ROOM), 1)) < 200
+    later = results(shown(*said, assistant("seen"), user(), write, user()), ROOM)
+    assert last(later, 2).startswith("x" * 500 + "\n[...9,500 chars elided")
+
+
+def test_what_others_said_is_cut_at_once():
+    frame = user(LONG, kind=FRAME, agent="B", tool="bash")
+    h = shown(user(), step(), frame, user(LONG, kind=HEARD, agent="B"), user(LONG, kind=INJECTED))
+    cut = Replies(max_chars=100, past_only=True)(
+        Results(max_chars=1000, past_only=True)(h, ROOM), ROOM
+    )
+    assert [len(m.text) // 1000 for m in cut.messages[3:]] == [1, 0, 10]
