@@ -198,6 +198,12 @@ class Folder:
         (source, here), (target, there) = self.at(old), self.at(new)
         os.replace(source, target, src_dir_fd=here.get("dir_fd"), dst_dir_fd=there.get("dir_fd"))
 
+    def link(self, name: str, there: Folder, new: str) -> None:
+        """Give a file of this folder one more name in another one; a link that it is stays one."""
+        (source, mine), (target, theirs) = self.at(name), there.at(new)
+        handles = {"src_dir_fd": mine.get("dir_fd"), "dst_dir_fd": theirs.get("dir_fd")}
+        os.link(source, target, **handles, follow_symlinks=False)
+
     def close(self) -> None:
         """Let the folder go."""
         if self._handle >= 0:

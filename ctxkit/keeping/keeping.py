@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from itertools import islice
 from pathlib import Path
@@ -50,6 +51,9 @@ def keep(
     are readable by their owner alone. A copy that is broken off goes on at the next call; an
     archive holds what the logs hold, secrets included.
 
+    Nothing is written outside the archive: no link in it is followed, and what would lie behind one
+    is `failed`. Bytes of a name that are no UTF-8 become U+FFFD in the copy's name.
+
     Args:
         folder: the archive; made where it is missing.
         home: the home directory to look in; None: this user's, and where environment variables
@@ -74,9 +78,7 @@ def keep(
         with Archive(place) as archive:
             rows = [_row(o, archive) for o in islice(_each(chosen), _MOST)]
     except OSError as e:
-        raise CtxkitError(
-            f"The archive could not be written ({e.strerror or type(e).__name__})."
-        ) from None
+        raise CtxkitError(f"The archive could not be written: {plain(_why(e), 300)}.") from None
     frame = pd.DataFrame({n: [r[n] for r in rows] for n in COLUMNS}).astype(COLUMNS)
     return frame.sort_values(["tool", "path"], ignore_index=True, kind="stable")
 
@@ -93,8 +95,8 @@ def _each(chosen: list[tuple[Place, Path]]) -> Iterator[Original]:
 def _row(original: Original, archive: Archive) -> dict[str, object]:
     try:
         done = archive.take(original)
-    except (OSError, CtxkitError) as e:
-        said = e.strerror if isinstance(e, OSError) else str(e)
+    except (OSError, CtxkitError, UnicodeError) as e:
+        said = _why(e)
         done = Copied(what="failed", why=plain(said or type(e).__name__, 300))
     return {
         "tool": original.tool,
@@ -105,6 +107,16 @@ def _row(original: Original, archive: Archive) -> dict[str, object]:
         "packed_bytes": done.packed,
         "why": done.why,
     }
+
+
+def _why(error: Exception) -> str:
+    """Return why a file is not kept, with the path or the part of it where that is known."""
+    if not isinstance(error, OSError):
+        return str(error)
+    said = error.strerror or type(error).__name__
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        said = f"{said}; links are not followed: move what lies there away"
+    return f"{error.filename}: {said}" if error.filename else said
 
 
 def _place(folder: object) -> Path:

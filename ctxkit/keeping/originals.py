@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,13 @@ class Original:
     path: Path
     name: str
     """Relative to the archive; its parts are names of folders as found, never a file's content."""
+
+    @property
+    def key(self) -> str:
+        """The path as the index has it: where it is no UTF-8, readable, and with its hash."""
+        path, raw = str(self.path), os.fsencode(self.path)
+        readable = _readable(path)
+        return path if readable == path else f"{readable}#{sha256(raw).hexdigest()[:16]}"
 
     @property
     def is_database(self) -> bool:
@@ -82,7 +90,13 @@ def originals(place: Place, top: Path) -> Iterator[Original]:
             name.endswith(place.endings) and name.startswith(place.starts or ("",))
         ):
             continue
-        yield Original(tool=place.tool, path=path, name="/".join((base, *between, name)))
+        kept = _readable("/".join((base, *between, name)))
+        yield Original(tool=place.tool, path=path, name=kept)
+
+
+def _readable(path: str) -> str:
+    """Return a path as UTF-8: bytes of names that are none become U+FFFD."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _word(root: Path) -> str:

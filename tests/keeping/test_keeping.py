@@ -275,12 +275,97 @@ def test_mistakes_are_told_in_a_sentence(home: Path, tmp_path: Path):
 
 
 def test_two_at_once_do_not_mix(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    acquire = copies.filelock.FileLock.acquire
-    monkeypatch.setattr(
-        copies.filelock.FileLock, "acquire", lambda self, timeout: acquire(self, timeout=0.1)
-    )
+    monkeypatch.setattr(copies, "WAIT", 0.1)
     with copies.Archive(tmp_path / "kept"), pytest.raises(CtxkitError, match="Another keep"):
         ck.keep(tmp_path / "kept", home)
+
+
+# -- names that are no UTF-8, and links ---------------------------------------------------------------------------------
+
+
+def test_files_whose_names_are_no_utf8_are_kept_like_others(home: Path, tmp_path: Path):
+    data = (GOLDEN / "pi.jsonl").read_bytes()
+    names = (
+        b"--w--/caf\xe9.jsonl",
+        b"--w--/caf\xe8.jsonl",
+        b"--\xff--/s.jsonl",
+        "--w--/café.jsonl".encode(),
+    )
+    odd = [home / ".pi/agent/sessions" / os.fsdecode(name) for name in names]
+    for n, file in enumerate(odd):
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(data + b"\n" * n)
+    told = ck.keep(tmp_path / "kept", home)
+    assert set(told["what"]) == {"new"}
+    assert told.query("tool == 'pi'")["kept"].nunique() == 5
+    kept = list((tmp_path / "kept/pi").rglob("*.jsonl"))
+    assert all(str(p).isprintable() for p in kept)  # no half characters
+    said = {pa.CompressedInputStream(p.open("rb"), "zstd").read() for p in kept}
+    assert said == {data + b"\n" * n for n in range(4)}
+    assert set(ck.keep(tmp_path / "kept", home)["what"]) == {"same"}
+    assert len(ck.read_all(tmp_path / "kept", progress=False)) == len(PLACES) + 2 + 4
+    odd[0].write_bytes(data[:-9])
+    assert ck.keep(tmp_path / "kept", home)["what"].tolist().count("changed") == 1
+
+
+def to_folder(place: Path, outside: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.exists():
+        shutil.rmtree(place)
+    place.symlink_to(outside, target_is_directory=True)
+
+
+def to_file(place: Path, outside: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    place.symlink_to(outside / "file")
+
+
+def hard(place: Path, outside: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    os.link(outside / "file", place)
+
+
+COPY = "pi/agent-sessions/--w--/s.jsonl"
+LINKED = {
+    "tool": ("pi", to_folder), "place": ("pi/agent-sessions", to_folder), "folder": (str(Path(COPY).parent), to_folder),
+    "copy": (COPY, to_file), "hard copy": (COPY, hard), "part": (f"{COPY}.part", to_file),
+    "hard part": (f"{COPY}.part", hard), "name": (f"{COPY}.part2", to_file), "index": (copies.INDEX, to_file),
+    "hard index": (copies.INDEX, hard), "lock": (".lock", to_file), "hard lock": (".lock", hard),
+    "database": ("opencode/opencode/opencode.db", to_folder),
+}  # fmt: skip
+"""Where in an archive a link may stand, and how it is made."""
+
+
+@pytest.mark.parametrize("grown", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("where", LINKED)
+def test_nothing_is_written_outside_the_archive(
+    home: Path, tmp_path: Path, where: str, *, first: bool, grown: bool
+):
+    outside, kept, (place, link) = tmp_path / "outside", tmp_path / "kept", LINKED[where]
+    outside.mkdir()
+    (outside / "file").write_bytes(b"\nnot yours\n")
+    if not first:
+        ck.keep(kept, home)
+        data = (home / PLACES["pi.jsonl"]).read_bytes()
+        more = b'{"type":"custom","id":"0000000a","parentId":"00000009"}\n'
+        (home / PLACES["pi.jsonl"]).write_bytes(data + more if grown else data[:-9])
+    link(kept / place, outside)
+    before = snapshot(outside)
+    if link is to_file and place in (copies.INDEX, ".lock"):
+        with pytest.raises(CtxkitError, match="links are not followed"):
+            ck.keep(kept, home)
+        assert snapshot(outside) == before
+        return
+    told = ck.keep(kept, home)
+    assert snapshot(outside) == before
+    assert len(told) == len(ck.keep(tmp_path / "other", home))
+    failed = told[told["what"] == "failed"]
+    linked = link is to_folder or place == copies.INDEX
+    assert bool(len(failed)) == linked
+    assert all("links" in why for why in failed["why"])
 
 
 # -- words across all -------------------------------------------------------------------------------------------------
