@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _replace = msgspec.structs.replace
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False):
+class Kept(msgspec.Struct, frozen=True):
     """A compaction that happened: before which call, and the history without and with it."""
 
     call: int

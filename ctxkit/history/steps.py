@@ -20,7 +20,7 @@ summariser cost.
 """
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class Step(msgspec.Struct, frozen=True):
     """One verb's work. Its numbers are plain; messages and ids are looked up only in `edits`."""
 
     words: Words

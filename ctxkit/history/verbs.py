@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.messages import Edit, Message, Usage
 
 
-class History(View, frozen=True, gc=False):
+class History(View, frozen=True):
     """What is shown to the model now: history in, history out.
 
     A verb that changes nothing returns the history itself, so ``new is history`` tells that nothing

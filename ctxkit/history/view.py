@@ -42,7 +42,7 @@ COLUMNS = (
 )
 
 
-class View(msgspec.Struct, frozen=True, gc=False):
+class View(msgspec.Struct, frozen=True):
     """The messages shown at one call. A message's *position* is its place among them, a *row* its
     place in the log.
 

@@ -30,7 +30,7 @@ class AsItCame:
 AS_IT_CAME = AsItCame()
 
 
-class ChangeRule(msgspec.Struct, frozen=True, gc=False):
+class ChangeRule(msgspec.Struct, frozen=True):
     """What a part said of one message."""
 
     since: int

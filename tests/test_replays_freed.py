@@ -1,0 +1,30 @@
+"""A replay that nobody holds any more takes no memory: nothing in its cycles is hidden from the collector."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from conftest import sample
+
+import ctxkit as ck
+from ctxkit.history import Log
+from ctxkit.presets.preset_names import names
+
+CYCLES = ("ai_sdk", "codex", "opencode", "tyrum")
+"""Presets whose replays held themselves: by prunings, and by compactions that are built on others."""
+
+
+def logs_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(each, Log) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("rules", dict.fromkeys([*CYCLES, *sample(names(), 4)]))
+def test_a_replay_is_freed(rules: str) -> None:
+    path = ck.samples.path("billing")
+    ck.report(ck.replay(path, rules))
+    before = logs_in_memory()
+    for _ in range(2):
+        ck.report(ck.replay(path, rules))
+    assert logs_in_memory() <= before
