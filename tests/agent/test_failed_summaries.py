@@ -175,7 +175,7 @@ def has_form(policy):
         Hybrid(keep_turns=2),
         Summary(keep_turns=2, otherwise=lambda p: f"[none: {p.instructions}]", prefix="Before: "),
     ],
-    ids=repr,
+    ids=lambda p: repr(p).partition(" at 0x")[0],
 )
 def test_what_stands_in_the_place_of_a_failed_summary_is_no_success(policy):
     rules = Rules(policy=policy, summariser=fails)
