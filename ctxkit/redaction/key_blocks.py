@@ -169,9 +169,8 @@ def _is_private(run: Sequence[re.Match[str]], before: str, after: str) -> bool:
         before: the line before them, without headers of a block; empty: there is none.
         after: the line that follows.
     """
-    bodies = [hit["body"] for hit in run]
-    if all(b.startswith("+") for b in bodies) and len(bodies[0]) - 1 in _FULL_LINES:
-        bodies = [b[1:] for b in bodies]  # a difference marks its lines so
+    given = (hit["body"] for hit in run)  # a difference marks its lines by a plus
+    bodies = [b[1:] if b[0] == "+" and len(b) - 1 in _FULL_LINES else b for b in given]
     first = bodies[0]
     if _END.match(after):
         return looks.random(first)
