@@ -32,7 +32,7 @@ _OPEN_PUTTY = re.compile(r"Private-Lines:[ \d]*+(?:\\++[nr]?|[\r\nA-Za-z0-9+/=])
 _JWK = re.compile(r"\"(?:d|p|q|dp|dq|qi|k)\\*\"\s{0,4}:\s{0,4}\\*\"([\w-]{22,}+)")
 _MIN_FIRST_LINE = 32
 """Characters that the first line of a block without an end must have: a word has fewer."""
-_BEFORE_LINE = r"[ \t]*+(?:\d++[ \t:|]++|[>|#*+-]++[ \t]*+)?"
+_BEFORE_LINE = r"[ \t]*+(?:\d++[ \t:|]++|[>|#*-]++[ \t]*+)?"
 _LINE = re.compile(_BEFORE_LINE + r"(?P<body>[A-Za-z0-9+/]{16,}+={0,2})[ \t\r]*+(?:\\++r?)?$")
 """A line that may belong to a block."""
 _SHORT_LINE = re.compile(r"[ \t]*+[A-Za-z0-9+/=]{1,15}[ \t\r]*+(?:\\++r?)?$")
@@ -169,7 +169,9 @@ def _is_private(run: Sequence[re.Match[str]], before: str, after: str) -> bool:
         before: the line before them, without headers of a block; empty: there is none.
         after: the line that follows.
     """
-    first, *_ = bodies = [hit["body"] for hit in run]
+    given = (hit["body"] for hit in run)  # a difference marks its lines by a plus
+    bodies = [b[1:] if b[0] == "+" and len(b) - 1 in _FULL_LINES else b for b in given]
+    first = bodies[0]
     if _END.match(after):
         return looks.random(first)
     if _BOUNDARY.search(before) or _BOUNDARY.match(after) or _DATA.match(first):

@@ -144,6 +144,15 @@ def test_certificates_public_keys_pictures_and_checksums_stay(text):
     assert "".join([*pieces, stream.flush()]) == f"see\n{text}\nthere"
 
 
+@pytest.mark.parametrize("mark", ["", "+", "-", "> "])
+def test_a_line_that_begins_as_a_difference_marks_its_lines_is_one(mark):
+    lines = ["+" + drawn(1, B64, 69), drawn(2, B64, 70)]
+    both = "\n".join(mark + line for line in lines), f"-{lines[1]}\n+{lines[0]}"
+    for text in (lines[0], mark + lines[1], *both):
+        assert not left(lines[0], redact(text))
+        assert not left(lines[1], redact(text))
+
+
 LINES = [drawn(i, B64, 64) for i in range(20, 24)]
 
 
