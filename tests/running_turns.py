@@ -142,6 +142,28 @@ def by_list(fit: Any) -> list[int]:
     return taken
 
 
+def by_items(fit: Any) -> list[int]:
+    """Calls that each turn took in a loop of Responses items; each turn needs two answers, one after the other."""
+    said: list[dict[str, Any]] = []
+    taken = []
+    for turn in range(TURNS):
+        said.append({"role": "user", "content": f"Look twice, for the {turn}. time."})
+        for call in range(1, MOST + 1):
+            shown = json.dumps(fit(said))
+            missing = [n for n in (1, 2) if word(turn) + str(n) not in shown]
+            text = {"type": "output_text", "text": "Let me look."}
+            said.append({"type": "reasoning", "id": f"rs{turn}.{call}", "summary": []})
+            said.append({"type": "message", "role": "assistant", "content": [text]})
+            if not missing:
+                break
+            asked = {"name": "look", "arguments": "{}", "call_id": f"c{turn}.{call}"}
+            said.append({"type": "function_call", **asked})
+            output = {"call_id": asked["call_id"], "output": answer(turn) + str(missing[0])}
+            said.append({"type": "function_call_output", **output})
+        taken.append(call)
+    return taken
+
+
 class Looks:
     """A model that calls a tool until its answer stands in the prompt."""
 

@@ -14,6 +14,7 @@ from running_turns import (
     TURNS,
     Reads,
     answer,
+    by_items,
     by_list,
     lived,
     preset_settings,
@@ -36,7 +37,7 @@ from ctxkit.presets.configs.values import COUNTS, FLAG, NAMES, NUMBER, WHOLE
 from ctxkit.teams.roles import ISOLATIONS
 
 VIEWS = dict(views())
-TWO = [2] * TURNS
+TWO, THREE = [2] * TURNS, [3] * TURNS
 
 
 def own_rows(messages):
@@ -72,6 +73,8 @@ def test_under_any_view_a_turn_ends_when_its_answer_is_there(name):
             warnings.simplefilter("ignore")  # rules that compact at each call
             assert by_list(lambda said, rules=rules: ck.fit(said, rules)) == TWO
             assert by_list(ck.Context(rules).fit) == TWO
+            assert by_items(lambda said, rules=rules: ck.fit(said, rules)) == THREE
+            assert by_items(ck.Context(rules).fit) == THREE
         assert lived(rules)[0] == TWO
 
 

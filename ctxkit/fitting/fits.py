@@ -224,6 +224,7 @@ class _Talk:
     def __init__(self, rules: Rules) -> None:
         self.talk = Talk("openai")
         self.log = Log(rules.counter or default(), estimator=rules.estimator)
+        self.log.turn.in_items = True
         self.messages: list[Message] = []
         self._raws: list[Dict] = []
         self._of: dict[str, int] = {}

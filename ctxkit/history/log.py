@@ -116,7 +116,12 @@ class Log(GroupedRows):
     # -- growing ----------------------------------------------------------------------------------
 
     def open(
-        self, time: float | None = None, agent: str | None = None, fixed: int | None = None
+        self,
+        time: float | None = None,
+        agent: str | None = None,
+        fixed: int | None = None,
+        *,
+        implied: bool = False,
     ) -> int:
         """Write that a call is about to be sent all the rows so far; return its number.
 
@@ -124,11 +129,12 @@ class Log(GroupedRows):
             time: when, in seconds since 1970.
             agent: who makes it; None: the log's own agent.
             fixed: tokens of its prompt that no message holds; None: as many as the call before.
+            implied: it is only known by its reply.
         """
         self.fixed = self.fixed if fixed is None else fixed
         self.fixed_at.append(self.fixed)
         self.upto.append(len(self.messages))
-        self.turn_firsts.append(self.turn.open(len(self.messages)))
+        self.turn_firsts.append(self.turn.open(len(self.messages), implied=implied))
         self.tokens.call(len(self.messages), self.fixed)
         if self.estimates is not self.tokens:
             self.estimates.call(len(self.messages))
@@ -212,7 +218,8 @@ class Log(GroupedRows):
         if not self._open:
             known = message.time is not None and message.latency is not None
             before = self.messages[-1].time if self.messages else None
-            self.open(message.time - message.latency if known else before, message.agent)  # type: ignore[operator]
+            sent = message.time - message.latency if known else before  # type: ignore[operator]
+            self.open(sent, message.agent, implied=True)
         if message.time is not None:
             self.done[-1] = message.time
         self.replies[-1] = message

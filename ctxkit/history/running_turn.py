@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.history.columns import ASSISTANT, TOOL, USER
-from ctxkit.messages import FROM_OTHERS, ToolCall
+from ctxkit.messages import FROM_OTHERS, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
@@ -23,7 +23,16 @@ class RunningTurn:
     messages say their turn, their numbers count instead of the inputs.
     """
 
-    __slots__ = ("_answered", "_begun", "_ended", "_number", "_speaker", "first", "past_at_once")
+    __slots__ = (
+        "_answered",
+        "_begun",
+        "_ended",
+        "_number",
+        "_speaker",
+        "first",
+        "in_items",
+        "past_at_once",
+    )
 
     def __init__(self) -> None:
         self.first = 0
@@ -32,6 +41,8 @@ class RunningTurn:
         """Rows, rising, that are history as soon as they are there: what other agents say while a
         turn runs, and results of calls of an earlier turn.
         """
+        self.in_items = False
+        """A reply may come as several messages: one directly behind another goes on with it."""
         self._answered = self._ended = False
         self._begun = self._number = 0
         """Numbers of the turn as it began, and of the last message."""
@@ -41,9 +52,14 @@ class RunningTurn:
         """Return the row with which the turn of the next call begins; so many rows are there."""
         return rows if self._ended else self.first
 
-    def open(self, rows: int) -> int:
-        """Take in that a call is opened behind so many rows; return where its turn begins."""
-        if self._ended:
+    def open(self, rows: int, *, implied: bool) -> int:
+        """Take in that a call is opened behind so many rows; return where its turn begins.
+
+        Args:
+            rows: so many.
+            implied: the call is only known by its reply.
+        """
+        if self._ended and not (implied and self.in_items):
             self._begin(rows, self._number)
         return self.first
 
@@ -93,7 +109,10 @@ class RunningTurn:
 
 
 def _is_last_word(reply: Message) -> bool:
-    """Return True for a reply that calls no tool, and was neither cut off nor failed."""
+    """Return True for a reply that says something, calls no tool, and neither failed nor was cut
+    off.
+    """
     if reply.is_error or reply.stop in _GOES_ON:
         return False
-    return not any(isinstance(part, ToolCall) for part in reply.parts)
+    kinds = {type(part) for part in reply.parts} - {Thinking}
+    return bool(kinds) and ToolCall not in kinds
