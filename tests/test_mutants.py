@@ -1,0 +1,97 @@
+"""Damaged logs: whatever is done with one, no error but the kit's own comes out, and its time and memory are bounded."""
+
+from __future__ import annotations
+
+import time
+
+import mutants
+import pytest
+from conftest import ALL, SEED
+from mutants import Findings, LogBase, bases, compacted, mutant, run
+
+import ctxkit as ck
+from ctxkit.readers.members import members, named
+
+EACH = 80
+"""Mutants of the printed seed: under 20 seconds of one processor."""
+CHUNK, CHUNKS = 500, 40
+"""The 20,000 mutants of `make test-all`, always the same ones, in pieces that workers share."""
+
+
+def test_no_error_but_its_own_comes_out_of_a_damaged_log() -> None:
+    found = run(str(SEED), range(EACH))
+    assert not found.failures, found
+    assert found.read > EACH / 2  # some of it must have been read
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not ALL, reason="CTXKIT_TEST_ALL=1 takes them all")
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_none_comes_out_of_twenty_thousand(chunk: int) -> None:
+    found = run(mutants.SEED_OF_ALL, range(CHUNK * chunk, CHUNK * (chunk + 1)))
+    assert not found.failures, found
+
+
+def test_a_mutant_is_told_by_its_seed_and_number() -> None:
+    assert mutant("x", 7).files == mutant("x", 7).files
+    assert mutant("x", 7).files != mutant("x", 8).files
+    assert len(compacted()) >= 9
+    assert {base.format for base in bases()} >= {m.NAME for m in members()} - {"crush"}
+
+
+@pytest.fixture
+def whole() -> LogBase:
+    """A log without damage."""
+    return next(base for base in bases() if "native.jsonl" in base.files)
+
+
+@pytest.fixture
+def one(whole: LogBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutants, "mutant", lambda seed, number: whole)
+
+
+def failures(found: Findings) -> list[tuple[str, str, str]]:
+    return [(f.error, f.place, f.step) for f, _ in found.failures.values()]
+
+
+def test_a_log_without_damage_goes_through(one: None) -> None:
+    found = run("x", range(3))
+    assert not found.failures, found
+    assert (found.run, found.read) == (3, 3)
+
+
+def test_an_error_that_is_not_the_kits_is_a_failure(one, monkeypatch) -> None:
+    def report(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(ck, "report", report)
+    found = run("x", range(2))
+    assert ("ZeroDivisionError: division by zero", "tests", "report") in failures(found)
+    assert [ns for _, ns in found.failures.values()] == [[0, 0, 1, 1]]  # the rest goes on
+    assert "4 times, first mutants [0, 0, 1], in report" in str(found)
+
+
+def test_what_a_reader_lets_out_is_a_failure(one, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr(named("native"), "read", fail)
+    assert failures(run("x", [0]))[0][0] == "AssertionError: AttributeError in the reader"
+
+
+def test_too_much_of_a_processor_is_a_failure(one, monkeypatch) -> None:
+    def report(*_: object, **__: object) -> None:
+        end = time.process_time() + 30
+        while time.process_time() < end:
+            pass
+
+    monkeypatch.setattr(ck, "report", report)
+    monkeypatch.setattr(mutants, "MOST_SECONDS", 1)
+    assert failures(run("x", [0])) == [("TooSlow: more than 1 s of a processor", "tests", "all")]
+
+
+@pytest.mark.skipif(not mutants.most_memory(), reason="no /proc tells what a process held")
+def test_too_much_memory_is_a_failure(one, monkeypatch) -> None:
+    monkeypatch.setattr(mutants, "MOST_BYTES", 100 << 20)
+    monkeypatch.setattr(ck, "report", lambda *_: len(b"x" * (200 << 20)))
+    assert ("MemoryError: too much", "native", "all") in failures(run("x", [0]))
