@@ -11,7 +11,7 @@ from ctxkit.injected.blocks import Block, Surroundings, block
 from ctxkit.library import index_block
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 Maker = Callable[[Surroundings, float], Block | None]
 """Makes a section: ``(surroundings, seconds since 1970) -> block``; None: nothing to say."""
@@ -56,12 +56,13 @@ BEGINNING = ("base", "own")
 ON, OFF = "on", "off"
 
 
-def chosen(words: str) -> tuple[str, ...]:
+def chosen(words: str, now: Iterable[str] | None = None) -> tuple[str, ...]:
     """Return the sections that words name, in their order.
 
     Args:
         words: `on` (all), `off` (none), names; or names with `-` and `+` before them, which are
-            taken from all or added.
+            taken from those that are on now, or added to them.
+        now: those that are on now; None: all.
 
     Raises:
         BadArguments: there is no such section, or both forms are mixed.
@@ -78,7 +79,9 @@ def chosen(words: str) -> tuple[str, ...]:
         raise BadArguments(f"{words!r}: either name sections, or begin each with `-` or `+`.")
     wanted = {w for w in named if not signs}
     if signs:
-        wanted = set(SECTIONS) - {w[1:] for w in named if w[0] == "-"}
+        wanted = set(SECTIONS if now is None else now)
+        wanted -= {w[1:] for w in named if w[0] == "-"}
+        wanted |= {w[1:] for w in named if w[0] == "+"}
     return tuple(name for name in SECTIONS if name in wanted)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments
 from ctxkit.injected import chosen
+from ctxkit.injected.catalogue import OFF
 from ctxkit.library import HOMES, Library
 from ctxkit.library.takes import taken, told
 from ctxkit.magics.arguments import option, rest, word
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Switch(TableLine):
     """The line of `%context sections`."""
 
-    words: str = rest("on, off, names, or names with - or + before them; nothing: what they cost")
+    words: str = rest("on, off, names, or what changes: -name, +name; nothing: what they cost")
 
 
 @dataclass(frozen=True)
@@ -53,21 +54,31 @@ def sections(kit: KitState, asked: Switch) -> pd.DataFrame | Page:
 
         table = shown(costs(kit.session(asked.session)))
         return table.drop(columns="session").set_index("section")
-    names = chosen(asked.words)
     wanted = asked.session or kit.lives.standing
     if wanted is None or wanted not in kit.lives:
         if asked.session is not None:
             kit.lives.get(asked.session)
-        kit.sections = asked.words.strip()
+        names, kit.sections = _switched(asked.words.strip(), kit.sections)
         return Page(f"Sections of new sessions: {', '.join(names) or 'none'}.")
     live = kit.lives.get(wanted)
     kit.lives.free(live.name)
     own = "" if live.session.log else kit.lives.named.system(live.settings)
-    live.inject(asked.words.strip(), own)
-    live.settings["sections"] = asked.words.strip()
+    names, words = _switched(asked.words.strip(), live.settings["sections"])
+    live.inject(words, own)
+    live.settings["sections"] = words
     live.limit(live.agent.limits)  # it is kept with the session
     lines = [f"Sections of {live.name} from the next prompt on: {', '.join(names) or 'none'}."]
     return Page("\n".join([*lines, *_standing(live, names)]))
+
+
+def _switched(words: str, before: str) -> tuple[tuple[str, ...], str]:
+    """Return the sections that are on once words are taken, and words that say so by themselves.
+
+    Names with signs change what words before them switched on.
+    """
+    names = chosen(words, chosen(before))
+    alone = words if chosen(words) == names else ",".join(names)
+    return names, alone or OFF
 
 
 def _standing(live: LiveSession, names: tuple[str, ...]) -> list[str]:

@@ -95,16 +95,27 @@ class Memories:
         self._note(folder, "changed" if same else "added", kept, session=session, by=by, **why)
         return kept
 
-    def edit(self, name: str, by: str = "user", **changes: str) -> MemoryEntry:
-        """Change fields of an entry; return it as it is then.
+    def edit(self, name: str, /, *, by: str = "user", **changes: str) -> MemoryEntry:
+        """Change fields of an entry, its name as well; return it as it is then.
+
+        Args:
+            name: its name, or the beginning of its guid.
+            by: who changes it, for the audit.
+            changes: `name`, `description`, `type` or `body`.
 
         Raises:
-            BadArguments: there is none, or a value cannot be.
+            BadArguments: there is none, a value cannot be, or another one has the name.
             StoreError: it cannot be written.
         """
         folder, old = self.of(name)
         told = {key: getattr(old, key) for key in ("name", "description", "type", "body")}
         kept = entry(**{**told, **changes}, guid=old.guid)
+        alike = [h for _, h in self._held() if h.name.casefold() == kept.name.casefold()]
+        if "name" in changes and any(h.guid != old.guid for h in alike):
+            raise BadArguments(
+                f"Another entry is called {line(kept.name, 80)!r}: choose a name of its own, or"
+                " forget that one first."
+            )
         folder.put(kept)
         self._note(folder, "changed", kept, by=by, fields=sorted(changes))
         return kept

@@ -48,6 +48,24 @@ def test_entries_are_added_listed_shown_edited_and_forgotten(kernel, tmp_path):
             run(kernel, bad)
 
 
+def test_an_entry_is_renamed_unless_another_has_the_name(kernel):
+    run(kernel, "%memory add Use pytest -q. --name runner")
+    run(kernel, "%memory add Use ruff. --name linter")
+    assert repr(run(kernel, "%memory edit runner --rename tests --type feedback")) == (
+        "Changed [feedback] tests: Use pytest -q."
+    )
+    assert list(run(kernel, "%memory list").index) == ["tests", "linter"]
+    assert repr(run(kernel, "%memory why tests")).count(" by user") == 2
+    assert "TESTS" in repr(run(kernel, "%memory edit tests --rename TESTS"))
+    for bad, why in (
+        ("--rename Linter", "Another entry is called 'Linter'"),
+        ("--rename ''", "name"),
+    ):
+        with pytest.raises(BadArguments, match=why):
+            run(kernel, f"%memory edit tests {bad}")
+    assert set(run(kernel, "%memory list").index) == {"TESTS", "linter"}
+
+
 def test_what_fuseraft_remembers_is_seen_and_written_there_if_asked(kernel, tmp_path):
     folder = tmp_path / "home/.fuseraft/memory/repl"
     folder.mkdir(parents=True)

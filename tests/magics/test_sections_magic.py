@@ -145,6 +145,40 @@ def test_sections_are_switched_in_a_running_session(begin):
     assert kit.lives.get("main").settings["sections"] == "-runtime"
 
 
+@pytest.mark.parametrize(
+    ("begun", "words", "on"),
+    [
+        ("off", "-runtime", []),
+        ("off", "+time", ["time"]),
+        ("base,time", "-time", ["base"]),
+        ("base", "+time,+runtime", ["base", "runtime", "time"]),
+        ("-time,-runtime", "+time", ["base", "time"]),
+        ("-time", "-runtime", ["base"]),
+        ("base", "on", ["base", "runtime", "time"]),
+        ("on", "off", []),
+    ],
+)
+def test_signs_change_what_is_on_in_the_session(begin, begun, words, on):
+    shell = begin()
+    run(shell, f"%%agent --sections {begun}\nGo")
+    said = repr(run(shell, f"%context sections {words}"))
+    assert ("from the next prompt on: none" in said) == (not on)
+    run(shell, "%context reset")
+    first = run(shell, "%%agent\nGo").session.messages[0]
+    assert (names(first) or [first.role]) == (on or ["user"])
+    more = run(begin(), "%%agent\nMore")  # in another kernel, too
+    assert {n for m in more.session.messages for n in names(m)} == set(on)
+
+
+def test_signs_change_what_new_sessions_begin_with(begin):
+    shell = begin()
+    run(shell, "%config CtxKit.sections = 'off'")
+    assert "new sessions: none." in repr(run(shell, "%context sections -runtime"))
+    assert "new sessions: time." in repr(run(shell, "%context sections +time"))
+    assert "new sessions: base, time." in repr(run(shell, "%context sections +base"))
+    assert names(run(shell, "%%agent\nGo").session.messages[0]) == ["base", "time"]
+
+
 def test_instructions_outlive_a_reset_and_a_switch(begin):
     shell = begin()
     run(shell, "%%agent --system 'In verse.'\nGo")
