@@ -254,7 +254,7 @@ class Guest(Agent):
             return
         call = mapping(params.get("toolCall"))
         self._called({**call, "sessionUpdate": "tool_call"}, told, turn)
-        word = await self._permitted(told.called(str(call.get("toolCallId") or "")), turn)
+        word = await self._permitted(told.asked(str(call.get("toolCallId") or "")), turn)
         chosen = choice(params.get("options"), word)
         taken = {"outcome": "selected", "optionId": chosen}
         outcome = {"outcome": taken if chosen else {"outcome": "cancelled"}}

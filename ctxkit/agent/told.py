@@ -74,6 +74,19 @@ class ReplyBuilder:
         """Return a call as it stands."""
         return _called(ident, self._calls.get(ident, {}))
 
+    def asked(self, ident: str) -> ToolCall:
+        """Return a call with everything that was told of it, for a person to judge."""
+        told = self._calls.get(ident, {})
+        given, content = told.get("rawInput"), told.get("content")
+        parts = content if isinstance(content, list) else [content]
+        arguments = {
+            **(given if isinstance(given, dict) else {"its input": given}),
+            **{f"its {k}": told.get(k) for k in ("title", "kind", "locations")},
+            **{f"its content {n}": _judged(part) for n, part in enumerate(parts, 1)},
+        }
+        shown = {k: v for k, v in arguments.items() if v is not None}
+        return replace(self.called(ident), arguments=shown)
+
     def end(self) -> Iterator[Message]:
         """Yield the reply that is open, and the results of its calls."""
         calls = list(self._calls.items())
@@ -183,9 +196,29 @@ def _text(content: Any) -> str:
     return f"[{content.get('type') or 'content'} {content.get('uri') or ''}]".replace(" ]", "]")
 
 
+def _judged(part: Any) -> Any:
+    """Return a block of a call's content as a person judges it: a change as its lines."""
+    if not isinstance(part, dict) or part.get("type") != "diff":
+        return part
+    path, old, new = _change(part)
+    if len(old) + len(new) > _DIFF:
+        return f"{path}: all of it becomes\n{new}"
+    return _unified(path, old.split("\n"), new.split("\n"))  # other line ends stay to be seen
+
+
 def _diff(told: dict[str, Any]) -> str:
-    path, old, new = (str(told.get(k) or "") for k in ("path", "oldText", "newText"))
+    path, old, new = _change(told)
     if len(old) + len(new) > _DIFF:
         return f"{path}: {len(old):,} characters became {len(new):,}"
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm="", n=2)
+    return _unified(path, old.splitlines(), new.splitlines())
+
+
+def _change(told: dict[str, Any]) -> tuple[str, str, str]:
+    """Return the path of a change, and the text before and after it."""
+    path, old, new = (str(told.get(k) or "") for k in ("path", "oldText", "newText"))
+    return path, old, new
+
+
+def _unified(path: str, old: list[str], new: list[str]) -> str:
+    lines = difflib.unified_diff(old, new, path, path, lineterm="", n=2)
     return "\n".join(lines) or f"{path}: unchanged"

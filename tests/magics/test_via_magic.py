@@ -76,6 +76,17 @@ def test_its_questions_are_asked_in_the_cell(via, said, option, ends):
     assert again.text == ("Changed it." if said == "a" else "Then not.")
 
 
+def test_a_question_holds_all_that_was_told_of_the_call(via, monkeypatch):
+    seen = []
+    monkeypatch.setattr(builtins, "input", lambda prompt: seen.append(prompt) or "y")
+    command = f"acp:{sys.executable} {PROGRAM} good"
+    via.shell.run_cell(f'%%agent --via "{command}"\nDo it').raise_error()
+    (question,) = seen
+    assert question.splitlines()[:4] == [
+        "May the agent call edit?", "  | path: a.py", "  | its title: Write a.py", "  | its kind: edit",
+    ]  # fmt: skip
+
+
 def test_where_nobody_can_be_asked_the_answer_is_no(via, monkeypatch):
     def nobody(_):
         raise EOFError
