@@ -146,6 +146,7 @@ class Guest(Agent):
                 raise ModelError(
                     f"{self.model.name} said nothing for {_SILENCE:g} s; it was given up."
                 ) from None
+            turn.hold()
             if message is None:
                 raise ModelError(self.acp.gone or f"{self.model.name} is gone.")
             if "method" not in message:

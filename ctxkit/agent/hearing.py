@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ctxkit.errors import ModelError
 from ctxkit.messages import Message, ToolCall
 from ctxkit.redaction import MARK, redact, secrets
 from ctxkit.redaction.redacted_streams import Stream
@@ -16,17 +17,26 @@ if TYPE_CHECKING:
     from ctxkit.models.model import Delta
 
 
+MOST_CHARS = 1_000_000
+"""Characters of one reply, its calls included; a longer one is broken off."""
+TOO_LONG = f"The reply has more than {MOST_CHARS:,} characters; it was broken off."
+
+
 class Hearing:
     """Hears the deltas of one reply and tells them on, redacted across pieces.
 
     Args:
         tell: is told `delta` and `model_wait` events.
+        hold: raises where the turn's time is over; asked at every delta.
     """
 
-    def __init__(self, tell: Callable[[str, dict[str, Any]], None]) -> None:
-        self._tell, self._known = tell, secrets()
+    def __init__(
+        self, tell: Callable[[str, dict[str, Any]], None], hold: Callable[[], None]
+    ) -> None:
+        self._tell, self._hold, self._known = tell, hold, secrets()
         self._kind, self._stream = "", Stream(self._known)
         self._words: list[str] = []
+        self._room = MOST_CHARS
 
     @property
     def words(self) -> str:
@@ -34,7 +44,16 @@ class Hearing:
         return "".join(self._words)
 
     def __call__(self, delta: Delta) -> None:
-        """Hear a delta."""
+        """Hear a delta.
+
+        Raises:
+            OutOfTime: the turn's time is over.
+            ModelError: the reply is too long.
+        """
+        self._hold()
+        self._room -= len(delta.text)
+        if self._room < 0:
+            raise ModelError(TOO_LONG)
         if delta.kind == "wait":
             self._tell("model_wait", {"why": redact(delta.text)})
             return

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _CHARS = 1_000_000
 """Characters of a reply's text that are taken."""
+_CALLS = 1_000
+"""Calls of a reply; what is told of more begins another one."""
 _DIFF = 20_000
 """Characters of a file beyond which a change is told by its sizes."""
 _MOST = 10**9
@@ -60,9 +62,10 @@ class ReplyBuilder:
     def call(self, update: dict[str, Any]) -> Iterator[Message]:
         """Take what is told of a tool's call, first or later; yield what is whole before it."""
         ident = str(update.get("toolCallId") or "")
-        ended = any(c.get("status") in _ENDED for c in self._calls.values())
-        if ended and ident not in self._calls:
-            yield from self.end()
+        if ident not in self._calls:
+            ended = any(c.get("status") in _ENDED for c in self._calls.values())
+            if ended or len(self._calls) >= _CALLS:
+                yield from self.end()
         known = self._calls.setdefault(ident, {})
         known.update({k: v for k, v in update.items() if v is not None})
 

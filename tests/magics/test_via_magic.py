@@ -180,7 +180,7 @@ def test_an_agent_that_dies_leaves_what_it_said(via):
     assert log[2].is_error
 
 
-@pytest.mark.parametrize("manner", ["hangs", "deaf"])
+@pytest.mark.parametrize("manner", ["hangs", "deaf", "floods"])
 def test_a_turn_that_takes_too_long_is_ended(via, manner, monkeypatch):
     monkeypatch.setattr("ctxkit.agent.elsewhere._GRACE", 0.5)
     monkeypatch.setattr("ctxkit.outside.children._GRACE", 0.5)
@@ -188,7 +188,7 @@ def test_a_turn_that_takes_too_long_is_ended(via, manner, monkeypatch):
     answer = via(manner, options="--max-seconds 2")
     assert time.monotonic() - began < 20  # the first turn of a process imports, on a busy machine
     assert "stopped at the limit of 2 seconds" in repr(answer)
-    assert via.live().session.messages[-1].is_error
+    assert via.live().session.messages[-1].is_error is (manner != "floods")  # no call is open there
     cancelled = '"session/cancel"' in via.heard.read_text()
     assert cancelled is (manner == "hangs")  # the deaf one reads nothing any more
 
