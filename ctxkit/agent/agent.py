@@ -20,7 +20,7 @@ from ctxkit.agent.output_limits import OutputLimits
 from ctxkit.agent.running import Approve, Offload, run_tool
 from ctxkit.agent.sent_prompts import Prompts
 from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
-from ctxkit.agent.turn import LimitReached, Turn
+from ctxkit.agent.turn import LimitReached, OutOfTime, Turn
 from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Image, Message, Text
@@ -140,11 +140,12 @@ class Agent:
         heard: Sequence[Message] = (),
         attached: Sequence[Image] = (),
         details: Mapping[str, Any] | None = None,
+        waited: float = 0.0,
     ) -> Outcome:
         """Take one turn; `heard` is what others said since the last one, written before the prompt.
 
         `attached` are pictures that go with the prompt, `details` what is kept with it and never
-        sent.
+        sent. `waited` is how many seconds of its limit are gone already.
 
         Raises:
             BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no
@@ -158,11 +159,12 @@ class Agent:
             raise BadArguments(no_pictures(self.model))
         ended: Ended = "answered"
         user = Message(role="user", parts=(Text(prompt), *attached), details=dict(details or {}))
-        turn = self._begin(user, heard)
+        turn, most = self._begin(user, heard), self.limits.seconds
+        turn.began, turn.task = turn.began - waited, asyncio.current_task()
         try:
-            async with asyncio.timeout(self.limits.seconds) as turn.deadline:
+            async with asyncio.timeout(None if most is None else most - waited) as turn.deadline:
                 why = await self._answer(turn)
-        except TimeoutError:
+        except (TimeoutError, OutOfTime):
             ended, why = "limit", turn.over
             self.tell("limit_reached", {"limit": why})
         except LimitReached as e:
@@ -280,6 +282,7 @@ class Agent:
         for i, (call, asked) in enumerate(zip(reply.tool_calls, turn.asked, strict=True)):
             self.tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
+                turn.hold()
                 result = await run_tool(
                     asked,
                     self.tools,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.agent.hearing import Hearing
+from ctxkit.agent.hearing import MOST_CHARS, TOO_LONG, Hearing
 from ctxkit.agent.payloads import Contents, payload_bytes
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ctxkit.messages import Edit, ToolSchema
 
 
+MOST_CALLS = 1000
+"""Tool calls of one reply; none of a reply that has more is run."""
 _AGAIN = 2
 """How often a call is made again whose reply broke off, was empty or lacked calls it promised."""
 
@@ -131,7 +133,7 @@ class Calls:
         report = self._contents.of(messages, seq=seq, schema_chars=self._chars, tokens=turn.sent)
         self._tell("inner_call_context", report)
         self._tell("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
-        hear = Hearing(self._tell)
+        hear = Hearing(self._tell, turn.hold)
         try:
             reply = await self._model(request, hear)
         except asyncio.CancelledError:
@@ -146,11 +148,10 @@ class Calls:
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
             raise Unheard(why, hear.words, overflow=is_overflow(e)) from None
-        window = self._compactor.context.run.room.limit
-        if overflowed_silently(reply, window):  # billed all the same
+        refused = _refusal(reply, name, self._compactor.context.run.room.limit)
+        if refused is not None:  # billed all the same
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
-            why = f"{name} cut the prompt: it is larger than {window:,} tokens."
-            raise ModelError(why, overflow=True)
+            raise refused
         self._compactor.answered(messages)
         return reply
 
@@ -193,6 +194,21 @@ class Calls:
         self._compactor.context.add(lost)
         told = {"error": str(error), "overflow": error.overflow}
         self._tell("model_error", {**told, "again": error.again or None})
+
+
+def _refusal(reply: Message, name: str, window: int) -> ModelError | None:
+    """Return why a reply that came whole is not taken; None: it is."""
+    calls = len(reply.tool_calls)
+    if overflowed_silently(reply, window):
+        why = f"{name} cut the prompt: it is larger than {window:,} tokens."
+        return ModelError(why, overflow=True)
+    if calls > MOST_CALLS:
+        return ModelError(
+            f"{name} asked for {calls:,} tool calls in one reply, and at most {MOST_CALLS:,} are"
+            " taken; none was run. Ask for smaller steps."
+        )
+    long = sum(len(getattr(part, "text", "")) for part in reply.parts) > MOST_CHARS
+    return ModelError(f"{name}: {TOO_LONG}") if long else None
 
 
 def offered_last(path: Sequence[Message | Edit]) -> str | None:

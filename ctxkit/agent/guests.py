@@ -146,6 +146,7 @@ class Guest(Agent):
                 raise ModelError(
                     f"{self.model.name} said nothing for {_SILENCE:g} s; it was given up."
                 ) from None
+            turn.hold()
             if message is None:
                 raise ModelError(self.acp.gone or f"{self.model.name} is gone.")
             if "method" not in message:
@@ -254,7 +255,7 @@ class Guest(Agent):
             return
         call = mapping(params.get("toolCall"))
         self._called({**call, "sessionUpdate": "tool_call"}, told, turn)
-        word = await self._permitted(told.called(str(call.get("toolCallId") or "")), turn)
+        word = await self._permitted(told.asked(str(call.get("toolCallId") or "")), turn)
         chosen = choice(params.get("options"), word)
         taken = {"outcome": "selected", "optionId": chosen}
         outcome = {"outcome": taken if chosen else {"outcome": "cancelled"}}

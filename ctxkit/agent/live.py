@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules
     from ctxkit.tools.tool import Tool
 
+MEMORY_GRACE = 2.0
+"""Seconds in which a memory is told of a turn that used up its time."""
 _ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
@@ -299,17 +301,20 @@ class LiveSession:
             BadArguments: a turn or a compaction of it is running: also where one of its own tools
                 asks.
         """
+        most, sections, waited = self.agent.limits.seconds, self.agent.sections, 0.0
         try:
             with self.alone():
-                sections = self.agent.sections
                 if sections is not None and "memory" in sections.names:
-                    await self._promotions.before(self._called, prompt)
+                    began = self._clock()
+                    await self._promotions.before(self._called, prompt, most)
+                    waited = self._clock() - began
                 try:
-                    ended = await self.agent.turn(prompt, heard, attached, details)
+                    ended = await self.agent.turn(prompt, heard, attached, details, waited)
                 finally:
                     self._turns.end(self.session)
                     self._report()
-                await self._promotions.after(self._called)
+                left = None if most is None else max(most - ended.spent.seconds, MEMORY_GRACE)
+                await self._promotions.after(self._called, left)
                 return ended
         except (CtxkitError, asyncio.CancelledError):
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.extractions import billed, extracted
@@ -11,7 +12,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ctxkit.memory import MemoryEntry
     from ctxkit.messages import Message
@@ -46,16 +47,16 @@ class Promotions:
         """Take the compactions that stand for done."""
         self._cuts = len(self._session().edits) if self._memory is not None else 0
 
-    async def before(self, agent: str, prompt: str) -> None:
-        """Ask for the blocks of the next turn."""
+    async def before(self, agent: str, prompt: str, seconds: float | None = None) -> None:
+        """Ask for the blocks of the next turn, for so many seconds at most (None: any)."""
         if self._memory is not None:
-            self._failed(await self._memory.before(agent, prompt))
+            self._failed(await _within(self._memory.before(agent, prompt), seconds))
 
-    async def after(self, agent: str) -> None:
-        """Tell the talk after a turn."""
+    async def after(self, agent: str, seconds: float | None = None) -> None:
+        """Tell the talk after a turn, for so many seconds at most (None: any)."""
         self._talked = True
         if self._memory is not None:
-            self._failed(await self._memory.after(agent, self._session()))
+            self._failed(await _within(self._memory.after(agent, self._session()), seconds))
 
     def compacted(self) -> None:
         """Keep what may outlive the messages that a compaction took."""
@@ -132,3 +133,12 @@ class Promotions:
     def _failed(self, why: Sequence[str]) -> None:
         for said in why:
             self._tell("memory_failed", {"error": said})
+
+
+async def _within(asked: Awaitable[list[str]], seconds: float | None) -> list[str]:
+    """Return in sentences what failed; work that takes longer than it may is one of them."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await asked
+    except TimeoutError:
+        return [f"The memory did not answer in what the limit of the turn left ({seconds:.3g} s)."]

@@ -59,8 +59,8 @@ async def run_tool(
     limits = outputs or OutputLimits()
     text, images, failed, answer = await _outcome(call, tools, approve, pictures=pictures)
     spilt = offload is not None and 0 < limits.spill < len(text)
-    if offload is not None and spilt:
-        text = offload(call.name, text)
+    if offload is not None and spilt:  # it is redacted first, a second for a megabyte
+        text = await in_thread(lambda: offload(call.name, text))
     if not spilt or len(text) > _STUB:  # what could not be kept comes back whole
         text = limits.cut(text)
     return Message(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _CHARS = 1_000_000
 """Characters of a reply's text that are taken."""
+_CALLS = 1_000
+"""Calls of a reply; what is told of more begins another one."""
 _DIFF = 20_000
 """Characters of a file beyond which a change is told by its sizes."""
 _MOST = 10**9
@@ -60,9 +62,10 @@ class ReplyBuilder:
     def call(self, update: dict[str, Any]) -> Iterator[Message]:
         """Take what is told of a tool's call, first or later; yield what is whole before it."""
         ident = str(update.get("toolCallId") or "")
-        ended = any(c.get("status") in _ENDED for c in self._calls.values())
-        if ended and ident not in self._calls:
-            yield from self.end()
+        if ident not in self._calls:
+            ended = any(c.get("status") in _ENDED for c in self._calls.values())
+            if ended or len(self._calls) >= _CALLS:
+                yield from self.end()
         known = self._calls.setdefault(ident, {})
         known.update({k: v for k, v in update.items() if v is not None})
 
@@ -73,6 +76,19 @@ class ReplyBuilder:
     def called(self, ident: str) -> ToolCall:
         """Return a call as it stands."""
         return _called(ident, self._calls.get(ident, {}))
+
+    def asked(self, ident: str) -> ToolCall:
+        """Return a call with everything that was told of it, for a person to judge."""
+        told = self._calls.get(ident, {})
+        given, content = told.get("rawInput"), told.get("content")
+        parts = content if isinstance(content, list) else [content]
+        arguments = {
+            **(given if isinstance(given, dict) else {"its input": given}),
+            **{f"its {k}": told.get(k) for k in ("title", "kind", "locations")},
+            **{f"its content {n}": _judged(part) for n, part in enumerate(parts, 1)},
+        }
+        shown = {k: v for k, v in arguments.items() if v is not None}
+        return replace(self.called(ident), arguments=shown)
 
     def end(self) -> Iterator[Message]:
         """Yield the reply that is open, and the results of its calls."""
@@ -183,9 +199,29 @@ def _text(content: Any) -> str:
     return f"[{content.get('type') or 'content'} {content.get('uri') or ''}]".replace(" ]", "]")
 
 
+def _judged(part: Any) -> Any:
+    """Return a block of a call's content as a person judges it: a change as its lines."""
+    if not isinstance(part, dict) or part.get("type") != "diff":
+        return part
+    path, old, new = _change(part)
+    if len(old) + len(new) > _DIFF:
+        return f"{path}: all of it becomes\n{new}"
+    return _unified(path, old.split("\n"), new.split("\n"))  # other line ends stay to be seen
+
+
 def _diff(told: dict[str, Any]) -> str:
-    path, old, new = (str(told.get(k) or "") for k in ("path", "oldText", "newText"))
+    path, old, new = _change(told)
     if len(old) + len(new) > _DIFF:
         return f"{path}: {len(old):,} characters became {len(new):,}"
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), path, path, lineterm="", n=2)
+    return _unified(path, old.splitlines(), new.splitlines())
+
+
+def _change(told: dict[str, Any]) -> tuple[str, str, str]:
+    """Return the path of a change, and the text before and after it."""
+    path, old, new = (str(told.get(k) or "") for k in ("path", "oldText", "newText"))
+    return path, old, new
+
+
+def _unified(path: str, old: list[str], new: list[str]) -> str:
+    lines = difflib.unified_diff(old, new, path, path, lineterm="", n=2)
     return "\n".join(lines) or f"{path}: unchanged"

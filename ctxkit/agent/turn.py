@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.limits import Limits, SpentInTurn
 from ctxkit.messages import Message, ToolCall
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 class LimitReached(Exception):
     """The next call would pass a limit; its text names which."""
+
+
+class OutOfTime(asyncio.CancelledError):
+    """The time of a turn is over, and nothing had let the loop run that would have ended it."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,10 @@ class Turn:
     dollars: float = 0.0
     """What an agent of another program had cost when the turn began."""
     deadline: asyncio.Timeout | None = None
+    task: asyncio.Task[Any] | None = None
+    """What takes the turn."""
+    ran_out: bool = False
+    """True where `hold` ended the turn, and not the deadline itself."""
 
     def check(self, model: Model, tokens: int, now: float) -> None:
         """Let a call with a prompt of so many tokens pass.
@@ -53,6 +61,23 @@ class Turn:
         reason = self.spent.exceeded(self.limits, model.name, tokens)
         if reason:
             raise LimitReached(reason)
+
+    def hold(self) -> None:
+        """Go on, unless the time is over: a flood that never waits keeps the loop from saying so.
+
+        Asked from elsewhere than the turn's own task (a callback, a thread) it goes on: the loop is
+        free to run then.
+
+        Raises:
+            OutOfTime: it is.
+        """
+        if self.deadline is None or self.task is None or _running_task() is not self.task:
+            return
+        when = self.deadline.when()
+        if when is not None and asyncio.get_running_loop().time() >= when:
+            self.deadline.reschedule(None)
+            self.ran_out = True
+            raise OutOfTime
 
     @asynccontextmanager
     async def paused(self, clock: Callable[[], float]) -> AsyncIterator[None]:
@@ -80,9 +105,17 @@ class Turn:
     @property
     def late(self) -> bool:
         """True where the time is over."""
-        return self.deadline is not None and self.deadline.expired()
+        return self.ran_out or (self.deadline is not None and self.deadline.expired())
 
     @property
     def over(self) -> str:
         """What is said where the time is over."""
         return f"stopped at the limit of {self.limits.seconds or 0:g} seconds"
+
+
+def _running_task() -> asyncio.Task[Any] | None:
+    """Return the task that runs in this thread; None where there is none."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs here
+        return None

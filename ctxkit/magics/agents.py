@@ -16,12 +16,13 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
 from ctxkit.magics.answers import Answer
-from ctxkit.magics.approvals import Approvals, ask_here, needed
+from ctxkit.magics.approvals import Approvals, needed
 from ctxkit.magics.attachments import attachments
 from ctxkit.magics.handles import Handle, Interrupted
 from ctxkit.magics.instructions import offered
 from ctxkit.magics.line_options import Ask
 from ctxkit.magics.lives import FIRST, SETTINGS
+from ctxkit.magics.questions import ask_here
 from ctxkit.magics.rehearsals import misfits, rehearse
 from ctxkit.magics.texts import Page
 from ctxkit.magics.turn_views import CellView, Printed, Screen

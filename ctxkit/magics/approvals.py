@@ -6,30 +6,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from ctxkit.agent.running import in_thread
-from ctxkit.display.markup import line, plain
+from ctxkit.display.markup import line
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.redaction import redact, redacted
+from ctxkit.magics.questions import question_about
 from ctxkit.tools.named_tools import TOOLS, tools_of
 from ctxkit.tools.work import described
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from ctxkit.magics.questions import Question
     from ctxkit.messages import ToolCall
     from ctxkit.tools.root import Root
 
-    Ask = Callable[[str], Awaitable[str]]
+    Ask = Callable[[Question], Awaitable[str]]
     """Puts a question to a person and returns the answer."""
 EVERY = "all"
-_LONGEST = 4000
-"""Characters of a call that are shown."""
 _TRIES = 3
 _YES, _NO, _ALWAYS = ("y", "yes", "allow"), ("n", "no", "deny"), ("a", "always")
-_HOW = "[y]es, [n]o, or [a]lways for this tool: "
-UNASKED = "This call needs a person's word, and nobody can be asked here; it was not run."
 
 
 class Approvals:
@@ -49,7 +43,7 @@ class Approvals:
         """Ask for a call where it is needed; what is no clear answer is asked again, then a no.
 
         Raises:
-            BadArguments: nobody can be asked.
+            BadArguments: nobody can be asked, or the call cannot be shown whole.
         """
         if call.name not in self.tools or call.name in self._always:
             return True
@@ -60,12 +54,13 @@ class Approvals:
         asked for.
 
         Raises:
-            BadArguments: nobody can be asked.
+            BadArguments: nobody can be asked, or the call cannot be shown whole.
         """
         if call.name in self._always:
             return "always"
+        question = question_about(call)
         for _ in range(_TRIES):
-            answer = (await self._ask(question(call))).strip().lower()
+            answer = (await self._ask(question)).strip().lower()
             for word, words in (("always", _ALWAYS), ("allow", _YES), ("deny", _NO)):
                 if answer in words:
                     self._always.update([call.name] if word == "always" else [])
@@ -93,39 +88,3 @@ def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
     groups = tools_of(sorted(names.intersection(TOOLS)), root, {}, work=described())
     names |= {t.name for t in groups}
     return frozenset(known if EVERY in names else names)
-
-
-def question(call: ToolCall) -> str:
-    """Return what a person is asked: the whole call, each line of it marked, so that none looks
-    like the question.
-    """
-    said = []
-    for key, value in redacted(call.arguments).items():
-        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        rows = redact(text).splitlines() or [""]
-        said += [f"{key}: {rows[0]}", *("  " + row for row in rows[1:])]
-    shown = "\n".join(f"  | {plain(row)}" for row in said)
-    if len(shown) > _LONGEST:
-        shown = f"{shown[:_LONGEST]}\n  ({len(shown) - _LONGEST:,} characters more are not shown)"
-    return f"May the agent call {line(redact(call.name), 60)}?\n{shown}\n"
-
-
-async def ask_here(asked: str) -> str:
-    """Ask in the input field of the cell that runs, or in the terminal.
-
-    Raises:
-        BadArguments: there is none.
-    """
-    return str(await in_thread(lambda: typed(asked)))
-
-
-def typed(asked: str) -> str:
-    """Return what a person types to a question; the calling thread waits.
-
-    Raises:
-        BadArguments: nobody can be asked.
-    """
-    try:
-        return input(asked + _HOW)
-    except (EOFError, NotImplementedError, OSError):
-        raise BadArguments(UNASKED) from None

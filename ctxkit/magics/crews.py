@@ -6,8 +6,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approvals import Approvals, ask_here, needed
+from ctxkit.magics.approvals import Approvals, needed
 from ctxkit.magics.handles import Interrupted
+from ctxkit.magics.questions import ask_here
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:

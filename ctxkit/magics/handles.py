@@ -10,15 +10,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.display.markup import TextAndHtml, escape
-from ctxkit.magics.approvals import typed
+from ctxkit.magics.questions import as_html, ask_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.agent.threads import Background
     from ctxkit.magics.answers import Answer
+    from ctxkit.magics.questions import Question
 
 _TICK = 0.1
+_LOOK = 0.5
+"""Seconds before buttons take an answer: the second of two fast clicks answers no next question."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -41,7 +44,9 @@ class Handle:
 
     def __init__(self, name: str, *, leaves: bool = True) -> None:
         self.name, self._leaves = name, leaves
-        self._over, self._question = False, ""
+        self._over = False
+        self._question: Question | None = None
+        self._unseen = True
         self._said: TextAndHtml | None = None
         self._answer: asyncio.Future[str] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -67,8 +72,8 @@ class Handle:
         """
         until = time.monotonic() + (float("inf") if seconds is None else seconds)
         while not self.running.wait(min(_TICK, max(until - time.monotonic(), 0))):
-            if self._question:  # this cell waits, so that no click arrives
-                self.answer(typed(self._question))
+            if question := self._question:  # this cell waits, so that no click arrives
+                self.answer(ask_waiting(question), question)
             if time.monotonic() >= until:
                 break
         try:
@@ -80,21 +85,34 @@ class Handle:
 
     # -- what it asks ----------------------------------------------------------------------------
 
-    async def ask(self, question: str) -> str:
+    async def ask(self, question: Question) -> str:
         """Wait for the answer to a question: a click, a call of `allow`, `deny` or `always`."""
         loop = asyncio.get_running_loop()
         self._answer = loop.create_future()
-        self._question, self._loop = question, loop
+        self._question, self._loop, self._unseen = question, loop, True
         self._draw_all()
+        seen = loop.call_later(_LOOK, self._see)
         try:
             return await self._answer
         finally:
-            self._question = ""
+            seen.cancel()
+            self._question = None
             self._draw_all()
 
-    def answer(self, word: str) -> None:
-        """Answer the question that stands; without one nothing happens."""
+    def _see(self) -> None:
+        self._unseen = False
+        self._draw_all()
+
+    def answer(self, word: str, question: Question | None = None) -> None:
+        """Answer the question that stands; without one nothing happens.
+
+        Args:
+            word: such as `y`, `deny`, `always`.
+            question: the one that is meant; another one gets no answer. None: whichever stands.
+        """
         asked = self._answer
+        if question is not None and question is not self._question:
+            return
 
         def settle() -> None:
             if asked is not None and not asked.done():
@@ -169,8 +187,10 @@ class Handle:
 
     def _draw(self, box: _Box) -> None:
         box.words.value = self._said.html if self._said else ""
-        box.question.value = f"<pre>{escape(self._question)}</pre>" if self._question else ""
+        box.question.value = as_html(self._question.whole) if self._question else ""
         box.asks.layout.display = "flex" if self._question else "none"
+        for choice in box.choices:
+            choice.disabled = self._unseen
         if self._over:
             box.stop.disabled = True
             box.label.value = self._ended
@@ -184,7 +204,7 @@ class _Box:
 
         def button(name: str, does: Callable[[], None], tip: str) -> Any:
             made = Button(description=name, tooltip=tip)
-            made.on_click(lambda _: does())
+            made.on_click(lambda _: None if made.disabled else does())
             return made
 
         self.stop = button("Stop", handle.stop, f"Stop the turn of session {handle.name}")

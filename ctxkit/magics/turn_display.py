@@ -38,7 +38,8 @@ class TurnDisplay:
     def __init__(self, live: LiveSession, *, raises: bool = False) -> None:
         self._live, self._raises = live, raises
         self.lines: list[str] = []
-        self._open, self._fold, self._error = "", Fold(""), ""
+        self._open: list[str] = []
+        self._fold, self._error = Fold(""), ""
         self._estimated: list[tuple[int, int, dict[str, Any]]] = []
         """Lines of compactions behind which no prompt was sent yet: place of the line, number of
         the compaction, and what was told of it."""
@@ -81,7 +82,7 @@ class TurnDisplay:
     def _piece(self, kind: str, text: str) -> None:
         if kind == "text":
             self._unfold()
-            self._open += text
+            self._open.append(text)
         elif kind == "thinking":
             self._folded("thinking", text)
         elif kind == "tool_call":
@@ -107,9 +108,9 @@ class TurnDisplay:
         self._say()
 
     def _say(self) -> None:
-        if self._open.strip():
-            self.lines.append(self._open.strip())
-        self._open = ""
+        if said := "".join(self._open).strip():
+            self.lines.append(said)
+        self._open = []
 
     def _failed(self) -> None:
         """Show an error after which something else was tried."""
@@ -135,7 +136,8 @@ class TurnDisplay:
     @property
     def text(self) -> str:
         """All that was said."""
-        return "\n".join([*self.lines, *([self._open] if self._open.strip() else [])])
+        opened = "".join(self._open)
+        return "\n".join([*self.lines, *([opened] if opened.strip() else [])])
 
     def bar(self) -> tuple[int, int]:
         """Return the tokens of the context and the model's window."""
@@ -162,9 +164,9 @@ class TurnDisplay:
         )
 
     def _words(self, *, kept: bool) -> str:
-        whole = plain(self.text)
         if kept:
-            return newest(whole, _KEPT)
+            return newest(plain(self.text), _KEPT)
+        whole = plain(self.text[-4 * _LONGEST :])  # what is out of sight costs nothing
         return whole if len(whole) <= _LONGEST else "…" + whole[-_LONGEST:]
 
 

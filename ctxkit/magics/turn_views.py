@@ -108,11 +108,12 @@ class Screen:
         if isinstance(self._view, Printed):
             return
         if event.kind == "model_response" and now - self._charted > _CHART_PAUSE:
-            self._charted, self._chart = now, picture(self._live)
+            self._chart = picture(self._live)
+            self._charted = time.monotonic()
         elif event.kind not in _AT_ONCE and now - self._last <= _PAUSE:
             return
-        self._last = now
         self._view.show(TextAndHtml(self.turn.plain(), self.turn.html() + self._chart))
+        self._last = time.monotonic()  # however long it took, the turn goes on for a while
 
 
 def picture(live: LiveSession) -> str:

@@ -157,7 +157,7 @@ class Provider:
         keys.check(self.name, self._options)
         if "litellm" not in sys.modules:
             emit(Delta("wait", "LiteLLM is being imported, once a kernel: this takes some seconds"))
-        litellm = load_litellm()
+        litellm = await asyncio.to_thread(load_litellm)  # a limit of time holds meanwhile
         self._check_key(litellm)
         said: list[bool] = []
 
@@ -295,9 +295,12 @@ class Provider:
                 chunks.append(chunk)
                 _say(chunk, emit)
         ended = time.time()
-        reply = self._reply(
-            litellm.stream_chunk_builder(chunks, messages=messages), stream, chunks, raw
-        )
+
+        def built() -> Message:
+            whole = litellm.stream_chunk_builder(chunks, messages=messages)
+            return self._reply(whole, stream, chunks, raw)
+
+        reply = await asyncio.to_thread(built)  # it takes a second for ten thousand chunks
         return replace(reply, time=ended, latency=max(ended - max(started, _sent(stream)), 0.0))
 
     def _reply(self, response: Any, stream: Any, chunks: list[Any], raw: Raw) -> Message:

@@ -1,16 +1,24 @@
-"""What a server really sent, noted before LiteLLM fills in what was missing.
+"""What a server really sent, noted before LiteLLM fills in what was missing, and event by event.
 
 LiteLLM gives every piece of Gemini's the finish reason `stop`, and counts tokens itself where a
 Responses stream tells no usage. Both are read from the events here, as they come to its parser.
 Where a release of LiteLLM has no such parser, nothing is noted, and what LiteLLM says holds.
+
+Events that have arrived already come without any wait, those that LiteLLM passes over even within
+one of its own steps. So the event loop gets its turn before each: a limit of time, and an
+interrupt, hold however fast a server sends.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 @dataclass(slots=True)
@@ -46,24 +54,48 @@ class Raw:
 def listen(stream: Any) -> Raw:
     """Return the notes that fill as a stream of LiteLLM's is read."""
     raw = Raw()
-    _hook(getattr(stream, "completion_stream", None), raw)
+    if getattr(stream, "completion_stream", None) is not None:
+        stream.completion_stream = _hooked(stream.completion_stream, raw)
     make = getattr(stream, "make_call", None)
     if make is not None:
 
         async def made(*args: Any, **more: Any) -> Any:
-            inner = await make(*args, **more)
-            _hook(inner, raw)
-            return inner
+            return _hooked(await make(*args, **more), raw)
 
         stream.make_call = made
     return raw
 
 
-def _hook(inner: Any, raw: Raw) -> None:
+class PacedStream:
+    """A stream that lets the event loop run before each of its events.
+
+    Args:
+        inner: the stream; whatever else is asked of it goes there.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._events: AsyncIterator[Any] | None = None
+
+    def __aiter__(self) -> PacedStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        self._events = self._events or aiter(self._inner)
+        await asyncio.sleep(0)
+        return await anext(self._events)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _hooked(inner: Any, raw: Raw) -> Any:
+    """Return a stream that notes what it sends, and lets the loop run."""
     for owner, name in ((inner, "chunk_parser"), (_within(inner), "_process_chunk")):
         parse = getattr(owner, name, None)
         if parse is not None:
             setattr(owner, name, _noting(parse, raw))
+    return PacedStream(inner) if hasattr(inner, "__aiter__") else inner
 
 
 def _within(inner: Any) -> Any:

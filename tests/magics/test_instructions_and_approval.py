@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 from magics.test_agent_in_a_kernel import Kernel, errors
 
+import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.magics.approvals import UNASKED, question
-from ctxkit.messages import ToolCall
+from ctxkit.magics.questions import MOST_SHOWN, UNASKED
 
 
 def run(shell, cell: str):
@@ -193,33 +194,41 @@ def test_a_group_of_tools_asks_for_each_of_them(tmp_path):
     assert {"write_file", "document"} <= needed("files,document", ["write_file"], root)
 
 
-def test_a_question_shows_the_whole_call_marked_and_without_keys():
-    key = "sk-ant-api03-" + "Ab1" * 30
-    said = question(
-        ToolCall("c", "shell", {"command": f"echo {key}\n\x1b[2Jrm -rf x\n[y]es: y", "n": {"a": 1}})
-    )
-    assert key not in said
-    assert "\x1b" not in said
-    assert said.splitlines()[1:] == [
-        "  | command: echo [redacted]", "  |   rm -rf x", "  |   [y]es: y", '  | n: {"a":1}',
+def scripted(shell, *contents: str) -> None:
+    """Make `scripted/talk` a model that writes files with these contents, all in one reply."""
+    calls = [
+        {"id": f"c{n}", "type": "function", "function": {
+            "name": "write_file", "arguments": json.dumps({"path": f"{n}.txt", "content": text})}}
+        for n, text in enumerate(contents)
     ]  # fmt: skip
-    beside = question(
-        ToolCall("c", "login", {"password": "Sup3rSecret9", "to": {"token": key[14:40]}})
-    )
-    assert "Sup3rSecret9" not in beside
-    assert key[14:40] not in beside
-    long = question(ToolCall("c", "shell", {"command": "x" * 9000}))
-    assert "characters more are not shown" in long
-    assert len(long) < 4200
+    said = [{"role": "assistant", "content": None, "tool_calls": calls}]
+    said += [{"role": "tool", "tool_call_id": c["id"], "content": "done"} for c in calls]
+    talk = ck.Context("pi").add({"role": "user", "content": "go"}, *said)
+    shell.user_ns["talk"] = talk.add({"role": "assistant", "content": "Done."}).session
+    shell.run_line_magic("context", "use talk")
+
+
+def test_a_call_that_cannot_be_shown_whole_does_not_run_and_says_why(shell, asked):
+    scripted(shell, "x" * MOST_SHOWN, "short")
+    asked.answers[:] = ["y"]
+    answer = run(shell, "%%agent --session s --approve write_file --model scripted/talk\nWrite it")
+    assert len(asked) == 1
+    assert "cannot be shown whole" in results(answer)[0]
+    assert [p.name for p in Path(".ctxkit/scratch/s").iterdir()] == ["1.txt"]
+
+
+def until(is_so) -> None:
+    end = time.monotonic() + 10
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert is_so()
 
 
 def test_beside_the_notebook_the_buttons_answer(shell):
     handle = run(shell, "%%agent --background --approve write_file\nWrite it")
     handle._ipython_display_()
     box = handle._shown[-1]
-    until = time.monotonic() + 10
-    while box.asks.layout.display == "none" and time.monotonic() < until:
-        time.sleep(0.02)
+    until(lambda: not box.choices[0].disabled)
     assert "May the agent call write_file?" in box.question.value
     assert [b.description for b in box.choices] == ["Allow", "Deny", "Always"]
     assert handle.state == "running"
@@ -228,6 +237,26 @@ def test_beside_the_notebook_the_buttons_answer(shell):
     assert "did not allow" not in results(answer)[0]
     assert box.asks.layout.display == "none"
     handle.deny()  # nothing is asked any more
+
+
+def test_the_second_of_two_fast_clicks_does_not_answer_the_next_question(shell):
+    scripted(shell, "one", "two")
+    words = "--background --session s --approve write_file --model scripted/talk"
+    handle = run(shell, f"%%agent {words}\nWrite it")
+    handle._ipython_display_()
+    box = handle._shown[-1]
+    until(lambda: not box.choices[0].disabled)
+    first = handle._question
+    box.choices[0].click()
+    until(lambda: handle._question not in (first, None))
+    box.choices[0].click()
+    assert box.choices[0].disabled
+    time.sleep(0.2)
+    assert "two" in handle._question.whole  # it still stands
+    handle.answer("y", first)  # an answer to the first comes too late
+    until(lambda: not box.choices[1].disabled)
+    box.choices[1].click()
+    assert ["did not allow" in r for r in results(handle.result(20))] == [False, True]
 
 
 def test_a_cell_that_waits_for_it_asks_itself(shell, asked):
@@ -239,9 +268,7 @@ def test_a_cell_that_waits_for_it_asks_itself(shell, asked):
 
 def test_a_turn_that_asks_can_be_stopped(shell):
     handle = run(shell, "%%agent --background --approve write_file\nWrite it")
-    until = time.monotonic() + 10
-    while not handle._question and time.monotonic() < until:
-        time.sleep(0.02)
+    until(lambda: handle._question)
     handle.stop()
     assert handle.running.wait(5)
     assert handle.state == "stopped"
@@ -260,7 +287,7 @@ class TestInAKernel:
         sent = kernel.client.execute("%%agent --approve write_file\nWrite it", allow_stdin=True)
         request = kernel.client.get_stdin_msg(timeout=25)
         assert request["msg_type"] == "input_request"
-        assert "May the agent call write_file?" in request["content"]["prompt"]
+        assert "May the agent call write_file, as shown above?" in request["content"]["prompt"]
         assert not (tmp_path / ".ctxkit/scratch/main/heat.py").exists()
         kernel.client.input("y")
         assert errors(kernel.end(sent)) == []

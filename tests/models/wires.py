@@ -6,7 +6,7 @@ import json
 import socket
 import struct
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -49,6 +49,8 @@ class Play:
     """Each call in a piece of its own, all at index 0."""
     raw: bytes = b""
     """Sent in place of the stream."""
+    flood: bytes = b""
+    """Sent after it again and again, until the client hangs up."""
 
 
 def _sse(events, named=False):
@@ -296,7 +298,18 @@ def _handler(wire):
             wire.account.append(billed(play, body))
             data = play.raw or b"".join(WRITERS[wire.kind](play, body))
             kind = "application/x-ndjson" if wire.kind == "ollama" else "text/event-stream"
+            if play.flood:
+                return self._flood(kind, data, play.flood)
             return self._whole(200, kind, data)
+
+        def _flood(self, kind, data, more):
+            self.send_response(200)
+            self.send_header("content-type", kind)
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(data)
+                while True:
+                    self.wfile.write(more)
 
         def _whole(self, status, kind, data, headers=()):
             self.send_response(status)
@@ -313,6 +326,14 @@ def _handler(wire):
             pass
 
     return Handler
+
+
+def endless(kind):
+    """Return a play of a reply that says words for ever, as fast as they are read."""
+    events = list(WRITERS[kind](Play("word " * 3), {}))
+    n = next(n for n, event in enumerate(events) if b"word" in event)
+    said = (events[n].replace(b"word", b"w%d" % i) for i in range(200))  # LiteLLM minds repetitions
+    return Play(raw=b"".join(events[:n]), flood=b"".join(said))
 
 
 @contextmanager

@@ -69,6 +69,8 @@ def work(session, prompt):
         for i in range(3000):
             update(session, "agent_message_chunk", content=text(f"{i} "))
         return {"stopReason": "end_turn"}
+    while MANNER == "floods":
+        update(session, "agent_message_chunk", content=text("word "))
     if MANNER == "compacts":
         update(session, "usage_update", used=90_000 if words != "more" else 21_000, size=100_000,
                cost={"amount": 0.25 if words != "more" else 0.75, "currency": "USD"})  # fmt: skip
