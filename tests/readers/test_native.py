@@ -294,3 +294,16 @@ def test_a_number_that_no_log_can_mean_is_missing_and_its_message_is_not(way) ->
         assert read.log == expected
         ck.report(read)
         ck.frame(read, per="call")
+
+
+@pytest.mark.parametrize("read", [2**63, 10**25])
+def test_what_the_cache_cannot_have_given_is_neither_drawn_nor_summed(read: int) -> None:
+    log = [user("go")]
+    for n in range(1, 13):
+        bill = usage(100, read if n % 4 == 0 else 1_000 * n, 50)
+        log += step("ls", "a.txt"), assistant("ok", usage=bill, model="claude-sonnet-4-5", time=n)
+    s = back(session(*log))
+    assert [c.message.usage.cache_read_tokens for c in s.calls[1::2]][3::4] == [None] * 3
+    assert ck.plots.cache(s).to_html()
+    assert ck.score(s)["prompt_tokens"] < 10**6
+    assert ck.score(ck.replay(s, "codex"))["prompt_tokens"] < 10**6
