@@ -109,18 +109,26 @@ def estimate(counted: int, known: Sequence[BilledPrompt], base: BilledPrompt | N
     return max(round(base.billed + rate * (counted - base.counted)), 0)
 
 
+def known_bills(session: Session) -> list[BilledPrompt]:
+    """Return the bills by which the next prompt of a live session is estimated."""
+    return bills((c.message for c in session.calls), session.behind.schemas)
+
+
 def size_at(session: Session, call: int) -> PromptSize:
     """Return the size of the prompt of a call of a live session."""
-    reply = session.calls[call].message
-    if is_size(reply, session.behind.schemas):
+    reply, base = session.calls[call].message, session.behind.schemas
+    if is_size(reply, base):
         return PromptSize(billed_prompt(reply) or 0, "recorded")
-    return PromptSize(session.behind.prompt_size(call), "estimated")
+    counted = reply.details.get(COUNTED)
+    if not isinstance(counted, int):
+        return PromptSize(session.behind.prompt_size(call), "estimated")
+    return PromptSize(estimate(base + counted, known_bills(session)), "estimated")
 
 
 def size_next(session: Session) -> PromptSize:
     """Return the size of the prompt that a live session would be sent next, uncompacted."""
     behind, last = session.behind, _reply_before(session, len(session.path))
-    known = bills((c.message for c in session.calls), behind.schemas)
+    known = known_bills(session)
     goes_on = last is not None and is_size(last, behind.schemas)
     base = known[-1] if known and goes_on else None
     return PromptSize(estimate(behind.counted_next, known, base), "estimated")

@@ -12,7 +12,7 @@ import pytest
 from builders import assistant, session, step, user
 from models.wires import FORMATS, Play, wire
 from presets.test_contract_presets import SMALL
-from talkers import COUNT, Says, agent, run, said
+from talkers import COUNT, Says, agent, live, run, said
 
 import ctxkit as ck
 from ctxkit import presets
@@ -80,7 +80,7 @@ def long(result="y" * 300):
     return session(*(m for turn in turns for m in turn))
 
 
-def compacted(rules, model=None, seconds=30.0):
+def compacted(rules, model=None, seconds=300.0):
     """Compact by hand; return the edits, how that ended by its event, and the frame."""
     heard = []
     rules = rules.but(counter=COUNT, window=1_500, assumed=True, reserve=200)
@@ -109,7 +109,7 @@ def says_that_it_failed(edits, ended, frame, error):
 
 def holds(rules, model, how):
     """Hold a compaction under rules against whether the model was asked; True where it was."""
-    edits, ended, frame = compacted(rules, model, 0.05 if how == "times out" else 30.0)
+    edits, ended, frame = compacted(rules, model, 0.05 if how == "times out" else 300.0)
     if model.n:
         says_that_it_failed(edits, ended, frame, ERRORS[how])
         assert set(frame["model"]) <= {model.name}
@@ -220,7 +220,9 @@ def test_an_error_is_not_said_again_by_the_compactions_after_it():
 def test_a_result_whose_summary_fails_is_told_and_stands_as_an_excerpt(how, monkeypatch):
     heard = []
     rules = presets.ai(context_window=50_000, tool_call_cutoff=2, tool_summary_strategy="llm")
-    monkeypatch.setattr("ctxkit.agent.result_summaries.SECONDS", 0.05 if how == "times out" else 30)
+    monkeypatch.setattr(
+        "ctxkit.agent.result_summaries.SECONDS", 0.05 if how == "times out" else 300
+    )
     with failing(how) as model:
         one = agent(at=long("y" * 4_000), rules=rules, heard=heard, summary_model=model)
         run(one.turn("go"))
@@ -231,3 +233,18 @@ def test_a_result_whose_summary_fails_is_told_and_stands_as_an_excerpt(how, monk
     assert ERRORS[how] in ended[0]["error"]
     assert one.session.edits == ()
     assert len([m for m in one.model.asked[0].messages if m.text.startswith("[Tool output")]) == 28
+
+
+def test_a_turn_behind_a_failed_summary_is_marked_as_one_behind_a_compaction(tmp_path):
+    """also in the log of snapshots, from which budgets are drawn"""
+    rules = preset("fuseraft", **SMALL["fuseraft"]).but(counter=COUNT)
+    replies = [said("word " * 90)] * 9
+    with live(
+        tmp_path, *replies, rules=rules, summary_model=Says(*[ModelError("down")] * 9)
+    ) as one:
+        for n in range(7):
+            run(one.turn(f"{n} " + "more " * 90))
+        assert ck.frame(one.session, per="compaction")["error"].tolist() == ["down"]
+        assert one.turns["compaction_occurred"].sum() == 1
+        logged = ck.read_snapshots(one.workspace.snapshots(one.id))
+        assert logged["compaction_occurred"].sum() == 1

@@ -263,3 +263,15 @@ def test_rules_that_replace_can_be_replayed_where_a_result_came_late():
     log = Log.of(late_talk(6, 25), Fours())
     rules = preset("agent_framework").but(window=9_000, assumed=True, reserve=1_000)
     assert run(log, rules).cuts
+
+
+def test_an_edit_says_why_a_summary_failed_and_one_that_puts_it_back_does_not():
+    h = History.start(Log.of([user(), assistant(), user(), assistant()], counter=Fours()))
+    told = Message(role="summary", parts=(Text("none"),), details={"error": "down"})
+    failed = h.summarise(2, told)
+    dropped = h.drop(2).instead_of("down")
+    assert [e.details.get("error") for e in (*failed.edits, *dropped.edits)] == ["down", "down"]
+    before = failed.insert(0, user("a note"))
+    assert before.edits[1].inserted[-1].text == "none"
+    assert [e.details.get("error") for e in before.edits] == ["down", None]
+    assert h.instead_of("down") is h

@@ -219,6 +219,18 @@ def test_under_prunings_it_is_the_pruned_prompt_that_is_compacted(watched):
     assert here.compaction() == (was, here.up.account[-1], "recorded")
 
 
+def test_under_prunings_what_came_within_a_turn_is_pruned_too(watched):
+    here = watched(**BY_COUNT, offload_chars=1_000)
+    here.turn("go", *steps(900, 900, 900, 900, 900, rate=0.75))
+    before, after, source = here.compaction(0)
+    was, now = here.up.account[3:5]
+    assert (after, source) == (now, "estimated")
+    assert before == pytest.approx(was + was - here.up.account[2], rel=0.1)  # a stub more
+    [told] = here.lines
+    assert told["tokens_before"] == before
+    assert told["tokens_after"] == pytest.approx(now, rel=0.25)
+
+
 def test_two_compactions_without_a_prompt_between_them(watched):
     here = watched(mode="intent", keep_recent_turns=2, trigger_turn_count=500)
     here.turn("go", *steps(900, 700, rate=0.75))
