@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _PREFIX = 30
 """Characters of a team's name that the names of its agents' files begin with."""
-_MOST = 200
+_MOST = 400
+"""Files beside a ledger that are read: a team has at most 200 agents, each of which may ask one."""
 _TEAM = "team"
 """In the details of a ledger: the names of its agents."""
 _replace = msgspec.structs.replace

@@ -13,6 +13,7 @@ import ctxkit as ck
 from ctxkit.agent.live import LiveSession
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.presets.configs.fuseraft import MAX_AGENTS
+from ctxkit.readers import team_members
 from ctxkit.store.workspace import Workspace
 from ctxkit.teams.crew import session_names
 from ctxkit.teams.orchestrations import plan_of
@@ -124,3 +125,7 @@ def test_the_names_of_its_tools_are_those_of_all_its_agents(tmp_path):
         assert len(team.lives) == 1
         lives = [*team.sessions.values(), *team.subs.values()]
         assert set(told) == {t for live in lives for t in live.agent.tools}
+
+
+def test_all_sessions_of_the_largest_team_are_read_from_disk():
+    assert team_members._MOST == 2 * MAX_AGENTS
