@@ -38,6 +38,10 @@ LINES = (
     ("ck.score of a replay with 400 cuts", "score", 400, 0.3, "s"),
     ("session.views() of 100,000 messages", "views", 100_000, 0.5, "s"),
     ("ck.replay under Tyrum's rules, 200 MB", "tyrum", 200, 10.0, "s"),
+    ("ck.calibrate of 3,000 calls made up", "calibrate", 3_000, 1.5, "s"),
+    ("ck.plots.calibration of the same", "calibration", 3_000, 1.5, "s"),
+    ('ck.write(format="otel") of 3,000 calls made up', "otel", 3_000, 1.0, "s"),
+    ("ck.with_memory of 3,000 calls made up", "with memory", 3_000, 0.5, "s"),
 )
 """Name, deed, how many, at most so long, unit (a run's share in `ms`)."""
 SCALES = (
@@ -45,7 +49,13 @@ SCALES = (
     ("messages of session.views()", "views", (25_000, 50_000, 100_000, 200_000)),
     ("settings of ck.sweep", "sweep", (25, 50, 100, 200)),
     ("cuts of ck.score", "score", (50, 100, 200, 400)),
+    ("calls of ck.calibrate", "calibrate", (1_000, 2_000, 4_000)),
+    ("calls of ck.plots.calibration", "calibration", (1_000, 2_000, 4_000)),
+    ('calls of ck.write(format="otel")', "otel", (1_000, 2_000, 4_000)),
+    ("calls of ck.with_memory", "with memory", (1_000, 2_000, 4_000)),
 )
+MADE_UP = ("compare made", "views", "calibrate", "calibration", "otel", "with memory")
+"""Deeds that need no real logs."""
 STEEPEST = 1.1
 
 
@@ -138,8 +148,8 @@ def against_langchain() -> list[dict[str, object]]:
 def run() -> list[dict[str, object]]:
     """All lines; those on real logs only where these are."""
     there = Path(os.environ.get("CTXKIT_SESSIONS", "")).joinpath("pi").is_dir()
-    lines = [x for x in LINES if there or x[1] in ("compare made", "views")]
-    scales = [x for x in SCALES if there or x[1] in ("compare made", "views")]
+    lines = [x for x in LINES if there or x[1] in MADE_UP]
+    scales = [x for x in SCALES if there or x[1] in MADE_UP]
     peers = [frontier(), *against_langchain()] if there else []
     return [*(line(*x) for x in lines), *(steepness(*x) for x in scales), memory(), *peers]
 

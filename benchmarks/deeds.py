@@ -13,13 +13,15 @@ import resource
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 import ctxkit as ck
-from ctxkit.messages import Message, Text, ToolCall, Usage
+from ctxkit.messages import Edit, Message, Text, ToolCall, Usage
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
@@ -70,6 +72,38 @@ def made(calls: int, name: str = "made") -> Session:
         more = {"usage": usage, "model": "claude-sonnet-4-5", "time": 10.0 * i + 2, "latency": 1.0}
         log.append(msgspec.structs.replace(reply, **more))
     return Session(id=name, log=tuple(log))
+
+
+def talk(calls: int, compacted: int = 0) -> Session:
+    """A session of any length: a prompt, a command and its result at each call, a rule of the
+    user's and a decision at each fifth; compacted after every so many calls (0: never).
+    """
+    log, shown, size, sent = list[Any](), list[str](), 10_000, 0
+    for i in range(calls):
+        if compacted and i and i % compacted == 0:
+            summary = Message(role="summary", id=f"s{i}", parts=(Text("So far: " + "word " * 200),))
+            log.append(
+                Edit(kind="summarised", id=f"e{i}", targets=tuple(shown), inserted=(summary,))
+            )
+            shown, size, sent = [summary.id], 10_300, 0
+        rule = f"Always keep rule {i} for src/part{i % 40}.py in mind."
+        asked, way = (rule, f"Decided: way {i}.") if i % 5 == 0 else (f"Step {i}.", f"So {i}.")
+        output = f"{i} passed " + "word " * 30
+        command = ToolCall(f"c{i}", "bash", {"command": f"pytest tests/test_{i % 97}.py -q"})
+        usage = Usage(
+            input_tokens=0, cache_read_tokens=sent, cache_write_tokens=size - sent, output_tokens=40
+        )
+        reply = Message(role="assistant", id=f"a{i}", parts=(Text(way), command))
+        more = {"usage": usage, "model": "claude-sonnet-4-5", "time": 10.0 * i + 2, "latency": 1.0}
+        new = (
+            Message(role="user", id=f"u{i}", parts=(Text(asked),), time=10.0 * i),
+            msgspec.structs.replace(reply, **more),
+            Message(role="tool", id=f"r{i}", parts=(Text(output),), call_id=f"c{i}", tool="bash"),
+        )
+        log += new
+        shown += [m.id for m in new]
+        size, sent = size + 80, size
+    return Session(id="talk", log=tuple(log))
 
 
 def again(session: Session, times: int) -> Session:
@@ -125,6 +159,32 @@ def score(cuts: int) -> Deed:
     return lambda: f"{len(replay.edits)} {dict(ck.score(replay))}"
 
 
+def calibrated(how: Callable[[Session], Any], session: Session) -> str:
+    """What estimates make of a session, as figures or as a chart."""
+    made = how(session)
+    return str(made.to_plotly() if hasattr(made, "to_plotly") else csv(made.calls))
+
+
+def with_memory(calls: int) -> Deed:
+    """What a memory is worth to a session."""
+    session = talk(calls)
+    rules = "pi:context_window=40_000,reserve_tokens=8_000,keep_recent_tokens=8_000"
+    return lambda: csv(ck.with_memory(session, rules))
+
+
+def written(calls: int) -> Deed:
+    """A file of OpenTelemetry spans of a session that is compacted now and then."""
+    session = talk(calls, compacted=200)
+
+    def write() -> str:
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "spans.json")
+            lost = ck.write(session, path, format="otel").lost
+            return f"{path.stat().st_size} {lost}"
+
+    return write
+
+
 def views(messages: int) -> Deed:
     """The prompts of all calls."""
     roles = ("user", "assistant")
@@ -166,6 +226,10 @@ DEEDS: dict[str, Callable[[int], Deed]] = {
     "advise": lambda _: advise(),
     "frontier": frontier,
     "score": score,
+    "calibrate": lambda n: partial(calibrated, ck.calibrate, talk(n)),
+    "calibration": lambda n: partial(calibrated, ck.plots.calibration, talk(n)),
+    "otel": written,
+    "with memory": with_memory,
     "views": views,
     "tyrum": tyrum,
     "many": many,

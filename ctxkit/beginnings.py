@@ -38,6 +38,14 @@ class Beginning(Sequence[T_co]):
             return tuple(self._values[i] for i in range(self._n)[at])
         return self._values[range(self._n)[at]]
 
+    def added_since(self, earlier: object) -> Sequence[T_co] | None:
+        """Return what was added to the list since an earlier beginning of it; None: that is of
+        another list.
+        """
+        if isinstance(earlier, Beginning) and earlier._values is self._values:  # noqa: SLF001
+            return self._values[earlier._n : self._n]  # noqa: SLF001
+        return None
+
     def __add__(self, more: Sequence[Any]) -> tuple[Any, ...]:
         return (*self, *more)
 

@@ -19,7 +19,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.messages import Edit, Fault, Message, Sized, Text, ToolSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
     SentItem: TypeAlias = Any
@@ -174,11 +174,11 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
             shown = tuple(shown_)
         return shown
 
-    def views(self) -> Iterator[tuple[Call, Sequence[Message]]]:
+    def views(self) -> Iterator[tuple[Call, Beginning[Message]]]:
         """Yield every call with the messages of its prompt, in one pass.
 
-        Prompts of which one goes on the other share their messages; each is compared, sliced and
-        hashed as the tuple that `view` returns.
+        Prompts of which one goes on the other share their messages (`Beginning.added_since` says
+        what is new); each is compared, sliced and hashed as the tuple that `view` returns.
         """
         calls = iter(self.calls)
         following = next(calls, None)

@@ -31,6 +31,18 @@ def test_it_is_a_tuple_of_what_stood_then(values, later, at, stop):
         own[len(was)]
 
 
+@given(st.lists(st.integers()), st.lists(st.integers()), st.lists(st.integers()))
+def test_it_tells_what_was_added_since_an_earlier_one(values, later, last):
+    first = Beginning(values)
+    values.extend(later)
+    own = Beginning(values)
+    values.extend(last)
+    assert own.added_since(first) == later
+    assert own.added_since(own) == []
+    assert own.added_since(Beginning(list(own))) is None
+    assert own.added_since(()) is None
+
+
 def test_each_prompt_is_what_view_says_of_its_call():
     def said(i: int, role: str) -> Message:
         return Message(role=role, id=f"m{i}", parts=(Text(f"text {i}"),))

@@ -68,24 +68,42 @@ def digest_of(entries: Iterable[MemoryEntry]) -> str:
     return "\n".join(map(_row, entries))
 
 
-def fitted(ranked: Iterable[MemoryEntry], budgets: Budgets | None = None) -> list[MemoryEntry]:
+def fitted(
+    ranked: Iterable[MemoryEntry],
+    budgets: Budgets | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> list[MemoryEntry]:
     """Return the entries that budgets have room for, the first ones first.
 
     One that does not fit into its kind's, or into what is left of all, is left out.
+
+    Args:
+        ranked: entries in the order in which they are taken.
+        budgets: what they may take; None: Tyrum's.
+        sizes: for each entry, by its guid, the characters of its line (`row_size`); None: they are
+            worked out.
     """
     limits = budgets or Budgets()
     out: list[MemoryEntry] = []
     left = {kind: list(limits.kinds.get(kind, (0, 0))) for kind in KINDS}
     total = [limits.items, limits.chars]
     for kept in ranked:
-        size, kind = len(_row(kept)), left[kind_of(kept)]
-        if min(total[0], kind[0]) < 1 or size > min(total[1], kind[1]):
+        kind = left[kind_of(kept)]
+        if min(total[0], kind[0]) < 1:
+            continue
+        size = row_size(kept) if sizes is None else sizes[kept.guid]
+        if size > min(total[1], kind[1]):
             continue
         for of in (total, kind):
             of[0] -= 1
             of[1] -= size
         out.append(kept)
     return out
+
+
+def row_size(kept: MemoryEntry) -> int:
+    """Return the characters of an entry's line in a digest."""
+    return len(_row(kept))
 
 
 def _row(kept: MemoryEntry) -> str:

@@ -7,13 +7,17 @@ the body. It may come with a folder from anybody: what it says is data, cleaned 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import msgspec
 
 from ctxkit.display.markup import line, plain
 from ctxkit.errors import BadArguments
-from ctxkit.redaction import redact
+from ctxkit.redaction import redacted, secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TYPES = ("user", "feedback", "project", "reference", "preference", "fact", "procedure")
 """fuseraft's four, then Tyrum's; fuseraft takes any word."""
@@ -46,14 +50,25 @@ def entry(
     type: str = "project",  # noqa: A002
     body: str = "",
     guid: str = "",
+    *,
+    known: Sequence[str] | None = None,
 ) -> MemoryEntry:
     """Return an entry of texts that are cleaned: without keys and controls, in one line but the
     body.
 
+    Args:
+        name: what it is called.
+        description: what it says, in a line.
+        type: a word, such as one of `TYPES`.
+        body: more of what it says.
+        guid: its id; empty: a new one.
+        known: what `redaction.secrets()` gave, where many entries are made one after the other.
+
     Raises:
         BadArguments: it has no name, or the type is no word.
     """
-    short = line(redact(name), 120).strip()
+    known = secrets() if known is None else known
+    short = line(redacted(name, known), 120).strip()
     if not short:
         raise BadArguments("An entry of memory needs a name.")
     if not _TYPE.fullmatch(type):
@@ -61,9 +76,9 @@ def entry(
         raise BadArguments(f"{line(type, 60)!r} is no type of memory: use one of {known}.")
     return MemoryEntry(
         name=short,
-        description=line(redact(description), 300).strip(),
+        description=line(redacted(description, known), 300).strip(),
         type=type.lower(),
-        body=redact(plain(body))[: MOST_BYTES // 8].strip(),
+        body=redacted(plain(body), known)[: MOST_BYTES // 8].strip() if body else "",
         guid=guid or str(uuid4()),
     )
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ctxkit.memory.entry import MemoryEntry
 
@@ -63,13 +63,59 @@ def terms(query: str) -> frozenset[str]:
 
 def hits(kept: MemoryEntry, words: frozenset[str]) -> int:
     """Return 2 for each word in the name or the description, 1 for each in the body alone."""
-    head, body = f"{kept.name} {kept.description}".lower(), kept.body.lower()
-    return sum(2 if w in head else 1 if w in body else 0 for w in words)
+    head, body = _lowered(kept)
+    return sum(_points(word, head, body) for word in words)
+
+
+def _lowered(kept: MemoryEntry) -> tuple[str, str]:
+    return f"{kept.name} {kept.description}".lower(), kept.body.lower()
+
+
+def _points(word: str, head: str, body: str) -> int:
+    return 2 if word in head else 1 if word in body else 0
 
 
 def score(kept: MemoryEntry, words: frozenset[str]) -> int:
     """Return what an entry scores for the words of a query."""
     return _BONUS.get(kept.type, 0) + hits(kept, words)
+
+
+class RankedEntries:
+    """Entries that only become more, ranked for one query after another.
+
+    Each entry is looked through once for a word, however many queries have it.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[MemoryEntry] = []
+        self._texts: list[tuple[str, str]] = []
+        self._bonus: list[int] = []
+        self._of_word: dict[str, tuple[int, dict[int, int]]] = {}
+        """For each word how many entries were looked through, and what it gives to which."""
+
+    def add(self, entry: MemoryEntry) -> int:
+        """Take an entry; return its number."""
+        self.entries.append(entry)
+        self._texts.append(_lowered(entry))
+        self._bonus.append(_BONUS.get(entry.type, 0))
+        return len(self.entries) - 1
+
+    def ranked(self, numbers: Sequence[int], words: frozenset[str]) -> list[MemoryEntry]:
+        """Return some entries by score (`score`), the best first; of equals the first given."""
+        scores = self._bonus.copy()
+        for word in words:
+            for number, points in self._points_of(word).items():
+                scores[number] += points
+        best_first = sorted(numbers, key=scores.__getitem__, reverse=True)
+        return [self.entries[number] for number in best_first]
+
+    def _points_of(self, word: str) -> dict[int, int]:
+        begin, known = self._of_word.get(word, (0, {}))
+        for number, (head, body) in enumerate(self._texts[begin:], begin):
+            if points := _points(word, head, body):
+                known[number] = points
+        self._of_word[word] = len(self._texts), known
+        return known
 
 
 def memory_block(

@@ -21,7 +21,9 @@ from ctxkit.tokens import Counter, named, ready
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ctxkit.beginnings import Beginning
     from ctxkit.session import Session
+    from ctxkit.sizes import Sizes
     from ctxkit.sizes.anchors import AnchorStep
 
 SHARES = (0.25, 0.5, 0.75, 0.9)
@@ -127,18 +129,35 @@ def calibrate(
             f"Session {session.id!r} records fewer than two prompt sizes: nothing to calibrate"
             " against."
         )
-    samples = _samples(slots, steps)
-    calls = _calls(session, steps, counters)
+    counted = _counted(slots, counters)
+    sized = sizes(session, counters[0])
+    calls = _calls(session, sized, steps, counted)
     peak = int(calls["recorded"].max())
     limits = [round(share * peak) for share in SHARES] if thresholds is None else thresholds
     limits = list(dict.fromkeys(limits))  # the shares of a small prompt can be one number
     return Calibration(
         session=session.id,
-        kinds=_kinds(samples, counters),
+        kinds=_kinds(_samples(slots, steps), counted),
         triggers=_triggers(calls, limits),
         calls=calls,
-        fixed=sizes(session, counters[0]).fixed,
+        fixed=sized.fixed,
     )
+
+
+class _Counted(NamedTuple):
+    """What one estimator makes of a session's messages."""
+
+    name: str
+    tokens: dict[int, int]
+    """By identity of the message: each is counted once."""
+
+    def sum(self, messages: Iterable[Message]) -> int:
+        tokens = self.tokens
+        return sum([tokens[id(m)] for m in messages])
+
+
+def _counted(slots: Slots, counters: Sequence[Counter]) -> list[_Counted]:
+    return [_Counted(c.name, {id(m): c.message(m) for m in slots.messages}) for c in counters]
 
 
 # -- by kind of content
@@ -202,14 +221,14 @@ def _reply(message: Message) -> str:
     return "tool calls" if asked > words else "replies"
 
 
-def _kinds(samples: list[_Sample], counters: Sequence[Counter]) -> pd.DataFrame:
+def _kinds(samples: list[_Sample], counted: Sequence[_Counted]) -> pd.DataFrame:
     order = [_WHOLE, *sorted({s.kind for s in samples} - {_WHOLE})]
     rows = []
-    for counter in counters:
+    for counter in counted:
         for kind in order:
             of_kind = [s for s in samples if s.kind == kind]
             recorded = sum(s.tokens for s in of_kind)
-            estimated = sum(counter.message(m) for s in of_kind for m in s.messages)
+            estimated = sum(counter.sum(s.messages) for s in of_kind)
             error = estimated / recorded - 1 if recorded else np.nan
             source = of_kind[0].source if of_kind else "recorded"
             rows.append((counter.name, kind, recorded, estimated, error, len(of_kind), source))
@@ -230,24 +249,24 @@ def _kinds(samples: list[_Sample], counters: Sequence[Counter]) -> pd.DataFrame:
 # ----------------------------------------------------------------------------------------
 
 
-def _calls(session: Session, steps: list[AnchorStep], counters: Sequence[Counter]) -> pd.DataFrame:
-    fixed = sizes(session, counters[0]).fixed_at
+def _calls(
+    session: Session, sized: Sizes, steps: list[AnchorStep], counted: Sequence[_Counted]
+) -> pd.DataFrame:
     recorded = {s.call: s.prompt for s in steps}
-    views = [(call.index, shown) for call, shown in session.views() if call.index in recorded]
-    data: dict[str, list[int]] = {
-        "call": [i for i, _ in views],
-        "recorded": [recorded[i] for i, _ in views],
-    }
-    for counter in counters:
-        known: dict[int, int] = {}
-        estimates = []
-        for index, shown in views:
-            for m in shown:
-                if id(m) not in known:
-                    known[id(m)] = counter.message(m)
-            estimates.append(fixed[index] + sum(known[id(m)] for m in shown))
-        data[counter.name] = estimates
-    return pd.DataFrame(data)
+    rows = []
+    before: Beginning[Message] | None = None
+    totals = [0] * len(counted)
+    for call, shown in session.views():
+        new = shown.added_since(before)
+        if new is None:  # an edit came between: all that is shown is summed anew
+            new, totals = shown, [0] * len(counted)
+        totals = [total + of.sum(new) for total, of in zip(totals, counted, strict=True)]
+        before = shown
+        if call.index in recorded:
+            fixed = sized.fixed_at[call.index]
+            rows.append((call.index, recorded[call.index], *(fixed + n for n in totals)))
+    names = ("call", "recorded", *(of.name for of in counted))
+    return pd.DataFrame(dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
 def _triggers(calls: pd.DataFrame, limits: Sequence[int]) -> pd.DataFrame:

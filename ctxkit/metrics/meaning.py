@@ -167,9 +167,22 @@ def missing(told: Iterable[str], text: str) -> tuple[str, ...]:
 
 
 def _stands(value: str, text: str) -> bool:
-    if value not in text:
+    at = text.find(value)
+    while at >= 0 and not is_whole(text, at, at + len(value)):
+        at = text.find(value, at + 1)
+    return at >= 0
+
+
+def is_whole(text: str, start: int, end: int) -> bool:
+    """Say whether a value that stands at a place of a text is no part of a longer one there."""
+    before, after = text[max(start - 1, 0) : start], text[end : end + 1]
+    if before == "." or _in_word(before) or _in_word(after):
         return False
-    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|[.,:]\d)", text) is not None
+    return not (after and after in ".,:" and text[end + 1 : end + 2].isdecimal())
+
+
+def _in_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
 
 
 def values(fact: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.metrics.items import sentences
-from ctxkit.metrics.meaning import missing, values
+from ctxkit.metrics.meaning import is_whole, values
 from ctxkit.metrics.standing_texts import Places
 
 if TYPE_CHECKING:
@@ -73,33 +73,65 @@ class Wordings:
     """
 
     def __init__(self, given: Iterable[tuple[int, FoundItem]]) -> None:
-        self._rules = {number: rule(found.text) for number, found in given}
-        self._least = min((min(LEAST, len(told.stems)) for told in self._rules.values()), default=0)
+        self._exact: dict[int, tuple[str, ...]] = {}
+        self._topic_of: dict[int, int] = {}
+        topics: dict[tuple[frozenset[str], bool], int] = {}
+        for number, found in given:
+            told = rule(found.text)
+            self._exact[number] = tuple(v.casefold() for v in told.exact)
+            about = told.stems, told.forbids
+            self._topic_of[number] = topics.setdefault(about, len(topics))
+        self._topics = list(topics)
+        """What rules are about: many may be about the same and differ by their values alone."""
+        self._least = min((min(LEAST, len(stems)) for stems, _ in topics), default=0)
         self._by_stem: dict[str, list[int]] = {}
-        for number, told in self._rules.items():
-            for stem in told.stems:
-                self._by_stem.setdefault(stem, []).append(number)
-        self._places = Places(self._by_stem)
+        for topic, (stems, _) in enumerate(topics):
+            for stem in stems:
+                self._by_stem.setdefault(stem, []).append(topic)
+        self._stems = Places(self._by_stem)
+        self._without_values: dict[int, list[int]] = {}
+        self._by_value: dict[str, list[int]] = {}
+        """Rules by the value of theirs that the fewest rules have."""
+        often = Counter(v for exact in self._exact.values() for v in exact)
+        for number, exact in self._exact.items():
+            if exact:
+                self._by_value.setdefault(min(exact, key=often.__getitem__), []).append(number)
+            else:
+                self._without_values.setdefault(self._topic_of[number], []).append(number)
+        self._values = list(often)
+        self._value_places = Places(self._values)
         self._near = lru_cache(_KEPT)(self._look)
 
     def in_text(self, text: str) -> set[int]:
         """Return the numbers of the rules that a text gives; no sentence goes over a line's end."""
-        lines = [line for line, of in self._places.lines(text) if len(of) >= self._least]
+        lines = [line for line, of in self._stems.lines(text) if len(of) >= self._least]
         told = {sentence for line in lines for sentence in sentences(line)}
-        near = {number for sentence in told for number in self._near(sentence)}
-        plain = text.casefold() if near else ""
-        return {n for n in near if not missing(self._rules[n].exact, plain)}
+        near = {topic for sentence in told for topic in self._near(sentence)}
+        if not near:
+            return set()
+        given = {n for topic in near for n in self._without_values.get(topic, ())}
+        standing = self._standing(text.casefold())
+        for number in (n for value in standing for n in self._by_value.get(value, ())):
+            if self._topic_of[number] in near and standing.issuperset(self._exact[number]):
+                given.add(number)
+        return given
+
+    def _standing(self, plain: str) -> set[str]:
+        """Return the values of rules that stand in a text, which is given in lower case."""
+        hits = self._value_places.of(plain)
+        return {self._values[which] for which, start, end in hits if is_whole(plain, start, end)}
 
     def _look(self, sentence: str) -> list[int]:
+        """Return the topics that a sentence is about."""
         stems = {w[:5] for w in _WORD.findall(sentence.casefold()) if w not in _EMPTY}
         several = stems & self._by_stem.keys()
         if not several or len(several) < self._least:
             return []
-        common = Counter(n for stem in several for n in self._by_stem[stem])
-        near = [n for n, k in common.items() if self._alike(n, k, len(stems))]
+        common = Counter(topic for stem in several for topic in self._by_stem[stem])
+        near = [topic for topic, k in common.items() if self._is_alike(topic, k, len(stems))]
         forbids = bool(near) and _FORBIDS.search(sentence) is not None
-        return [n for n in near if self._rules[n].forbids == forbids]
+        return [topic for topic in near if self._topics[topic][1] == forbids]
 
-    def _alike(self, number: int, common: int, words: int) -> bool:
-        own = len(self._rules[number].stems)
+    def _is_alike(self, topic: int, common: int, words: int) -> bool:
+        own = len(self._topics[topic][0])
         return common >= min(LEAST, own) and common >= COMMON * min(own, words)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ctxkit.history import USER
-from ctxkit.memory.digests import Budgets, digest_of, fitted
-from ctxkit.memory.ranking import score, terms
+from ctxkit.memory.digests import Budgets, digest_of, fitted, row_size
+from ctxkit.memory.ranking import RankedEntries, terms
 from ctxkit.messages import INJECTED, RECALLED, Message, Text
 from ctxkit.policies.setting import Setting
+from ctxkit.redaction import secrets
 from ctxkit.texts import lessons
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.history import History
+    from ctxkit.history import History, Log
     from ctxkit.memory.entry import MemoryEntry
     from ctxkit.policies.setting import Natural
     from ctxkit.tokens import Room
@@ -52,7 +53,7 @@ class Recall(Setting):
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history with the digest of what is gone; itself where that is nothing."""
         gone = promoted(history)
-        text = digest_of(fitted(self.ranked(history, gone), self.budgets))
+        text = digest_of(_Promoted.of(history.log).fitting(gone, _asked(history), self.budgets))
         old = [p for p in range(history.head.size) if history[p].kind == RECALLED]
         if not text or any(history[p].text == f"{HEAD}\n{text}" for p in old):
             return history
@@ -62,23 +63,53 @@ class Recall(Setting):
         place = history.safe(place) or history.safe_before(place)
         return history.insert(place, _message(text), "recalled from memory", method="recall")
 
-    def ranked(self, history: History, gone: Sequence[lessons.Lesson]) -> list[MemoryEntry]:
-        """Return what was promoted as entries, the best first; of equals the newest."""
-        words = terms(_asked(history))
-        entries = [lesson.entry() for lesson in reversed(gone)]
-        return sorted(entries, key=lambda e: -score(e, words))
 
-
-def promoted(history: History) -> list[lessons.Lesson]:
-    """Return what the messages said that are no longer shown, under their ids."""
-    log, memo = history.log, history.log.memo
+def promoted(history: History) -> list[tuple[str, str]]:
+    """Return types and texts of what the messages said that are no longer shown, in the order it
+    came.
+    """
+    log = history.log
     shown = {history[p].id for p in range(history.head.size)}
-    gone = [row for row in range(history.lo) if log.messages[row].id not in shown]
-    for row in gone:
-        if (RECALLED, row) not in memo:
-            memo[RECALLED, row] = lessons.said(log.messages[row])
-    known = (memo[RECALLED, row] for row in gone)
-    return lessons.lessons([log.messages[row] for row in gone], known)
+    gone = [row for row, m in enumerate(log.messages[: history.lo]) if m.id not in shown]
+    index: lessons.LessonIndex | None = log.memo.get("lessons")
+    if index is None:
+        index = log.memo["lessons"] = lessons.LessonIndex(log.messages)
+    return list(index.of(gone))
+
+
+class _Promoted:
+    """The entries of a log's lessons, each made once as long as the environment's secrets stay."""
+
+    def __init__(self, known: list[str]) -> None:
+        self.known = known
+        self._ranked = RankedEntries()
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._sizes: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, log: Log) -> _Promoted:
+        """Return those of a log."""
+        now, made = secrets(), log.memo.get("entries of lessons")
+        if made is None or made.known != now:
+            made = log.memo["entries of lessons"] = cls(now)
+        return cast("_Promoted", made)
+
+    def fitting(
+        self, found: Sequence[tuple[str, str]], asked: str, budgets: Budgets
+    ) -> list[MemoryEntry]:
+        """Return the entries that budgets have room for, the best for a prompt first; of equals the
+        newest.
+        """
+        for pair in found:
+            if pair not in self._numbers:
+                self._take(pair)
+        numbers = [self._numbers[pair] for pair in reversed(found)]
+        return fitted(self._ranked.ranked(numbers, terms(asked)), budgets, self._sizes)
+
+    def _take(self, pair: tuple[str, str]) -> None:
+        entry = lessons.Lesson(*pair).entry(self.known)
+        self._numbers[pair] = self._ranked.add(entry)
+        self._sizes[entry.guid] = row_size(entry)
 
 
 def _asked(history: History) -> str:

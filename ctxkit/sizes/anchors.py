@@ -115,7 +115,7 @@ def _bounces(
     calls = session.calls
     following = (
         p
-        for c, p in zip(calls[index + 1 :], prompts[index + 1 :], strict=True)
-        if p and c.agent == calls[index].agent
+        for i in range(index + 1, len(calls))
+        if (p := prompts[i]) and calls[i].agent == calls[index].agent
     )
     return next(following, 0) >= before[0]

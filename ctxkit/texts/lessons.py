@@ -19,7 +19,7 @@ from ctxkit.texts.sentences import sentences
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.messages import Message
+    from ctxkit.messages import Message, ToolCall
 
 _WISH = re.compile(
     r"(?<!\w)(?:always|never|must(?: not|n't)?|do not|don't|prefer|please (?:use|keep|avoid)|"
@@ -48,32 +48,92 @@ class Lesson(NamedTuple):
     type: str
     """`preference`, `fact` or `procedure`."""
     text: str
-    sources: tuple[str, ...]
+    sources: tuple[str, ...] = ()
     """Ids of the messages that it rests on."""
 
-    def entry(self) -> MemoryEntry:
-        """Return it as an entry; equal texts get equal guids."""
+    def entry(self, known: Sequence[str] | None = None) -> MemoryEntry:
+        """Return it as an entry; equal texts get equal guids.
+
+        Args:
+            known: what `redaction.secrets()` gave, where many are made one after the other.
+        """
         guid = sha256(f"{self.type}\0{self.text}".encode("utf-8", "replace")).hexdigest()[:32]
-        return entry(short_name(self.text) or guid[:8], self.text, self.type, guid=guid)
+        name = short_name(self.text) or guid[:8]
+        return entry(name, self.text, self.type, guid=guid, known=known)
 
 
-def lessons(
-    messages: Sequence[Message], known: Iterable[Sequence[tuple[str, str]]] | None = None
-) -> list[Lesson]:
-    """Return what messages say that may be remembered, each thing once, in the order it came.
+def lessons(messages: Sequence[Message]) -> list[Lesson]:
+    """Return what messages say that may be remembered, each thing once, in the order it came."""
+    found = LessonIndex(messages).of(range(len(messages)))
+    return [Lesson(kind, text, tuple(dict.fromkeys(ids))) for (kind, text), ids in found.items()]
+
+
+class LessonIndex:
+    """What the messages of a log that only grows say that may be remembered: each is read once.
 
     Args:
-        messages: what was said.
-        known: what each of them says (`said`), where that is known.
+        messages: the log's; more may be added to it later.
     """
-    found: dict[tuple[str, str], list[str]] = {}
-    each = map(said, messages) if known is None else known
-    for message, told in zip(messages, each, strict=True):
-        for kind, text in told:
-            found.setdefault((kind, text), []).append(message.id)
-    for text, ids in procedures(messages):
-        found.setdefault(("procedure", text), []).extend(ids)
-    return [Lesson(kind, text, tuple(dict.fromkeys(ids))) for (kind, text), ids in found.items()]
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        self._read = 0
+        self._said: list[tuple[int, list[tuple[str, str]]]] = []
+        """Rows that say something, and what."""
+        self._asked: dict[str, _Run] = {}
+        self._runs: list[_Run] = []
+
+    def of(self, rows: Sequence[int]) -> dict[tuple[str, str], list[str]]:
+        """Return types and texts of what the messages of some rising rows say, each thing once, in
+        the order it came, with the ids of the messages that it rests on.
+        """
+        for row in range(self._read, rows[-1] + 1 if rows else 0):
+            self._take(row, self._messages[row])
+        among = bytearray(self._read)
+        for row in rows:
+            among[row] = 1
+        found: dict[tuple[str, str], list[str]] = {}
+        for row, pairs in self._said:
+            if among[row]:
+                for pair in pairs:
+                    found.setdefault(pair, []).append(self._messages[row].id)
+        runs: dict[str, list[str]] = {}
+        for run in self._runs:
+            if among[run.row] and run.worked(among):
+                runs.setdefault(run.command, []).append(self._messages[run.row].id)
+        return found | {("procedure", c): ids for c, ids in runs.items() if len(ids) >= _TWICE}
+
+    def _take(self, row: int, message: Message) -> None:
+        self._read = row + 1
+        pairs = said(message)
+        if pairs:
+            self._said.append((row, pairs))
+        if message.role == "assistant":
+            for call in message.tool_calls:
+                run = self._asked[call.id] = _Run(row, _command(call), [])
+                if run.command:
+                    self._runs.append(run)
+        elif message.role == "tool" and message.call_id:
+            answered = self._asked.get(message.call_id)
+            if answered is not None and answered.command:
+                answered.results.append((row, not records.failed(message)))
+
+
+class _Run(NamedTuple):
+    """A call of a tool, and what became of it."""
+
+    row: int
+    command: str
+    """The shell command that it ran; empty: it ran none that is worth to be remembered."""
+    results: list[tuple[int, bool]]
+    """Rows of its results, and whether each says that it did its work."""
+
+    def worked(self, among: bytearray) -> bool:
+        """Say whether it did its work by the last of its results among some rows."""
+        for row, worked in reversed(self.results):
+            if among[row]:
+                return worked
+        return False
 
 
 def said(message: Message) -> list[tuple[str, str]]:
@@ -108,13 +168,9 @@ def decisions(messages: Iterable[Message]) -> list[str]:
     return list(dict.fromkeys(text for m in spoken for text in _telling(m, _DECIDED)))
 
 
-def procedures(messages: Sequence[Message]) -> Iterable[tuple[str, list[str]]]:
-    """Yield commands that did their work twice or more, with the ids of the replies that
-    ran them.
+def _command(call: ToolCall) -> str:
+    """Return the shell command that a call runs, where it has a length to be remembered; or an
+    empty text.
     """
-    runs: dict[str, list[str]] = {}
-    for act in records.commands(records.actions(messages)):
-        command = " ".join(act.target.split())
-        if act.outcome == "done" and _SHORTEST // 2 <= len(command) <= _LONGEST:
-            runs.setdefault(command, []).append(messages[act.row].id)
-    yield from ((command, ids) for command, ids in runs.items() if len(ids) >= _TWICE)
+    command = " ".join(contents.target(call).split()) if records.SHELLS.search(call.name) else ""
+    return command if _SHORTEST // 2 <= len(command) <= _LONGEST else ""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.frames.frame_columns import FLOAT, INT, TEXT, FrameColumn, build
+from ctxkit.garbage import without_collection
 from ctxkit.messages import RECALLED
 from ctxkit.policies.chain import in_a_row
 from ctxkit.policies.recall import Recall, promoted
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.presets.naming import as_rules
 from ctxkit.readers.given import of_session
-from ctxkit.replays import replayed
-from ctxkit.sweeps.bases import Base
+from ctxkit.sweeps.batches import Bench
 from ctxkit.sweeps.scores import run_row
 
 if TYPE_CHECKING:
@@ -74,10 +74,11 @@ def with_memory(
         )
     if any(isinstance(part, Recall) for part in in_a_row(plain.bare)):
         raise BadArguments("These rules recall already: name them without it.")
-    base, told = Base(session), []
-    for way, each in ((WITHOUT, plain), (WITH, plain | (recall or Recall()))):
-        done = replayed(session, each)
-        told.append(_row(session, way, done, run_row(base, done, way, loss=True)))
+    bench, told = Bench(session), []
+    with without_collection():
+        for way, each in ((WITHOUT, plain), (WITH, plain | (recall or Recall()))):
+            done = bench.run(each)
+            told.append(_row(session, way, done, run_row(bench.base, done, way, loss=True)))
     more = {"session": session.id, "way": MORE, "source": told[0]["source"]}
     more |= {c: _less(told[1][c], told[0][c]) for c in _DIFFER}
     rows = [*told, more]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.beginnings import Beginning
 from ctxkit.messages import Edit, Image, Sized, Text, Thinking, ToolCall
 from ctxkit.models.chat import to_tools
 from ctxkit.texts.contents import texts
@@ -46,9 +47,14 @@ _HOLDS = {
     "tool arguments that are no JSON object",
 }
 _STOPS = {"tool": "tool_call"}
+_PROMPT = "gen_ai.input.messages"
+_GAP = b"\0"
+"""Where the prompt stands in a span that is written in pieces; JSON holds no such byte."""
+_FULL = 1 << 16
+"""Bytes of a piece of a prompt."""
 _CONTENT = {
     "gen_ai.system_instructions",
-    "gen_ai.input.messages",
+    _PROMPT,
     "gen_ai.output.messages",
     "gen_ai.tool.definitions",
 }
@@ -68,7 +74,8 @@ def _lost(session: Session) -> Counter[str]:
     last = session.calls[-1].position if session.calls else -1
     lost["messages after the last call"] += len(session.path) - last - 1
     cuts = [i for i, e in enumerate(session.path) if _is_cut(e)]
-    seen = {bisect_left([c.position for c in session.calls], i) for i in cuts}
+    replies = [c.position for c in session.calls]
+    seen = {bisect_left(replies, i) for i in cuts}
     lost["compactions that no call follows"] += len(cuts) - len(seen - {len(session.calls)})
     for child in session.children:
         lost.update(_lost(child))
@@ -82,8 +89,8 @@ def _is_cut(entry: Message | Edit) -> bool:
 def _document(session: Session) -> Iterator[bytes]:
     head = {"resource": resource(session), "scopeSpans": []}
     yield b'{"resourceSpans":[' + _encode(head)[:-2] + b'{"scope":{"name":"ctxkit"},"spans":[\n'
-    for n, span in enumerate(spans(session)):
-        yield (b",\n" if n else b"") + _encode(span)
+    for n, span in enumerate(_spans(session)):
+        yield from span if n == 0 else (b",\n", *span)
     yield b"\n]}]}]}\n"
 
 
@@ -93,14 +100,19 @@ def resource(session: Session) -> dict[str, Any]:
     return {"attributes": _pairs(about)}
 
 
-def spans(session: Session, root: str = "", trace: str = "") -> Iterator[dict[str, Any]]:
-    """Yield the spans of a session and its subagents: each agent's own, then those of its calls."""
-    own = trace or trace_of(session)
-    yield agent_span(session, own, root)
+def _spans(session: Session, root: str = "", trace: str = "") -> Iterator[Sequence[bytes]]:
+    """Yield the spans of a session and its subagents, each as pieces of JSON: each agent's own,
+    then those of its calls.
+    """
+    own, prompt = trace or trace_of(session), _Prompt()
+    yield [_encode(agent_span(session, own, root))]
     for call, shown in session.views():
-        yield call_span(session, call, shown, own)
+        prompt.follow(shown)
+        told = _attributes(session, call, prompt, msgspec.Raw(_GAP))
+        head, tail = _encode(_chat_span(session, call, told, own)).split(_GAP)
+        yield [head, *prompt.pieces, tail]
     for child in session.children:
-        yield from spans(child, _id(own, session.id, -1), own)
+        yield from _spans(child, _id(own, session.id, -1), own)
 
 
 def trace_of(session: Session) -> str:
@@ -124,10 +136,69 @@ def agent_span(session: Session, trace: str, root: str = "") -> dict[str, Any]:
 def call_span(
     session: Session, call: Call, shown: Sequence[Message], trace: str, *, content: bool = True
 ) -> dict[str, Any]:
-    """Return the span of a call; without `content` nothing of what was said."""
-    told = _attributes(session, call, shown)
+    """Return the span of a call as plain values; without `content` nothing of what was said."""
+    prompt = _Prompt()
+    prompt.follow(shown)
+    told = _attributes(session, call, prompt, prompt.text)
     if not content:
         told = {k: v for k, v in told.items() if k not in _CONTENT}
+    return _chat_span(session, call, told, trace)
+
+
+class _Prompt:
+    """The messages of a prompt as the text of an attribute.
+
+    Most prompts go on the one before: each message is encoded once, and pieces that are full are
+    shared by all later prompts.
+    """
+
+    def __init__(self) -> None:
+        self.has_summary = False
+        self.instructions: list[dict[str, Any]] = []
+        """Texts of the system prompt."""
+        self._shown: Sequence[Message] = ()
+        self._full: list[bytes] = []
+        self._last = bytearray()
+        self._encoded: dict[int, bytes] = {}
+        """Messages of this prompt by identity, as they stand in a JSON text within a JSON text."""
+
+    def follow(self, shown: Sequence[Message]) -> None:
+        """Go over to the next prompt."""
+        new = shown.added_since(self._shown) if isinstance(shown, Beginning) else None
+        known = self._encoded
+        if new is None:
+            new, self.has_summary, self.instructions = shown, False, []
+            self._full, self._last, self._encoded = [], bytearray(), {}
+        self._shown = shown
+        for m in visible(new):
+            self.has_summary = self.has_summary or m.role == "summary"
+            if m.role == "system":
+                texts = (p.text for p in m.parts if isinstance(p, Text))
+                self.instructions += [{"type": "text", "content": text} for text in texts]
+            else:
+                self._add(m, known.get(id(m)) or _encode(_json(_message(m)))[1:-1])
+
+    def _add(self, m: Message, encoded: bytes) -> None:
+        if self._encoded:
+            self._last += b","
+        self._last += encoded
+        self._encoded[id(m)] = encoded
+        if len(self._last) > _FULL:
+            self._full.append(bytes(self._last))
+            self._last.clear()
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """The text of all messages in JSON, in pieces."""
+        return [b'"[', *self._full, bytes(self._last), b']"']
+
+    @property
+    def text(self) -> str:
+        """The text of all messages."""
+        return str(msgspec.json.decode(b"".join(self.pieces)))
+
+
+def _chat_span(session: Session, call: Call, told: dict[str, Any], trace: str) -> dict[str, Any]:
     name = f"chat {call.message.model or ''}".strip()
     ids = (trace, _id(trace, session.id, call.index), _id(trace, session.id, -1))
     span = _span(ids, name, _times(call.message) or (None, None), told)
@@ -136,17 +207,14 @@ def call_span(
     return span
 
 
-def _attributes(session: Session, call: Call, shown: Sequence[Message]) -> dict[str, Any]:
-    """Return what a span says of a call: what was sent and what came, what it was billed."""
+def _attributes(
+    session: Session, call: Call, prompt: _Prompt, messages: str | msgspec.Raw
+) -> dict[str, Any]:
+    """Return what a span says of a call: what was sent and what came, what it was billed.
+
+    `messages` stands for those of the prompt.
+    """
     reply = call.message
-    sent = visible(shown)
-    system = [
-        {"type": "text", "content": p.text}
-        for m in sent
-        if m.role == "system"
-        for p in m.parts
-        if isinstance(p, Text)
-    ]
     told: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": str(reply.details.get("provider") or "unknown"),
@@ -157,9 +225,9 @@ def _attributes(session: Session, call: Call, shown: Sequence[Message]) -> dict[
         "gen_ai.response.finish_reasons": (
             [_STOPS.get(reply.stop, reply.stop)] if reply.stop else None
         ),
-        "gen_ai.conversation.compacted": True if _is_compacted(session, call, sent) else None,
-        "gen_ai.system_instructions": _json(system) if system else None,
-        "gen_ai.input.messages": _json([_message(m) for m in sent if m.role != "system"]),
+        "gen_ai.conversation.compacted": True if _is_compacted(session, call, prompt) else None,
+        "gen_ai.system_instructions": _json(prompt.instructions) if prompt.instructions else None,
+        _PROMPT: messages,
         "gen_ai.output.messages": _json([_message(reply)]) if reply.parts else None,
         "gen_ai.tool.definitions": _tools(session) if session.tools and not call.index else None,
         "error.type": (reply.error or "error")[:200] if reply.is_error else None,
@@ -167,9 +235,9 @@ def _attributes(session: Session, call: Call, shown: Sequence[Message]) -> dict[
     return told | (_usage(reply.usage) if reply.usage else {})
 
 
-def _is_compacted(session: Session, call: Call, sent: Sequence[Message]) -> bool:
+def _is_compacted(session: Session, call: Call, prompt: _Prompt) -> bool:
     """Say whether a call saw less than was said: a summary is shown, or a cut lies right before."""
-    if any(m.role == "summary" for m in sent):
+    if prompt.has_summary:
         return True
     before = session.calls[call.index - 1].position if call.index else 0
     return any(map(_is_cut, session.path[before : call.position]))
@@ -267,6 +335,8 @@ def _value(value: Any) -> dict[str, Any]:
         return {"doubleValue": value}
     if isinstance(value, list):
         return {"arrayValue": {"values": [_value(v) for v in value]}}
+    if isinstance(value, msgspec.Raw):  # a text that is encoded
+        return {"stringValue": value}
     return {"stringValue": str(value)}
 
 

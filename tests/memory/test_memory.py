@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.memory import Budgets, Memories, MemoryEntry, digest, memory_block, newest, oldest
-from ctxkit.memory.entry import decoded, encoded, entry, safe_name
+from ctxkit.memory.entry import TYPES, decoded, encoded, entry, safe_name
 from ctxkit.memory.folder import MOST_ENTRIES, MemoryFolder
-from ctxkit.memory.ranking import score, terms
+from ctxkit.memory.ranking import RankedEntries, score, terms
 
 
 def made(name, type="project", body="", description="about it"):
@@ -124,6 +124,21 @@ def test_the_newer_order_is_by_type_and_words_of_the_query():
     )
     assert (score(named, terms("retry retry")), score(held, terms("retry"))) == (3, 2)
     assert newest([*some, named], "retry policy")[0].name == "retry-policy"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(TYPES), st.text("abcd ", max_size=9)), max_size=12),
+    st.lists(st.frozensets(st.text("abcd", min_size=1, max_size=2)), max_size=4),
+)
+def test_entries_that_become_more_are_ranked_by_their_scores(given_, queries):
+    ranking, taken = RankedEntries(), []
+    for n, words in enumerate(queries):
+        for kind, text in given_[n::4]:
+            taken.append(made("n", kind, description=text, body=text[::-1]))
+            assert ranking.add(taken[-1]) == len(taken) - 1
+        some = range(len(taken))[::-2]
+        wanted = sorted((taken[i] for i in some), key=lambda e: -score(e, words))
+        assert list(map(id, ranking.ranked(some, words))) == list(map(id, wanted))
 
 
 def test_the_block_is_capped_and_what_does_not_fit_keeps_its_first_line():

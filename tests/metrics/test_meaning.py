@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 
 import pytest
 from builders import assistant, session, summarised, user
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.likeness import MiniLM, Stems, named
-from ctxkit.metrics.meaning import kept, meaning, sentences, values
+from ctxkit.metrics.meaning import kept, meaning, missing, sentences, values
 
 FACTS = (
     "The ISK currency has exponent 0.",
@@ -124,3 +127,12 @@ def test_a_file_that_was_changed_is_refused(monkeypatch):
     )
     with pytest.raises(BadArguments, match="another model"):
         MiniLM()(["a"], ["b"])
+
+
+@given(
+    st.text("a1_.,: é٣-", min_size=1, max_size=3).filter(str.strip),
+    st.text("a1_.,: é٣-", max_size=12),
+)
+def test_a_value_stands_where_it_is_no_part_of_a_longer_one(value, text):
+    alone = re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|[.,:]\d)", text)
+    assert (missing([value], text) == ()) == (alone is not None)

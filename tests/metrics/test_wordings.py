@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ctxkit.metrics.items import FoundItem, items
 from ctxkit.metrics.loss import lost, shares
+from ctxkit.metrics.meaning import missing, values
 from ctxkit.metrics.wordings import Wordings
 
 RULE = "Never write to the table billing_runs directly, and support Python 3.9 only"
@@ -69,3 +70,24 @@ def test_a_summary_in_other_words_keeps_a_rule_and_an_empty_one_loses_it():
 @given(st.text(alphabet="never write to the tab.le billing runs 39", max_size=200))
 def test_any_text_is_asked_without_an_error_and_gives_no_rule_by_chance(text):
     assert gives(text) <= ("billing_runs" in text)
+
+
+WORDS = ("table", "billing", "runs", "write", "tests", "python", "keep", "never", "Run")
+VALUES = ("3", "3.9", "39", "src/a.py", "billing_runs", "10%", "v2")
+SAYINGS = st.lists(st.sampled_from(WORDS + VALUES), min_size=1, max_size=7).map(" ".join)
+
+
+@given(st.lists(SAYINGS, max_size=8, unique=True), st.lists(SAYINGS, max_size=5))
+def test_many_rules_are_given_as_each_alone_is(rules, said):
+    text = ". ".join(said)
+    given = Wordings((n, FoundItem("constraint", rule)) for n, rule in enumerate(rules))
+    assert given.in_text(text) == {n for n, rule in enumerate(rules) if gives(text, rule)}
+
+
+@given(SAYINGS, st.lists(SAYINGS, max_size=4).map(". ".join))
+def test_a_rule_is_given_only_with_all_its_values(said, text):
+    told = values(said)
+    if gives(text, said):
+        assert not missing(told, text.casefold())
+    elif gives(text + f"\n{said}", said):
+        assert not missing(told, f"{text}\n{said}".casefold())

@@ -8,17 +8,20 @@ from itertools import count
 import pytest
 from agent.test_live_is_replay import agree, give
 from builders import session
+from hypothesis import given
+from hypothesis import strategies as st
 from talkers import COUNT, said
 
 import ctxkit as ck
 from ctxkit.agent import Agent
+from ctxkit.history import Log
 from ctxkit.messages import RECALLED, Message, Text, ToolCall
 from ctxkit.models.scripted import Scripted
-from ctxkit.policies.recall import HEAD, Recall
+from ctxkit.policies.recall import HEAD, Recall, _Promoted
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.texts.lessons import lessons
+from ctxkit.texts.lessons import Lesson, LessonIndex, lessons
 from ctxkit.tools.tool import tool
 
 RULES = Rules(
@@ -53,6 +56,58 @@ def test_what_may_outlive_a_talk_is_found_with_the_messages_it_rests_on():
     assert found[0].sources == (talk[0].id,)
     assert found[2].sources == ("r0", "r1")
     assert found[0].entry() == lessons(talk)[0].entry()
+
+
+PARTS = st.sampled_from(("wish", "fact", "run", "run", "good", "good", "bad"))
+
+
+@given(st.lists(st.lists(st.tuples(PARTS, st.integers(0, 2)), max_size=9), max_size=4), st.data())
+def test_what_rows_of_a_growing_log_say_is_what_their_messages_say(batches, data):
+    log: list[Message] = []
+    index, runs = LessonIndex(log), {"command": "pytest -q tests"}
+    for gone, batch in enumerate(batches):
+        for kind, n in batch:
+            if kind == "run":
+                parts, more = (ToolCall(f"c{n}", "bash", runs),), {"role": "assistant"}
+            elif kind in ("good", "bad"):
+                parts, more = (Text("out"),), {"role": "tool", "call_id": f"c{n}", "tool": "bash"}
+            else:
+                parts = (Text(f"Always decided because of {n}."),)
+                more = {"role": "user" if kind == "wish" else "assistant"}
+            log.append(Message(id=f"m{len(log)}", parts=parts, is_error=kind == "bad", **more))
+        asked = [m.call_id or "".join(c.id for c in m.tool_calls) for m in log]
+        some = [
+            r for r, name in enumerate(asked) if (name != f"c{gone}" if name else r % 3 != gone)
+        ]
+        rows = some[: data.draw(st.integers(0, len(some)))]
+        found = index.of(rows)
+        assert [Lesson(*k, tuple(dict.fromkeys(ids))) for k, ids in found.items()] == lessons(
+            [log[row] for row in rows]
+        )
+
+
+def test_a_command_did_its_work_by_the_last_result_among_the_rows():
+    runs = [ToolCall(f"c{n}", "bash", {"command": "pytest -q tests"}) for n in range(2)]
+    log = [Message(role="assistant", id=f"r{n}", parts=(call,)) for n, call in enumerate(runs)]
+    outcomes = [("c0", False), ("c1", True), ("c1", False), ("c1", True)]
+    log += [
+        Message(role="tool", id=f"t{n}", call_id=name, tool="bash", is_error=bad)
+        for n, (name, bad) in enumerate(outcomes)
+    ]
+    index, procedure = LessonIndex(log), {("procedure", "pytest -q tests"): ["r0", "r1"]}
+    assert index.of(range(6)) == {}
+    assert index.of(range(5)) == procedure
+    assert index.of(range(4)) == {}
+
+
+def test_entries_are_made_anew_where_the_environment_has_another_secret(monkeypatch):
+    secret = "xq7-Kd93-mvT0-18zR"
+    log = Log.of([spoken("user", f"Always use {secret} there.")], COUNT)
+    budgets, found = Recall().budgets, [("preference", f"Always use {secret} there.")]
+    shown = [_Promoted.of(log).fitting(found, "", budgets)[0].description for _ in range(2)]
+    monkeypatch.setenv("MY_SECRET", secret)
+    shown.append(_Promoted.of(log).fitting(found, "", budgets)[0].description)
+    assert [secret in text for text in shown] == [True, True, False]
 
 
 def lived(resumed=False, rules=RULES):

@@ -1,0 +1,81 @@
+"""Four times the calls take about four times the CPU: calibration, spans and memory of long sessions."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+from builders import assistant, result, session, tool_call, usage, user
+
+import ctxkit as ck
+from ctxkit.memory import entry
+from ctxkit.messages import Edit
+from ctxkit.texts import lessons
+from ctxkit.writers import as_otel
+
+SMALL = "pi:context_window=20_000,reserve_tokens=4_000,keep_recent_tokens=4_000"
+
+
+def talk(calls: int) -> ck.Session:
+    """A session without compactions: at each call a rule of the user's, a decision and a command."""
+    log = []
+    for i in range(calls):
+        wish = f"Always keep rule {i} of part {i} in mind."
+        command = tool_call("bash", f"c{i}", command=f"pytest tests/test_{i % 19}.py -q")
+        bill = usage(0, 5_000 + 90 * (i - 1), 90)
+        reply = assistant(f"Decided: way {i}.", command, usage=bill, model="claude-sonnet-4-5")
+        log += [user(wish), reply, result(f"{i} passed " + "word " * 30, reply)]
+    return session(*log)
+
+
+DEEDS = {
+    "calibrate": ck.calibrate,
+    "plots.calibration": ck.plots.calibration,
+    "with_memory": lambda s: ck.with_memory(s, SMALL),
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_time_grows_with_the_calls_and_no_faster(deed):
+    def seconds(calls: int) -> float:
+        made = talk(calls)
+        begun = time.process_time()
+        DEEDS[deed](made)
+        return time.process_time() - begun
+
+    seconds(50)
+    few = min(seconds(500) for _ in range(3))
+    assert min(seconds(2_000) for _ in range(3)) < 8 * few
+
+
+def test_each_message_is_encoded_once_however_many_prompts_show_it(monkeypatch, tmp_path):
+    encode, encoded = as_otel._message, Counter()
+
+    def counted(message):
+        encoded[message.id] += 1
+        return encode(message)
+
+    monkeypatch.setattr(as_otel, "_message", counted)
+    made = talk(100)
+    log = list(made.log)
+    log.insert(200, Edit(id="e", kind="dropped", targets=tuple(m.id for m in log[:150])))
+    ck.write(session(*log), tmp_path / "spans.json", format="otel")
+    replies = {c.message.id for c in made.calls}
+    assert encoded.keys() == {m.id for m in made.messages[:-1]}, "no call is sent the last result"
+    assert {name for name, n in encoded.items() if n > 1} <= replies
+    assert max(encoded.values()) == 2, "a reply is an output and then an input"
+
+
+def test_each_lesson_becomes_an_entry_once_however_many_compactions_recall_it(monkeypatch):
+    make, made = entry.entry, Counter()
+
+    def counted(name, description, *rest, **more):
+        made[description] += 1
+        return make(name, description, *rest, **more)
+
+    monkeypatch.setattr(lessons, "entry", counted)
+    table = ck.with_memory(talk(300), SMALL).set_index("way")
+    assert table.loc["with memory", "cuts_n"] > 3
+    assert len(made) > 300
+    assert set(made.values()) == {1}
