@@ -16,18 +16,18 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent import Agent, Limits
-from ctxkit.agent.live import LiveSession
-from ctxkit.messages import Message, Text, ToolCall, Usage
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.tools.tool import tool
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Share
-from ctxkit.session import Session
-from ctxkit.store.workspace import Workspace
-from ctxkit.tokens import named
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import Message, Text, ToolCall, Usage
+from ctxkit.session.session import Session
+from ctxkit.tokens import get_counter
 
 if TYPE_CHECKING:
-    from ctxkit.models.model import Emit, Request
+    from ctxkit.agent.models.model import Emit, Request
 
 LIMIT_MS = 2.0
 CALLS = 500  # each with its reply and one result: 1,000 messages
@@ -69,7 +69,7 @@ def steps(rules: Rules, *, disk: bool) -> list[float]:
     prepared.
     """
     model, limits = Instant(), Limits(calls=CALLS)
-    rules = rules.but(counter=named("chars/4"))
+    rules = rules.but(counter=get_counter("chars/4"))
     common: dict[str, Any] = {"model": model, "rules": rules, "clock": time.time, "limits": limits}
     with tempfile.TemporaryDirectory() as folder:
         if disk:

@@ -19,15 +19,15 @@ import numpy as np
 
 from benchmarks.clock import cpu, paired
 from ctxkit.engine import Run, advance
-from ctxkit.engine import run as replay
-from ctxkit.history import History, Log
-from ctxkit.messages import Message, Text, ToolCall
+from ctxkit.engine import run_rules as replay
 from ctxkit.policies import triggers, window
-from ctxkit.policies.clear import Clear
+from ctxkit.policies.clearing import Clear
+from ctxkit.policies.history import History, MessageLog
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import langchain_summary, pi
-from ctxkit.tokens import named
-from ctxkit.tokens.encoders import Exact
+from ctxkit.session.messages import Message, Text, ToolCall
+from ctxkit.tokens import get_counter
+from ctxkit.tokens.exact import TiktokenCounter
 
 CALLS = 500
 WORDS = [
@@ -125,7 +125,7 @@ def listed(messages: list[Message], sizes: list[int], limit: int, keep: int) -> 
     return total, cuts
 
 
-def billed(log: Log, rules: Rules) -> tuple[int, int, int]:
+def billed(log: MessageLog, rules: Rules) -> tuple[int, int, int]:
     """A whole replay with the columns of its invoice."""
     done = replay(log, rules)
     return done.total, done.fresh, done.peak
@@ -133,7 +133,7 @@ def billed(log: Log, rules: Rules) -> tuple[int, int, int]:
 
 def replays() -> list[dict[str, object]]:
     messages = talk(CALLS)
-    log = Log.of(messages, named("chars/4"))
+    log = MessageLog.of(messages, get_counter("chars/4"))
     sizes = log.tokens.sizes
     limit = sum(sizes) // 6
     few = Rules(PiCut(limit // 3), triggers.Above(limit))
@@ -198,7 +198,9 @@ def converted(messages: list[Message]) -> list[Any]:
     return out
 
 
-def against_langchain(messages: list[Message], limit: int, log: Log) -> list[dict[str, object]]:
+def against_langchain(
+    messages: list[Message], limit: int, log: MessageLog
+) -> list[dict[str, object]]:
     if not importlib.util.find_spec("langchain"):
         return []
     from langchain.agents.middleware.summarization import SummarizationMiddleware
@@ -247,7 +249,7 @@ def live(messages: list[Message], rules: Rules, last: int = 40) -> float:
     """CPU seconds of one decision at the end of a long session; rows are written and counted
     beforehand.
     """
-    log = Log.of(messages, named("chars/4"))
+    log = MessageLog.of(messages, get_counter("chars/4"))
     done = advance(Run(log, rules), rules, log.calls - last)
     start = time.process_time()
     for call in range(log.calls - last + 1, log.calls + 1):
@@ -332,7 +334,7 @@ def totals() -> list[dict[str, object]]:
     dicts = [{"role": m.role, "content": m.text} for m in messages]
 
     def ours() -> list[int]:
-        log = Log(Exact("o200k_base"))  # with an empty memo
+        log = MessageLog(TiktokenCounter("o200k_base"))  # with an empty memo
         out = []
         for message in messages:
             if message.role == "assistant":
@@ -341,7 +343,7 @@ def totals() -> list[dict[str, object]]:
             log.append(message)
         return out
 
-    plain = Exact("o200k_base")
+    plain = TiktokenCounter("o200k_base")
     assert ours()[7] == sum(plain.message(m) for m in messages[: 2 + 14])
     mine = cpu(ours, 3)
     points = (1, 250, 500, 750, 1000, 1250, 1500, 1750, 2000)
@@ -370,7 +372,7 @@ def held_under(
     import litellm
 
     def ours() -> list[tuple[int, int, int]]:
-        log = Log(Exact("o200k_base"))  # with an empty memo
+        log = MessageLog(TiktokenCounter("o200k_base"))  # with an empty memo
         shown, out = History.start(log), []
         for message in messages:
             if message.role == "assistant":
@@ -410,7 +412,7 @@ def columns() -> list[dict[str, object]]:
     fold over lists.
     """
     messages = talk(CALLS)
-    log = Log.of(messages, named("chars/4"))
+    log = MessageLog.of(messages, get_counter("chars/4"))
     limit = sum(log.tokens.sizes) // 6
     done = replay(
         log, pi(context_window=limit + 16_384, keep_recent_tokens=limit // 3, summariser="fixed")

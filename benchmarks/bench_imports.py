@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ctxkit import samples
+from ctxkit.formats import samples
 
 UNWANTED = ["litellm", "plotly", "ipywidgets", "nbformat", "IPython", "pandas", "numpy"]
 TEXT = "hello world, this is the first text"
@@ -59,10 +59,10 @@ assert chart._repr_mimebundle_()
 """
 NO_KEY = """
 import asyncio
-from ctxkit.models.model import Request, silent
-from ctxkit.models.provider import Provider
+from ctxkit.agent.models.model import Request, ignore_delta
+from ctxkit.agent.models.provider import Provider
 try:
-    asyncio.run(Provider("anthropic/claude-sonnet-4-5")(Request(messages=()), silent))
+    asyncio.run(Provider("anthropic/claude-sonnet-4-5")(Request(messages=()), ignore_delta))
 except Exception as e:
     assert str(e).endswith("ANTHROPIC_API_KEY."), e
 """

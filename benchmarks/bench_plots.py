@@ -39,8 +39,9 @@ def median_ms(do: Callable[[], Any], times: int) -> float:
 def run() -> list[dict]:
     import plotly.graph_objects as go
 
-    from ctxkit.plots.axes import Axes, Trace
     from ctxkit.plots.chart import Chart
+    from ctxkit.plots.figure_data import Trace
+    from ctxkit.plots.xy_figure import Axes
 
     rng = np.random.default_rng(0)
     data = {agent: (np.arange(POINTS // 5), sawtooth(rng, POINTS // 5)) for agent in AGENTS}

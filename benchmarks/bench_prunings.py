@@ -12,28 +12,24 @@ import msgspec
 
 from benchmarks.bench_engine import PiCut, live, talk
 from benchmarks.clock import bounded, cpu
-from ctxkit.engine import run as replay
-from ctxkit.history import Log
+from ctxkit.engine import run_rules as replay
 from ctxkit.policies import triggers
-from ctxkit.policies.adaptive import AdaptiveTrim
-from ctxkit.policies.chain import Chain
-from ctxkit.policies.clear import Clear
-from ctxkit.policies.digest import Digest, Excerpts
-from ctxkit.policies.idle import CacheTtl
-from ctxkit.policies.intermediate import Intermediate
-from ctxkit.policies.offload import Offload
-from ctxkit.policies.pairs import ToolPairs
-from ctxkit.policies.prune import Cap, Prune
+from ctxkit.policies.base import Chain
+from ctxkit.policies.cache_ttl import CacheTtl
+from ctxkit.policies.clearing import Clear, Tombstones, ToolPairs
+from ctxkit.policies.history import MessageLog
+from ctxkit.policies.message_filters import Cap, Prune
+from ctxkit.policies.offload import Digest, Excerpts, Offload
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import Outputs, Replies, Results
+from ctxkit.policies.shorten import Intermediate, Outputs, Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
-from ctxkit.policies.tombstones import Tombstones
+from ctxkit.policies.window import AdaptiveTrim
 from ctxkit.presets import fased, names, openclaw, preset
-from ctxkit.tokens import named
+from ctxkit.tokens import get_counter
 
 if TYPE_CHECKING:
     from ctxkit.engine import Run
-    from ctxkit.messages import Message
+    from ctxkit.session.messages import Message
 
 CALLS = 500
 EDITS = 10
@@ -72,7 +68,7 @@ def away(messages: list[Message], pause: float = PAUSE) -> list[Message]:
     return out
 
 
-def limits(pruning: Any, log: Log) -> int:
+def limits(pruning: Any, log: MessageLog) -> int:
     """The largest limit, in thousands of tokens, at which a compaction is done ten times, or
     nearly.
     """
@@ -93,11 +89,11 @@ def rules(pruning: Any, limit: int, counter: Any) -> Rules:
 
 def row(name: str, pruning: Any) -> list[dict[str, object]]:
     """Calls a second, over a log seen before; the peer folds. And both on a log of their own."""
-    messages, counter = away(talk(CALLS)), named("chars/4")
-    limit = limits(pruning, Log.of(messages, counter))
+    messages, counter = away(talk(CALLS)), get_counter("chars/4")
+    limit = limits(pruning, MessageLog.of(messages, counter))
 
-    def first(p: Any) -> tuple[Run, Log, float]:
-        log = Log.of(messages, counter)
+    def first(p: Any) -> tuple[Run, MessageLog, float]:
+        log = MessageLog.of(messages, counter)
         start = time.process_time()
         done = replay(log, rules(p, limit, counter))
         return done, log, time.process_time() - start
@@ -131,7 +127,7 @@ def row(name: str, pruning: Any) -> list[dict[str, object]]:
 
 def pauses() -> dict[str, object]:
     """A first replay of 10,000 messages with 2,000 pauses, behind each of which results go."""
-    log = Log.of(away(talk(LONG), LONG / 2000), named("chars/4"))
+    log = MessageLog.of(away(talk(LONG), LONG / 2000), get_counter("chars/4"))
     cold = [c for c in range(1, LONG) if log.sent[c] - log.done[c - 1] >= CacheTtl().ttl_seconds]
     assert abs(len(cold) - 2000) <= 1, len(cold)
     spent = cpu(lambda: replay(log, Rules(pruning=CacheTtl(), window=200_000)).total, 1)
@@ -153,7 +149,7 @@ def decisions() -> list[dict[str, object]]:
     ]
     rows = []
     for name, pruning, most in known:
-        bound = Rules(pruning=pruning, counter=named("chars/4"), window=200_000)
+        bound = Rules(pruning=pruning, counter=get_counter("chars/4"), window=200_000)
         spent = statistics.median(live(messages, bound) for _ in range(3))
         label = f"a live decision at 10,000 messages under {name}, against what it may take"
         rows.append(bounded(label, spent * 1e3, most, "ms CPU"))

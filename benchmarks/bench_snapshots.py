@@ -26,7 +26,7 @@ COUNTS = ("turn", "turn_input_tokens", "turn_output_tokens", "cumulative_input_t
 
 def make(folder: Path, lines: int, files: int) -> None:
     """One log of all lines, and the same lines in a folder of many."""
-    from ctxkit.snapshots.write import line
+    from ctxkit.formats.snapshots.frame_writer import encode_snapshot
 
     random_ = random.Random(1)
     (folder / "many").mkdir()
@@ -68,7 +68,7 @@ def make(folder: Path, lines: int, files: int) -> None:
             one.writelines(out)
             (folder / "many" / f"ctx_snapshots_{f:05d}.jsonl").write_text("".join(out))
     first = json.loads(out[0])
-    assert line(first) + "\n" == out[0]
+    assert encode_snapshot(first) + "\n" == out[0]
 
 
 def peer(path: Path):

@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 import ctxkit as ck
 from benchmarks.clock import cpu
-from ctxkit.engine import log_of
-from ctxkit.history import History
-from ctxkit.policies.summarisers import Extractive, Passage
-from ctxkit.texts import identifiers, sentences
+from ctxkit.engine import log_from_session
+from ctxkit.policies.history import History
+from ctxkit.policies.offline_summarisers import Extractive, Passage
+from ctxkit.policies.texts import line_index, summary_prompts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from extracts_by_definition import extract as by_definition
 
 MESSAGES = 300
 REAL = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.jsonl"
-FOCUS = identifiers.instructions("off", focus="keep the ids")
+FOCUS = summary_prompts.identifier_instructions("off", focus="keep the ids")
 
 
 def passage(session: Session, more: int = 0, instructions: str = "") -> Passage:
     """The first messages of a session, as at its last call, in a log of its own."""
-    log = log_of(session)
+    log = log_from_session(session)
     return Passage(
         History.start(log, log.calls - 1), min(MESSAGES, len(log)) + more, instructions=instructions
     )
@@ -66,9 +66,14 @@ def peers(messages: list[Any]) -> list[tuple[str, float]]:
 
     class Words:
         def to_words(self, text: str) -> tuple[str, ...]:
-            return tuple(sorted(sentences.words(text)))
+            return tuple(sorted(line_index.line_words(text)))
 
-    lines = [text for m in messages for _, text in sentences.said(m) if sentences.words(text)]
+    lines = [
+        text
+        for m in messages
+        for _, text in line_index.message_lines(m)
+        if line_index.line_words(text)
+    ]
     document = ObjectDocumentModel([Paragraph([Sentence(text, Words()) for text in lines])])
     wanted = Extractive().extract(messages, Extractive().tokens).count("\n") + 1
     kinds = {"LexRank": LexRankSummarizer, "TextRank": TextRankSummarizer}

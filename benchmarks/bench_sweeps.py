@@ -19,20 +19,20 @@ import msgspec
 import ctxkit as ck
 from benchmarks.clock import bounded, cpu
 from benchmarks.deeds import EIGHT, REAL, real
-from ctxkit.engine import run as engine
-from ctxkit.history import Log
-from ctxkit.messages import Message, Text, ToolCall, Usage
+from ctxkit.engine import run_rules as engine
+from ctxkit.engine.replay import session_from_run
+from ctxkit.experiments.parallel import WorkPlan
+from ctxkit.experiments.score_columns import build_score_frame
+from ctxkit.experiments.scores import score_session
+from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
+from ctxkit.policies.history import MessageLog
+from ctxkit.policies.offline_summarisers import Fixed
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.replays import session_of
-from ctxkit.session import Session
-from ctxkit.sweeps.batches import Bench, NamedRules, Options
-from ctxkit.sweeps.score_columns import typed
-from ctxkit.sweeps.scores import row_of
-from ctxkit.sweeps.spreads import Plan
-from ctxkit.tokens import named
+from ctxkit.session.messages import Message, Text, ToolCall, Usage
+from ctxkit.session.session import Session
+from ctxkit.tokens import get_counter
 
 CALLS = 500
 PARALLEL = True
@@ -69,11 +69,11 @@ def session(calls: int = CALLS, name: str = "bench") -> Session:
     return Session(id=name, log=tuple(log))
 
 
-def told(seed: int) -> Log:
+def told(seed: int) -> MessageLog:
     """A log of 500 calls: questions, replies, up to two tool results of very different sizes,
     pauses.
     """
-    chance, log, now = random.Random(seed), Log(named("chars/4"), fixed=3000), 0.0
+    chance, log, now = random.Random(seed), MessageLog(get_counter("chars/4"), fixed=3000), 0.0
 
     def say(role: str, tokens: int, **more: Any) -> None:
         message = Message(
@@ -128,7 +128,7 @@ def grid() -> list[Any]:
     )
 
 
-def folded(log: Log, rules: Rules) -> tuple[int, int]:
+def folded(log: MessageLog, rules: Rules) -> tuple[int, int]:
     """The same rules as a plain kit does them: a list of what is shown, re-summed at each call."""
     limit, keep, size = (
         rules.trigger.limit,
@@ -207,10 +207,10 @@ def swept() -> list[dict]:
     """Rows with sizes, money and how cuts held: 10 sessions x 1,000 settings, and one by one."""
     sessions, rules = [session(name=f"s{i}") for i in range(10)], dense(200)
     given = [NamedRules.of(str(i), r) for i, r in enumerate(rules)]
-    bench, options = Bench(sessions[0]), Options()
+    bench, options = SessionRunner(sessions[0]), RunOptions()
 
     def frame() -> Any:
-        return typed([bench.row(setting, options) for setting in given])
+        return build_score_frame([bench.row(setting, options) for setting in given])
 
     ck.sweep(sessions[:1], rules[:9], progress=False)  # vocabulary and prices are read once
     start = time.process_time()
@@ -232,22 +232,22 @@ def swept() -> list[dict]:
     return [sweep, rows, *singly(bench, grid())]
 
 
-def singly(bench: Bench, rules: list[Any]) -> list[dict]:
+def singly(bench: SessionRunner, rules: list[Any]) -> list[dict]:
     """Runs one by one, without losses and with them."""
     given = [NamedRules.of(str(i), r) for i, r in enumerate(rules)]
-    options = Options(loss=True)
+    options = RunOptions(loss=True)
     for setting in given:
         done = engine(bench.log(setting.rules), setting.rules, bench.limit)
         row, slow = (
             bench.row(setting, options),
-            row_of(session_of(bench.session, done), bench.base),
+            score_session(session_from_run(bench.session, done), bench.base),
         )
         assert all(
             abs(row[k] - v) < 1e-9 * abs(v) + 1e-9
             for k, v in slow.items()
             if isinstance(v, (int, float))
         )
-    one = cpu(lambda: [bench.row(s, Options()) for s in given], warm=True) / len(given)
+    one = cpu(lambda: [bench.row(s, RunOptions()) for s in given], warm=True) / len(given)
     lost = cpu(lambda: [bench.row(s, options) for s in given], warm=True) / len(given)
     return [
         rated("a run by itself with sizes and money, 2 to 7 cuts", one, ""),
@@ -328,9 +328,9 @@ def dask() -> list[dict]:
     sessions, rules = [session(100, f"s{i}") for i in range(8)], [Busy(i) for i in range(24)]
     quiet = {"dashboard_address": None, "silence_logs": 50}
     busy: list[float] = []
-    learn = Plan.learn
+    learn = WorkPlan.learn
 
-    def listen(plan: Plan, share: Any, done: Any) -> None:
+    def listen(plan: WorkPlan, share: Any, done: Any) -> None:
         busy.append(done.first + done.rest)
         learn(plan, share, done)
 
@@ -343,13 +343,13 @@ def dask() -> list[dict]:
         ck.sweep(
             sessions, rules[:2], executor=executor, progress=False
         )  # each worker reads its vocabulary once
-        Plan.learn = listen  # type: ignore[method-assign]
+        WorkPlan.learn = listen  # type: ignore[method-assign]
         try:
             start = time.perf_counter()
             found = ck.sweep(sessions, rules, executor=executor, progress=False)
             took = time.perf_counter() - start
         finally:
-            Plan.learn = learn  # type: ignore[method-assign]
+            WorkPlan.learn = learn  # type: ignore[method-assign]
     assert found.equals(ck.sweep(sessions, rules, progress=False))
     name = "Dask, runs of 50 ms, against half of the seconds that its two workers were at work"
     peer = sum(busy) / 2

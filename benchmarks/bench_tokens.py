@@ -15,8 +15,8 @@ import tiktoken
 
 from benchmarks.clock import cpu
 from ctxkit import tokens
-from ctxkit.tokens.encoders import Exact
-from ctxkit.tokens.vocabularies import published
+from ctxkit.tokens.exact import TiktokenCounter
+from ctxkit.tokens.vocabularies import get_encoding_definition
 
 ENCODING = "o200k_base"
 MEGABYTE = 1_000_000
@@ -63,7 +63,7 @@ def row(name: str, ours: float, peer: float, goal: str) -> dict[str, object]:
 def first_counts(texts: list[str], reference: tiktoken.Encoding) -> dict[str, object]:
 
     def ours() -> int:
-        counter = Exact(ENCODING)  # with an empty memo
+        counter = TiktokenCounter(ENCODING)  # with an empty memo
         return sum(counter(t) for t in texts)
 
     def peer() -> int:
@@ -79,7 +79,7 @@ def first_counts(texts: list[str], reference: tiktoken.Encoding) -> dict[str, ob
 
 
 def second_counts(texts: list[str], reference: tiktoken.Encoding) -> list[dict[str, object]]:
-    counter = Exact(ENCODING)
+    counter = TiktokenCounter(ENCODING)
     assert [counter(t) for t in texts] == [len(reference.encode_ordinary(t)) for t in texts]
     raw = [t.encode() for t in texts]
     peer = cpu(lambda: [len(reference.encode_ordinary(t)) for t in texts], 3)
@@ -113,7 +113,7 @@ def growing(texts: list[str], name: str, reference: tiktoken.Encoding) -> dict[s
     got: list[int] = []
 
     def ours() -> None:
-        grows = tokens.Growing(tokens.exact(ENCODING))
+        grows = tokens.IncrementalCounter(tokens.exact_counter(ENCODING))
         got[:] = [grows.append(p) for p in parts]
 
     mine = cpu(ours, 3)
@@ -146,7 +146,7 @@ def hard_texts() -> dict[str, str]:
 
 
 def hard(reference: tiktoken.Encoding) -> list[dict[str, object]]:
-    counter, rows = tokens.exact(ENCODING), []
+    counter, rows = tokens.exact_counter(ENCODING), []
     for name, text in hard_texts().items():
         if "spaces" not in name:  # there tiktoken panics
             assert counter.fresh(text) == len(reference.encode_ordinary(text))
@@ -157,8 +157,8 @@ def hard(reference: tiktoken.Encoding) -> list[dict[str, object]]:
 
 
 def run() -> list[dict[str, object]]:
-    texts, peer = corpus(), tiktoken.Encoding(**published(ENCODING))
-    tokens.exact(ENCODING)("warm")
+    texts, peer = corpus(), tiktoken.Encoding(**get_encoding_definition(ENCODING))
+    tokens.exact_counter(ENCODING)("warm")
     growths = [growing(texts, name, peer) for name in ("all kinds", "one line")]
     return [first_counts(texts, peer), *second_counts(texts, peer), *growths, *hard(peer)]
 

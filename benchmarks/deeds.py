@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import ctxkit as ck
-from ctxkit.messages import Edit, Message, Text, ToolCall, Usage
+from ctxkit.experiments.grids import resolve_rules
+from ctxkit.policies.offline_summarisers import Fixed
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.session import Session
-from ctxkit.sweeps.grids import rules_of
+from ctxkit.session.messages import Edit, Message, Text, ToolCall, Usage
+from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,7 @@ def sweep(settings: int, *, loss: bool = False) -> Deed:
 
 def compare(session: Session, presets: int = 0) -> Deed:
     """Every preset, or so many of the first, with losses."""
-    rules = rules_of("all")[:presets] if presets else "all"
+    rules = resolve_rules("all")[:presets] if presets else "all"
     return lambda: csv(ck.compare(session, rules, progress=False))
 
 
@@ -146,7 +146,7 @@ def advise() -> Deed:
 def frontier(presets: int) -> Deed:
     """The first presets, with losses, over all sessions with text that a folder holds."""
     found = [x for s in ck.read_all(REAL) for x in (s, *s.children) if x.has_text and x.calls]
-    rules = rules_of("all")[:presets]
+    rules = resolve_rules("all")[:presets]
     return lambda: csv(ck.sweep(found, rules, loss=True, progress=False))
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pandas as pd
 
 import ctxkit as ck
-from ctxkit.metrics.pooled import known_within
+from ctxkit.experiments import get_pareto_front
+from ctxkit.metrics.stats import estimate_cost_uncertainty
 from ctxkit.plots import frontier
-from ctxkit.sweeps import front
 
 DOCS = Path(__file__).parent.parent / "docs"
 LONG = 50_000
@@ -64,8 +64,8 @@ def main(kept: str | None) -> int:
 
 def _front(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the front, and within how many dollars the cache model knows each mean cost."""
-    rows = front(runs)
-    return rows.assign(known_within_usd=rows["rules"].map(known_within(runs)))
+    rows = get_pareto_front(runs)
+    return rows.assign(known_within_usd=rows["rules"].map(estimate_cost_uncertainty(runs)))
 
 
 if __name__ == "__main__":

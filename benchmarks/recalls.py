@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 import ctxkit as ck
-from ctxkit.metrics.items import items
+from ctxkit.metrics.items import extract_items
 
 RULES = (ck.presets.pi, ck.presets.codex, ck.presets.claude_code)
 FIGURES = ["needed_later_loss", "summary_recall", "rules_kept"]
@@ -27,7 +27,9 @@ def ok(_passage):
 def every(passage):
     """Every item of what goes, and every earlier summary."""
     earlier = [m.text for m in passage.messages if m.role == "summary"]
-    return "\n".join([*earlier, *dict.fromkeys(i.text for m in passage.messages for i in items(m))])
+    return "\n".join(
+        [*earlier, *dict.fromkeys(i.text for m in passage.messages for i in extract_items(m))]
+    )
 
 
 def rows(file: Path):

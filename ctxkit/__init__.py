@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.faces import face
+from ctxkit._internal.lazy import lazy_exports
 
 # type checkers know the name; importing `typing` would double what a bare interpreter takes
 TYPE_CHECKING = False
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "read": "readers.reader_names",
-    "read_all": "readers.reader_names",
-    "write": "writers",
-    "frame": "frames",
-    "arrow": "frames.arrows",
-    "audience": "frames.audiences",
-    "report": "composition",
-    "read_snapshots": "snapshots",
-    "discover": "discoveries",
-    "keep": "keeping",
-    "find": "keeping",
-    "calibrate": "metrics.calibrations",
-    "load_rules": "presets.loaders",
-    "validate": "gates.config_faults",
-    "fit": "fitting.fits",
-    "Context": "fitting.fits",
-    "history_processor": "fitting.adapters",
-    "replay": "replays",
-    "score": "sweeps",
-    "compare": "sweeps",
-    "sweep": "sweeps",
-    "grid": "sweeps",
-    "advise": "sweeps",
-    "gate": "gates",
-    "sections": "worth",
-    "without": "worth",
-    "index_or_paste": "worth",
-    "with_memory": "worth",
+    "read": "formats.reading",
+    "read_all": "formats.reading",
+    "write": "formats.writing",
+    "frame": "metrics.frames",
+    "arrow": "metrics.frames",
+    "audience": "metrics.frames.per_message",
+    "report": "metrics.context_report",
+    "read_snapshots": "formats.snapshots.frame_reader",
+    "discover": "formats.discovery",
+    "keep": "formats.archive",
+    "find": "formats.archive",
+    "calibrate": "metrics.calibration",
+    "load_rules": "presets.loading",
+    "validate": "experiments.config_validation",
+    "fit": "engine.agent_loop",
+    "Context": "engine.agent_loop",
+    "history_processor": "engine.agent_loop",
+    "replay": "engine.replay",
+    "score": "experiments.scores",
+    "compare": "experiments.comparison",
+    "sweep": "experiments.sweep_runs",
+    "grid": "experiments.grids",
+    "advise": "experiments.advice",
+    "gate": "experiments.gates.regression_gate",
+    "sections": "experiments.section_costs",
+    "without": "experiments.section_costs",
+    "index_or_paste": "experiments.memory_ablation",
+    "with_memory": "experiments.memory_ablation",
     "explore": "widgets",
     "tune": "widgets",
     "watch": "widgets",
@@ -47,20 +47,20 @@ _NAMES = {
     "budget": "widgets",
     "savings": "widgets",
     "thrash": "widgets",
-    "export": "reports",
-    "team": "teams",
-    "check": "course",
-    "contest": "course",
-    "spend": "spending",
-    "board": "boards",
-    "record": "recorders",
-    "recorder": "recorders",
-    "Session": "session",
-    "Message": "messages",
-    "Edit": "messages",
-    "Usage": "messages",
-    "History": "history",
-    "Room": "tokens",
+    "export": "widgets.reports",
+    "team": "teams.build",
+    "check": "course.exercises",
+    "contest": "course.contests",
+    "spend": "metrics.cost.spending",
+    "board": "widgets.folder_board",
+    "record": "agent.recorders.recording",
+    "recorder": "agent.recorders.recording",
+    "Session": "session.session",
+    "Message": "session.messages",
+    "Edit": "session.messages",
+    "Usage": "session.messages",
+    "History": "policies.history.history",
+    "ContextBudget": "tokens.counters",
     "CtxkitError": "errors",
     "ReadError": "errors",
     "UnknownFormat": "errors",
@@ -70,24 +70,24 @@ _NAMES = {
     "ModelError": "errors",
     "StoreError": "errors",
 }
-_ROOMS = (
-    "course",
-    "gates",
-    "metrics",
-    "plots",
-    "policies",
-    "presets",
-    "prices",
-    "readers",
-    "samples",
-    "snapshots",
-    "studies",
-)
+_ROOMS = {
+    "course": "course",
+    "gates": "experiments.gates",
+    "metrics": "metrics",
+    "plots": "plots",
+    "policies": "policies",
+    "presets": "presets",
+    "prices": "tokens.prices",
+    "formats": "formats",
+    "samples": "formats.samples",
+    "snapshots": "formats.snapshots",
+    "studies": "experiments.studies",
+}
 
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 
 
-__getattr__, __dir__ = face(__name__, _NAMES, _ROOMS)
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _ROOMS)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -1,6 +1,6 @@
 """The command line as a module: ``python -m ctxkit``."""
 
-from ctxkit.commands import run
+from ctxkit.cli import run
 
 if __name__ == "__main__":
     run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from ctxkit.display.markup import line, plain
+from ctxkit._internal.formatting import sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,7 @@ class CtxkitError(Exception):
     """
 
     def _render_traceback_(self) -> list[str]:
-        return [f"{type(self).__name__}: {plain(str(self), 2000)}"]
+        return [f"{type(self).__name__}: {sanitize_text(str(self), 2000)}"]
 
 
 class ReadError(CtxkitError):
@@ -88,18 +88,20 @@ FAILURE_CHARS = 300
 
 def failure_text(error: object) -> str:
     """Return an error as it is kept and shown: one line, bounded, without keys."""
-    from ctxkit.redaction import redact  # its patterns take time to compile, and little fails
+    from ctxkit._internal.redaction import (
+        redact,
+    )  # its patterns take time to compile, and little fails
 
-    return line(redact(str(error)[:20_000]), FAILURE_CHARS)
+    return sanitize_line(redact(str(error)[:20_000]), FAILURE_CHARS)
 
 
-def in_words(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a value as a sentence names it: in one line, of at most 80 characters."""
     try:
         shown = repr(value)
     except Exception:  # noqa: BLE001  whatever a user's class raises, or an endless number
         shown = f"a value of type {type(value).__name__}"
-    return plain(" ".join(shown[:4_000].split()), 80)
+    return sanitize_text(" ".join(shown[:4_000].split()), 80)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ctxkit.presets.configs.config_files import CONFIGS
-from ctxkit.presets.configs.config_texts import settings_of
+from ctxkit.presets.config_keys import preset_defaults
+from ctxkit.presets.loading import CONFIG_FORMATS
 
 PAGE = Path(__file__).with_name("configs.md")
 HEAD = """# Config files of other systems
@@ -54,8 +54,8 @@ print(tuner.rules.to_config())
 def page() -> str:
     """Return the page."""
     out = [HEAD]
-    for config in CONFIGS.values():
-        defaults = settings_of(config.system)
+    for config in CONFIG_FORMATS.values():
+        defaults = preset_defaults(config.system)
         rows = [
             f"| `{key}` | `{name}` | {f'`{defaults[name]!r}`' if defaults[name] is not None else ''} |"
             for name, key in config.keys.items()

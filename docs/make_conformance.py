@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from ctxkit.presets.preset_names import differences, names
+from ctxkit.presets.registry import names, preset_differences
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "conformance.md"
@@ -208,14 +208,14 @@ def page() -> str:
         "",
     ]
     for name in names():
-        if differences(name):
+        if preset_differences(name):
             rows += [
                 f"### {name}",
                 "",
                 "| topic | document | program | default | `quirks=True` |",
                 "| --- " * 5 + "|",
             ]
-            rows += [f"| {' | '.join(map(_cell, d))} |" for d in differences(name)]
+            rows += [f"| {' | '.join(map(_cell, d))} |" for d in preset_differences(name)]
             rows.append("")
     return "\n".join(rows)
 

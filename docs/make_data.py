@@ -13,21 +13,21 @@ from datetime import UTC, datetime
 from importlib import util
 from pathlib import Path
 
-from ctxkit.prices import price_updates
-from ctxkit.tokens.vocabularies import CARRIED
+from ctxkit.tokens import prices
+from ctxkit.tokens.vocabularies import BUNDLED_VOCABULARIES
 
 FOLDER = Path(__file__).parents[1] / "ctxkit" / "data"
 
 
 def main() -> None:
     """Write both kinds of files."""
-    table = price_updates.of_litellm(datetime.now(UTC).strftime("%Y-%m-%d"))
+    table = prices.read_litellm_prices(datetime.now(UTC).strftime("%Y-%m-%d"))
     (FOLDER / "prices.json").write_bytes(table)
     spec = util.find_spec("litellm")
     if spec is None or spec.origin is None:
         raise SystemExit("LiteLLM is not installed here.")
     folder = Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
-    for name, file in CARRIED.items():
+    for name, file in BUNDLED_VOCABULARIES.items():
         data = gzip.compress((folder / file).read_bytes(), 9, mtime=0)
         (FOLDER / f"{name}.tiktoken.gz").write_bytes(data)
 

@@ -9,8 +9,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from ctxkit.discoveries import PLACES
-from ctxkit.readers.reader_names import MEMBERS
+from ctxkit.formats.discovery import LOG_LOCATIONS
+from ctxkit.formats.registry import READER_MODULES
 
 PAGE = Path(__file__).with_name("formats.md")
 HEAD = """# Formats
@@ -35,7 +35,7 @@ RULES = """
 - **Compactions.** A recorded one is an edit with the messages that went and the summary that came. Traces that hold
   each call's whole prompt (Langfuse, OpenTelemetry, Inspect, completion logs) give edits with `source="derived"`
   where messages are gone from the next prompt. Falls that nothing marks are events of kind `unmarked`;
-  `ctxkit.metrics.derived_compactions.derive` finds large ones by rules of others.
+  `ctxkit.metrics.recorded_compactions.infer_compactions` finds large ones by rules of others.
 - **Several sessions in a file** give several (tau-bench runs, OpenHands outputs, Inspect samples, aider's starts,
   fuseraft's older event logs): `ck.read_all`. **A folder that is one session** gives one: OpenHands' events or
   completion logs, fuseraft's session folder and post-mortem. OpenCode's storage gives its main sessions.
@@ -95,21 +95,21 @@ which lie anywhere: `ck.read_all("folder/")` finds those with `%%agent` cells; t
 def page() -> str:
     """Return the page."""
     out = [HEAD]
-    for member in MEMBERS:
-        m = import_module(f"ctxkit.readers.{member}")
+    for member in READER_MODULES:
+        m = import_module(f"ctxkit.formats.{member}")
         names = " ".join(f"`{n}`" for n in (m.NAME, *getattr(m, "ALIASES", ())))
         what = " ".join((m.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
         out.append(f"| {names} | {what} | {m.CAN} | {m.CANNOT} |\n")
     out.append(RULES)
-    for member in MEMBERS:
-        m = import_module(f"ctxkit.readers.{member}")
+    for member in READER_MODULES:
+        m = import_module(f"ctxkit.formats.{member}")
         out += [
             f"| {m.NAME} | {versions} | {said} |\n" for versions, said in getattr(m, "TRAITS", ())
         ]
         if blind := getattr(m, "BLIND", ()):
             out.append(f"| {m.NAME} | all | no mark for {' and '.join(blind)} |\n")
     out.append(PLACES_HEAD)
-    for p in PLACES:
+    for p in LOG_LOCATIONS:
         place = f"`~/{p.below}`" if p.below else "`~` itself, and the working folder"
         moved = f"`{p.variable}` (then `{p.moved}` below it)" if p.variable else ""
         out.append(f"| {p.tool} | {place} | {moved} |\n")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ctxkit.policies import triggers as t
-from ctxkit.policies.chain import Chain, Ladder
-from ctxkit.policies.hinges import written
+from ctxkit.policies.base import Chain, Fallback
+from ctxkit.policies.rules import unwrap_function
 from ctxkit.policies.summary import Summary
-from ctxkit.presets.preset_names import differences, names, preset
+from ctxkit.presets.registry import names, preset, preset_differences
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "systems.md"
@@ -54,7 +54,7 @@ def words(trigger: Any, reserve: int = 0) -> str:
         return f"{trigger.n} turns after the last"
     if isinstance(trigger, t.CutShort):
         return "after a reply that was cut off"
-    trigger = written(trigger)
+    trigger = unwrap_function(trigger)
     said = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(
         trigger
     )
@@ -63,7 +63,7 @@ def words(trigger: Any, reserve: int = 0) -> str:
 
 def told(policy: Any) -> str:
     """Say in words what a policy does: the first line of its class."""
-    if isinstance(policy, (Chain, Ladder)):
+    if isinstance(policy, (Chain, Fallback)):
         return " Then: ".join(told(p) for p in policy.parts)
     return " ".join((inspect.getdoc(type(policy)) or "").split("\n\n")[0].split())
 
@@ -99,7 +99,7 @@ def failure(rules: Any) -> str:
 def section(name: str) -> list[str]:
     """Return the lines of one system."""
     rules = preset(name)
-    module = import_module(f"ctxkit.presets._{name}")
+    module = import_module(f"ctxkit.presets.systems.{name}")
     doc = (inspect.getdoc(getattr(module, name)) or "").split("\nArgs:")[0]
     parameters = dict(rules.parameters)
     when = (
@@ -126,8 +126,8 @@ def section(name: str) -> list[str]:
     about = f"{(module.__doc__ or '').strip()} {told_of[:1].upper()}{told_of[1:]}"
     lines = [f"## {name}", "", about, "", "| | |", "| --- | --- |"]
     lines += [f"| {what} | {said.replace('|', chr(92) + '|')} |" for what, said in rows]
-    if differences(name):
-        topics = ", ".join(d.topic for d in differences(name))
+    if preset_differences(name):
+        topics = ", ".join(d.topic for d in preset_differences(name))
         lines += [
             "",
             f"Where the preset differs from its document or program ([conformance](conformance.md)): {topics}.",

@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE))
 import trust_cache  # noqa: E402  beside this file
 import trust_cuts  # noqa: E402
 
-from ctxkit.studies import pages  # noqa: E402
+from ctxkit.experiments.studies import report  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CHAPTERS: tuple[Callable[[Path], str], ...] = (
     trust_cache.page,
     trust_cuts.page,
-    lambda _folder: pages.page(),
+    lambda _folder: report.render_page(),
 )
 """The chapters in their order; each is given the folder of sessions."""
 HEAD = """# What the figures are worth

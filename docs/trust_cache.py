@@ -12,22 +12,24 @@ import numpy as np
 import trust_classes
 
 import ctxkit as ck
-from ctxkit.cache import noise
-from ctxkit.cache.cached_calls import has_clock
-from ctxkit.cache.causes import RULES
-from ctxkit.cache.cuts import after_cuts, cut_error
-from ctxkit.cache.predictions import Prediction, prediction
-from ctxkit.cache.rates import LONG
-from ctxkit.cache.table import NAME, table
-from ctxkit.cache.teaching import apart, left_out, teach
-from ctxkit.metrics.misses import misses
-from ctxkit.metrics.money import closure_error
+from ctxkit.engine.cache_model import training
+from ctxkit.engine.cache_model.call_features import MISS_RULES, has_reliable_times
+from ctxkit.engine.cache_model.miss_rates import MIN_CALLS, TABLE_FILE, load_counts
+from ctxkit.engine.cache_model.prediction import (
+    Prediction,
+    compaction_read_error,
+    predict_input_cost,
+    reads_after_compactions,
+)
+from ctxkit.engine.cache_model.training import count_sessions, distinct_sessions, leave_one_out
+from ctxkit.metrics.cache_misses import find_cache_misses
+from ctxkit.metrics.cost.ledger import closure_error
 
 if TYPE_CHECKING:
-    from ctxkit.cache.cache_counts import Taught
-    from ctxkit.session import Session
+    from ctxkit.engine.cache_model.miss_rates import SessionCounts
+    from ctxkit.session.session import Session
 
-TABLE = Path(ck.__file__).parent / "cache" / NAME
+TABLE = Path(ck.__file__).parent / "cache" / TABLE_FILE
 CLAUDE, MINI, PI = "claude-code", "mini-swe-agent", "pi"
 Judged: TypeAlias = "list[tuple[Session, Prediction]]"
 _COLUMNS = (
@@ -86,10 +88,12 @@ GOALS = """
 
 def learn(folders: list[Path]) -> None:
     """Remake the table from folders of logs; sessions of it that are not there stay as they are."""
-    given = apart([s for folder in folders for s in ck.read_all(folder, progress=False)])
-    new = teach(given)
+    given = distinct_sessions(
+        [s for folder in folders for s in ck.read_all(folder, progress=False)]
+    )
+    new = count_sessions(given)
     ids, heads = {t.session for t in new}, {t.head for t in new}
-    kept = [t for t in table() if t.session not in ids and t.head not in heads]
+    kept = [t for t in load_counts() if t.session not in ids and t.head not in heads]
     every = sorted([*kept, *new], key=lambda t: (t.tool, t.session))
     lines = ",\n".join(msgspec.json.encode(t).decode() for t in every)
     TABLE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
@@ -97,13 +101,13 @@ def learn(folders: list[Path]) -> None:
 
 def page(folder: Path) -> str:
     """Return the chapter."""
-    sessions = apart(ck.read_all(folder, progress=False))
-    judged = left_out(sessions, table())
+    sessions = distinct_sessions(ck.read_all(folder, progress=False))
+    judged = leave_one_out(sessions, load_counts())
     priced = [(s, p) for s, p in judged if p.error is not None]
     return "\n".join(
         [
             "## The prompt cache, foretold\n",
-            _taught(table()),
+            _taught(load_counts()),
             IN_SIGHT.format(**HELD),
             "### Goals\n",
             GOALS.strip(),
@@ -119,7 +123,7 @@ def page(folder: Path) -> str:
     )
 
 
-def _taught(rows: tuple[Taught, ...]) -> str:
+def _taught(rows: tuple[SessionCounts, ...]) -> str:
     tools = Counter(t.tool for t in rows)
     said = ", ".join(f"{n} of {tool}" for tool, n in sorted(tools.items()))
     return (
@@ -137,7 +141,7 @@ def _taught(rows: tuple[Taught, ...]) -> str:
 
 def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
     by_tool = {tool: [x for x in priced if x[0].format == tool] for tool in (CLAUDE, MINI, PI)}
-    halves = [x for x in priced if len(x[1].reads) >= 2 * LONG]
+    halves = [x for x in priced if len(x[1].reads) >= 2 * MIN_CALLS]
     no_pi = [x for x in priced if x[0].format != PI]
     rows = [
         _row("error, one session left out, median", 0.05, _middle(priced, "error")),
@@ -163,7 +167,9 @@ def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
         ),
         _row("the same, nine of ten", None, _nine(priced, "half_error")),
     ]
-    cut = [e for s, _ in priced if (e := cut_error(after_cuts(s))) is not None]
+    cut = [
+        e for s, _ in priced if (e := compaction_read_error(reads_after_compactions(s))) is not None
+    ]
     rows.append(
         _row(
             "reads after a compaction, foretold from the session's others",
@@ -191,10 +197,13 @@ def _better(priced: Judged) -> str:
 
 def _noise_rows(priced: Judged) -> list[str]:
     true = [p.split_error or 0.0 for _, p in priced]
-    ways = (("shuffled over the calls", noise.shuffled, 3.0), ("random", noise.random_reads, 10.0))
+    ways = (
+        ("shuffled over the calls", training.with_shuffled_reads, 3.0),
+        ("random", training.with_random_reads, 10.0),
+    )
     rows = [_row("split error, median", None, median(true))]
     for words, spoil, least in ways:
-        spoilt = [prediction(spoil(s)).split_error or 0.0 for s, _ in priced]
+        spoilt = [predict_input_cost(spoil(s)).split_error or 0.0 for s, _ in priced]
         times = sum(spoilt) / sum(true)
         closed = [abs(closure_error(spoil(s)) or 0.0) for s, _ in priced]
         rows.append(
@@ -202,7 +211,7 @@ def _noise_rows(priced: Judged) -> list[str]:
             f"{times:.1f} times in the mean; closure error {median(closed):.2%} "
             f"| {_ok(times >= least)} |"
         )
-    chance = [noise.by_chance(s) for s, _ in priced]
+    chance = [training.chance_errors(s) for s, _ in priced]
     middles = [median(c) for c in chance if c]
     nines = [float(np.percentile(c, 90)) for c in chance if c]
     rows.append(
@@ -213,8 +222,8 @@ def _noise_rows(priced: Judged) -> list[str]:
 
 
 def _cause_rows(priced: Judged, sessions: list[Session]) -> list[str]:
-    with_clock = [s for s in sessions if s.format == CLAUDE and has_clock(s)]
-    pairs = [noise.named_by_chance(s, seed) for s, _ in priced for seed in range(20)]
+    with_clock = [s for s in sessions if s.format == CLAUDE and has_reliable_times(s)]
+    pairs = [training.chance_named_tokens(s, seed) for s, _ in priced for seed in range(20)]
     chance = sum(named for _, named in pairs) / max(sum(lost for lost, _ in pairs), 1)
     return [
         _least("lost tokens with a cause, Claude Code with a clock", 0.80, _named(with_clock)),
@@ -224,7 +233,12 @@ def _cause_rows(priced: Judged, sessions: list[Session]) -> list[str]:
 
 
 def _named(sessions: list[Session]) -> float:
-    lost = [m for s in sessions for m in misses(s) if m is not None and m.kind != "cold_start"]
+    lost = [
+        m
+        for s in sessions
+        for m in find_cache_misses(s)
+        if m is not None and m.kind != "cold_start"
+    ]
     return sum(m.lost for m in lost if m.kind != "unexplained") / max(sum(m.lost for m in lost), 1)
 
 
@@ -250,11 +264,11 @@ def _unpriced(judged: Judged) -> str:
 def _causes(sessions: list[Session]) -> str:
     found: dict[str, list[int]] = defaultdict(list)
     for s in sessions:
-        for m in misses(s):
+        for m in find_cache_misses(s):
             if m is not None and m.kind != "cold_start":
                 found[m.kind].append(m.lost)
     every = sum(map(sum, found.values())) or 1
-    words = {r.name: r.words for r in RULES} | {"unexplained": "no rule holds"}
+    words = {r.name: r.words for r in MISS_RULES} | {"unexplained": "no rule holds"}
     rows = [
         f"| `{name}` | {words[name]} | {len(lost)} | {sum(lost):,} | {sum(lost) / every:.1%} |"
         for name, lost in sorted(found.items(), key=lambda x: -sum(x[1]))

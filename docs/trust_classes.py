@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctxkit.cache.cached_calls import asked
-from ctxkit.cache.dollars import dollars
-from ctxkit.cache.draws import drawn
-from ctxkit.cache.predictions import rates_of, stretch
-from ctxkit.cache.table import table
+from ctxkit.engine.cache_model.call_features import call_features
+from ctxkit.engine.cache_model.miss_rates import draw_reads, load_counts
+from ctxkit.engine.cache_model.prediction import input_costs, interval_stretch, rates_for_session
 
 if TYPE_CHECKING:
-    from ctxkit.cache.cache_counts import ClassCount
-    from ctxkit.cache.dollars import Dollars
-    from ctxkit.cache.predictions import Prediction
-    from ctxkit.session import Session
+    from ctxkit.engine.cache_model.miss_rates import ClassCount
+    from ctxkit.engine.cache_model.prediction import InputCosts, Prediction
+    from ctxkit.session.session import Session
 
 FEW = 20
 """A class of fewer calls of a tool is left out."""
@@ -41,7 +38,7 @@ read is drawn.
 
 def page(priced: list[tuple[Session, Prediction]]) -> str:
     """Return the part."""
-    lines = [(s, line) for s, _ in priced if (line := dollars(s, asked(s)))]
+    lines = [(s, line) for s, _ in priced if (line := input_costs(s, call_features(s)))]
     rows = zip(*(_widths(*each) for each in lines), strict=True)
     words = (
         "chance call by call, at the rates of the tool",
@@ -49,15 +46,15 @@ def page(priced: list[tuple[Session, Prediction]]) -> str:
         "stretched by how far other sessions were off",
     )
     told = [f"| {w} | {median(v):.1%} |\n" for w, v in zip(words, rows, strict=True)]
-    return HEAD + "".join(told) + RATES.format(few=FEW, n=len(table())) + _classes()
+    return HEAD + "".join(told) + RATES.format(few=FEW, n=len(load_counts())) + _classes()
 
 
-def _widths(session: Session, line: Dollars) -> tuple[float, float, float]:
-    known, rates = asked(session), rates_of(session, table())
-    own = line.of(drawn(known, rates))
-    down, up = stretch(rates)
+def _widths(session: Session, line: InputCosts) -> tuple[float, float, float]:
+    known, rates = call_features(session), rates_for_session(session, load_counts())
+    own = line.of(draw_reads(known, rates))
+    down, up = interval_stretch(rates)
     rates.drawn = []
-    plain = line.of(drawn(known, rates))
+    plain = line.of(draw_reads(known, rates))
     true = float(np.median(own))
     low, mid, high = np.percentile(own, [10, 50, 90]).tolist()
     whole = (mid - low) * down + (high - mid) * up
@@ -67,7 +64,7 @@ def _widths(session: Session, line: Dollars) -> tuple[float, float, float]:
 
 def _classes() -> str:
     found: dict[tuple[str, str], list[ClassCount]] = defaultdict(list)
-    for t in table():
+    for t in load_counts():
         for name, count in t.counts.items():
             if not name.startswith(("cold_start", "prefix_change")):
                 found[t.tool, name].append(count)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import ctxkit as ck
-from ctxkit.sweeps.alone import NEAR, alone
+from ctxkit.experiments.preset_check import NEAR_CALLS, compare_with_preset
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.sweeps.alone import Alone
+    from ctxkit.experiments.preset_check import PresetComparison
 
 OTHERS = """
 Pi's log does not mark what a person asked for. The one at 174,738 tokens is told from the log
@@ -33,7 +33,7 @@ HEAD = (
 
 def page(folder: Path) -> str:
     """Return the chapter."""
-    found = [a for s in ck.read_all(folder, progress=False) for a in alone(s)]
+    found = [a for s in ck.read_all(folder, progress=False) for a in compare_with_preset(s)]
     hand = sum(a.by_hand for a in found)
     real = [a for a in found if "shapes, not" not in a.cause and not a.by_hand]
     near = sum(a.near for a in real)
@@ -44,14 +44,14 @@ def page(folder: Path) -> str:
         "Each is taken alone: the preset begins with what the log's own compactions before it had "
         "left, so that an early difference does not carry over. What a person asked for is left "
         "out.\n\n"
-        f"{near} of {len(real)} come within {NEAR} calls ({share:.0%}; goal: 80 %, "
+        f"{near} of {len(real)} come within {NEAR_CALLS} calls ({share:.0%}; goal: 80 %, "
         f"{'reached' if share >= 0.8 else '**missed**'}), {left} of the others without a cause. "
         f"{len(found) - len(real) - hand} more stand in logs that show shapes and no conversation, "
         f"{hand} was made by hand without a mark.\n\n" + HEAD + "".join(map(_row, found)) + OTHERS
     )
 
 
-def _row(a: Alone) -> str:
+def _row(a: PresetComparison) -> str:
     due = "none" if a.due is None else str(a.due)
     return (
         f"| {a.session[:24]} | {a.compaction} | {a.rules} | {a.call} | {_n(a.before)} "

@@ -12,13 +12,13 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
 import ctxkit as ck
-from ctxkit.heard.heard_words import spoken
-from ctxkit.messages import FRAME
-from ctxkit.sizes import sizes
-from ctxkit.tokens.counter_names import default
+from ctxkit.metrics.team_log import render_for_peers
+from ctxkit.session.messages import FRAME
+from ctxkit.tokens.registry import default_counter
+from ctxkit.tokens.sizes import measure_sizes
 
 if TYPE_CHECKING:
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 LEAST = 10
 """Tool calls below which a session says nothing of tool noise."""
@@ -38,12 +38,12 @@ def spared(session: Session) -> Spared | None:
     """Return it for one session; None where it has too few tool calls."""
     if not session.has_text or sum(len(m.tool_calls) for m in session.messages) < LEAST:
         return None
-    count = default()
-    said = list(spoken(session.agent, session.messages))
+    count = default_counter()
+    said = list(render_for_peers(session.agent, session.messages))
     users = sum(count.message(m) for m in session.messages if m.role == "user" and m.visible)
     frames = sum(count.message(m) for m in said if m.kind == FRAME)
     whole = users + frames + sum(count.message(m) for m in said if m.kind != FRAME)
-    fixed = sizes(session).fixed
+    fixed = measure_sizes(session).fixed
     share = frames / (whole + fixed) if fixed else None
     return Spared(session.product or session.format, frames / whole, share)
 

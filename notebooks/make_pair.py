@@ -27,16 +27,16 @@ from pair.task import INSTRUCTIONS, world
 import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.agent import Agent
-from ctxkit.models.model_names import model
-from ctxkit.studies.loops import priced
-from ctxkit.tools.tool import tool
+from ctxkit.agent.models.names import make_model
+from ctxkit.agent.tools.tool import tool
+from ctxkit.experiments.studies.closed_loop import apply_prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pair.task import World
 
-    from ctxkit.models.model import Model
+    from ctxkit.agent.models.model import Model
     from ctxkit.policies import Rules
 
 HERE = Path(__file__).parent / "pair"
@@ -46,7 +46,7 @@ WINDOW = 8_000
 """Tokens; nothing of this task is larger, so that the first run is never cut."""
 
 
-COUNTER = tokens.named("chars/4")
+COUNTER = tokens.get_counter("chars/4")
 """Bills the reader's tokens; so its replays are counted by it, too."""
 
 
@@ -61,7 +61,7 @@ def named(name: str, clock: Callable[[], float]) -> Model:
     if name == READER:
         return Reader(counter=COUNTER, clock=clock)
     room = {"context_window": WINDOW} if name.startswith("local") else {}
-    return model(name, counter=COUNTER, clock=clock, **room)
+    return make_model(name, counter=COUNTER, clock=clock, **room)
 
 
 async def run(name: str, rules: Rules, at: World = TASK) -> ck.Session:
@@ -89,7 +89,7 @@ def replayed(session: ck.Session, name: str) -> ck.Session:
 
 def billed(session: ck.Session) -> ck.Session:
     """Return a session with a price: the reader costs nothing, and is billed as if a known model had said the same."""
-    return priced(session) if own(session) else session
+    return apply_prices(session) if own(session) else session
 
 
 def own(session: ck.Session) -> bool:

@@ -23,8 +23,9 @@ from sample.agent import Agent
 from sample.tape import SONNET, Tape
 
 import ctxkit as ck
-from ctxkit import samples, tokens
-from ctxkit.messages import ToolSchema
+from ctxkit import tokens
+from ctxkit.formats import samples
+from ctxkit.session.messages import ToolSchema
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -73,7 +74,7 @@ def make(name: str = "billing") -> ck.Session:
 
 
 def _billing() -> ck.Session:
-    rng, count = random.Random(SEED), tokens.exact()
+    rng, count = random.Random(SEED), tokens.exact_counter()
     fixed = 1_240 + sum(count(f"{t.name}{t.description}{t.parameters}") for t in TOOLS)
     tape = Tape(
         story.SYSTEM, rng=rng, count=count, summary=story.summary, fixed=fixed, start=STARTED
@@ -87,7 +88,7 @@ def _billing() -> ck.Session:
 
 
 def _other(name: str, told: ModuleType) -> ck.Session:
-    tape = told.play(random.Random(f"{SEED} {name}"), tokens.exact())
+    tape = told.play(random.Random(f"{SEED} {name}"), tokens.exact_counter())
     return ck.Session(
         id=name, title=told.TITLE, agent="main", product="sample", cwd=f"/srv/{name}", model=tape.of.model,
         context_window=tape.of.window, started=told.STARTED, log=tuple(tape.log),

@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ctxkit.snapshots import SnapshotWriter
+from ctxkit.formats.snapshots import SnapshotWriter
 
 SEED = 8151
 SESSIONS = 100

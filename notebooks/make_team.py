@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import ctxkit as ck
-from ctxkit.prices import price, register
-from ctxkit.teams.troupe import played
+from ctxkit.teams.demo import make_scripted_agent
+from ctxkit.tokens.prices import price, register
 
 PRICED = "claude-sonnet-4-5"
 """Scripted replies cost nothing; they are billed as this model's."""
@@ -140,7 +140,7 @@ def team(folder: Path, name: str = "library", **shown: dict[str, Any]) -> Any:
     known = price(PRICED)
     models = {}
     for agent, turns in _parts().items():
-        models[agent] = played(agent, turns, time.time)
+        models[agent] = make_scripted_agent(agent, turns, time.time)
         if known is not None:
             register(models[agent].name, known)
     return ck.team(config(**shown), name=name, models=models, folder=folder,

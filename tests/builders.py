@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from ctxkit.messages import Edit, Message, Text, Thinking, ToolCall, Usage
-from ctxkit.session import Session
+from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall, Usage
+from ctxkit.session.session import Session
 
 _ids = count()
 

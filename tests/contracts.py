@@ -12,14 +12,14 @@ from histories import shown
 from hypothesis import strategies as st
 
 from ctxkit.errors import ModelError
-from ctxkit.session import apply_edit
+from ctxkit.session.session import apply_edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.history import History
-    from ctxkit.messages import Message
-    from ctxkit.tokens import Room
+    from ctxkit.policies.history import History
+    from ctxkit.session.messages import Message
+    from ctxkit.tokens import ContextBudget
 
 TOOLS = ["read_file", "write_file", "bash", "grep", "deploy"]
 WORDS = "fix src/a.py, run it "
@@ -67,7 +67,7 @@ def _words(draw: Callable) -> str:
     return WORDS * draw(st.sampled_from([0, 1, 3, 12]))
 
 
-def holds(policy: Callable, history: History, room: Room, rounds: int = 1) -> None:
+def holds(policy: Callable, history: History, room: ContextBudget, rounds: int = 1) -> None:
     """Assert the whole contract on one policy and one history; after so many rounds it does nothing more."""
     before = history.messages
     try:

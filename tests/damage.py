@@ -12,15 +12,16 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Edit
-from ctxkit.readers.reader_names import named, read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.registry import get_reader
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import Edit
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 STRANGE = [
     None,
@@ -125,7 +126,7 @@ CLOCK = re.compile(rb"time|date|created|updated|started|ended|^ts$|_at$|At$", re
 
 def read(data: bytes, format: str) -> list[Session]:
     """Read the bytes as a format; everything that comes out is used once, as frames would."""
-    sessions = read_source(Source("damaged", data), named(format))
+    sessions = read_source(Source("damaged", data), get_reader(format))
     for s in sessions:
         ids = [e.id for e in s.log]
         assert len(ids) == len(set(ids))

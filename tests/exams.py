@@ -10,10 +10,10 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ctxkit as ck
-from ctxkit.messages import Message, Text, ToolCall
-from ctxkit.metrics.items import FoundItem, of_text
+from ctxkit.metrics.items import Item, extract_text_items
 from ctxkit.metrics.loss import losses
-from ctxkit.session import Session
+from ctxkit.session.messages import Message, Text, ToolCall
+from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,5 +86,5 @@ def foretold(trial: Trial, session: Session) -> list[bool]:
     """For each question whether no item of its right value was lost to the reply that needed it."""
     opened = losses(session)
     missed = opened[opened["needed_call"].notna()]
-    gone = {FoundItem(f, i) for f, i in zip(missed["family"], missed["item"], strict=True)}
-    return [not gone.intersection(of_text(value)) for value, _ in trial.asked]
+    gone = {Item(f, i) for f, i in zip(missed["family"], missed["item"], strict=True)}
+    return [not gone.intersection(extract_text_items(value)) for value, _ in trial.asked]

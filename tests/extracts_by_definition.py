@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log as ln
 
-from ctxkit.messages import Message  # noqa: TC001  plain values of the tests
-from ctxkit.texts.sentences import CUE, LONGEST, MARK, READ
+from ctxkit.policies.texts.line_index import CUE_PATTERN, FOCUS_MARK, MAX_LINE_CHARS, MAX_READ_CHARS
+from ctxkit.session.messages import Message  # noqa: TC001  plain values of the tests
 
 CANDIDATES = 400
 TAGS = {"user": "User", "assistant": "Assistant", "summary": "Earlier", "system": "System"}
@@ -52,24 +52,28 @@ def units_of(messages: list[Message]) -> list[Unit]:
 
     def add(tag: str, text: str) -> None:
         line = " ".join(text.split())
-        if len(line) > LONGEST:
-            line = line[: LONGEST - 1] + "…"
+        if len(line) > MAX_LINE_CHARS:
+            line = line[: MAX_LINE_CHARS - 1] + "…"
         words = frozenset(w.lower() for w in re.findall(r"[\w./-]{2,}", line))
         if words:
             out.append(Unit(tag, line, len(out), words))
 
     for message in messages:
         whole = message.text
-        texts = [whole] if len(whole) <= READ else [whole[: READ // 2], whole[-READ // 2 :]]
+        texts = (
+            [whole]
+            if len(whole) <= MAX_READ_CHARS
+            else [whole[: MAX_READ_CHARS // 2], whole[-MAX_READ_CHARS // 2 :]]
+        )
         if message.role == "tool":
             lines = [s for text in texts for s in text.splitlines() if s.strip()]
-            telling = [s for s in lines if CUE.search(s)][:3] or lines[-1:]
+            telling = [s for s in lines if CUE_PATTERN.search(s)][:3] or lines[-1:]
             for line in telling[: 3 if message.is_error else 1]:
                 add(f"Result of {message.tool or 'a tool'}", line)
             continue
         for text in texts:
             for sentence in re.split(r"(?<=[.!?])\s+|\n+", text):
-                if message.role != "summary" or not sentence.startswith(MARK):
+                if message.role != "summary" or not sentence.startswith(FOCUS_MARK):
                     add(TAGS[message.role], sentence)
         for call in message.tool_calls:
             found = (v for v in call.arguments.values() if isinstance(v, str) and v)
@@ -88,7 +92,7 @@ def weights_of(units: list[Unit]) -> dict[int, float]:
         # in steps of 2^-40 sums are exact, in whatever order a set gives its words
         known = sum(round(ln(1 + n / seen[w]) * 2**40) / 2**40 for w in unit.words)
         information = known / (8 + len(unit.words)) ** 0.9
-        cue = 1.6 if CUE.search(unit.text) else 1.0
+        cue = 1.6 if CUE_PATTERN.search(unit.text) else 1.0
         first = 1.5 if unit.tag == "Earlier" or unit.place == 0 else 1.0
         out[unit.place] = information * cue * first * (0.7 + 0.6 * (unit.place + 1) / n)
     return out

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import re
 
-from ctxkit.messages import Text
-from ctxkit.metrics.indexes import Index
-from ctxkit.metrics.item_arrays import USER_WEIGHT, _files
-from ctxkit.metrics.items import CUT_AT, FoundItem, items, names
-from ctxkit.metrics.wordings import Wordings
+from ctxkit.metrics.item_index import USER_WEIGHT, RuleMatcher, _files_by_message
+from ctxkit.metrics.items import (
+    ERROR_LINE_CHARS,
+    Item,
+    MessageItemCache,
+    expand_path_endings,
+    extract_items,
+)
+from ctxkit.session.messages import Text
 
 
 def stands(words, text):
@@ -18,7 +22,7 @@ def stands(words, text):
     at = text.find(words)
     while at >= 0:
         end = at + len(words)
-        if not inside(text, at) and (len(words) >= CUT_AT or not inside(text, end)):
+        if not inside(text, at) and (len(words) >= ERROR_LINE_CHARS or not inside(text, end)):
             return True
         at = text.find(words, at + 1)
     return False
@@ -45,7 +49,7 @@ def by_definition(session, views, moments, elsewhere=()):
     `moments` are the calls before which something changed; `elsewhere` those at which all that went
     is kept elsewhere.
     """
-    index, calls = Index(), session.calls
+    index, calls = MessageItemCache(), session.calls
     rows, upto = [], []
     for m in session.messages:
         if m.role == "assistant":
@@ -53,8 +57,12 @@ def by_definition(session, views, moments, elsewhere=()):
         if m.visible:
             rows.append(m)
     by_parts = {id(m.parts): m for m in rows}
-    files = {id(m.parts): path for m in session.messages if (path := _files(session).get(id(m)))}
-    rules = Wordings((f, f) for m in rows for f in index.items(m) if f.family == "constraint")
+    files = {
+        id(m.parts): path
+        for m in session.messages
+        if (path := _files_by_message(session).get(id(m)))
+    }
+    rules = RuleMatcher((f, f) for m in rows for f in index.items(m) if f.family == "constraint")
 
     def given(m):
         """The rules that a message of the user or the agent gives, in whatever words."""
@@ -98,7 +106,9 @@ def by_definition(session, views, moments, elsewhere=()):
             for f in found:
                 held.setdefault(f, set()).update([files[m]] if m in files else [])
         by_rows = set().union(*(named_by(by_parts[m]) for m in shown))
-        said = by_rows.union(*(names(items(m)) | rules.in_text(m.text) for m in texts))
+        said = by_rows.union(
+            *(expand_path_endings(extract_items(m)) | rules.in_text(m.text) for m in texts)
+        )
         put_in |= bool(texts)
         stake |= {i for i in gone - by_rows if any(i in later for later in uses[call:])}
         words = [" ".join(m.text.split()) for m in texts]
@@ -109,7 +119,7 @@ def by_definition(session, views, moments, elsewhere=()):
 
         def at_hand(item, in_sight=in_sight, kept=kept):
             return item in kept or any(
-                in_sight(FoundItem("path", p)) for p in held[item] if p != item.text
+                in_sight(Item("path", p)) for p in held[item] if p != item.text
             )
 
         away = {i for i in gone if not in_sight(i)}

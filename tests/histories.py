@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.history import History, Log
-from ctxkit.tokens import Room, named
+from ctxkit.policies.history import History, MessageLog
+from ctxkit.tokens import ContextBudget, get_counter
 
 if TYPE_CHECKING:
-    from ctxkit.messages import Message
+    from ctxkit.session.messages import Message
 
-CHARS = named("chars/4")
-ROOM = Room(200_000, 20_000, CHARS)
+CHARS = get_counter("chars/4")
+ROOM = ContextBudget(200_000, 20_000, CHARS)
 
 
 def shown(
@@ -24,7 +24,7 @@ def shown(
     flat: list[Message] = []
     for m in messages:
         flat.extend(m) if isinstance(m, (tuple, list)) else flat.append(m)
-    log = Log.of(flat, counter, **settings)
+    log = MessageLog.of(flat, counter, **settings)
     return History.start(log, log.open(time))
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from builders import assistant, result, system, tool_call, user
 
-from ctxkit.history import Log
-from ctxkit.messages import ToolCall
+from ctxkit.policies.history import MessageLog
+from ctxkit.session.messages import ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.messages import Message
+    from ctxkit.session.messages import Message
 
 TOOLS = ("read_file", "write_file", "shell")
 WORDS = ("go on ", "RETRY it ", "fix it ")
@@ -68,9 +68,9 @@ def ids_again(messages: list[Message], of: int = 4) -> list[Message]:
     ]
 
 
-def grown(log: Log, stop: int) -> Any:
+def grown(log: MessageLog, stop: int) -> Any:
     """Yield each call of a log with a log that grows as a live session's: nothing in it comes after the call."""
-    live = Log(log.counter, fixed=log.fixed_at[0] if log.fixed_at else 0, agent=log.agent)
+    live = MessageLog(log.counter, fixed=log.fixed_at[0] if log.fixed_at else 0, agent=log.agent)
     live.known, live.scale, row = log.known, log.scale, 0
     for call in range(stop):
         for row in range(row, log.upto[call]):  # noqa: B020  it goes on where it was

@@ -30,17 +30,18 @@ import pyarrow as pa
 from ipywidgets import Widget
 
 import ctxkit as ck
-from ctxkit.frames import COLUMNS
-from ctxkit.presets.preset_names import names, preset
-from ctxkit.readers.reader_names import logs_at, named, read_source
-from ctxkit.readers.source import Source
-from ctxkit.writers import FORMATS as WRITERS
+from ctxkit.formats.reading import find_logs, read_source
+from ctxkit.formats.registry import get_reader
+from ctxkit.formats.source import Source
+from ctxkit.formats.writing import WRITE_FORMATS as WRITERS
+from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.presets.registry import names, preset
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 sys.path[:0] = [str(Path(__file__).parent)] * (__name__ == "__main__")
 
@@ -81,7 +82,7 @@ GIVEN = {
 }
 """What is given to the charts that take no session."""
 SETTINGS = {"heatmap": ("rules", "session")}
-PER = tuple(COLUMNS)
+PER = tuple(FRAME_COLUMNS)
 COUNTS = (None, "exact", "anchored")
 APART = ("frame", "report", "score", "compare", "watch")
 """What takes a session and is done with each, or works for seconds."""
@@ -256,7 +257,7 @@ def read(base: LogBase, place: Path) -> list[Session]:
         ReadError: it is no session any more.
         AssertionError: a reader stumbled, and the catalogue had to put its error into a sentence.
     """
-    reader = named(base.format)
+    reader = get_reader(base.format)
     if base.archive:
         with zipfile.ZipFile(place / base.archive, "w") as archive:
             for name, data in base.files.items():
@@ -266,7 +267,7 @@ def read(base: LogBase, place: Path) -> list[Session]:
         (place / name).write_bytes(data)
     one = base.archive or (next(iter(base.files)) if len(base.files) == 1 else "")
     try:
-        found = logs_at(place / one, reader)
+        found = find_logs(place / one, reader)
         return [
             s
             for f in found

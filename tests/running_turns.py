@@ -12,16 +12,16 @@ from itertools import combinations, count
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent import Agent
-from ctxkit.agent.limits import Limits
+from ctxkit.agent.tools.tool import tool
+from ctxkit.agent.turn import Limits
 from ctxkit.errors import CtxkitError
-from ctxkit.messages import Message, Text, ToolCall
-from ctxkit.policies import policy_names
-from ctxkit.policies.chain import in_a_row
-from ctxkit.policies.policy import name_of
-from ctxkit.policies.prune import Prune
-from ctxkit.presets.preset_names import names, preset
-from ctxkit.session import Session
-from ctxkit.tools.tool import tool
+from ctxkit.policies import registry
+from ctxkit.policies.base import flatten_chain
+from ctxkit.policies.message_filters import Prune
+from ctxkit.policies.protocols import name_of
+from ctxkit.presets.registry import names, preset
+from ctxkit.session.messages import Message, Text, ToolCall
+from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,8 +71,8 @@ def views() -> Iterator[tuple[str, Any]]:
 
     Of a policy that is a view by one of its settings, that one and each other.
     """
-    for name in policy_names.MEMBERS:
-        kind = type(policy_names.policy(name))
+    for name in registry.MEMBERS:
+        kind = type(registry.create_policy(name))
         known = {f.name: str(f.type) for f in fields(kind)}
         bases = [{}] if is_view(kind()) else [*settings_of(known)][1:]
         for base in bases:
@@ -102,7 +102,7 @@ def is_view(part: Any) -> bool:
 
 def preset_settings(name: str) -> Iterator[tuple[dict[str, Any], Rules]]:
     """The rules of a preset as it is, and with each of its settings at each value."""
-    make = getattr(import_module(f"ctxkit.presets._{name}"), name)
+    make = getattr(import_module(f"ctxkit.presets.systems.{name}"), name)
     known = {key: str(p.annotation) for key, p in signature(make).parameters.items()}
     for chosen in settings_of(known):
         try:
@@ -234,5 +234,5 @@ def taken_by(shown: Any, own: Sequence[int], call: int) -> set[str]:
 
 
 def view_names(rules: Rules) -> set[str]:
-    parts = () if rules.pruning is None else in_a_row(rules.pruning)
+    parts = () if rules.pruning is None else flatten_chain(rules.pruning)
     return {name_of(p) for p in parts if is_view(p)}

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from ctxkit.policies.adaptive import AdaptiveTrim, Stage, Untooled
-from ctxkit.policies.budget import Budget
-from ctxkit.policies.clear import Clear
-from ctxkit.policies.digest import Digest, Excerpts
-from ctxkit.policies.idle import CacheTtl
-from ctxkit.policies.intermediate import Intermediate
-from ctxkit.policies.keep import Roles, Tail, TextOnly, TurnAge, WithoutAgents
-from ctxkit.policies.offload import Offload
-from ctxkit.policies.pairs import ToolPairs
-from ctxkit.policies.prune import Cap, Prune
-from ctxkit.policies.shorten import ConsumedReads, Outputs, Replies, Results
+from ctxkit.policies.cache_ttl import CacheTtl
+from ctxkit.policies.clearing import Budget, Clear, Tombstones, ToolPairs
+from ctxkit.policies.message_filters import (
+    Cap,
+    Prune,
+    Roles,
+    Tail,
+    TextOnly,
+    TurnAge,
+    WithoutAgents,
+)
+from ctxkit.policies.offload import Digest, Excerpts, Offload
+from ctxkit.policies.shorten import ConsumedReads, Intermediate, Outputs, Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
-from ctxkit.policies.tombstones import Tombstones
-from ctxkit.presets.clearing import ClearUses
+from ctxkit.policies.window import AdaptiveTrim, TrimStage, WithoutTools
+from ctxkit.presets.common import ClearUses
 from ctxkit.presets.history_filters import history_filters
 
 WRITES = {"writers": ("write_*",), "whole_writers": ("write_*",), "looks": ("read_*", "shell")}
@@ -146,8 +148,8 @@ PARTS = {
     "tombstones with manifest": (Tombstones(max_tokens=300, keep_last=4),),
     "budget": (Budget(max_chars=9000),),
     "budget that never fits": (Budget(max_chars=900, step=2),),
-    "a stage": (Stage(max_chars=400, consumed_chars=60),),
-    "untooled": (Untooled(),),
+    "a stage": (TrimStage(max_chars=400, consumed_chars=60),),
+    "untooled": (WithoutTools(),),
     "adaptive trim": (AdaptiveTrim(stages=(900, 100), consumed_chars=50),),
     "cache ttl": (CacheTtl(ttl_seconds=20, keep_last_assistants=1, **EAGER),),
     "cache ttl at each call": (

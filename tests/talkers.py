@@ -9,13 +9,13 @@ from builders import session
 
 from ctxkit import tokens
 from ctxkit.agent import Agent
-from ctxkit.agent.live import LiveSession
-from ctxkit.messages import Message, Text, ToolCall, Usage
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.tools.tool import tool
 from ctxkit.policies.rules import Rules
-from ctxkit.store.workspace import Workspace
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import Message, Text, ToolCall, Usage
 
-COUNT = tokens.named("chars/4")
+COUNT = tokens.get_counter("chars/4")
 USAGE = Usage(input_tokens=10, output_tokens=1)
 
 

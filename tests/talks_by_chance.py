@@ -6,13 +6,13 @@ import random
 
 from builders import assistant, result, session, system, tool_call, user
 
-from ctxkit.history import History, Log
-from ctxkit.history.columns import chars
-from ctxkit.history.head import Head
-from ctxkit.messages import Message  # noqa: TC001  plain values of the tests
+from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies.history.columns import count_chars
+from ctxkit.policies.history.head import EditedHead
 from ctxkit.policies.rules import Rules  # noqa: TC001
-from ctxkit.presets.preset_names import preset
-from ctxkit.session import Session  # noqa: TC001
+from ctxkit.presets.registry import preset
+from ctxkit.session.messages import Message  # noqa: TC001  plain values of the tests
+from ctxkit.session.session import Session  # noqa: TC001
 
 TOOLS = ("read_file", "write_file", "shell")
 
@@ -51,7 +51,7 @@ def by_chance(seed: int, calls: int = 60, *, agents: tuple[str, ...] = ("main",)
 
 def size(message: Message) -> int:
     """Tokens of a message by a rule of this test's own: four characters each, rounded up."""
-    return -(-chars(message) // 4)
+    return -(-count_chars(message) // 4)
 
 
 class Fours:
@@ -72,14 +72,14 @@ class Fours:
 
 def shown(*log: Message) -> History:
     """All of a log as it is shown before the next call."""
-    made = Log.of((*log, assistant("The next reply.")), Fours())
+    made = MessageLog.of((*log, assistant("The next reply.")), Fours())
     return History.start(made, made.calls - 1)
 
 
 def unchecked(log: tuple[Message, ...], *kept: int) -> History:
     """A history that shows these rows only, made by no verb."""
     h = shown(*log)
-    return History(h.log, Head.of(tuple(h.item(p) for p in kept)), h.hi, h.hi, h.call)
+    return History(h.log, EditedHead.of(tuple(h.item(p) for p in kept)), h.hi, h.hi, h.call)
 
 
 NARROW = {"context_window": 40_000, "reserve_tokens": 35_000, "keep_recent_tokens": 1_500}

@@ -14,8 +14,8 @@ import grimp
 import pytest
 
 import ctxkit as ck
-from ctxkit.policies.policy_names import MEMBERS as POLICIES
-from ctxkit.readers.members import MEMBERS as READERS
+from ctxkit.formats.registry import READER_MODULES as READERS
+from ctxkit.policies.registry import MEMBERS as POLICIES
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.beginnings import Beginning
-from ctxkit.messages import Edit, Message, Text
-from ctxkit.session import Session
+from ctxkit.session.messages import Edit, Message, Text
+from ctxkit.session.session import ListPrefix, Session
 
 
 @given(st.lists(st.integers()), st.lists(st.integers()), st.integers(-5, 5), st.integers(-5, 5))
 def test_it_is_a_tuple_of_what_stood_then(values, later, at, stop):
-    own, was = Beginning(values), tuple(values)
+    own, was = ListPrefix(values), tuple(values)
     values.extend(later)
     assert (own, tuple(own), len(own), hash(own), repr(own)) == (
         *(was, was, len(was)),
@@ -33,13 +32,13 @@ def test_it_is_a_tuple_of_what_stood_then(values, later, at, stop):
 
 @given(st.lists(st.integers()), st.lists(st.integers()), st.lists(st.integers()))
 def test_it_tells_what_was_added_since_an_earlier_one(values, later, last):
-    first = Beginning(values)
+    first = ListPrefix(values)
     values.extend(later)
-    own = Beginning(values)
+    own = ListPrefix(values)
     values.extend(last)
     assert own.added_since(first) == later
     assert own.added_since(own) == []
-    assert own.added_since(Beginning(list(own))) is None
+    assert own.added_since(ListPrefix(list(own))) is None
     assert own.added_since(()) is None
 
 

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.derived_compactions import CtxMap, TraceLab, agreement, derive
+from ctxkit.metrics.recorded_compactions import (
+    CtxMapRule,
+    TraceLabRule,
+    compare_with_marks,
+    infer_compactions,
+)
 
 
 def sized(*prompts: int):
@@ -17,7 +22,7 @@ def sized(*prompts: int):
 
 
 def test_a_large_fall_from_the_top_is_a_compaction():
-    (edit,) = derive(sized(50_000, 150_000, 30_000, 40_000, 60_000))
+    (edit,) = infer_compactions(sized(50_000, 150_000, 30_000, 40_000, 60_000))
     assert (edit.source, edit.method, edit.details["call"]) == ("derived", "tracelab", 2)
     assert (edit.tokens_before, edit.tokens_after, edit.targets) == (150_000, 30_000, ())
 
@@ -31,22 +36,25 @@ def test_a_large_fall_from_the_top_is_a_compaction():
     ],
 )
 def test_three_parts_must_hold(prompts):
-    assert not derive(sized(*prompts))
+    assert not infer_compactions(sized(*prompts))
 
 
 def test_the_other_rule_takes_any_fall_below_half():
-    assert [e.details["call"] for e in derive(sized(100, 49, 48, 20), "ctxmap")] == [1, 3]
-    assert len(derive(sized(100, 49), CtxMap(share=0.4))) == 0
+    assert [e.details["call"] for e in infer_compactions(sized(100, 49, 48, 20), "ctxmap")] == [
+        1,
+        3,
+    ]
+    assert len(infer_compactions(sized(100, 49), CtxMapRule(share=0.4))) == 0
 
 
 def test_a_rule_may_be_a_function():
-    (edit,) = derive(sized(5, 4), lambda prompts: [1])
+    (edit,) = infer_compactions(sized(5, 4), lambda prompts: [1])
     assert edit.method == "<lambda>"
 
 
 def test_an_unknown_rule_is_named():
     with pytest.raises(BadArguments, match="Did you mean 'tracelab'"):
-        derive(sized(1), "tracelap")
+        infer_compactions(sized(1), "tracelap")
 
 
 def test_agreement_counts_what_the_rule_missed_and_invented():
@@ -60,7 +68,7 @@ def test_agreement_counts_what_the_rule_missed_and_invented():
         user(),
         assistant(usage=usage(21_000)),
     )
-    frame = agreement([s, sized(1, 2)])
+    frame = compare_with_marks([s, sized(1, 2)])
     assert frame[["rule", "marked", "agreed", "missed", "invented"]].values.tolist() == [
         ["tracelab", 1, 1, 0, 0],
         ["ctxmap", 1, 1, 0, 0],
@@ -69,17 +77,17 @@ def test_agreement_counts_what_the_rule_missed_and_invented():
 
 def test_a_mark_that_no_call_followed_cannot_be_judged():
     a, b = user(), assistant(usage=usage(150_000))
-    assert agreement(session(a, b, summarised([a, b]))).empty
+    assert compare_with_marks(session(a, b, summarised([a, b]))).empty
 
 
 def test_both_rules_find_pis_compactions(real):
     s = ck.read(real / "pi/before-compaction.jsonl")
-    frame = agreement(s).set_index("rule")
+    frame = compare_with_marks(s).set_index("rule")
     assert frame.loc["tracelab", ["marked", "agreed", "invented"]].tolist() == [2, 2, 0]
-    assert [e.tokens_after for e in derive(s)] == [25_739, 28_617]
+    assert [e.tokens_after for e in infer_compactions(s)] == [25_739, 28_617]
 
 
 @given(st.lists(st.integers(1, 300_000), max_size=60))
 def test_every_find_is_a_fall(prompts):
-    for rule in (TraceLab(), CtxMap()):
+    for rule in (TraceLabRule(), CtxMapRule()):
         assert all(prompts[i] < prompts[i - 1] for i in rule(prompts))

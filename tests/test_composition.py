@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.composition import GROUPS, layers, report, sections
-from ctxkit.composition.reports import COLUMNS
-from ctxkit.messages import Edit, Image, Message, ToolSchema
-from ctxkit.tokens import estimate
+from ctxkit.metrics.context_report import REPORT_COLUMNS, report
+from ctxkit.metrics.prompt_groups import GROUPS, count_groups_by_call, split_sections
+from ctxkit.session.messages import Edit, Image, Message, ToolSchema
+from ctxkit.tokens import estimated_counter
 
-COUNTER = estimate()
+COUNTER = estimated_counter()
 PROMPT = """Be kind.
 # Role
 You are one.
@@ -35,14 +35,14 @@ def groups(s, call=-1):
 
 
 def test_sections_are_headings_and_blocks():
-    found = sections(PROMPT)
+    found = split_sections(PROMPT)
     assert [s.name for s in found] == ["preamble", "Role", "Tools", "memory", "text"]
     assert found[3].text == "<memory>\n# inside\nlikes tea\n</memory>\n"
 
 
 @given(st.text(alphabet="# ab<>/\n`x", max_size=200))
 def test_sections_lose_no_character(text):
-    assert "".join(s.text for s in sections(text)) == text
+    assert "".join(s.text for s in split_sections(text)) == text
 
 
 def test_without_usage_every_part_has_its_plain_count():
@@ -136,7 +136,9 @@ def test_the_next_prompt_and_a_session_without_calls():
 
 def test_the_frame_has_the_columns_of_its_table():
     frame = report(session(user(), assistant()), counter=COUNTER).frame()
-    assert [(n, str(t)) for n, t in frame.dtypes.items()] == [(c.name, c.dtype) for c in COLUMNS]
+    assert [(n, str(t)) for n, t in frame.dtypes.items()] == [
+        (c.name, c.dtype) for c in REPORT_COLUMNS
+    ]
     assert frame["share"].sum() == pytest.approx(1)
 
 
@@ -165,7 +167,7 @@ def test_layers_are_the_reports_of_all_calls():
     u, (a, r) = user("x" * 40), step("bash", "y" * 400)
     cut = Edit(kind="shortened", targets=(r.id,), inserted=(result("z" * 40, a, id="short"),))
     s = session(u, a, r, assistant("mid", usage=usage(300)), cut, assistant("end", usage=usage(90)))
-    found = layers(s, COUNTER)
+    found = count_groups_by_call(s, COUNTER)
     for call in found.calls:
         there = {g: tokens[call] for g, tokens in found.groups.items() if tokens[call]}
         assert there == groups(s, call)
@@ -175,7 +177,7 @@ def test_layers_are_the_reports_of_all_calls():
 @pytest.mark.parametrize("kind", ["pi", "claude-code", "codex", "opencode"])
 def test_reports_of_real_sessions_sum_up_and_agree_with_their_layers(real, kind):
     for s in sample(list(ck.read_all(real / kind, progress=False)), 2):
-        found = layers(s, COUNTER)
+        found = count_groups_by_call(s, COUNTER)
         for call in sample(list(found.calls), 3):
             r = report(s, call, counter=COUNTER)
             assert sum(p.tokens for p in r.parts) == r.prompt_tokens
@@ -186,4 +188,4 @@ def test_reports_of_real_sessions_sum_up_and_agree_with_their_layers(real, kind)
 
 def test_tags_that_are_never_closed_cost_no_more_than_their_text():
     prompt = "".join(f"<t{i}>\n" for i in range(20_000)) + "<a>\nx\n</a>\n"
-    assert [s.name for s in sections(prompt)] == ["preamble", "a"]
+    assert [s.name for s in split_sections(prompt)] == ["preamble", "a"]

@@ -17,7 +17,7 @@ import pytest
 from magics.shells import new_shell
 
 import ctxkit as ck
-from ctxkit.readers import members
+from ctxkit.formats import registry
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -121,7 +121,7 @@ def test_every_block_of_a_page_runs_and_holds(page: Path, tmp_path: Path, monkey
     for package in NEEDS.get(page.name, ()):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(members, "_REGISTERED", {})  # a page's own reader is none of other tests'
+    monkeypatch.setattr(registry, "_REGISTERED", {})  # a page's own reader is none of other tests'
     found = pieces(page.read_text(encoding="utf-8"))
     assert {p.language for p in found} <= {*RUN, *SHOWN}, (
         "a block names its language, so that it is run"

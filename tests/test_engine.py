@@ -11,19 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
 
-from ctxkit.engine import Kept, Run, advance, log_of, run
-from ctxkit.engine.pruned import Pruned
+from ctxkit.engine import Compaction, Run, advance, log_from_session, run_rules
+from ctxkit.engine.pruning import PrunedForecast
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
-from ctxkit.history import Log
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
-from ctxkit.policies.dues import Combined, Due, as_due
-from ctxkit.policies.forecasts import Straight
+from ctxkit.policies.forecast import UnprunedForecast
+from ctxkit.policies.history import MessageLog
+from ctxkit.policies.modifiers import TaskBoundary
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.switches import TaskEnds
-from ctxkit.policies.totals import LastTotal
-from ctxkit.presets._boise import Armed
-from ctxkit.presets._fuseraft import Except
+from ctxkit.policies.triggers import BaseTrigger, CompositeTrigger, LastUsageOverBudget, as_trigger
+from ctxkit.presets.systems.boise import Armed
+from ctxkit.presets.systems.fuseraft import GuardUnlessDue
 
 
 def pi(keep):
@@ -90,20 +89,22 @@ FAMILIES = {
         guards=(g.UntilCold(3 * a), g.MinProgress(0.3), g.Smaller()),
     ),
     "cooldown": lambda a, b: dict(policy=pi(b), trigger=t.Above(a), guards=g.Cooldown(200)),
-    "by hand": lambda a, b: dict(policy=pi(b), trigger=t.AtCalls((3, b % 50, 40)), guards=g.Open()),
+    "by hand": lambda a, b: dict(
+        policy=pi(b), trigger=t.AtCalls((3, b % 50, 40)), guards=g.BaseGuard()
+    ),
     "failed": lambda a, b: dict(
         policy=pi(b), trigger=t.Overflow(recorded=True) | t.CutShort() | t.Recorded()
     ),
     "overflow": lambda a, b: dict(
         policy=pi(b), trigger=t.Overflow() & t.Always() | t.Never(), window=a
     ),
-    "last total": lambda a, b: dict(policy=pi(b), trigger=LastTotal(), window=a),
-    "task ends": lambda a, b: dict(policy=pi(b), trigger=TaskEnds(0.4), window=a),
+    "last total": lambda a, b: dict(policy=pi(b), trigger=LastUsageOverBudget(), window=a),
+    "task ends": lambda a, b: dict(policy=pi(b), trigger=TaskBoundary(0.4), window=a),
     "armed": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=Armed(a / 2, 2 * a)),
     "except": lambda a, b: dict(
         policy=window(a),
         trigger=t.Above(a),
-        guards=Except(g.Grace(calls=4), as_due(lambda h, room: h.call % 3 == 0)),
+        guards=GuardUnlessDue(g.Grace(calls=4), as_trigger(lambda h, room: h.call % 3 == 0)),
     ),
     "warned": lambda a, b: dict(
         policy=pi(b),
@@ -118,8 +119,8 @@ def test_every_trigger_and_guard_is_held_to_the_contract():
     """a new one must be in a family, where live, replay and the plain questions are compared"""
     rules = [Rules(**make(9000, 300)) for make in FAMILIES.values()]
     held = {kind for r in rules for kind in made_of((r.trigger, r.guards, r.warnings))}
-    assert kinds(Due, "policies", "presets") - {Combined} <= held
-    assert kinds(g.Open, "policies", "presets") | {g.Open} <= held
+    assert kinds(BaseTrigger, "policies", "presets") - {CompositeTrigger} <= held
+    assert kinds(g.BaseGuard, "policies", "presets") | {g.BaseGuard} <= held
 
 
 def rules_of(family, pruning, a, b):
@@ -127,7 +128,7 @@ def rules_of(family, pruning, a, b):
 
 
 def log_by_chance(seed, calls=60, **more):
-    return log_of(by_chance(seed, calls, **more), Rules(counter=Fours()), tokens=None)
+    return log_from_session(by_chance(seed, calls, **more), Rules(counter=Fours()), tokens=None)
 
 
 def same(a: Run, b: Run):
@@ -160,9 +161,9 @@ def fold(log, rules):
         make = lambda x: rules.pruning(x, done.room) if rules.pruning else x
         sent = lambda a, b: sizes[a:b]
         view = (
-            Straight(h, done.room, sent)
+            UnprunedForecast(h, done.room, sent)
             if not rules.pruning
-            else Pruned(h, done.room, rules.pruning, done.clock, u, sent=sent)
+            else PrunedForecast(h, done.room, rules.pruning, done.clock, u, sent=sent)
         )
         first = getattr(rules.trigger, "first", None)
         due = first(view, u, u + 1) == u if first else rules.trigger(h, done.room)
@@ -170,7 +171,7 @@ def fold(log, rules):
         if due and all(guard.first(past, view, u, u + 1) == u for guard in rules.guards):
             new = rules.policy(h, done.room)
             if new is not h and not any(guard.refuses(past, h, new) for guard in rules.guards):
-                done.cuts.append(Kept(u, h, new, ""))
+                done.cuts.append(Compaction(u, h, new, ""))
                 cuts.append((u, [(e.kind, e.targets) for e in new.edits]))
                 h = new
         now = make(h)
@@ -201,7 +202,7 @@ def shared_tokens(a, b):
 def test_jump_is_live_is_fold(family, pruning, seed, a, b):
     rules = rules_of(family, pruning, a, b)
     log = log_by_chance(seed, 30)
-    jump = run(log, rules)
+    jump = run_rules(log, rules)
     same(jump, live(log, rules))
     sizes, fresh, cuts = fold(log, rules)
     assert jump.prompts.tolist() == sizes
@@ -324,7 +325,9 @@ def test_plain_lists_give_the_same(family, seed, a, b):
     (due, policy), parts = ORACLES[family](a, b)
     talk = by_chance(seed, 50)
     sizes, cuts = oracle(talk, due, policy)
-    done = run(log_of(talk, Rules(counter=Fours())), Rules(counter=Fours(), **parts))
+    done = run_rules(
+        log_from_session(talk, Rules(counter=Fours())), Rules(counter=Fours(), **parts)
+    )
     assert done.prompts.tolist() == sizes
     assert [c.call for c in done.cuts] == cuts
 
@@ -336,11 +339,14 @@ def test_plain_lists_give_the_same(family, seed, a, b):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_log_cut_off_at_a_call_gives_the_same_run(family, pruning):
     rules, talk = rules_of(family, pruning, 4000, 700), by_chance(11, 45, agents=("main", "helper"))
-    whole = log_of(talk, rules)
+    whole = log_from_session(talk, rules)
     for upto in range(5, 45, 11):
         position = talk.calls[upto].position
         part = session(*talk.log[: position + 1])
-        done, cut_off = advance(Run(whole, rules), rules, upto + 1), run(log_of(part, rules), rules)
+        done, cut_off = (
+            advance(Run(whole, rules), rules, upto + 1),
+            run_rules(log_from_session(part, rules), rules),
+        )
         assert done.prompts.tolist() == cut_off.prompts.tolist()
         assert done.edits == cut_off.edits
         assert done.held == cut_off.held
@@ -348,14 +354,14 @@ def test_a_log_cut_off_at_a_call_gives_the_same_run(family, pruning):
 
 def test_a_log_that_grows_gives_the_same_run():
     rules, talk = rules_of("pi", "tools", 4000, 700), by_chance(3, 60)
-    log = Log(Fours())
+    log = MessageLog(Fours())
     done = Run(log, rules)
     for message in talk.messages:
         if message.role == "assistant":
             log.open(message.time, message.agent)
             advance(done, rules, log.calls)
         log.append(message)
-    again = run(Log.of(talk.messages, Fours()), rules)
+    again = run_rules(MessageLog.of(talk.messages, Fours()), rules)
     assert done.prompts.tolist() == again.prompts.tolist()
     assert done.edits == again.edits
 
@@ -369,9 +375,10 @@ def talk_of(n, text="x" * 400):
 
 def test_cumulative_input_is_counted_agent_by_agent():
     talk = session(user("u" * 40), *(assistant("a" * 40, agent=a) for a in "AABAABB"))
-    log = log_of(talk, Rules(counter=Fours()))
+    log = log_from_session(talk, Rules(counter=Fours()))
     of = lambda trigger: [
-        w[0] for w in run(log, Rules(pi(10), t.Never(), warnings=trigger, counter=Fours())).warned
+        w[0]
+        for w in run_rules(log, Rules(pi(10), t.Never(), warnings=trigger, counter=Fours())).warned
     ]
     assert of(t.Spent(30)) == [2]  # A was sent 10 + 20
     assert of(t.Spent(30, agent="B")) == [3]  # B was sent 30
@@ -379,8 +386,9 @@ def test_cumulative_input_is_counted_agent_by_agent():
 
 
 def test_a_policy_that_does_nothing_is_asked_again_and_told():
-    done = run(
-        log_of(talk_of(3), Rules(counter=Fours())), Rules(lambda h, room: h, counter=Fours())
+    done = run_rules(
+        log_from_session(talk_of(3), Rules(counter=Fours())),
+        Rules(lambda h, room: h, counter=Fours()),
     )
     assert [e.outcome for e in done.events if e.kind == "end"] == ["nothing"] * 4
     assert not done.cuts
@@ -390,11 +398,13 @@ def test_a_summariser_that_fails_leaves_the_history_and_a_note():
     def fails(h, room):
         raise ModelError("The model did not answer.")
 
-    done = run(log_of(talk_of(2), Rules(counter=Fours())), Rules(fails, counter=Fours()))
+    done = run_rules(
+        log_from_session(talk_of(2), Rules(counter=Fours())), Rules(fails, counter=Fours())
+    )
     assert [(h.call, h.why) for h in done.errors] == [
         (n, "failed: The model did not answer.") for n in range(3)
     ]
-    assert done.prompts.tolist() == run(done.log, Rules(counter=Fours())).prompts.tolist()
+    assert done.prompts.tolist() == run_rules(done.log, Rules(counter=Fours())).prompts.tolist()
 
 
 def test_a_list_of_messages_is_a_policys_answer_too():
@@ -402,34 +412,34 @@ def test_a_list_of_messages_is_a_policys_answer_too():
         lambda h, room: [m for m in h.messages if m.role != "tool" and not m.tool_calls],
         counter=Fours(),
     )
-    done = run(log_of(talk_of(3), plain), plain)
+    done = run_rules(log_from_session(talk_of(3), plain), plain)
     assert [m.role for m in done.shown().messages] == ["system", "user"]
 
 
 def test_an_orphan_is_refused_with_the_name_of_its_call():
     bad = Rules(lambda h, room: [m for m in h.messages if m.role != "tool"], counter=Fours())
     with pytest.raises(UnsoundHistory, match=r"Tool call read_file \(c.*\) lost its result"):
-        run(log_of(talk_of(2), bad), bad)
+        run_rules(log_from_session(talk_of(2), bad), bad)
 
 
 @pytest.mark.parametrize("answer", [None, 3, "history"])
 def test_a_policy_must_return_a_history(answer):
     rules = Rules(lambda h, room: answer, counter=Fours())
     with pytest.raises(BadArguments, match="must return a history"):
-        run(log_of(talk_of(1), rules), rules)
+        run_rules(log_from_session(talk_of(1), rules), rules)
 
 
 def test_new_messages_are_called_back():
     told = []
     rules = Rules(pi(200), t.Above(400), counter=Fours(), on_compacted=told.append)
-    done = run(log_of(talk_of(6), rules), rules)
+    done = run_rules(log_from_session(talk_of(6), rules), rules)
     assert [m[1].role for m in told] == ["summary"] * len(done.cuts)
     assert len(told) > 1
 
 
 def test_automatic_compaction_can_be_off_and_done_by_hand():
     rules = Rules(pi(200), t.Above(400), auto=False, counter=Fours())
-    log = log_of(talk_of(6), rules)
+    log = log_from_session(talk_of(6), rules)
     done = advance(Run(log, rules), rules, 5)
     cut = done.by_hand(pi(200)(done.history.at(5), done.room))
     advance(done, rules, log.calls)
@@ -442,9 +452,9 @@ def test_automatic_compaction_can_be_off_and_done_by_hand():
 
 def test_a_run_that_goes_on_from_another_knows_its_warnings():
     """What was warned of before is not said again until the next compaction."""
-    log = log_of(talk_of(20), Rules(counter=Fours()))
+    log = log_from_session(talk_of(20), Rules(counter=Fours()))
     rules = Rules(pi(500), t.Above(10**6), warnings=(t.Above(300),), counter=Fours())
-    past, later = run(log, rules), Run(log, rules)
+    past, later = run_rules(log, rules), Run(log, rules)
     assert past.warned
     for _ in range(5):
         log.append(assistant("later"))
@@ -456,20 +466,23 @@ def test_a_run_that_goes_on_from_another_knows_its_warnings():
 def test_the_fixed_part_counts_in_every_prompt():
     rules = Rules(counter=Fours())
     bare, fixed = (
-        run(log_of(talk_of(2), rules, tokens=[10] * 7, fixed=f), rules) for f in (0, 500)
+        run_rules(log_from_session(talk_of(2), rules, tokens=[10] * 7, fixed=f), rules)
+        for f in (0, 500)
     )
     assert (fixed.prompts - bare.prompts).tolist() == [500] * 3
     with pytest.raises(BadArguments, match="fixed part"):
-        run(log_of(talk_of(2), rules, tokens=[10] * 7, fixed=500), rules.but(window=400))
+        run_rules(
+            log_from_session(talk_of(2), rules, tokens=[10] * 7, fixed=500), rules.but(window=400)
+        )
 
 
 @pytest.mark.parametrize("family", ["pi", "window", "clear", "thrash", "spent"])
 def test_real_sessions_live_as_replayed(real, family):
-    from ctxkit.readers.reader_names import read
+    from ctxkit.formats.reading import read
 
     talk = read(real / "pi" / "before-compaction.jsonl")
     rules = Rules(counter=Fours(), **FAMILIES[family](60_000, 15_000))
-    log = log_of(talk, rules)
-    jump = run(log, rules)
+    log = log_from_session(talk, rules)
+    jump = run_rules(log, rules)
     same(jump, live(log, rules))
     assert jump.cuts

@@ -17,27 +17,23 @@ from late_talks import late_talk
 from scheduled_parts import PARTS
 from talks_by_chance import Fours, by_chance
 
-from ctxkit import read, samples
-from ctxkit.agent.context import LiveContext
-from ctxkit.engine import Run, advance, identified, log_of, run
+from ctxkit import read
+from ctxkit.agent.live_context import LiveContext
+from ctxkit.engine import Run, advance, log_from_session, run_rules, with_message_ids
 from ctxkit.errors import BadArguments
-from ctxkit.history import Log
-from ctxkit.messages import Message, Text
+from ctxkit.formats import samples
 from ctxkit.policies import triggers
-from ctxkit.policies.adaptive import AdaptiveTrim, Stage, Untooled
-from ctxkit.policies.chain import Chain, Ladder, Part, applied
-from ctxkit.policies.clear import Clear
-from ctxkit.policies.digest import Digest
-from ctxkit.policies.dues import Due
-from ctxkit.policies.idle import CacheTtl
-from ctxkit.policies.keep import Roles, Tail
-from ctxkit.policies.pairs import ToolPairs
-from ctxkit.policies.policy import call_alone
-from ctxkit.policies.prune import Cap, Prune
-from ctxkit.policies.recorded import AsRecorded
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.tombstones import Tombstones
+from ctxkit.policies.base import BasePolicy, Chain, Fallback, ScheduledPruning, apply_policy
+from ctxkit.policies.cache_ttl import CacheTtl
+from ctxkit.policies.clearing import Clear, Tombstones, ToolPairs
+from ctxkit.policies.history import MessageLog
+from ctxkit.policies.message_filters import Cap, Prune, Roles, Tail
+from ctxkit.policies.offload import Digest
+from ctxkit.policies.protocols import is_call_overridden
+from ctxkit.policies.rules import RecordedCompactions, Rules
+from ctxkit.policies.triggers import BaseTrigger
+from ctxkit.policies.window import AdaptiveTrim, TrimStage, WithoutTools
+from ctxkit.session.messages import Message, Text
 
 POLICIES = {
     "none": None,
@@ -52,7 +48,7 @@ def by_calls(parts):
 
     def pruning(history, room):
         for part in parts:
-            history = applied(part, history, room)
+            history = apply_policy(part, history, room)
         return history
 
     return pruning
@@ -61,7 +57,7 @@ def by_calls(parts):
 def bills(log, parts, policy, window):
     due = None if POLICIES[policy] is None else triggers.Above(window // 2)
     rules = Rules(POLICIES[policy], due, counter=Fours(), window=window, assumed=True)
-    said, asked = (run(log, rules.but(pruning=p)) for p in (Chain(parts), by_calls(parts)))
+    said, asked = (run_rules(log, rules.but(pruning=p)) for p in (Chain(parts), by_calls(parts)))
     assert (said.called, asked.called) == (0, log.calls)
     assert said.prompts.tolist() == asked.prompts.tolist()
     assert said.fresh_tokens.tolist() == asked.fresh_tokens.tolist()
@@ -78,18 +74,18 @@ def test_the_schedule_is_billed_as_its_prompts(name, policy):
     @settings(max_examples=3)
     @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3]), st.integers(1500, 9000))
     def check(seed, late, window):
-        bills(Log.of(late_talk(seed, 24, late=late), Fours()), PARTS[name], policy, window)
+        bills(MessageLog.of(late_talk(seed, 24, late=late), Fours()), PARTS[name], policy, window)
 
     check()
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_live_is_replay(name):
-    log = log_of(by_chance(5, 30), Rules(counter=Fours()))
+    log = log_from_session(by_chance(5, 30), Rules(counter=Fours()))
     rules = Rules(
         POLICIES["summary"], triggers.Above(4000), pruning=Chain(PARTS[name]), counter=Fours()
     )
-    live, whole = Run(log, rules), run(log, rules)
+    live, whole = Run(log, rules), run_rules(log, rules)
     for call in range(1, log.calls + 1):
         advance(live, rules, call)
         assert live.shown().tokens == live.prompts[-1]
@@ -99,29 +95,29 @@ def test_live_is_replay(name):
 
 @pytest.mark.parametrize("name", ["clear", "pairs in steps", "clear at_least"])
 def test_real_sessions(real, name):
-    from ctxkit.readers.reader_names import read_all
+    from ctxkit.formats.reading import read_all
 
     paths = sample(sorted(p for p in real.rglob("*.json*") if p.stat().st_size < 300_000), 3)
     for talk in (s for path in paths for s in read_all(path, progress=False)):
-        log = log_of(talk, Rules(counter=Fours()))
+        log = log_from_session(talk, Rules(counter=Fours()))
         if 0 < log.calls < 150:
             bills(log, PARTS[name], "none", 60_000)
 
 
 def test_two_rules_that_send_the_same_get_the_same_bill():
     """Cleared for each call, or for good at each call: the prompts are the same, and so is the bill."""
-    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+    log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
     clear = Clear(keep_last=2)
-    masked = run(log, Rules(pruning=clear, counter=Fours()))
-    cleared = run(log, Rules(clear, counter=Fours()))
+    masked = run_rules(log, Rules(pruning=clear, counter=Fours()))
+    cleared = run_rules(log, Rules(clear, counter=Fours()))
     assert cleared.cuts
     assert masked.prompts.tolist() == cleared.prompts.tolist()
     assert masked.fresh_tokens.tolist() == cleared.fresh_tokens.tolist()
 
 
-def swelling(seed: int) -> Log:
+def swelling(seed: int) -> MessageLog:
     """A talk of which the fixed part grows and shrinks, as with tools that come and go."""
-    log, chance = Log(Fours()), Random(seed)
+    log, chance = MessageLog(Fours()), Random(seed)
     for entry in by_chance(seed, 40).messages:
         if entry.role == "assistant":
             log.open(float(log.calls), fixed=chance.choice([900, 900, 900, 600, 2400]))
@@ -134,7 +130,7 @@ def test_what_a_fixed_part_grows_by_is_fresh_however_it_is_worked_out(seed):
     log = swelling(seed)
     idle = Clear(keep_last=10**6)
     plain, said, asked = (
-        run(log, Rules(pruning=p, counter=Fours())) for p in (None, idle, by_calls((idle,)))
+        run_rules(log, Rules(pruning=p, counter=Fours())) for p in (None, idle, by_calls((idle,)))
     )
     rows = np.diff([log.tokens.P[n] for n in log.upto])
     grown = np.maximum(np.diff(log.fixed_at), 0)
@@ -170,10 +166,10 @@ class Lower(Loud):
 
 @pytest.mark.parametrize("part", [Loud(keep_last=1), Lower(keep_last=1), Quiet(keep_last=1)])
 def test_a_subclass_is_billed_as_what_it_sends(part):
-    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
-    done = run(log, Rules(pruning=part, counter=Fours()))
-    own = run(log, Rules(pruning=by_calls((part,)), counter=Fours()))
-    parent = run(log, Rules(pruning=Clear(keep_last=1), counter=Fours()))
+    log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
+    done = run_rules(log, Rules(pruning=part, counter=Fours()))
+    own = run_rules(log, Rules(pruning=by_calls((part,)), counter=Fours()))
+    parent = run_rules(log, Rules(pruning=Clear(keep_last=1), counter=Fours()))
     assert done.prompts.tolist() == own.prompts.tolist() != parent.prompts.tolist()
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
     assert done.called == (log.calls if isinstance(part, Loud) else 0)
@@ -182,7 +178,7 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
 APPENDING = {"digest": Digest(keep_last=1), "manifest": Tombstones(max_tokens=50, keep_last=1)}
 
 
-class Asks(Scheduled):
+class Asks(ScheduledPruning):
     """One of a person's own, of which nothing is said but its schedule."""
 
     def schedule(self, view, room):
@@ -203,9 +199,9 @@ COUNTING = {
 @pytest.mark.parametrize("behind", COUNTING)
 @pytest.mark.parametrize("before", APPENDING)
 def test_what_is_put_at_the_end_of_a_call_counts_for_the_parts_behind(before, behind):
-    parts, log = (APPENDING[before], COUNTING[behind]), Log.of(late_talk(5, 24), Fours())
+    parts, log = (APPENDING[before], COUNTING[behind]), MessageLog.of(late_talk(5, 24), Fours())
     rules = Rules(pruning=Chain(parts), counter=Fours())
-    done, own = run(log, rules), run(log, rules.but(pruning=by_calls(parts)))
+    done, own = run_rules(log, rules), run_rules(log, rules.but(pruning=by_calls(parts)))
     assert done.prompts.tolist() == own.prompts.tolist()
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
     live = Run(log, rules)
@@ -224,16 +220,16 @@ class Marked(Clear):
 
 
 def test_changes_beside_stages_are_refused():
-    log = Log.of(late_talk(5, 24), Fours())
+    log = MessageLog.of(late_talk(5, 24), Fours())
     part = Marked(keep_last=1, at_least=10)
     for pruning in (part, by_calls((part,))):
         with pytest.raises(BadArguments, match="Marked says changes beside its stages"):
-            run(log, Rules(pruning=pruning, counter=Fours()))
-    done = run(log, Rules(pruning=Marked(keep_last=1), counter=Fours()))
-    assert done.total < run(log, Rules(pruning=Clear(keep_last=1), counter=Fours())).total
+            run_rules(log, Rules(pruning=pruning, counter=Fours()))
+    done = run_rules(log, Rules(pruning=Marked(keep_last=1), counter=Fours()))
+    assert done.total < run_rules(log, Rules(pruning=Clear(keep_last=1), counter=Fours())).total
 
 
-class Noted(Scheduled):
+class Noted(ScheduledPruning):
     """Puts a message at the end of each call, and does not say that it does."""
 
     def schedule(self, view, room):
@@ -242,16 +238,16 @@ class Noted(Scheduled):
 
 
 def test_a_part_that_appends_unsaid_is_refused_before_one_that_counts():
-    log = Log.of(late_talk(5, 24), Fours())
+    log = MessageLog.of(late_talk(5, 24), Fours())
     with pytest.raises(BadArguments, match="let the class of that part say that it `appends`"):
-        run(log, Rules(pruning=Noted() | Tail(messages=6), counter=Fours()))
+        run_rules(log, Rules(pruning=Noted() | Tail(messages=6), counter=Fours()))
     said = type("Said", (Noted,), {"appends": True})()
-    done = run(log, Rules(pruning=said | Tail(messages=6), counter=Fours()))
-    own = run(log, Rules(pruning=by_calls((said, Tail(messages=6))), counter=Fours()))
+    done = run_rules(log, Rules(pruning=said | Tail(messages=6), counter=Fours()))
+    own = run_rules(log, Rules(pruning=by_calls((said, Tail(messages=6))), counter=Fours()))
     assert done.prompts.tolist() == own.prompts.tolist()
 
 
-class Brief(Stage):
+class Brief(TrimStage):
     """A stage below an inherited schedule: of a chain of stages, too, its call alone counts."""
 
     def __call__(self, history, room):
@@ -263,21 +259,21 @@ class Stepped(AdaptiveTrim):
 
     @property
     def steps(self):
-        return Brief(max_chars=900, consumed_chars=50), Untooled()
+        return Brief(max_chars=900, consumed_chars=50), WithoutTools()
 
 
 @pytest.mark.parametrize("before", [(), (Clear(keep_last=9),)])
 def test_stages_that_redefine_their_call_are_asked_by_it(before):
-    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+    log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
 
     def plainly(history, room):
         for part in before:
-            history = applied(part, history, room)
-        stages = history, Brief.__call__(None, history, room), Untooled()(history, room)
+            history = apply_policy(part, history, room)
+        stages = history, Brief.__call__(None, history, room), WithoutTools()(history, room)
         return next((h for h in stages if h.tokens <= room.limit), stages[-1])
 
     rules = Rules(pruning=Chain((*before, Stepped())), counter=Fours(), window=4000, assumed=True)
-    done, own = run(log, rules), run(log, rules.but(pruning=plainly))
+    done, own = run_rules(log, rules), run_rules(log, rules.but(pruning=plainly))
     assert done.called == log.calls
     assert done.prompts.tolist() == own.prompts.tolist()
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
@@ -320,21 +316,23 @@ def handed(words):
 
 
 @pytest.mark.parametrize("made", [Named, lambda words: Worded(words=words, keep_last=1), handed])
-@pytest.mark.parametrize("join", [lambda p: p, lambda p: Ladder((p,))])
+@pytest.mark.parametrize("join", [lambda p: p, lambda p: Fallback((p,))])
 def test_what_a_log_remembers_is_of_that_part_alone(made, join):
-    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+    log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
     short, long = join(made("gone")), join(made("gone, as there are newer ones of it"))
     assert short == long
-    bills = [run(log, Rules(pruning=p, counter=Fours())).prompts.tolist() for p in (short, long)]
+    bills = [
+        run_rules(log, Rules(pruning=p, counter=Fours())).prompts.tolist() for p in (short, long)
+    ]
     own = [
-        run(log, Rules(pruning=by_calls((p,)), counter=Fours())).prompts.tolist()
+        run_rules(log, Rules(pruning=by_calls((p,)), counter=Fours())).prompts.tolist()
         for p in (short, long)
     ]
     assert bills == own
     assert bills[0] != bills[1]
 
 
-class Backwards(Scheduled):
+class Backwards(ScheduledPruning):
     """Speaks of a message at a later call first."""
 
     def schedule(self, view, room):
@@ -347,7 +345,7 @@ class Backwards(Scheduled):
 @pytest.mark.parametrize("join", [lambda p: p, lambda p: p | (lambda history, _room: history)])
 def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
     """asked at once it would end otherwise than call by call; so, too, before a plain function"""
-    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+    log = log_from_session(by_chance(7, 40), Rules(counter=Fours()))
     policy = trigger and POLICIES["summary"]
     rules = Rules(policy, trigger, pruning=join(Backwards()), counter=Fours())
     live = Run(log, rules)
@@ -356,7 +354,10 @@ def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
         for call in range(live.call + 1, log.calls + 1):
             advance(live, rules, call)
 
-    for tried in (partial(run, log, rules), lived) * 3:  # it is not billed when it is tried again
+    for tried in (
+        partial(run_rules, log, rules),
+        lived,
+    ) * 3:  # it is not billed when it is tried again
         with pytest.raises(BadArguments, match="say what becomes of a message in the order of"):
             tried()
 
@@ -372,10 +373,10 @@ class Below(ToolPairs):
 
 @pytest.mark.parametrize("join", [lambda p: p, lambda p: Clear(keep_last=5) | p])
 def test_a_schedule_below_another_is_sent_and_billed_as_its_plain_call(join):
-    log, part = log_of(by_chance(7, 40), Rules(counter=Fours())), Below(keep_pairs=2)
+    log, part = log_from_session(by_chance(7, 40), Rules(counter=Fours())), Below(keep_pairs=2)
     rules = Rules(pruning=join(part), counter=Fours())
-    own = run(log, rules.but(pruning=by_calls((join(part),))))
-    done, live = run(log, rules), Run(log, rules)
+    own = run_rules(log, rules.but(pruning=by_calls((join(part),))))
+    done, live = run_rules(log, rules), Run(log, rules)
     assert done.prompts.tolist() == own.prompts.tolist()
     for call in range(1, log.calls + 1):
         advance(live, rules, call)
@@ -385,11 +386,13 @@ def test_a_schedule_below_another_is_sent_and_billed_as_its_plain_call(join):
 
 def test_no_part_of_the_kit_says_first_for_a_call_that_it_redefines():
     """such a part is asked at each due call: what it inherits must say just that"""
-    for kind in kinds(Part, "policies", "presets"):
+    for kind in kinds(BasePolicy, "policies", "presets"):
         made = object.__new__(kind)
-        assert kind.first is Part.first or not call_alone(made, "first"), kind.__name__
-    for kind in kinds(Due, "policies", "presets"):
-        assert not call_alone(object.__new__(kind), "first"), kind.__name__
+        assert kind.first is BasePolicy.first or not is_call_overridden(made, "first"), (
+            kind.__name__
+        )
+    for kind in kinds(BaseTrigger, "policies", "presets"):
+        assert not is_call_overridden(object.__new__(kind), "first"), kind.__name__
 
 
 class Patient(triggers.Above):
@@ -401,11 +404,11 @@ class Patient(triggers.Above):
 
 @pytest.mark.parametrize("join", [lambda t: t, lambda t: t | triggers.Never(), lambda t: ~~t])
 def test_a_trigger_whose_call_is_redefined_is_asked_by_its_call(join):
-    log = log_of(by_chance(5, 60), Rules(counter=Fours()))
+    log = log_from_session(by_chance(5, 60), Rules(counter=Fours()))
     asked, rules = Patient(2000), Rules(POLICIES["summary"], counter=Fours())
-    jumped = run(log, rules.but(trigger=join(asked)))
-    plain = run(log, rules.but(trigger=asked.__call__))
-    eager = run(log, rules.but(trigger=triggers.Above(2000)))
+    jumped = run_rules(log, rules.but(trigger=join(asked)))
+    plain = run_rules(log, rules.but(trigger=asked.__call__))
+    eager = run_rules(log, rules.but(trigger=triggers.Above(2000)))
     assert [c.call for c in jumped.cuts] == [c.call for c in plain.cuts]
     assert [c.call for c in jumped.cuts] != [c.call for c in eager.cuts]
 
@@ -413,13 +416,13 @@ def test_a_trigger_whose_call_is_redefined_is_asked_by_its_call(join):
 @pytest.mark.parametrize("seed", [1, 5])
 @pytest.mark.parametrize("join", [lambda t: ~t, lambda t: t & triggers.Count(12)])
 def test_a_turn_is_added_up_beyond_what_was_billed(join, seed):
-    trigger, log = join(triggers.TurnSpent(900)), Log.of(late_talk(seed, 24), Fours())
+    trigger, log = join(triggers.TurnSpent(900)), MessageLog.of(late_talk(seed, 24), Fours())
     rules = Rules(POLICIES["summary"], trigger, counter=Fours(), window=4000, assumed=True)
     plain = rules.but(trigger=trigger.__call__)
-    assert run(log, rules).prompts.tolist() == run(log, plain).prompts.tolist()
+    assert run_rules(log, rules).prompts.tolist() == run_rules(log, plain).prompts.tolist()
 
 
-class Often(AsRecorded):
+class Often(RecordedCompactions):
     """A policy whose call does something where the one that it inherits `first` from does nothing."""
 
     def __call__(self, history, room):
@@ -428,10 +431,10 @@ class Often(AsRecorded):
 
 @pytest.mark.parametrize("policy", [Often(), Chain((Often(),))])
 def test_a_policy_whose_call_is_redefined_is_asked_wherever_the_trigger_is_due(policy):
-    log = log_of(by_chance(5, 60), Rules(counter=Fours()))
+    log = log_from_session(by_chance(5, 60), Rules(counter=Fours()))
     rules = Rules(policy, triggers.Above(2000), counter=Fours())
-    plain = run(log, rules.but(policy=Often().__call__))
-    assert [c.call for c in run(log, rules).cuts] == [c.call for c in plain.cuts] != []
+    plain = run_rules(log, rules.but(policy=Often().__call__))
+    assert [c.call for c in run_rules(log, rules).cuts] == [c.call for c in plain.cuts] != []
 
 
 @pytest.mark.parametrize("before", [(), (Clear(keep_last=8),)])
@@ -442,9 +445,11 @@ def test_a_resumed_session_sends_again_what_was_sent_once(seed, before):
     clears = {"soft_trim_tail_chars": 50, "hard_clear_ratio": 0.02, "min_prunable_tool_chars": 0}
     lasting = CacheTtl(persists=True, ttl_seconds=20, **trims, **clears)
     rules = Rules(pruning=Chain((*before, lasting)), counter=Fours(), window=40_000)
-    said, lived = identified(session(*late_talk(seed, 18))).messages, []
-    log = log_of(session(*said), rules, fixed=0, tokens=[Fours().message(m) for m in said])
-    done = run(log, rules)
+    said, lived = with_message_ids(session(*late_talk(seed, 18))).messages, []
+    log = log_from_session(
+        session(*said), rules, fixed=0, tokens=[Fours().message(m) for m in said]
+    )
+    done = run_rules(log, rules)
     context = LiveContext(session(), rules)
     for n, message in enumerate(said):
         if message.role == "assistant":
@@ -462,7 +467,7 @@ class Whole(Clear):
         return history
 
 
-class Staged(Scheduled):
+class Staged(ScheduledPruning):
     """Gives each call what another part leaves, and does not name it in `steps`."""
 
     of: object = None
@@ -476,10 +481,10 @@ def test_a_stage_with_a_call_of_its_own_is_refused(of):
     """its schedule would be billed and sent, and its call asked by nobody"""
     part = Staged()
     object.__setattr__(part, "of", of)
-    log = Log.of(late_talk(5, 24), Fours())
+    log = MessageLog.of(late_talk(5, 24), Fours())
     for pruning in (part, by_calls((part,))):
         with pytest.raises(BadArguments, match="has a call of its own: name it in `steps`"):
-            run(log, Rules(pruning=pruning, counter=Fours()))
+            run_rules(log, Rules(pruning=pruning, counter=Fours()))
 
 
 def test_steps_with_a_call_of_their_own_need_a_word_on_each_call():
@@ -487,11 +492,11 @@ def test_steps_with_a_call_of_their_own_need_a_word_on_each_call():
     with pytest.raises(
         BadArguments, match="A step of Steps has a call of its own: say in `stepped`"
     ):
-        run(Log.of(late_talk(5, 24), Fours()), Rules(pruning=part, counter=Fours()))
+        run_rules(MessageLog.of(late_talk(5, 24), Fours()), Rules(pruning=part, counter=Fours()))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Interrupted(Scheduled):
+class Interrupted(ScheduledPruning):
     """Empties every second result; stops in the middle of what it says, where it is told to."""
 
     now: list[bool] = field(default_factory=list, compare=False)
@@ -508,10 +513,10 @@ class Interrupted(Scheduled):
 
 def test_what_was_sent_is_worked_out_anew_after_an_interrupt():
     """Also of an earlier stretch, whose bill is written long since."""
-    log = log_of(identified(read(samples.path())))
+    log = log_from_session(with_message_ids(read(samples.path())))
     part = Interrupted()
     rules = Rules(policy="summary:keep_tokens=4000", trigger=triggers.Above(11_000), pruning=part)
-    done, again = run(log, rules), run(log, rules)
+    done, again = run_rules(log, rules), run_rules(log, rules)
     call = done.cuts[0].call + 5
     assert len(done.cuts) > 1
     part.now.append(True)

@@ -54,10 +54,14 @@ def test_metrics_are_there_in_a_fresh_interpreter_whatever_was_imported_first():
         s = ck.read(ck.samples.path())
         for name in ck.metrics.__all__:
             getattr(ck.metrics, name)
-        assert ck.metrics.thrash(s) == ck.metrics.thrash.thrash(s)
-        print(len(ck.metrics.thrash(s).cuts), len(ck.metrics.thrash.cuts(s)), len(ck.metrics.audits(s)))
+        assert ck.metrics.thrashing(s) == ck.metrics.thrashing.thrash(s)
+        print(len(ck.metrics.thrashing(s).cuts), len(ck.metrics.thrashing.get_compaction_outcomes(s)), len(ck.metrics.retention_checks(s)))
     """
-    for first in ("pass", "from ctxkit.metrics.thrash import cuts", "import ctxkit.sweeps.scores"):
+    for first in (
+        "pass",
+        "from ctxkit.metrics.thrashing import get_compaction_outcomes",
+        "import ctxkit.experiments.scores",
+    ):
         done = subprocess.run(
             [sys.executable, "-c", code, first],
             check=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from ctxkit.readers.reader_names import members
+from ctxkit.formats.registry import all_readers
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -16,5 +16,5 @@ def test_the_page_is_current():
 
 
 def test_names_and_aliases_are_unambiguous():
-    words = [w for m in members() for w in (m.NAME, *getattr(m, "ALIASES", ()))]
+    words = [w for m in all_readers() for w in (m.NAME, *getattr(m, "ALIASES", ()))]
     assert len(words) == len(set(words))

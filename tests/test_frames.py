@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.frames import COLUMNS
-from ctxkit.frames.frame_columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn, build
-from ctxkit.frames.frames_page import page
-from ctxkit.messages import Edit, Image, Message, Sized, Text, Usage
+from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn, build_frame
+from ctxkit.metrics.frames.docs_page import render_page
+from ctxkit.session.messages import Edit, Image, Message, SizeOnly, Text, Usage
 
-PERS = list(COLUMNS)
+PERS = list(FRAME_COLUMNS)
 
 
 def some():
@@ -31,7 +31,7 @@ def some():
 
 @pytest.mark.parametrize("per", PERS)
 def test_columns_and_dtypes_are_those_of_the_table_even_without_rows(per):
-    wanted = [(c.name, c.dtype) for c in COLUMNS[per]]
+    wanted = [(c.name, c.dtype) for c in FRAME_COLUMNS[per]]
     for sessions in ([], some(), [session(id="empty"), some()]):
         frame = ck.frame(sessions, per=per)
         assert [(n, str(t)) for n, t in frame.dtypes.items()] == wanted
@@ -39,13 +39,13 @@ def test_columns_and_dtypes_are_those_of_the_table_even_without_rows(per):
 
 @pytest.mark.parametrize("per", PERS)
 def test_no_column_hides_an_attribute_of_a_frame(per):
-    assert [c.name for c in COLUMNS[per] if hasattr(pd.DataFrame, c.name)] == []
+    assert [c.name for c in FRAME_COLUMNS[per] if hasattr(pd.DataFrame, c.name)] == []
 
 
 def test_the_page_is_written_from_the_tables():
     assert (Path(__file__).parent.parent / "docs" / "frames.md").read_text(
         encoding="utf-8"
-    ) == page()
+    ) == render_page()
 
 
 @pytest.mark.parametrize("per", PERS)
@@ -140,8 +140,8 @@ def test_sizes_are_missing_where_the_log_has_no_content():
 def test_the_plain_estimate_is_the_counter_chars_4():
     parts = (
         Text("é" * 9),
-        Sized(kind="x", chars=7),
-        Sized(kind="x", tokens=5),
+        SizeOnly(kind="x", chars=7),
+        SizeOnly(kind="x", tokens=5),
         Image(),
         Image(kind="audio"),
     )
@@ -153,10 +153,10 @@ def test_the_plain_estimate_is_the_counter_chars_4():
 
 
 def test_a_counter_can_be_named_or_handed_in():
-    from ctxkit.tokens import estimate
+    from ctxkit.tokens import estimated_counter
 
     s = session(user("x" * 30), assistant("y"))
-    assert ck.frame(s, per="message", count=estimate(10))["tokens"].tolist() == [3, 1]
+    assert ck.frame(s, per="message", count=estimated_counter(10))["tokens"].tolist() == [3, 1]
     with pytest.raises(ck.BadArguments):
         ck.frame(s, per="message", count=3)
 
@@ -316,7 +316,7 @@ def test_children_come_only_when_asked_for():
 @given(st.lists(st.none() | st.integers() | st.floats() | st.text() | st.booleans(), max_size=8))
 def test_any_value_of_a_broken_log_becomes_a_column(values):
     for dtype in (INT, FLOAT, BOOL, TEXT, TIME):
-        frame = build([FrameColumn("c", dtype, "", "")], {"c": values})
+        frame = build_frame([FrameColumn("c", dtype, "", "")], {"c": values})
         assert str(frame["c"].dtype) == dtype
         assert len(frame) == len(values)
 

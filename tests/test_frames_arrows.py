@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import ctxkit as ck
-from ctxkit.frames import COLUMNS
+from ctxkit.metrics.frames import FRAME_COLUMNS
 
 ARROW = {"Int64": pa.int64(), "Float64": pa.float64(), "boolean": pa.bool_(), "string": pa.large_string(),
          "datetime64[ns, UTC]": pa.timestamp("ns", "UTC")}  # fmt: skip
@@ -18,10 +18,10 @@ def sessions():
     return [ck.read(ck.samples.path("billing"))] * 3
 
 
-@pytest.mark.parametrize("per", COLUMNS)
+@pytest.mark.parametrize("per", FRAME_COLUMNS)
 def test_a_stream_has_the_rows_and_the_gaps_of_the_frame(per, sessions):
     reader = ck.arrow(sessions, per, sessions=2)
-    assert reader.schema == pa.schema([(c.name, ARROW[c.dtype]) for c in COLUMNS[per]])
+    assert reader.schema == pa.schema([(c.name, ARROW[c.dtype]) for c in FRAME_COLUMNS[per]])
     frame = ck.frame(sessions, per)
     got = reader.read_all().to_pandas(types_mapper={pa.large_string(): pd.StringDtype()}.get)
     assert len(got) == len(frame) > 0
@@ -34,17 +34,17 @@ def test_a_stream_has_the_rows_and_the_gaps_of_the_frame(per, sessions):
 
 def test_batches_come_as_they_are_asked_for(sessions, monkeypatch):
     made = []
-    real = ck.frames.arrows.frame
-    monkeypatch.setattr(ck.frames.arrows, "frame", lambda *a, **k: made.append(1) or real(*a, **k))
+    real = ck.metrics.frames.frame
+    monkeypatch.setattr(ck.metrics.frames, "frame", lambda *a, **k: made.append(1) or real(*a, **k))
     reader = ck.arrow(sessions, "call", sessions=1)
     assert len(made) == 1  # the empty one, for the schema
     assert reader.read_next_batch().num_rows == 343
     assert len(made) == 2
 
 
-@pytest.mark.parametrize("per", COLUMNS)
+@pytest.mark.parametrize("per", FRAME_COLUMNS)
 def test_nothing_gives_the_columns(per):
-    assert ck.arrow([], per).read_all().column_names == [c.name for c in COLUMNS[per]]
+    assert ck.arrow([], per).read_all().column_names == [c.name for c in FRAME_COLUMNS[per]]
 
 
 def test_the_list_of_sessions_is_a_table_and_a_list():

@@ -7,8 +7,8 @@ import pytest
 from conftest import sample
 
 import ctxkit as ck
-from ctxkit.frames import COLUMNS
-from ctxkit.session import apart
+from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.session.session import with_unique_ids
 
 KINDS = [
     "aider",
@@ -30,8 +30,8 @@ def sessions(request, real):
 
 
 def test_one_frame_over_all_is_the_frames_of_each_in_a_row(sessions):
-    for per in COLUMNS:
-        parts = [ck.frame(s, per=per) for s in apart(sessions)]
+    for per in FRAME_COLUMNS:
+        parts = [ck.frame(s, per=per) for s in with_unique_ids(sessions)]
         whole = (
             pd.concat([p for p in parts if len(p)], ignore_index=True)
             if any(map(len, parts))

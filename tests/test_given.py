@@ -10,7 +10,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import ctxkit as ck
-from ctxkit.readers.given import as_sessions
+from ctxkit.formats.inputs import as_sessions
 
 SAMPLE = ck.samples.path()
 PRESET = "pi"
@@ -73,10 +73,12 @@ ONE = {
         for n in ("audits", "drift", "meaning", "misses", "thrash", "when")
     },
     "metrics.loss.losses": lambda s: repr(ck.metrics.loss.losses(s)),
-    "metrics.money.recorded": lambda s: repr(ck.metrics.money.recorded(s)),
-    "metrics.savings.amplification": ck.metrics.savings.amplification,
+    "metrics.money.recorded": lambda s: repr(ck.metrics.money.build_recorded_ledger(s)),
+    "metrics.savings.amplification": ck.metrics.compactions.amplification,
     "metrics.planted.plant": lambda s: len(
-        ck.metrics.planted.plant(s, ck.metrics.planted.facts(3)).messages
+        ck.metrics.retention_checks.plant_facts(
+            s, ck.metrics.retention_checks.make_facts(3)
+        ).messages
     ),
 }
 

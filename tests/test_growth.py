@@ -9,10 +9,9 @@ import pytest
 from builders import assistant, result, session, tool_call, usage, user
 
 import ctxkit as ck
-from ctxkit.memory import entry
-from ctxkit.messages import Edit
-from ctxkit.texts import lessons
-from ctxkit.writers import as_otel
+from ctxkit.formats import otel
+from ctxkit.policies import memory, memory_entries
+from ctxkit.session.messages import Edit
 
 SMALL = "pi:context_window=20_000,reserve_tokens=4_000,keep_recent_tokens=4_000"
 
@@ -50,13 +49,13 @@ def test_time_grows_with_the_calls_and_no_faster(deed):
 
 
 def test_each_message_is_encoded_once_however_many_prompts_show_it(monkeypatch, tmp_path):
-    encode, encoded = as_otel._message, Counter()
+    encode, encoded = otel._message, Counter()
 
     def counted(message):
         encoded[message.id] += 1
         return encode(message)
 
-    monkeypatch.setattr(as_otel, "_message", counted)
+    monkeypatch.setattr(otel, "_message", counted)
     made = talk(100)
     log = list(made.log)
     log.insert(200, Edit(id="e", kind="dropped", targets=tuple(m.id for m in log[:150])))
@@ -68,13 +67,13 @@ def test_each_message_is_encoded_once_however_many_prompts_show_it(monkeypatch, 
 
 
 def test_each_lesson_becomes_an_entry_once_however_many_compactions_recall_it(monkeypatch):
-    make, made = entry.entry, Counter()
+    make, made = memory_entries.make_entry, Counter()
 
     def counted(name, description, *rest, **more):
         made[description] += 1
         return make(name, description, *rest, **more)
 
-    monkeypatch.setattr(lessons, "entry", counted)
+    monkeypatch.setattr(memory, "make_entry", counted)
     table = ck.with_memory(talk(300), SMALL).set_index("way")
     assert table.loc["with memory", "cuts_n"] > 3
     assert len(made) > 300

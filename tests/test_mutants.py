@@ -10,7 +10,7 @@ from conftest import ALL, SEED
 from mutants import Findings, LogBase, bases, compacted, mutant, run
 
 import ctxkit as ck
-from ctxkit.readers.members import members, named
+from ctxkit.formats.registry import all_readers, get_reader
 
 EACH = 80
 """Mutants of the printed seed: under 20 seconds of one processor."""
@@ -36,7 +36,7 @@ def test_a_mutant_is_told_by_its_seed_and_number() -> None:
     assert mutant("x", 7).files == mutant("x", 7).files
     assert mutant("x", 7).files != mutant("x", 8).files
     assert len(compacted()) >= 9
-    assert {base.format for base in bases()} >= {m.NAME for m in members()} - {"crush"}
+    assert {base.format for base in bases()} >= {m.NAME for m in all_readers()} - {"crush"}
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_what_a_reader_lets_out_is_a_failure(one, monkeypatch) -> None:
     def fail(*_: object) -> None:
         raise AttributeError("no such field")
 
-    monkeypatch.setattr(named("native"), "read", fail)
+    monkeypatch.setattr(get_reader("native"), "read", fail)
     assert failures(run("x", [0]))[0][0] == "AssertionError: AttributeError in the reader"
 
 

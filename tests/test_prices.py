@@ -15,13 +15,13 @@ from builders import usage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit import prices
-from ctxkit.data import FOLDER
+from ctxkit.data import DATA_DIR
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.messages import Usage
-from ctxkit.prices import price_updates as updates
+from ctxkit.session.messages import Usage
+from ctxkit.tokens import prices
+from ctxkit.tokens import prices as updates
 
-TABLE = json.loads((FOLDER / "prices.json").read_text())["rows"]
+TABLE = json.loads((DATA_DIR / "prices.json").read_text())["rows"]
 
 
 def test_a_row_is_read_whole() -> None:
@@ -92,10 +92,10 @@ def test_a_missing_hour_price_is_twice_the_input_and_marked() -> None:
         "output_cost_per_token": 1.5e-5,
         "cache_creation_input_token_cost": 3.75e-6,
     }
-    price = prices._price("claude-x", row)
+    price = prices._parse_price("claude-x", row)
     assert price.cache_write_1h == 6e-6
     assert price.derived == ("cache_write_1h",)
-    assert prices._price("gpt-x", row).cache_write_1h is None
+    assert prices._parse_price("gpt-x", row).cache_write_1h is None
 
 
 def test_every_class_is_billed_by_its_price() -> None:
@@ -149,7 +149,7 @@ def test_own_prices_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     prices.register("gpt-4o", own)
     assert prices.price("local/mine") == prices.price("gpt-4o") == own
     assert prices.context_limit("local/mine") == 1234
-    prices._find.cache_clear()
+    prices._find_price.cache_clear()
 
 
 @pytest.mark.parametrize("wrong", [-1e-6, float("nan"), float("inf")])
@@ -175,21 +175,21 @@ def test_litellm_is_not_imported() -> None:
 def cache(tmp_path, monkeypatch: pytest.MonkeyPatch):
     """A cache folder of its own; the table is read anew before and after."""
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
-    prices.forget()
+    prices.clear_price_cache()
     yield tmp_path / "cache"
     monkeypatch.undo()
-    prices.forget()
+    prices.clear_price_cache()
 
 
 def test_the_table_says_of_when_it_is(cache) -> None:
-    found = re.fullmatch(r"litellm [\d.]+ of (\d{4}-\d\d-\d\d)", prices.table())
+    found = re.fullmatch(r"litellm [\d.]+ of (\d{4}-\d\d-\d\d)", prices.table_version())
     assert found
-    assert prices.price("gpt-4o").source == prices.table()
+    assert prices.price("gpt-4o").source == prices.table_version()
 
 
 def test_the_table_that_is_carried_is_litellms(cache) -> None:
-    made = json.loads(updates.of_litellm("2026-01-01"))
-    if made["source"] != json.loads((FOLDER / "prices.json").read_text())["source"]:
+    made = json.loads(updates.read_litellm_prices("2026-01-01"))
+    if made["source"] != json.loads((DATA_DIR / "prices.json").read_text())["source"]:
         pytest.skip("another LiteLLM is installed than the carried table is of")
     assert made["rows"] == TABLE
     full = (
@@ -210,7 +210,7 @@ def test_an_update_is_taken_at_once_and_kept(cache, monkeypatch: pytest.MonkeyPa
     rows = {**TABLE, "new-model": {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6},
             "gpt-4o": {**TABLE["gpt-4o"], "input_cost_per_token": 9e-6}}  # fmt: skip
     table = {"source": "litellm 9.9.9", "date": "2999-01-01", "rows": rows}
-    monkeypatch.setattr(prices, "of_litellm", lambda date: json.dumps(table).encode())
+    monkeypatch.setattr(prices, "read_litellm_prices", lambda date: json.dumps(table).encode())
     assert (
         prices.update()
         == f"Prices of litellm 9.9.9 of 2999-01-01: {len(rows):,} models, 1 new, 1 changed."
@@ -228,7 +228,7 @@ def test_an_update_is_taken_at_once_and_kept(cache, monkeypatch: pytest.MonkeyPa
 def test_a_damaged_table_of_ones_own_is_passed_over(cache, data) -> None:
     cache.mkdir()
     (cache / "prices.json").write_bytes(data)
-    prices.forget()
+    prices.clear_price_cache()
     assert prices.price("gpt-4o") is not None
 
 
@@ -253,13 +253,13 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(StoreError, match="could not be kept"):
         prices.update()
-    prices.forget()
+    prices.clear_price_cache()
 
 
 def test_recorded_costs_come_out_again(real) -> None:
-    from ctxkit.readers import reader_names
+    from ctxkit.formats import reading
 
-    session = reader_names.read(real / "pi" / "before-compaction.jsonl")
+    session = reading.read(real / "pi" / "before-compaction.jsonl")
     billed = [
         (c.message.usage, c.message.model)
         for c in session.calls

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from talkers import ECHO, agent, run, said
 
 import ctxkit as ck
-from ctxkit.composition import report
-from ctxkit.messages import ToolCall, Usage
-from ctxkit.sizes.anchors import TOOLS
-from ctxkit.sizes.prompt_sizes import COUNTED, BilledPrompt, bills, estimate, size_now
+from ctxkit.metrics.context_report import report
+from ctxkit.session.messages import ToolCall, Usage
+from ctxkit.tokens.live_prompt_sizes import COUNTED, BilledPrompt, bills, estimate, size_now
+from ctxkit.tokens.sizes import TOOLS_DIGEST_KEY
 
 COUNTS = st.integers(1, 200_000)
 KNOWN = st.lists(st.builds(BilledPrompt, COUNTS, COUNTS), max_size=6)
@@ -71,7 +71,7 @@ def test_bills_of_another_model_or_of_other_tools_do_not_count():
 
     first, second = (reply(900 * n, 100 * n, model="a") for n in (1, 2))
     other = reply(300, 100, model="b")
-    tools = reply(400, 100, model="b", details={TOOLS: "0f" * 6})
+    tools = reply(400, 100, model="b", details={TOOLS_DIGEST_KEY: "0f" * 6})
     failed = assistant("", model="c", is_error=True)
     assert bills([first, second, failed], 10) == [(110, 900), (210, 1_800)]
     assert bills([first, second, failed, other], 10) == [(110, 300)]

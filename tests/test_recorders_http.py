@@ -18,10 +18,10 @@ import pytest
 from models.wires import OUT, PROMPT, Play, wire
 
 import ctxkit as ck
-from ctxkit.models.provider import load_litellm
-from ctxkit.recorders.recording import Recording
-from ctxkit.recorders.replies import call_of, kind_of
-from ctxkit.recorders.taps import Exchange
+from ctxkit.agent.models.provider import load_litellm
+from ctxkit.agent.recorders.api_responses import detect_api, parse_call
+from ctxkit.agent.recorders.http_taps import HttpExchange
+from ctxkit.agent.recorders.recording import Recording
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 LIBRARIES = [n for n in ("httpx", "httpx2") if find_spec(n)]
@@ -358,10 +358,10 @@ def test_other_requests_pass_unheard():
 
 
 def test_a_packed_stream_is_unpacked():
-    from ctxkit.recorders.taps import Exchange
+    from ctxkit.agent.recorders.http_taps import HttpExchange
 
     said = b'data: {"choices": [{"delta": {"content": "hi"}}]}\n\n'
-    heard = Exchange("openai", "", {}, 0.0, False, data=[gzip.compress(said)], encoding="gzip")
+    heard = HttpExchange("openai", "", {}, 0.0, False, data=[gzip.compress(said)], encoding="gzip")
     assert heard.bytes == said
 
 
@@ -371,7 +371,9 @@ def test_a_packed_stream_is_unpacked():
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "openai-responses", "gemini", "ollama"])
 def test_whatever_a_server_sends_is_some_reply(kind, data):
     for status in (200, 500):
-        _, _, answer = call_of(kind, "http://x/models/m:generateContent", {}, data, status=status)
+        _, _, answer = parse_call(
+            kind, "http://x/models/m:generateContent", {}, data, status=status
+        )
         assert isinstance(answer, dict)
 
 
@@ -388,7 +390,9 @@ def test_what_geminis_and_ollamas_apis_say_is_kept():
              "thoughtsTokenCount": 5}  # fmt: skip
     candidate = {"content": {"parts": parts}, "finishReason": "STOP"}
     data = json.dumps([{"candidates": [candidate], "usageMetadata": usage}]).encode()
-    kind, asked, said = call_of("gemini", "http://x/v1beta/models/g-2:generateContent", body, data)
+    kind, asked, said = parse_call(
+        "gemini", "http://x/v1beta/models/g-2:generateContent", body, data
+    )
     assert (kind, asked["model"]) == ("openai", "g-2")
     first, called, *results = asked["messages"]
     assert first["content"] == "see\n[image/png]"
@@ -401,7 +405,7 @@ def test_what_geminis_and_ollamas_apis_say_is_kept():
     assert said["usage"]["completion_tokens"] == 12
     assert said["usage"]["prompt_tokens_details"] == {"cached_tokens": 60}
     line = json.dumps({"message": {"content": "half"}}).encode()
-    _, _, said = call_of(
+    _, _, said = parse_call(
         "ollama", "http://x/api/chat", {}, line + b'\n{"error": "out of memory"}\n'
     )
     assert said["choices"][0]["finish_reason"] == "error"
@@ -409,10 +413,10 @@ def test_what_geminis_and_ollamas_apis_say_is_kept():
 
 
 def test_only_conversations_are_calls():
-    assert kind_of("https://x/v1/chat/completions?api-version=1", {"messages": []}) == "openai"
-    assert kind_of("https://x/v1/messages/count_tokens", {"messages": []}) is None
-    assert kind_of("https://x/v1/responses", [1]) is None
-    assert kind_of("https://x/v1beta/models/m:countTokens", {"contents": []}) is None
+    assert detect_api("https://x/v1/chat/completions?api-version=1", {"messages": []}) == "openai"
+    assert detect_api("https://x/v1/messages/count_tokens", {"messages": []}) is None
+    assert detect_api("https://x/v1/responses", [1]) is None
+    assert detect_api("https://x/v1beta/models/m:countTokens", {"contents": []}) is None
 
 
 RAW = """
@@ -454,7 +458,9 @@ def test_an_answer_of_another_service_does_not_break_the_program(kind, answer):
     said = [{"role": "user", "content": "hi", "parts": [{"text": "hi"}]}]
     body = {"model": "m", "messages": said, "contents": said}
     live = Recording("x")
-    heard = Exchange(kind, "http://h/x", body, 1.0, litellm=False, data=[data.encode()], status=200)
+    heard = HttpExchange(
+        kind, "http://h/x", body, 1.0, litellm=False, data=[data.encode()], status=200
+    )
     live.hear(heard, None)
     (call,) = live.session.calls
     assert call.message.is_error or call.message.stop == "error"
@@ -462,8 +468,8 @@ def test_an_answer_of_another_service_does_not_break_the_program(kind, answer):
 
 @pytest.mark.parametrize("said", [5, None, {"role": "user"}])
 def test_messages_of_another_shape_are_no_call(said):
-    assert kind_of("http://h/api/chat", {"messages": said}) is None
-    assert kind_of("http://h/api/chat", {"messages": []}) == "ollama"
+    assert detect_api("http://h/api/chat", {"messages": said}) is None
+    assert detect_api("http://h/api/chat", {"messages": []}) == "ollama"
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "openai-responses", "gemini", "ollama"])
@@ -474,6 +480,6 @@ def test_calls_of_another_service_do_not_hide_the_others(kind, said):
     asked = {"messages": [{"role": "user", "content": "hi"}]}
     answer = json.dumps({"choices": [{"message": {"role": "assistant", "content": "ok"}}]}).encode()
     for k, body, data in ((kind, odd, b"{}"), ("openai", asked, answer)):
-        heard = Exchange(k, "http://h/x", body, 1.0, litellm=False, data=[data], status=200)
+        heard = HttpExchange(k, "http://h/x", body, 1.0, litellm=False, data=[data], status=200)
         live.hear(heard, None)
     assert ["hi", "ok"] in [[m.text for m in s.messages] for s in live.sessions]

@@ -7,13 +7,12 @@ from builders import assistant, session, step, summarised, system, usage, user
 from conftest import sample
 from talks_by_chance import by_chance
 
-from ctxkit.engine import identified, log_of, run
+from ctxkit.engine import log_from_session, run_rules, with_message_ids
+from ctxkit.engine.replay import replay, run_replay
 from ctxkit.errors import BadArguments
 from ctxkit.policies import guards, triggers
-from ctxkit.policies.recorded import recorded
-from ctxkit.policies.rules import Rules
-from ctxkit.replays import replay, replayed
-from ctxkit.sizes import sizes
+from ctxkit.policies.rules import Rules, recorded_rules
+from ctxkit.tokens.sizes import measure_sizes
 
 
 def pi(keep, at, **more):
@@ -34,7 +33,7 @@ RULES = {
 @pytest.mark.parametrize("name", RULES)
 def test_the_session_shows_what_the_run_showed(name):
     talk = by_chance(4, 40)
-    again, done = replay(talk, RULES[name]), replayed(talk, RULES[name])
+    again, done = replay(talk, RULES[name]), run_replay(talk, RULES[name])
     assert [m.id for m in again.messages] == [m.id for m in talk.messages]
     assert [m.usage.prompt_tokens for c in again.calls if (m := c.message)] == done.prompts.tolist()
     assert [m.id for m in again.view()] == [m.id for m in done.history.at(done.log.calls).messages]
@@ -54,8 +53,8 @@ def test_recorded_compactions_are_lifted_out():
     old = [user("x" * 4000), assistant("y" * 4000)]
     talk = session(*old, summarised(old), user(), assistant())
     assert not replay(talk, Rules()).edits
-    assert len(replay(talk, recorded()).edits) == 1
-    assert replayed(talk, recorded()).prompts[-1] < replayed(talk, Rules()).prompts[-1]
+    assert len(replay(talk, recorded_rules()).edits) == 1
+    assert run_replay(talk, recorded_rules()).prompts[-1] < run_replay(talk, Rules()).prompts[-1]
 
 
 def test_usage_is_modelled_and_output_recorded():
@@ -99,19 +98,19 @@ def test_subagents_are_threads_of_their_own():
 
 def test_messages_without_ids_get_them():
     talk = session(user(id=""), assistant(id=""), user(id="twice"), assistant(id="twice"))
-    assert [m.id for m in identified(talk).messages] == [
+    assert [m.id for m in with_message_ids(talk).messages] == [
         "message#0",
         "message#1",
         "twice",
         "twice#3",
     ]
-    assert identified(by_chance(1, 3)).messages == by_chance(1, 3).messages
+    assert with_message_ids(by_chance(1, 3)).messages == by_chance(1, 3).messages
     replay(talk, pi(1, 2))
 
 
 def test_an_invisible_reply_was_a_call_all_the_same():
     talk = session(user("x" * 40), assistant("failed", visible=False), user("y" * 40), assistant())
-    assert replayed(talk, Rules(counter="chars/4")).prompts.tolist() == [10, 20]
+    assert run_replay(talk, Rules(counter="chars/4")).prompts.tolist() == [10, 20]
     assert len(replay(talk, Rules()).calls) == 2
 
 
@@ -127,27 +126,29 @@ def test_a_session_without_calls_replays_to_itself():
 
 def test_the_window_is_the_rules_the_logs_or_the_default():
     talk = session(user(), assistant(context_window=50_000))
-    assert replayed(talk, Rules()).room.limit == 50_000
-    assert replayed(talk, Rules(window=9000)).room.limit == 9000
-    assert replayed(session(user(), assistant()), Rules()).room.limit == 200_000
+    assert run_replay(talk, Rules()).room.limit == 50_000
+    assert run_replay(talk, Rules(window=9000)).room.limit == 9000
+    assert run_replay(session(user(), assistant()), Rules()).room.limit == 200_000
 
 
 def files(real):
-    from ctxkit.readers.reader_names import read_all
+    from ctxkit.formats.reading import read_all
 
     return [s for s in read_all(real, progress=False) if s.calls]
 
 
 def test_the_recorded_policy_reproduces_every_recorded_prompt(real):
-    for talk in map(identified, sample(files(real), 40)):
-        assert replayed(talk, recorded()).prompts.tolist() == list(sizes(talk).modelled), talk
+    for talk in map(with_message_ids, sample(files(real), 40)):
+        assert run_replay(talk, recorded_rules()).prompts.tolist() == list(
+            measure_sizes(talk).modelled
+        ), talk
 
 
 def test_pi_files_reproduce_what_the_provider_billed(real):
-    from ctxkit.readers.reader_names import read
+    from ctxkit.formats.reading import read
 
     talk = read(real / "pi" / "before-compaction.jsonl")
-    done = replayed(talk, recorded())
+    done = run_replay(talk, recorded_rules())
     known = {
         c.index: c.message.usage.prompt_tokens
         for c in talk.calls
@@ -164,7 +165,7 @@ def test_all_real_sessions_replay_soundly(real):
         lambda h, room: h.summarise(h.safe(h.back(h.tokens // 4)), 300, "x"), triggers.Above(20_000)
     )
     for talk in sample(files(real), 40):
-        done = run(log_of(identified(talk), rules), rules)
+        done = run_rules(log_from_session(with_message_ids(talk), rules), rules)
         again = replay(talk, rules)
         assert [m.id for m in again.view()] == [
             m.id for m in done.history.at(done.log.calls).messages

@@ -8,8 +8,8 @@ import pytest
 from conftest import sample
 
 import ctxkit as ck
-from ctxkit.history import Log
-from ctxkit.presets.preset_names import names
+from ctxkit.policies.history import MessageLog
+from ctxkit.presets.registry import names
 
 CYCLES = ("ai_sdk", "codex", "opencode", "tyrum")
 """Presets whose replays held themselves: by prunings, and by compactions that are built on others."""
@@ -17,7 +17,7 @@ CYCLES = ("ai_sdk", "codex", "opencode", "tyrum")
 
 def logs_in_memory() -> int:
     gc.collect()
-    return sum(isinstance(each, Log) for each in gc.get_objects())
+    return sum(isinstance(each, MessageLog) for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("rules", dict.fromkeys([*CYCLES, *sample(names(), 4)]))

@@ -26,15 +26,15 @@ from running_turns import (
 from talks_by_chance import Fours
 
 import ctxkit as ck
-from ctxkit.engine import run
+from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
-from ctxkit.history import Log
-from ctxkit.messages import FROM_OTHERS, Message
+from ctxkit.policies.base import HistoryFilter
+from ctxkit.policies.history import MessageLog
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.scheduled import HistoryFilter
-from ctxkit.presets.configs.fuseraft_keys import AGENT_KEYS
-from ctxkit.presets.configs.values import COUNTS, FLAG, NAMES, NUMBER, WHOLE
-from ctxkit.teams.roles import ISOLATIONS
+from ctxkit.presets.config_keys import COUNTS, FLAG, NAMES, NUMBER, WHOLE
+from ctxkit.presets.systems.fuseraft import AGENT_CONFIG_KEYS
+from ctxkit.session.messages import FROM_OTHERS, Message
+from ctxkit.teams.members import ISOLATIONS
 
 VIEWS = dict(views())
 TWO, THREE = [2] * TURNS, [3] * TURNS
@@ -109,7 +109,7 @@ def before_calls(session):
 def team_settings():
     """Each key of a config that says what an agent is shown, with a value of its kind."""
     values = {FLAG: True, NAMES: ["A", "B"], WHOLE: 1, COUNTS: {"read_file": 1}, NUMBER: 0.5}
-    for key in AGENT_KEYS:
+    for key in AGENT_CONFIG_KEYS:
         section, _, name = key.path.rpartition(".")
         if section == "ContextWindow":
             yield {"ContextWindow": {name: values[key.kind]}}
@@ -143,7 +143,7 @@ def test_in_a_replay_each_prompt_holds_all_that_its_turn_said(name, others):
         said = late_talk(seed, 30, late=0.0)
         if others is not None:
             said = among_others(said, seed, numbered=others)
-        done = run(Log.of(said, Fours()), Rules(pruning=VIEWS[name], counter=Fours()))
+        done = run_rules(MessageLog.of(said, Fours()), Rules(pruning=VIEWS[name], counter=Fours()))
         for call in range(done.log.calls):
             own = own_rows(done.log.messages[: done.log.upto[call]])
             assert not taken_by(done, own, call)

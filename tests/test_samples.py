@@ -10,7 +10,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Edit
+from ctxkit.session.messages import Edit
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
@@ -69,9 +69,9 @@ def test_it_is_long_enough_and_small_enough(billing):
 
 
 def test_its_prompts_are_what_its_messages_say(billing):
-    from ctxkit.sizes import sizes
+    from ctxkit.tokens.sizes import measure_sizes
 
-    calls, modelled, recorded = sizes(billing).reproduction
+    calls, modelled, recorded = measure_sizes(billing).reproduction
     assert len(calls) == len(billing.calls)
     assert abs(modelled / recorded - 1).max() < 0.01
 

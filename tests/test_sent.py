@@ -11,11 +11,11 @@ from scheduled_parts import PARTS
 from talks_by_chance import Fours, by_chance
 
 import ctxkit as ck
-from ctxkit.engine import log_of, run
-from ctxkit.history import Log
+from ctxkit.engine import log_from_session, run_rules
 from ctxkit.policies import triggers
-from ctxkit.policies.chain import Chain, applied
-from ctxkit.policies.clear import Clear
+from ctxkit.policies.base import Chain, apply_policy
+from ctxkit.policies.clearing import Clear
+from ctxkit.policies.history import MessageLog
 from ctxkit.policies.rules import Rules
 
 
@@ -28,15 +28,17 @@ def test_it_adds_up_and_is_what_the_call_gives(name):
     @settings(max_examples=3)
     @given(st.integers(0, 10**6), st.booleans())
     def check(seed, compacted):
-        log = Log.of(late_talk(seed, 20), Fours())
+        log = MessageLog.of(late_talk(seed, 20), Fours())
         policy = (summary, triggers.Above(4000)) if compacted else (None, None)
-        done = run(log, Rules(*policy, pruning=Chain(PARTS[name]), counter=Fours(), window=9000))
+        done = run_rules(
+            log, Rules(*policy, pruning=Chain(PARTS[name]), counter=Fours(), window=9000)
+        )
         cuts = [(c.call, c.new) for c in done.cuts]
         for call in range(log.calls):
             history = next((h for c, h in reversed(cuts) if c <= call), done.history.start(log))
             view = history.at(call)
             for part in PARTS[name]:
-                view = applied(part, view, done.room)
+                view = apply_policy(part, view, done.room)
             items = done.sent(call)
             assert sum(i.tokens for i in items) == done.prompts[call] == view.tokens
             assert [i.message.parts for i in items] == [m.parts for m in view.messages]
@@ -51,8 +53,8 @@ def test_a_part_that_is_asked_call_by_call_is_named_too():
     def loud(history, _room):
         return history.shorten(np.flatnonzero(history.role("tool"))[:-1], "!", "loud")
 
-    log = log_of(by_chance(3, 20), Rules(counter=Fours()))
-    done = run(log, Rules(pruning=Chain((Clear(keep_last=4), loud)), counter=Fours()))
+    log = log_from_session(by_chance(3, 20), Rules(counter=Fours()))
+    done = run_rules(log, Rules(pruning=Chain((Clear(keep_last=4), loud)), counter=Fours()))
     items = done.sent(log.calls - 1)
     assert {i.changed_by for i in items} == {None, "loud"}
     assert sum(i.tokens for i in items) == done.prompts[-1]
@@ -60,13 +62,13 @@ def test_a_part_that_is_asked_call_by_call_is_named_too():
 
 
 def test_what_no_message_holds_stands_first():
-    log = log_of(
+    log = log_from_session(
         by_chance(3, 5),
         Rules(counter=Fours()),
         tokens=[10] * len(by_chance(3, 5).messages),
         fixed=700,
     )
-    first, *rest = run(log, Rules(counter=Fours())).sent(2)
+    first, *rest = run_rules(log, Rules(counter=Fours())).sent(2)
     assert (first.message.kind, first.tokens, first.changed_by) == ("fixed", 700, None)
     assert all(i.message.kind != "fixed" for i in rest)
 

@@ -14,14 +14,15 @@ from late_talks import late_talk
 from talks_by_chance import by_chance, small
 
 import ctxkit as ck
-from ctxkit.composition import layers, report
-from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.messages import Usage
-from ctxkit.plots._diff import diff_data
+from ctxkit.metrics.context_report import report
+from ctxkit.metrics.prompt_groups import count_groups_by_call
+from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.plots.diff_chart import diff_data
 from ctxkit.policies.rules import Rules
-from ctxkit.presets.preset_names import names, preset
-from ctxkit.session import Session
-from ctxkit.tokens import lengths
+from ctxkit.presets.registry import names, preset
+from ctxkit.session.messages import Usage
+from ctxkit.session.session import Session
+from ctxkit.tokens import counters
 
 
 def sent_ids(session, call):
@@ -30,7 +31,7 @@ def sent_ids(session, call):
 
 def held(session, calls):
     """Hold report and layers of some calls against what was sent."""
-    stacked = layers(session).groups
+    stacked = count_groups_by_call(session).groups
     for call in calls:
         items, made = session.sent(call), report(session, call)
         messages = [i for i in items if i.message.kind != "fixed"]
@@ -57,7 +58,9 @@ def framed(session):
         said = [m for m in session.messages if m.visible]
         sent = {said[i.row].id: i for i in items}
         for name, tokens in frame[column].dropna().items():
-            assert tokens == (lengths.tokens(sent[name].message) if name in sent else 0)
+            assert tokens == (
+                counters.estimate_message_tokens(sent[name].message) if name in sent else 0
+            )
         if call is None:
             assert set(frame.index[frame["visible"]]) == sent.keys()
             pruned = {name: i.changed_by for name, i in sent.items() if i.pruned}
@@ -132,7 +135,7 @@ def test_one_text_in_the_place_of_two_messages_counts_as_what_each_was():
     talk = [user("go " * 50), assistant("a"), user("mind " * 50, kind="injected"), assistant("b")]
     again = ck.replay(session(*talk, user("on"), assistant("c")), Rules(pruning=quiet))
     made = [report(again, call).groups() for call in range(3)]
-    stacked = layers(again).groups
+    stacked = count_groups_by_call(again).groups
     assert [{g: n[c] for g, n in stacked.items() if n[c]} for c in range(3)] == made
     assert made[2]["injected"] > 0 < made[2]["user"]
 
@@ -155,7 +158,7 @@ def test_a_replay_says_whose_figures_its_prompts_are(known):
 def test_a_diff_has_the_sizes_that_were_sent():
     rules = preset("ai", context_window=9000).but(reserve=1000)
     again = ck.replay(Session(id="t", log=tuple(late_talk(5, 60))), rules)
-    found = cuts(again)
+    found = group_edits(again)
     assert found
     for cut in found:
         call = sum(c.position < cut.position for c in again.calls)
@@ -170,7 +173,7 @@ def test_four_times_the_calls_are_not_shown_in_much_more_than_four_times_the_tim
     def spent(calls):
         again = ck.replay(by_chance(1, calls), "swe_agent_mask")
         start = time.process_time()
-        layers(again)
+        count_groups_by_call(again)
         ck.frame(again, per="message")
         report(again)
         return time.process_time() - start

@@ -36,9 +36,9 @@ def test_every_page_has_a_place(made):
 def test_the_reference_names_all_that_is_public(made, pages):
     made.reference()
     text = "".join(p.read_text() for p in (pages / "api").glob("*.md"))
-    assert "::: ctxkit.readers.reader_names.read\n" in text
-    assert "::: ctxkit.session.Session\n" in text
-    assert "::: ctxkit.prices.update\n" in text
+    assert "::: ctxkit.formats.reading.read\n" in text
+    assert "::: ctxkit.session.session.Session\n" in text
+    assert "::: ctxkit.tokens.prices.update\n" in text
 
 
 def test_the_gallery_draws_every_chart(made, pages):

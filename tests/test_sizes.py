@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit import tokens
-from ctxkit.messages import Sized, Usage
-from ctxkit.sizes import sizes
-from ctxkit.sizes.sharing import by_weight
+from ctxkit.session.messages import SizeOnly, Usage
+from ctxkit.tokens.sizes import measure_sizes, split_by_weight
 
-CHARS = tokens.estimate(1)
+CHARS = tokens.estimated_counter(1)
 """Counts characters, so that sums are easy to see."""
 
 
@@ -31,7 +30,7 @@ def exactly(found) -> bool:
 
 def test_growth_is_shared_by_the_counts() -> None:
     log = session(user("x" * 10), reply("y" * 10, 110), user("z" * 30), reply("w", 190))
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert found.tokens == (20, 20, 60, 2)  # 80 tokens for 40 characters, so two for each
     assert found.fixed == 110 - 20
     assert found.source == ("estimated", "derived", "derived", "estimated")
@@ -45,7 +44,7 @@ def test_growth_is_shared_by_the_counts() -> None:
 def test_growth_beyond_all_counts_is_shared_too(grown: int) -> None:
     """a plain count is then no measurable part of it"""
     log = session(user("x"), reply("y", 1), user("z"), reply("w", 1 + grown), user("on"))
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert found.error == pytest.approx(-1.0)
     assert sum(found.tokens[1:3]) == grown
     assert found.tokens[3] == found.tokens[4] / 2 > 0
@@ -53,7 +52,7 @@ def test_growth_beyond_all_counts_is_shared_too(grown: int) -> None:
 
 def test_without_usage_the_counts_stand() -> None:
     log = session(user("x" * 10), assistant("y" * 7))
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert (found.tokens, found.fixed, found.error) == ((10, 7), None, None)
     assert set(found.source) == {"estimated"}
     assert found.recorded == (None,)
@@ -61,24 +60,24 @@ def test_without_usage_the_counts_stand() -> None:
 
 
 def test_an_empty_session_has_no_sizes() -> None:
-    assert sizes(session(), CHARS).tokens == ()
-    assert sizes(session(), CHARS).shown() == 0
+    assert measure_sizes(session(), CHARS).tokens == ()
+    assert measure_sizes(session(), CHARS).shown() == 0
 
 
 def test_a_likely_output_is_the_size_of_its_reply() -> None:
     log = session(user("x" * 10), reply("y" * 10, 110, output=13), user("z" * 10), reply("w", 133))
-    assert sizes(log, CHARS).tokens[1:3] == (13, 10)
+    assert measure_sizes(log, CHARS).tokens[1:3] == (13, 10)
 
 
 def test_an_unlikely_output_is_not() -> None:
     log = session(user("x" * 10), reply("y" * 10, 110, output=1), user("z" * 10), reply("w", 130))
-    assert sizes(log, CHARS).tokens[1:3] == (10, 10)
+    assert measure_sizes(log, CHARS).tokens[1:3] == (10, 10)
 
 
 def test_reasoning_that_is_not_sent_back_is_no_part_of_a_reply() -> None:
     used = Usage(input_tokens=110, output_tokens=500, reasoning_tokens=488)
     log = session(user("x" * 10), assistant("y" * 10, usage=used), user("z" * 10), reply("w", 130))
-    assert sizes(log, CHARS).tokens[1:3] == (12, 8)
+    assert measure_sizes(log, CHARS).tokens[1:3] == (12, 8)
 
 
 def test_failed_calls_are_passed_over() -> None:
@@ -91,7 +90,7 @@ def test_failed_calls_are_passed_over() -> None:
         assistant("", visible=False),
         reply("w", 150),
     )
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert found.recorded == (110, None, None, 150)
     assert exactly(found)
     assert found.clamped == 0
@@ -106,7 +105,7 @@ def test_a_number_that_falls_and_comes_back_says_nothing() -> None:
         user("v" * 10),
         reply("w", 150),
     )
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert found.recorded == (110, None, 150)
     assert sum(found.tokens[1:5]) == 40
 
@@ -120,7 +119,7 @@ def test_a_prompt_that_shrank_is_counted_and_leaves_the_fixed_part_as_it_was() -
         user("v"),
         reply("u", 300),
     )
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert found.clamped == 1
     assert found.fixed_at[0] == 490
     assert found.fixed_at[2] == 490
@@ -138,7 +137,7 @@ def test_what_is_no_longer_sent_is_told() -> None:
         user("v"),
         reply("u", 30),
     )
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert found.clamped == 1
     assert (found.fixed_at[-1], found.unsent_at[:2]) == (0, (0, 0))
     assert found.unsent_at[-1] > 400
@@ -147,8 +146,8 @@ def test_what_is_no_longer_sent_is_told() -> None:
 
 def test_a_growth_of_nothing_is_clamped() -> None:
     log = session(user("x" * 10), reply("y" * 10, 500), user("z" * 10), reply("w", 500))
-    assert sizes(log, CHARS).clamped == 1
-    assert min(sizes(log, CHARS).tokens) >= 0
+    assert measure_sizes(log, CHARS).clamped == 1
+    assert min(measure_sizes(log, CHARS).tokens) >= 0
 
 
 def test_a_summary_takes_what_is_left_after_a_compaction() -> None:
@@ -156,7 +155,7 @@ def test_a_summary_takes_what_is_left_after_a_compaction() -> None:
     kept, more = user("z" * 50), reply("w" * 20, 1250, output=20)
     edit = summarised(old, "s" * 40)
     log = session(*old, kept, more, edit, user("v" * 10), reply("u", 1000 + 60 + 50 + 20 + 10))
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert found.fixed == 1000
     assert exactly(found)
     summary = edit.inserted[0]
@@ -174,7 +173,7 @@ def test_a_compaction_may_shrink_what_the_log_never_showed() -> None:
         summarised([*old], "s" * 100),
         reply("v", 50_000),
     )
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert found.fixed_at[0] == 149_990
     assert found.fixed_at[-1] < 50_000
     assert exactly(found)
@@ -189,7 +188,7 @@ def test_another_model_begins_anew() -> None:
         user("v" * 10),
         reply("u", 9000, model="b"),
     )
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert found.tokens[4] == 10
     assert exactly(found)
 
@@ -201,23 +200,23 @@ def test_each_agent_has_its_own_unseen_part() -> None:
         reply("z" * 10, 1020, agent="b"),
         reply("w" * 10, 130, agent="a"),
     )
-    found = sizes(log, CHARS)
+    found = measure_sizes(log, CHARS)
     assert found.fixed_at == (100, 1000, 100)
     assert found.tokens == (10, 10, 10, 10)
     assert exactly(found)
 
 
 def test_content_of_known_size_only_is_anchored_too() -> None:
-    from ctxkit.messages import Message
+    from ctxkit.session.messages import Message
 
-    silent = Message(role="tool", id="t", parts=(Sized("result", chars=0),))
+    silent = Message(role="tool", id="t", parts=(SizeOnly("result", chars=0),))
     log = session(user("x" * 10), reply("", 110, output=5), silent, reply("w", 150))
-    assert sum(sizes(log, CHARS).tokens[1:3]) == 40
+    assert sum(measure_sizes(log, CHARS).tokens[1:3]) == 40
 
 
 def test_sizes_travel_to_other_processes() -> None:
     old = [user("x" * 10), reply("y" * 10, 110)]
-    found = sizes(session(*old, summarised(old), user("z"), reply("w", 130)), CHARS)
+    found = measure_sizes(session(*old, summarised(old), user("z"), reply("w", 130)), CHARS)
     again = pickle.loads(pickle.dumps(found))
     assert again.shown() == found.shown()
     assert [again.of(m) for m in again.session.view()] == [
@@ -227,7 +226,7 @@ def test_sizes_travel_to_other_processes() -> None:
 
 @given(st.integers(0, 10**6), st.lists(st.integers(0, 1000), min_size=1, max_size=20))
 def test_shares_sum_up_and_are_fair(total: int, weights: list[int]) -> None:
-    parts = by_weight(total, weights)
+    parts = split_by_weight(total, weights)
     assert sum(parts) == total
     assert min(parts) >= 0
     if sum(weights):
@@ -254,7 +253,7 @@ def test_any_log_is_sized_and_prompts_that_grow_come_out_again(
         log += new
         shown += new
     whole = session(*log)
-    found = sizes(whole, CHARS)
+    found = measure_sizes(whole, CHARS)
     assert len(found.tokens) == len(whole.messages)
     assert min(found.tokens, default=0) >= 0
     assert min(found.fixed_at + found.unsent_at, default=0) >= 0
@@ -272,7 +271,7 @@ def test_growing_prompts_come_out_again_whatever_they_are() -> None:
             "a" * (i % 9), tool_call("read", path="p" * i), usage=usage(prompt, output=i * 13 % 50)
         )
         log += [asked, result("r" * (i * 31 % 97), asked)]
-    found = sizes(session(*log, *step(), call()), tokens.named("pi"))
+    found = measure_sizes(session(*log, *step(), call()), tokens.get_counter("pi"))
     assert exactly(found)
     assert found.clamped == 0
 
@@ -281,10 +280,10 @@ def test_growing_prompts_come_out_again_whatever_they_are() -> None:
 
 
 def test_pis_real_session_is_reproduced_to_the_token(real) -> None:
-    from ctxkit.readers import reader_names
+    from ctxkit.formats import reading
 
-    log = reader_names.read(real / "pi" / "before-compaction.jsonl")
-    found = sizes(log, tokens.named("chars/4"))
+    log = reading.read(real / "pi" / "before-compaction.jsonl")
+    found = measure_sizes(log, tokens.get_counter("chars/4"))
     assert exactly(found)
     assert len(found.reproduction[0]) > 450
     assert (
@@ -296,9 +295,9 @@ def test_pis_real_session_is_reproduced_to_the_token(real) -> None:
 
 
 def test_the_estimate_of_the_last_prompt_is_a_quarter_too_low(real) -> None:
-    from ctxkit.readers import reader_names
+    from ctxkit.formats import reading
 
-    log = reader_names.read(real / "pi" / "before-compaction.jsonl")
+    log = reading.read(real / "pi" / "before-compaction.jsonl")
     last = [c for c in log.calls if c.message.usage and c.message.usage.prompt_tokens][-1]
-    plain = sum(map(tokens.named("chars/4").message, log.view(last.index)))
+    plain = sum(map(tokens.get_counter("chars/4").message, log.view(last.index)))
     assert 0.70 < plain / last.message.usage.prompt_tokens < 0.75

@@ -6,10 +6,17 @@ import pytest
 from builders import assistant, call, result, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit.messages import ToolCall
-from ctxkit.subjects import about, answered, path_of, results, subject, what
-from ctxkit.texts.plans import groups
-from ctxkit.texts.records import actions
+from ctxkit.policies.safeguard import group_rows
+from ctxkit.policies.texts.tool_actions import collect_actions
+from ctxkit.session.messages import ToolCall
+from ctxkit.session.tool_calls import (
+    describe_call,
+    describe_message,
+    get_call_path,
+    get_path_and_command,
+    pair_with_calls,
+    results_by_call,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,37 +49,37 @@ from ctxkit.texts.records import actions
     ],
 )
 def test_a_call_is_named_by_what_it_does(asked, named):
-    assert subject(asked, "/w/") == named
+    assert describe_call(asked, "/w/") == named
 
 
 def test_a_verb_beside_a_path_is_no_command():
     asked = tool_call("edit", command="view", path="a.py")
-    assert about(asked) == ("a.py", None)
-    assert about(tool_call("bash", command="view")) == (None, "view")
+    assert get_path_and_command(asked) == ("a.py", None)
+    assert get_path_and_command(tool_call("bash", command="view")) == (None, "view")
 
 
 def test_of_several_paths_the_plainest_name_counts():
     asked = tool_call("edit", file="c", path="", filename=3, file_path="b", target_file="a")
-    assert path_of(asked) == "b"
+    assert get_call_path(asked) == "b"
 
 
 def test_strange_arguments_are_no_name():
     for value in (None, 3, [], [1], {}, "", "x" * 10_000):
         asked = tool_call("t", path=value, command=value, offset="1", limit=-4, view_range=[1])
-        assert len(subject(asked)) <= 80
-        assert path_of(asked) is None
+        assert len(describe_call(asked)) <= 80
+        assert get_call_path(asked) is None
 
 
 def test_an_id_that_is_used_again_means_the_last_call_before_the_result():
     first, second = call("Read", id="same", path="a"), call("Read", id="same", path="b")
     log = [first, result("1", first), second, result("2", second)]
-    assert [c and c.arguments["path"] for _, c in answered(log)] == [None, "a", None, "b"]
+    assert [c and c.arguments["path"] for _, c in pair_with_calls(log)] == [None, "a", None, "b"]
 
 
 def test_a_reply_that_is_mostly_a_call_is_named_by_the_call():
     reply = assistant("Kept.", tool_call("write_file", path="south.csv", content="x" * 4000))
-    assert what(reply, None) == "asks for write_file south.csv"
-    assert what(user("Hello there"), None) == "user: Hello there"
+    assert describe_message(reply, None) == "asks for write_file south.csv"
+    assert describe_message(user("Hello there"), None) == "user: Hello there"
 
 
 def test_the_message_frame_has_path_and_command():
@@ -96,7 +103,7 @@ def test_a_result_is_its_own_calls_where_ids_are_used_again():
     asked = [call("Bash", "c", command=said) for said in ("ls", "pwd")]
     told = [result(text, of) for text, of in zip(("a.py", "/w"), asked, strict=True)]
     messages = [asked[0], told[0], asked[1], told[1]]
-    found = results(messages)
+    found = results_by_call(messages)
     assert [found[id(m.tool_calls[0])].text for m in asked] == ["a.py", "/w"]
-    assert groups(messages) == [(0, 1), (2, 3)]
-    assert [a.output for a in actions(messages)] == ["a.py", "/w"]
+    assert group_rows(messages) == [(0, 1), (2, 3)]
+    assert [a.output for a in collect_actions(messages)] == ["a.py", "/w"]

@@ -12,12 +12,12 @@ import pytest
 from test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.policies.recorded import recorded
-from ctxkit.presets.naming import as_rules
-from ctxkit.replays import replayed
-from ctxkit.sweeps.batches import Bench, NamedRules, Options
-from ctxkit.sweeps.score_columns import NAMES
-from ctxkit.sweeps.spreads import Plan, WorkShare
+from ctxkit.engine.replay import run_replay
+from ctxkit.experiments.parallel import WorkPlan, WorkShare
+from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
+from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
+from ctxkit.policies.rules import recorded_rules
+from ctxkit.presets.registry import resolve_rules
 
 GRID = {
     "context_window": [50_000, 60_000],
@@ -54,10 +54,10 @@ def test_rows_hold_what_the_engine_gives_to_the_token():
     s, rules = small()
     runs = ck.sweep([s, s], rules)
     assert len(runs) == 12
-    assert set(NAMES) | {"context_window", "keep_recent_tokens"} == set(runs.columns)
+    assert set(SCORE_COLUMN_NAMES) | {"context_window", "keep_recent_tokens"} == set(runs.columns)
     for (_, row), rule in zip(runs.iterrows(), [*rules, *rules], strict=True):
         if pd.isna(row["error"]):
-            done = replayed(s, rule)
+            done = run_replay(s, rule)
             assert (row["prompt_tokens"], row["peak_tokens"], row["cuts_n"]) == (
                 done.total,
                 done.peak,
@@ -130,11 +130,11 @@ def test_finished_runs_are_kept_and_not_made_again(tmp_path, monkeypatch):
     first = ck.sweep(s, rules[:2], out=out)
     out.write_bytes(out.read_bytes() + b'{"torn": ')
     made = []
-    from ctxkit.sweeps import batches
+    from ctxkit.experiments import session_runner
 
-    honest = batches.Bench.row
+    honest = session_runner.SessionRunner.row
     monkeypatch.setattr(
-        batches.Bench,
+        session_runner.SessionRunner,
         "row",
         lambda self, setting, o: made.append(setting.label) or honest(self, setting, o),
     )
@@ -196,7 +196,7 @@ def planned(*lengths, workers=2, run=None):
         WorkShare(i, talk(5), [NamedRules("x", None, f"{n}") for n in range(k)])
         for i, k in enumerate(lengths)
     ]
-    plan = Plan(shares, workers)
+    plan = WorkPlan(shares, workers)
     plan.run = run
     return plan
 
@@ -264,15 +264,15 @@ def test_a_shared_log_gives_every_preset_its_own_rows():
 
 def test_runs_are_let_go_at_once():
     """Ten thousand runs are not to wait for the collector of garbage, each with all that it holds."""
-    bench, kept = Bench(ck.read(ck.samples.path("incident"))), {}
-    settings = [NamedRules.of(name, as_rules(name)) for name in ck.presets.names()]
-    assert all("error" not in row for row in bench.rows(settings, Options(loss=True)))
+    bench, kept = SessionRunner(ck.read(ck.samples.path("incident"))), {}
+    settings = [NamedRules.of(name, resolve_rules(name)) for name in ck.presets.names()]
+    assert all("error" not in row for row in bench.rows(settings, RunOptions(loss=True)))
     gc.collect()
     gc.disable()
     gc.freeze()
     try:
         for setting in settings:
-            bench.row(setting, Options(loss=True))
+            bench.row(setting, RunOptions(loss=True))
             kept[setting.label] = gc.collect()
     finally:
         gc.unfreeze()
@@ -282,14 +282,14 @@ def test_runs_are_let_go_at_once():
 
 def test_recorded_rules_send_what_their_replay_does(real):
     session = max(ck.read_all(real / "codex"), key=lambda s: len(s.calls))
-    row = ck.sweep([session], [recorded()]).iloc[0]
-    replay = ck.replay(session, recorded())
+    row = ck.sweep([session], [recorded_rules()]).iloc[0]
+    replay = ck.replay(session, recorded_rules())
     assert row["prompt_tokens"] == ck.score(replay, loss=False)["prompt_tokens"]
 
 
 def test_counters_of_one_name_have_logs_of_their_own():
     rules = [ck.presets.pi().but(counter=Counting(n), name=f"by {n}") for n in (2, 8)]
-    bench = Bench(talk(5))
+    bench = SessionRunner(talk(5))
     logs = [bench.log(each) for each in rules]
     assert logs[0] is not logs[1]
     assert [log.counter.n for log in logs] == [2, 8]

@@ -11,7 +11,7 @@ import pytest
 from test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.sweeps import cores, sweep_runs
+from ctxkit.experiments import parallel, sweep_runs
 
 
 @pytest.fixture
@@ -20,15 +20,15 @@ def at_once(monkeypatch):
     started = []
 
     def pool(travels):
-        started.append(cores.pool(travels))
+        started.append(parallel.make_process_pool(travels))
         return started[-1]
 
-    monkeypatch.setattr(cores, "cores", lambda: 2)
-    monkeypatch.setattr(cores, "at_a_prompt", lambda: True)
-    monkeypatch.setattr(cores, "LOOKED_AT", 0.0)
-    monkeypatch.setattr(cores, "LOOKS", 0.0)
-    monkeypatch.setattr(cores, "WORTH", 0.0)
-    monkeypatch.setattr(sweep_runs, "pool", pool)
+    monkeypatch.setattr(parallel, "count_cores", lambda: 2)
+    monkeypatch.setattr(parallel, "is_interactive", lambda: True)
+    monkeypatch.setattr(parallel, "FIRST_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(parallel, "CHECK_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(parallel, "MIN_REMAINING_SECONDS", 0.0)
+    monkeypatch.setattr(sweep_runs, "make_process_pool", pool)
     return started
 
 
@@ -37,7 +37,7 @@ def test_rows_are_the_same_over_all_cores(at_once, monkeypatch):
     sessions = [talk(5), talk(7), talk(8)]
     found = ck.sweep(sessions, rules, loss=True)
     assert len(at_once) == 1
-    monkeypatch.setattr(sweep_runs, "pool", lambda travels: None)
+    monkeypatch.setattr(sweep_runs, "make_process_pool", lambda travels: None)
     assert found.equals(ck.sweep(sessions, rules, loss=True))
     assert ended()
 
@@ -46,7 +46,7 @@ def test_a_comparison_goes_over_all_cores_and_makes_its_replays_here(at_once, mo
     session, rules = talk(9), ["pi", "none", "clear:keep_last=1"]
     found = ck.compare(session, rules)
     assert at_once[0] is not None
-    monkeypatch.setattr(sweep_runs, "pool", lambda travels: None)
+    monkeypatch.setattr(sweep_runs, "make_process_pool", lambda travels: None)
     alone = ck.compare(session, rules)
     assert found.equals(alone)
     assert [r.log for r in found.replays.values()] == [r.log for r in alone.replays.values()]
@@ -75,7 +75,7 @@ def test_an_interrupt_keeps_what_is_done_and_leaves_no_worker(at_once, monkeypat
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr(sweep_runs, "spread", interrupted)
+    monkeypatch.setattr(sweep_runs, "run_in_executor", interrupted)
     with pytest.warns(UserWarning, match="2 of 12 runs"):
         found = ck.sweep(
             [talk(5), talk(7)], ck.grid("pi", context_window=range(20_000, 26_000, 1000))
@@ -92,25 +92,25 @@ def test_an_interrupt_keeps_what_is_done_and_leaves_no_worker(at_once, monkeypat
 def test_no_pool_is_started_by_a_script_or_a_worker(monkeypatch):
     main = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", main)
-    assert cores.at_a_prompt()
+    assert parallel.is_interactive()
     main.__file__ = "study.py"
-    assert not cores.at_a_prompt()
+    assert not parallel.is_interactive()
     del main.__file__
     monkeypatch.setattr(multiprocessing, "parent_process", object)
-    assert not cores.at_a_prompt()
+    assert not parallel.is_interactive()
 
 
 def test_one_core_needs_no_pool(monkeypatch):
-    monkeypatch.setattr(cores, "at_a_prompt", lambda: True)
-    monkeypatch.setattr(cores, "cores", lambda: 1)
-    assert cores.pool([]) is None
+    monkeypatch.setattr(parallel, "is_interactive", lambda: True)
+    monkeypatch.setattr(parallel, "count_cores", lambda: 1)
+    assert parallel.make_process_pool([]) is None
 
 
 def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(cores, "process_time", lambda: now[0])
-    monkeypatch.setattr(cores, "monotonic", lambda: now[0])
-    pace = cores.CorePace(110)
+    monkeypatch.setattr(parallel, "process_time", lambda: now[0])
+    monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
+    pace = parallel.WorkEstimate(110)
     now[0] = 5.0
     pace.took(10)
     assert not pace.is_slow  # reading the log tells nothing of the other runs
@@ -118,32 +118,32 @@ def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     now[0] = 6.0
     assert pace.is_slow  # nine seconds are left
     pace.took(70)
-    now[0] += cores.LOOKS
+    now[0] += parallel.CHECK_INTERVAL_SECONDS
     assert not pace.is_slow
 
 
 def test_it_does_not_look_at_each_short_run(monkeypatch):
     now, looks = [0.0], []
-    monkeypatch.setattr(cores, "process_time", lambda: looks.append(now[0]) or now[0])
-    monkeypatch.setattr(cores, "monotonic", lambda: now[0])
-    pace = cores.CorePace(100)
+    monkeypatch.setattr(parallel, "process_time", lambda: looks.append(now[0]) or now[0])
+    monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
+    pace = parallel.WorkEstimate(100)
     looks.clear()
     for n in range(100):
-        now[0] = n * cores.LOOKS / 10
+        now[0] = n * parallel.CHECK_INTERVAL_SECONDS / 10
         assert not pace.is_slow
     assert len(looks) == 10
 
 
 def test_it_is_too_early_to_say(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(cores, "process_time", lambda: now[0])
-    monkeypatch.setattr(cores, "monotonic", lambda: now[0])
-    pace = cores.CorePace(100)
+    monkeypatch.setattr(parallel, "process_time", lambda: now[0])
+    monkeypatch.setattr(parallel, "monotonic", lambda: now[0])
+    pace = parallel.WorkEstimate(100)
     pace.took(1)
     pace.took(1)
-    now[0] = cores.LOOKED_AT / 2
+    now[0] = parallel.FIRST_CHECK_SECONDS / 2
     assert not pace.is_slow
-    now[0] = cores.LOOKED_AT
+    now[0] = parallel.FIRST_CHECK_SECONDS
     assert pace.is_slow
 
 

@@ -7,9 +7,9 @@ import pytest
 from builders import assistant, result, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.messages import ToolCall
-from ctxkit.metrics.elongation import expected
-from ctxkit.sweeps.expectations import recorded_kind
+from ctxkit.experiments.scores import classify_recorded_policy
+from ctxkit.metrics.elongation import estimate_elongation
+from ctxkit.session.messages import ToolCall
 
 MODEL = "claude-opus-4-5"
 RULES = ["none", "swe_agent_mask:n=2", "tyrum"]
@@ -30,7 +30,7 @@ def made(*, calls: int = 30, cut: bool = False, **more):
 
 def test_a_record_without_management_is_raw_and_its_own_replay_is_no_longer():
     rows = ck.compare(made(), RULES, loss=False, progress=False)
-    assert recorded_kind(made()) == "raw"
+    assert classify_recorded_policy(made()) == "raw"
     assert rows.loc["recorded", COLUMNS].isna().all()
     none = rows.loc["none"]
     assert none[["longer", "longer_low", "longer_high"]].tolist() == [1, 1, 1]
@@ -43,28 +43,28 @@ def test_a_mask_and_a_summary_have_the_factors_of_their_kind():
     mask = rows.loc[
         "swe_agent_mask:n=2" if "swe_agent_mask:n=2" in rows.index else "swe_agent_mask"
     ]
-    found = expected("mask", "raw")
+    found = estimate_elongation("mask", "raw")
     assert mask[COLUMNS[:3]].tolist() == pytest.approx(list(found[:3]))
     assert mask["real_low_usd"] == pytest.approx(mask["cost_usd"] * found.low)
 
 
 def test_a_record_that_was_summarised_is_compared_as_such():
     managed = made(cut=True)
-    assert recorded_kind(managed) == "summary"
+    assert classify_recorded_policy(managed) == "summary"
     rows = ck.compare(managed, ["none"], loss=False, progress=False)
-    assert rows.loc["none", "longer"] == pytest.approx(expected("raw", "summary").factor)
+    assert rows.loc["none", "longer"] == pytest.approx(estimate_elongation("raw", "summary").factor)
     assert rows.loc["none", "longer"] < 1
 
 
 def test_what_a_log_cannot_say_is_missing():
     blind = made(details={"cannot_tell": ["compactions"]})
-    assert recorded_kind(blind) is None
+    assert classify_recorded_policy(blind) is None
     rows = ck.compare(blind, RULES, loss=False, progress=False)
     assert rows[COLUMNS].isna().all().all()
     told = msgspec.structs.replace(
         blind, details={**blind.details, "history_processor": {"name": "swe_agent_mask"}}
     )
-    assert recorded_kind(told) == "mask"
+    assert classify_recorded_policy(told) == "mask"
 
 
 def test_without_prices_the_calls_are_told_and_the_dollars_missing():

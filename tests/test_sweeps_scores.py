@@ -9,19 +9,18 @@ import pytest
 from builders import assistant, session, step, user
 
 import ctxkit as ck
+from ctxkit.engine.replay import run_replay, shared_prompt_tokens
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Usage
-from ctxkit.metrics.shared_prefixes import Sent
+from ctxkit.experiments.comparison import DETAIL_HEADS
+from ctxkit.experiments.score_columns import SCORE_COLUMN_NAMES
+from ctxkit.experiments.scores import SessionScoreCache, score_run, score_session
+from ctxkit.experiments.scores_docs_page import render_page
+from ctxkit.metrics.prompt_sizes import SentPrompts
 from ctxkit.policies import Rules
-from ctxkit.policies.recorded import recorded
+from ctxkit.policies.rules import recorded_rules
 from ctxkit.policies.triggers import Above
-from ctxkit.prices import price
-from ctxkit.replays import replayed, shared_tokens
-from ctxkit.sweeps.bases import Base
-from ctxkit.sweeps.comparisons import SHOWN
-from ctxkit.sweeps.score_columns import NAMES
-from ctxkit.sweeps.scores import row_of, run_row
-from ctxkit.sweeps.scores_page import page
+from ctxkit.session.messages import Usage
+from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-4-5"
 
@@ -63,9 +62,9 @@ def test_a_replay_without_compaction_costs_what_the_model_says_of_the_record():
 def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     s = talk()
     rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
-    done, again = replayed(s, rules), ck.replay(s, rules)
-    cut, sheet = done.cuts[0], Base(s).sheet
-    sent = Sent(done.prompts.tolist(), shared_tokens(done).tolist())
+    done, again = run_replay(s, rules), ck.replay(s, rules)
+    cut, sheet = done.cuts[0], SessionScoreCache(s).sheet
+    sent = SentPrompts(done.prompts.tolist(), shared_prompt_tokens(done).tolist())
     assert sheet.read(cut.call, sent) == min(cut.new.stable, done.prompts[cut.call])
     assert sheet.read(cut.call, sent) < done.prompts[cut.call - 1]
     assert sheet.read(cut.call + 1, sent) == done.prompts[cut.call]
@@ -85,7 +84,7 @@ def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():
         for e in s.log
     ]
     cold = session(*log)
-    a, b = (Base(x).sheet for x in (s, cold))
+    a, b = (SessionScoreCache(x).sheet for x in (s, cold))
     assert a.kept[4] > 10**9
     assert b.kept[4] == 3000
 
@@ -126,8 +125,8 @@ def test_a_run_and_the_session_made_of_it_have_one_row():
         ck.presets.none(),
     ):
         a, b = (
-            run_row(Base(s), replayed(s, rules), rules.label),
-            row_of(ck.replay(s, rules), loss=False),
+            score_run(SessionScoreCache(s), run_replay(s, rules), rules.label),
+            score_session(ck.replay(s, rules), loss=False),
         )
         assert a == b
 
@@ -141,9 +140,11 @@ def test_a_run_of_two_agents_is_full_again_at_the_call_of_its_replay(limit):
         asked = Usage(input_tokens=fixed + 500 * i, cache_read_tokens=0, output_tokens=9)
         log += [user("word " * 400), assistant("ok", usage=asked, model=MODEL, agent=agent)]
     s, rules = session(*log), Rules(policy="window:keep_tokens=1000", trigger=Above(limit))
-    done = replayed(s, rules)
+    done = run_replay(s, rules)
     assert not done.log.tokens.rising
-    assert run_row(Base(s), done, rules.label) == row_of(ck.replay(s, rules), loss=False)
+    assert score_run(SessionScoreCache(s), done, rules.label) == score_session(
+        ck.replay(s, rules), loss=False
+    )
 
 
 def test_a_comparison_begins_with_the_record_and_keeps_failures_as_rows():
@@ -160,7 +161,7 @@ def test_a_comparison_begins_with_the_record_and_keeps_failures_as_rows():
         ["none", ck.presets.pi, "clear:keep_last=1", ck.presets.none(context_window=1)],
         loss=False,
     )
-    assert list(found.columns) == list(NAMES)
+    assert list(found.columns) == list(SCORE_COLUMN_NAMES)
     assert list(found.index) == [
         "recorded",
         "none",
@@ -192,11 +193,11 @@ def test_the_display_is_escaped_and_has_a_twin_in_text():
 def test_every_cell_of_the_display_carries_the_figure_it_is_sorted_by():
     found = ck.compare(talk(8), ["none", "pi"], loss=False)
     shown = found.detail.to_html()
-    assert shown.count("onclick=") == len(SHOWN) + 1
+    assert shown.count("onclick=") == len(DETAIL_HEADS) + 1
     known = int(
-        found[list(SHOWN)].notna().sum().sum()
+        found[list(DETAIL_HEADS)].notna().sum().sum()
     )  # nothing is saved where nothing is cut, and that is not zero
-    assert known < len(found) * len(SHOWN)
+    assert known < len(found) * len(DETAIL_HEADS)
     assert shown.count("data-value=") == len(found) + known
     assert f'data-value="{found["prompt_tokens"].iloc[0]}"' in shown
     assert shown in found._repr_html_()
@@ -242,7 +243,7 @@ def test_a_window_that_was_asked_for_and_cannot_hold_the_fixed_part_is_refused()
 def test_pis_session_replayed_as_recorded_costs_what_it_did(real):
     """$37.90 on the input side; the table of the field's study was 5.5 % off when it carried the misses over."""
     s = ck.read(real / "pi/before-compaction.jsonl")
-    assert ck.score(ck.replay(s, recorded()), loss=False)["input_usd"] == pytest.approx(
+    assert ck.score(ck.replay(s, recorded_rules()), loss=False)["input_usd"] == pytest.approx(
         37.90, rel=0.005
     )
     assert ck.score(s, loss=False)["prompt_tokens"] == 56_382_684
@@ -256,7 +257,7 @@ def test_every_real_session_replayed_as_recorded_costs_what_it_did(real):
             bill = ck.score(each, loss=False) if each.has_cache else None
             if bill is None or bill["input_usd"] is pd.NA or not bill["input_usd"]:
                 continue
-            again = ck.score(ck.replay(each, recorded()), loss=False)
+            again = ck.score(ck.replay(each, recorded_rules()), loss=False)
             checked += 1
             assert again["prompt_tokens"] == bill["prompt_tokens"], each.path_
             assert again["input_usd"] == pytest.approx(bill["input_usd"], rel=0.03), each.path_
@@ -266,4 +267,4 @@ def test_every_real_session_replayed_as_recorded_costs_what_it_did(real):
 def test_the_page_on_scores_is_not_behind():
     assert (Path(__file__).parent.parent / "docs" / "scores.md").read_text(
         encoding="utf-8"
-    ) == page()
+    ) == render_page()

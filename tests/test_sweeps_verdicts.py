@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.display.sheets import width
-from ctxkit.sweeps.verdicts import folded, on_front, verdicts
+from ctxkit._internal.tables import display_width
+from ctxkit.experiments.comparison import find_pareto_rows, group_equal_rows, judge_settings
 
 SAMPLE = ck.samples.path("billing")
 
@@ -17,7 +17,7 @@ def found():
 
 
 def test_each_setting_has_its_word(found):
-    words = dict(zip(found.index, (v.word for v in verdicts(found)), strict=True))
+    words = dict(zip(found.index, (v.word for v in judge_settings(found)), strict=True))
     assert words["none"] == "over the window from call 211"
     assert words["pi"] == "thrashes"
     assert words["strands"] == "cheapest on the front"
@@ -25,7 +25,7 @@ def test_each_setting_has_its_word(found):
 
 
 def test_green_is_only_a_front_whose_cost_is_told_apart_from_the_record(found):
-    said = dict(zip(found.index, verdicts(found), strict=True))
+    said = dict(zip(found.index, judge_settings(found), strict=True))
     assert found.loc["strands", "told_apart"] == "cheaper"
     assert said["strands"].tone == "good"
     assert found.loc["inspect_edit", "told_apart"] == "not told apart"
@@ -43,9 +43,11 @@ def test_the_call_is_the_first_that_does_not_fit(found):
 
 def test_what_does_not_fit_is_on_no_front_and_grey(found):
     assert not any(
-        on for on, out in zip(on_front(found), found["over_call"].notna(), strict=True) if out
+        on
+        for on, out in zip(find_pareto_rows(found), found["over_call"].notna(), strict=True)
+        if out
     )
-    from ctxkit.plots._frontier import frontier_data
+    from ctxkit.plots.sweep_charts import frontier_data
 
     (out,) = (p for p in frontier_data(found) if p.over)
     assert {out.rules, *out.alike} == {"none", "adk"}
@@ -53,11 +55,11 @@ def test_what_does_not_fit_is_on_no_front_and_grey(found):
 
 
 def test_equal_rows_fold_and_the_record_stands_alone(found):
-    assert [len(g) for g in folded(found)] == [1, 2, 1, 1, 1]
+    assert [len(g) for g in group_equal_rows(found)] == [1, 2, 1, 1, 1]
     text = found.to_text()
     assert "none, adk " in text
     assert "none, adk<" in found._repr_html_()
-    assert max(map(width, text.split("\n"))) <= 80
+    assert max(map(display_width, text.split("\n"))) <= 80
 
 
 def test_rules_set_to_a_larger_window_are_held_against_it():

@@ -6,8 +6,8 @@ from builders import assistant, session, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.titles import title_of, titles, told_apart
-from ctxkit.widgets.byhand.feeds import feed
+from ctxkit.session.titles import make_names_unique, title_of, unique_titles
+from ctxkit.widgets.source import resolve_source
 
 
 def test_a_title_else_the_first_words_else_project_and_day_else_the_id():
@@ -39,7 +39,7 @@ def test_long_and_hostile_titles_are_one_bounded_line():
 
 
 def test_two_of_a_name_are_told_apart():
-    assert titles([session(title="a"), session(title="a"), session(title="b")]) == [
+    assert unique_titles([session(title="a"), session(title="a"), session(title="b")]) == [
         "a",
         "a (2)",
         "b",
@@ -48,7 +48,7 @@ def test_two_of_a_name_are_told_apart():
 
 @given(st.lists(st.sampled_from(["a", "a (2)", "a (2) (2)", "a (3)", "b"]), max_size=12))
 def test_no_two_names_are_one_and_the_first_keeps_its_own(names):
-    own = told_apart(names)
+    own = make_names_unique(names)
     assert len(set(own)) == len(names)
     assert all(o.startswith(n) for o, n in zip(own, names, strict=True))
     assert own[:1] == names[:1]
@@ -56,4 +56,4 @@ def test_no_two_names_are_one_and_the_first_keeps_its_own(names):
 
 def test_a_chart_turned_by_hand_calls_a_session_as_every_table_does():
     two = [session(user("Mend the parser")), session(user("Mend the parser"))]
-    assert list(feed(two).titles.values()) == ["Mend the parser", "Mend the parser (2)"]
+    assert list(resolve_source(two).titles.values()) == ["Mend the parser", "Mend the parser (2)"]

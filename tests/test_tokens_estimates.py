@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ctxkit import tokens
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Image, Message, Sized, Text, ToolCall
+from ctxkit.session.messages import Image, Message, SizeOnly, Text, ToolCall
 
 READ = ToolCall(id="c1", name="read", arguments={"path": "a b", "n": 1})
 IMAGE = Image(data="aGVsbG8=")
@@ -34,7 +34,7 @@ def with_image(role: str, text: str) -> Message:
     ],
 )
 def test_pi(message: Message, expected: int) -> None:
-    assert tokens.named("pi").message(message) == expected
+    assert tokens.get_counter("pi").message(message) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,15 +49,15 @@ def test_pi(message: Message, expected: int) -> None:
     ],
 )
 def test_openclaw_weighs_wide_scripts(text: str, pi: int, openclaw: int) -> None:
-    assert (tokens.named("pi")(text), tokens.named("openclaw")(text)) == (pi, openclaw)
+    assert (tokens.get_counter("pi")(text), tokens.get_counter("openclaw")(text)) == (pi, openclaw)
 
 
 def test_openclaw_weighs_images() -> None:
-    assert tokens.named("openclaw").message(with_image("user", "abcd")) == 2001
+    assert tokens.get_counter("openclaw").message(with_image("user", "abcd")) == 2001
 
 
 def test_ai_counts_bytes_as_go_writes_them() -> None:
-    ai = tokens.named("ai")
+    ai = tokens.get_counter("ai")
     assert ai("你好世界!") == ceil(13 / 4)
     go = ToolCall(
         id="c", name="sh", arguments={"z": "a<b && c>d", "a": 1}
@@ -67,7 +67,7 @@ def test_ai_counts_bytes_as_go_writes_them() -> None:
 
 
 def test_tyrum_rounds_once_and_takes_the_json_of_what_is_no_text() -> None:
-    tyrum = tokens.named("tyrum")
+    tyrum = tokens.get_counter("tyrum")
     assert [tyrum.message(user("abcde")), tyrum.total([user("abcde")] * 4)] == [2, 5]
     as_json = (
         '{"type":"tool-call","toolCallId":"c1","toolName":"read","input":{"path":"a b","n":1}}'
@@ -78,7 +78,7 @@ def test_tyrum_rounds_once_and_takes_the_json_of_what_is_no_text() -> None:
 
 
 def test_pulse_coder_counts_the_role() -> None:
-    pulse = tokens.named("pulse_coder")
+    pulse = tokens.get_counter("pulse_coder")
     assert pulse.message(user("hello")) == 3  # ceil(9 / 4)
     assert pulse.message(Message(role="assistant", parts=(Text("hi"), Text("hi")))) == ceil(
         (9 + 2 * 27 + 3) / 4
@@ -89,81 +89,88 @@ def test_pulse_coder_counts_the_role() -> None:
 
 
 def test_fuseraft_divides_as_integers() -> None:
-    assert [tokens.named("fuseraft")("abc"), tokens.named("fuseraft")("abcdefg")] == [0, 1]
-    assert tokens.named("fuseraft/dense")("abcdefgh") == 2
+    assert [tokens.get_counter("fuseraft")("abc"), tokens.get_counter("fuseraft")("abcdefg")] == [
+        0,
+        1,
+    ]
+    assert tokens.get_counter("fuseraft/dense")("abcdefgh") == 2
 
 
 @given(st.lists(st.text(max_size=40), max_size=6))
 def test_scopes_differ_by_their_rounding_only(texts: list[str]) -> None:
     message = Message(role="user", parts=tuple(map(Text, texts)))
-    part, whole = tokens.estimate(scope="part"), tokens.estimate(scope="message")
+    part, whole = tokens.estimated_counter(scope="part"), tokens.estimated_counter(scope="message")
     assert part.message(message) == sum(ceil(len(t) / 4) for t in texts)
     assert whole.message(message) == ceil(sum(map(len, texts)) / 4)
-    assert tokens.estimate(scope="total").total([message] * 3) == ceil(3 * sum(map(len, texts)) / 4)
+    assert tokens.estimated_counter(scope="total").total([message] * 3) == ceil(
+        3 * sum(map(len, texts)) / 4
+    )
 
 
 @given(st.text())
 def test_units(text: str) -> None:
-    assert tokens.estimate(1, unit="bytes")(text) == len(text.encode())
-    assert tokens.estimate(1, unit="utf16")(text) == len(text.encode("utf-16-le")) // 2
-    assert tokens.estimate(1)(text) == len(text)
+    assert tokens.estimated_counter(1, unit="bytes")(text) == len(text.encode())
+    assert tokens.estimated_counter(1, unit="utf16")(text) == len(text.encode("utf-16-le")) // 2
+    assert tokens.estimated_counter(1)(text) == len(text)
 
 
 def test_lone_surrogates_have_a_length() -> None:
-    assert tokens.named("ai")("\ud800") == tokens.named("pi")("\ud800") == 1
+    assert tokens.get_counter("ai")("\ud800") == tokens.get_counter("pi")("\ud800") == 1
 
 
 def test_content_known_by_its_size() -> None:
-    message = Message(role="user", parts=(Sized("files", chars=9), Sized("tools", tokens=50)))
-    assert tokens.named("chars/4").message(message) == 53
-    assert tokens.named("pulse_coder").message(message) > 50
+    message = Message(role="user", parts=(SizeOnly("files", chars=9), SizeOnly("tools", tokens=50)))
+    assert tokens.get_counter("chars/4").message(message) == 53
+    assert tokens.get_counter("pulse_coder").message(message) > 50
 
 
 def test_counters_by_name() -> None:
-    for name in tokens.names():
-        assert isinstance(tokens.named(name), tokens.Counter)
-        assert tokens.named(name).source == (
+    for name in tokens.counter_names():
+        assert isinstance(tokens.get_counter(name), tokens.TokenCounter)
+        assert tokens.get_counter(name).source == (
             "derived" if "k_" in name or name == "exact" else "estimated"
         )
-    assert tokens.named("chars/3.5")("x" * 7) == 2
-    assert tokens.named("pulse-coder") is tokens.named("Pulse_Coder") is tokens.PULSE_CODER
-    assert tokens.named("exact") is tokens.exact() is tokens.named("o200k_base")
+    assert tokens.get_counter("chars/3.5")("x" * 7) == 2
+    assert (
+        tokens.get_counter("pulse-coder") is tokens.get_counter("Pulse_Coder") is tokens.PULSE_CODER
+    )
+    assert tokens.get_counter("exact") is tokens.exact_counter() is tokens.get_counter("o200k_base")
     with pytest.raises(BadArguments, match="Did you mean 'cl100k_base'"):
-        tokens.named("cl100k")
+        tokens.get_counter("cl100k")
     for wrong in ("chars/0", "", "chars/-4", "words/4"):
         with pytest.raises(BadArguments):
-            tokens.named(wrong)
+            tokens.get_counter(wrong)
 
 
 def test_estimates_refuse_what_cannot_be() -> None:
     with pytest.raises(BadArguments, match="above 0"):
-        tokens.estimate(0)
+        tokens.estimated_counter(0)
     with pytest.raises(BadArguments, match="no such setting"):
-        tokens.estimate(4, colour="red")
+        tokens.estimated_counter(4, colour="red")
 
 
 def test_room() -> None:
-    room = tokens.Room(limit=200_000, reserve=20_000, counter=tokens.PI)
+    room = tokens.ContextBudget(limit=200_000, reserve=20_000, counter=tokens.PI)
     assert room.budget == 180_000
-    assert tokens.Room(8_000, 16_384, tokens.PI).budget == 0
+    assert tokens.ContextBudget(8_000, 16_384, tokens.PI).budget == 0
     for limit, reserve in ((0, 0), (-1, 0), (10, -1)):
         with pytest.raises(BadArguments):
-            tokens.Room(limit, reserve, tokens.PI)
+            tokens.ContextBudget(limit, reserve, tokens.PI)
     with pytest.raises(AttributeError):
         room.limit = 1
 
 
 def test_a_tool_name_may_go_uncounted() -> None:
     call = assistant("", tool_call("read_file", path="x"))
-    assert tokens.estimate(1, tool_name=False).message(call) == tokens.estimate(1).message(
-        call
-    ) - len("read_file")
+    assert tokens.estimated_counter(1, tool_name=False).message(call) == tokens.estimated_counter(
+        1
+    ).message(call) - len("read_file")
 
 
 def test_pis_own_sums_on_its_own_session(real) -> None:
-    from ctxkit.readers import reader_names
+    from ctxkit.formats import reading
 
-    session = reader_names.read(real / "pi" / "before-compaction.jsonl")
+    session = reading.read(real / "pi" / "before-compaction.jsonl")
     bash = [
         m for m in session.messages if m.kind == "bash"
     ]  # three, of which Pi counts no more than command and output

@@ -18,10 +18,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit import caches, tokens
+from ctxkit import tokens
+from ctxkit._internal import safe_fs
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.messages import Image, Message, Sized, Thinking
-from ctxkit.tokens import encoders, long_runs, vocabularies
+from ctxkit.session.messages import Image, Message, SizeOnly, Thinking
+from ctxkit.tokens import exact, vocabularies
 
 NAMES = ["o200k_base", "cl100k_base", "p50k_base"]
 ODD = st.text(
@@ -38,7 +39,7 @@ WORDS = st.lists(
 
 @functools.cache
 def published(name: str) -> tiktoken.Encoding:
-    return tiktoken.Encoding(**vocabularies.published(name))
+    return tiktoken.Encoding(**vocabularies.get_encoding_definition(name))
 
 
 def reference(name: str, text: str) -> int:
@@ -49,12 +50,12 @@ def reference(name: str, text: str) -> int:
 @given(text=ODD | WORDS.map("".join))
 @example(text="I'\u017fo don'\u017f x'\u212a")  # a long s and a Kelvin sign are an s and a k
 def test_counts_as_tiktoken_does(name: str, text: str) -> None:
-    assert tokens.exact(name)(text) == reference(name, text)
+    assert tokens.exact_counter(name)(text) == reference(name, text)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_pattern_is_one_automaton_and_a_look_ahead(name: str) -> None:
-    pattern = vocabularies.encoding(name)._pat_str
+    pattern = vocabularies.load_encoding(name)._pat_str
     assert pattern != published(name)._pat_str
     easy, rest = pattern.split(r")|\s+(?!\S)|")
     assert not re.search(r"[?*+]\+|,\d\}\+|\(\?[=!<>]", easy + rest)
@@ -64,7 +65,7 @@ def test_texts_of_real_logs_count_as_tiktoken_counts_them(real) -> None:
     for kind in ("claude-code", "codex", "opencode"):
         found = ck.read_all(real / kind, progress=False)
         texts = {m.text for s in found for m in s.messages}
-        assert [tokens.exact().fresh(t) for t in texts] == [
+        assert [tokens.exact_counter().fresh(t) for t in texts] == [
             reference("o200k_base", t) for t in texts
         ]
 
@@ -72,8 +73,8 @@ def test_texts_of_real_logs_count_as_tiktoken_counts_them(real) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @given(text=ODD | WORDS.map("".join))
 def test_splitting_by_ourselves_counts_the_same(name: str, text: str) -> None:
-    assert long_runs.count_by_pieces(
-        vocabularies.encoding(name), long_runs.without_surrogates(text)
+    assert exact.count_in_pieces(
+        vocabularies.load_encoding(name), exact.replace_surrogates(text)
     ) == reference(name, text)
 
 
@@ -83,23 +84,23 @@ def test_splitting_by_ourselves_counts_the_same(name: str, text: str) -> None:
     ["a" * 60_000, "=" * 70_001 + "\n", "x\n" + " " * 60_007 + "y", "-" * 55_555, " \t" * 40_000],
 )
 def test_runs_are_counted_by_their_period(name: str, text: str) -> None:
-    assert long_runs.has_run(text) == (not text.startswith(" \t") or text.isspace())
-    assert tokens.exact(name).fresh(text) == reference(name, text)
+    assert exact.has_long_run(text) == (not text.startswith(" \t") or text.isspace())
+    assert tokens.exact_counter(name).fresh(text) == reference(name, text)
 
 
 @pytest.mark.parametrize(
     "text", [" " * 1_000_000, "def f():\n" + " \t" * 500_000 + "x", "\n" * 1_000_000, "😀" * 30_000]
 )
 def test_no_text_stops_the_counter(text: str) -> None:
-    half = tokens.exact().fresh(text[: len(text) // 2])
-    assert half < tokens.exact().fresh(text) <= 2 * half + 8
+    half = tokens.exact_counter().fresh(text[: len(text) // 2])
+    assert half < tokens.exact_counter().fresh(text) <= 2 * half + 8
 
 
 def test_known_counts_of_a_million() -> None:
     assert (
-        tokens.exact().fresh(" " * 1_000_000) == 7_813
+        tokens.exact_counter().fresh(" " * 1_000_000) == 7_813
     )  # 128 spaces a token, as toktok-rs counts them
-    assert tokens.exact().fresh("a" * 1_000_000) == 125_000
+    assert tokens.exact_counter().fresh("a" * 1_000_000) == 125_000
 
 
 def test_a_panic_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +110,7 @@ def test_a_panic_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     def panic(text: str) -> int:
         raise PanicException
 
-    counter = encoders.Exact("o200k_base")
+    counter = exact.TiktokenCounter("o200k_base")
     counter._encode = panic
     assert counter("a b c") == 3
     counter._encode = lambda text: (_ for _ in ()).throw(KeyboardInterrupt)
@@ -118,14 +119,14 @@ def test_a_panic_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_special_tokens_and_surrogates_are_text() -> None:
-    count = tokens.exact()
+    count = tokens.exact_counter()
     assert count("<|endoftext|>") == 7
     assert count("a\ud800b") == count("a\ufffdb")
     assert count("\ud83d\ude00") == count("😀")
 
 
 def test_a_text_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    counter, seen = encoders.Exact("o200k_base"), []
+    counter, seen = exact.TiktokenCounter("o200k_base"), []
     monkeypatch.setattr(counter, "fresh", lambda text: seen.append(text) or 7)
     text = "some text of which there are two"
     assert counter(text) == counter("".join(list(text))) == 7
@@ -133,8 +134,8 @@ def test_a_text_is_tokenised_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_memo_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "MEMO_BYTES", 20_000)
-    counter = encoders.Exact("o200k_base")
+    monkeypatch.setattr(exact, "MEMO_BYTES", 20_000)
+    counter = exact.TiktokenCounter("o200k_base")
     for i in range(200):
         counter(f"{i} " + "x " * 500)
     assert sum(map(sys.getsizeof, counter)) <= 20_000
@@ -143,26 +144,26 @@ def test_the_memo_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_empty_counter_is_still_a_counter() -> None:
-    counter = encoders.Exact("cl100k_base")
+    counter = exact.TiktokenCounter("cl100k_base")
     assert counter
-    assert counter != encoders.Exact("cl100k_base")
+    assert counter != exact.TiktokenCounter("cl100k_base")
     assert {counter: 1}[counter] == 1
     assert counter("") == 0
 
 
 def test_counters_travel_to_other_processes() -> None:
-    for counter in (tokens.exact("cl100k_base"), tokens.anthropic(), tokens.PI):
+    for counter in (tokens.exact_counter("cl100k_base"), tokens.anthropic_counter(), tokens.PI):
         assert pickle.loads(pickle.dumps(counter)) == counter == copy.deepcopy(counter)
 
 
 def test_threads_share_a_counter() -> None:
-    counter = encoders.Exact("cl100k_base")
+    counter = exact.TiktokenCounter("cl100k_base")
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(counter, ["one two"] * 100)) == [2] * 100
 
 
 def test_weight_of_a_message() -> None:
-    count = tokens.exact()
+    count = tokens.exact_counter()
     asked = assistant("Look.", tool_call("read", path="a b"), thinking="hm")
     assert count.message(asked) == count("Look.") + count("hm") + count("read") + count(
         '{"path":"a b"}'
@@ -170,8 +171,8 @@ def test_weight_of_a_message() -> None:
     assert count.message(result("abc")) == count("abc")
     parts = (
         Image(),
-        Sized("tools", tokens=40),
-        Sized("text", chars=9),
+        SizeOnly("tools", tokens=40),
+        SizeOnly("text", chars=9),
         Thinking("", hidden=400),
         Thinking("hm", hidden=400),
     )
@@ -180,9 +181,9 @@ def test_weight_of_a_message() -> None:
 
 
 def test_arguments_that_are_no_json_are_counted_too() -> None:
-    from ctxkit.messages import ToolCall
+    from ctxkit.session.messages import ToolCall
 
-    count = tokens.exact()
+    count = tokens.exact_counter()
     call = ToolCall(id="c", name="run", raw='{"broken": ')
     assert count.message(Message(role="assistant", parts=(call,))) == count("run") + count(
         '{"broken": '
@@ -192,18 +193,22 @@ def test_arguments_that_are_no_json_are_counted_too() -> None:
 
 
 def test_names_of_models_and_encodings() -> None:
-    assert tokens.encoding_for("gpt-4o-mini") == tokens.encoding_for("openai/gpt-5") == "o200k_base"
-    assert tokens.encoding_for("gpt-4") == "cl100k_base"
-    assert tokens.encoding_for("claude-opus-4-5") is None
-    assert tokens.exact("o200k_harmony")("<|start|>assistant") == tokens.exact()(
+    assert (
+        tokens.encoding_for_model("gpt-4o-mini")
+        == tokens.encoding_for_model("openai/gpt-5")
+        == "o200k_base"
+    )
+    assert tokens.encoding_for_model("gpt-4") == "cl100k_base"
+    assert tokens.encoding_for_model("claude-opus-4-5") is None
+    assert tokens.exact_counter("o200k_harmony")("<|start|>assistant") == tokens.exact_counter()(
         "<|start|>assistant"
     )
     with pytest.raises(BadArguments, match="Did you mean 'o200k_base'"):
-        tokens.exact("o200k")
+        tokens.exact_counter("o200k")
 
 
 def test_anthropics_tokenizer_says_what_it_is() -> None:
-    counter = tokens.anthropic()
+    counter = tokens.anthropic_counter()
     assert counter("hello world") == 2
     assert "Claude 2" in repr(counter)
     assert counter.source == "estimated"
@@ -238,15 +243,15 @@ def test_the_vocabulary_comes_from_litellms_wheel_without_running_it(tmp_path) -
     assert kept.name == "p50k_base.tiktoken"
 
 
-@pytest.mark.parametrize("name", vocabularies.CARRIED)
+@pytest.mark.parametrize("name", vocabularies.BUNDLED_VOCABULARIES)
 def test_two_vocabularies_are_carried(name, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(vocabularies, "bundle", lambda: None)
+    monkeypatch.setattr(vocabularies, "find_litellm_tokenizers", lambda: None)
     monkeypatch.setattr(vocabularies, "_loaded", {})
     monkeypatch.setattr(vocabularies.tempfile, "gettempdir", lambda: str(tmp_path))
     for variable in ("TIKTOKEN_CACHE_DIR", "CUSTOM_TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         monkeypatch.delenv(variable, raising=False)
-    assert encoders.Exact(name)("hello world") == 2
+    assert exact.TiktokenCounter(name)("hello world") == 2
 
 
 def test_a_damaged_cache_is_passed_over_and_a_users_cache_left_alone(
@@ -274,26 +279,26 @@ def test_without_a_vocabulary_the_error_says_what_to_do(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(vocabularies, "bundle", lambda: None)
-    monkeypatch.setattr(vocabularies, "FOLDER", tmp_path)
+    monkeypatch.setattr(vocabularies, "find_litellm_tokenizers", lambda: None)
+    monkeypatch.setattr(vocabularies, "DATA_DIR", tmp_path)
     monkeypatch.setattr(vocabularies, "_loaded", {})
     monkeypatch.setattr(vocabularies.tempfile, "gettempdir", lambda: str(tmp_path))
     for name in ("TIKTOKEN_CACHE_DIR", "CUSTOM_TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(StoreError, match="allow_download=True"):
-        encoders.Exact("o200k_base")("text")
-    assert tokens.default().name == "chars/4"
+        exact.TiktokenCounter("o200k_base")("text")
+    assert tokens.default_counter().name == "chars/4"
     with pytest.raises(StoreError, match=r"install ctxkit\[live\]"):
-        vocabularies.anthropic_file()
+        vocabularies.find_anthropic_tokenizer()
 
 
 def test_the_cache_folder_follows_the_platform(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     monkeypatch.delenv("CTXKIT_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(caches.sys, "platform", "linux")
+    monkeypatch.setattr(safe_fs.sys, "platform", "linux")
     assert tokens.cache_folder() == tmp_path / "ctxkit"
     assert not tokens.cache_folder().exists()
-    monkeypatch.setattr(caches.sys, "platform", "darwin")
+    monkeypatch.setattr(safe_fs.sys, "platform", "darwin")
     assert tokens.cache_folder().parts[-3:] == ("Library", "Caches", "ctxkit")
 
 
@@ -303,19 +308,19 @@ def test_the_cache_folder_follows_the_platform(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("name", NAMES)
 @given(parts=st.lists(ODD | WORDS.map("".join), max_size=12))
 def test_a_growing_text_is_exact_at_every_append(name: str, parts: list[str]) -> None:
-    parts = [long_runs.without_surrogates(p) for p in parts]
-    grows = tokens.Growing(tokens.exact(name))
+    parts = [exact.replace_surrogates(p) for p in parts]
+    grows = tokens.IncrementalCounter(tokens.exact_counter(name))
     for i, part in enumerate(parts):
         assert grows.append(part) == reference(name, "".join(parts[: i + 1]))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_growing_text_counts_only_what_is_new(name: str) -> None:
-    counter, seen = encoders.Exact(name), []
+    counter, seen = exact.TiktokenCounter(name), []
     whole = counter.fresh
     counter.fresh = lambda text: seen.append(len(text)) or whole(text)  # type: ignore[method-assign]
     line = '{"path": "src/a.py", "ok": true, "n": 17}, '  # one line of JSON, no newline to cut at
-    grows = tokens.Growing(counter, line)
+    grows = tokens.IncrementalCounter(counter, line)
     for _ in range(99):
         grows.append(line)
     assert grows.tokens == reference(name, line * 100)
@@ -324,8 +329,8 @@ def test_a_growing_text_counts_only_what_is_new(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["anthropic", "chars/4", "ai"])
 def test_other_growing_texts_are_counted_whole(name: str) -> None:
-    grows = tokens.Growing(tokens.named(name))
-    assert [grows.append(p) for p in ("hel", "lo wör", "ld")][-1] == tokens.named(name)(
+    grows = tokens.IncrementalCounter(tokens.get_counter(name))
+    assert [grows.append(p) for p in ("hel", "lo wör", "ld")][-1] == tokens.get_counter(name)(
         "hello wörld"
     )
 
@@ -345,11 +350,11 @@ PIECES = st.lists(
 @example(text="*\n/home")
 @example(text="x\n  y\n")
 def test_a_text_counts_as_its_lines_do(name: str, text: str) -> None:
-    assert tokens.exact(name).by_lines(text) == reference(name, text)  # type: ignore[attr-defined]
+    assert tokens.exact_counter(name).by_lines(text) == reference(name, text)  # type: ignore[attr-defined]
 
 
 def test_of_a_list_only_new_lines_are_counted() -> None:
-    counter, seen = encoders.Exact("o200k_base"), []
+    counter, seen = exact.TiktokenCounter("o200k_base"), []
     whole = counter.fresh
     counter.fresh = lambda text: seen.append(text) or whole(text)  # type: ignore[method-assign]
     items = [f"- read(file{n}.py)" for n in range(9)]

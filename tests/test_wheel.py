@@ -23,7 +23,7 @@ assert ck.report(session).groups()["tool schemas"] > 0
 assert ck.plots.growth(session)._repr_mimebundle_()
 assert ck.prices.price("claude-sonnet-4-5").input == 3e-6
 from ctxkit import tokens
-assert tokens.exact("o200k_base")("hello world") == 2
+assert tokens.exact_counter("o200k_base")("hello world") == 2
 assert "litellm" not in sys.modules
 """
 ASKING = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ctxkit.readers.source import Source
+from ctxkit.formats.source import Source
 
 
 def source(*records: Any, name: str = "session.jsonl") -> Source:

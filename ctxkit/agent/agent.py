@@ -1,6 +1,4 @@
-"""An agent that works on a session: one turn asks the model and runs tools until it is answered or
-a limit holds it.
-"""
+"""The agent: one turn asks the model and runs its tools until it answers or a limit stops it."""
 
 from __future__ import annotations
 
@@ -10,39 +8,45 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.agent.calls import Calls
-from ctxkit.agent.compactor import Compactor
-from ctxkit.agent.events import Listener, LiveEvents, deaf
-from ctxkit.agent.limits import Limits, SpentInTurn
-from ctxkit.agent.memories import Memory
-from ctxkit.agent.outcome import Ended, Outcome
-from ctxkit.agent.output_limits import OutputLimits
-from ctxkit.agent.running import Approve, Offload, run_tool
-from ctxkit.agent.sent_prompts import Prompts
-from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
-from ctxkit.agent.turn import LimitReached, OutOfTime, Turn
-from ctxkit.display.markup import line
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.redaction import redact
+from ctxkit.agent.compaction import Compactor
+from ctxkit.agent.live_context import SentPrompts
+from ctxkit.agent.memory.flush import MemoryFlusher
+from ctxkit.agent.model_calls import ModelCaller
+from ctxkit.agent.models.model import accepts_images, images_unsupported_message
+from ctxkit.agent.tools.runner import Approve, OffloadResult, OutputLimits, run_tool
+from ctxkit.agent.tools.tool import Tool, tool
+from ctxkit.agent.transcript import INTERRUPTED_RESULT, LOST_RESULT, AppendEntries, Transcript
+from ctxkit.agent.turn import (
+    LimitReached,
+    Limits,
+    Listener,
+    LiveEvents,
+    Outcome,
+    OutOfTime,
+    SpentInTurn,
+    Turn,
+    TurnEnd,
+    ignore_event,
+)
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.messages import Image, Message, Text
-from ctxkit.models.model import no_pictures, takes_pictures
-from ctxkit.redaction import redact
-from ctxkit.sizes.prompt_sizes import size_now
-from ctxkit.texts.contents import texts
-from ctxkit.tools.tool import Tool, tool
+from ctxkit.session.messages import Image, Message, Text, plain_text
+from ctxkit.tokens.live_prompt_sizes import size_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ctxkit.agent.offloads import Save
-    from ctxkit.injected import Sections
-    from ctxkit.messages import Edit, ToolCall
-    from ctxkit.models.model import Model
-    from ctxkit.policies.policy import Policy
+    from ctxkit.agent.live_context import SaveArtifact
+    from ctxkit.agent.models.model import Model
+    from ctxkit.agent.system_prompt import PromptSections
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.policies.protocols import Policy
     from ctxkit.policies.rules import Rules
-    from ctxkit.session import Session
-    from ctxkit.tools.root import Root
+    from ctxkit.session.messages import Edit, ToolCall
+    from ctxkit.session.session import Session
 
-GO_ON = "Your reply was cut by its limit of length. Go on exactly where it ended."
+CONTINUE_PROMPT = "Your reply was cut by its limit of length. Go on exactly where it ended."
 
 
 def compact_conversation() -> str:
@@ -50,7 +54,7 @@ def compact_conversation() -> str:
     return "COMPACT_REQUESTED"
 
 
-COMPACT = tool(compact_conversation)
+COMPACT_TOOL = tool(compact_conversation)
 """The tool that every agent has; what it asks for is done after the step."""
 
 
@@ -88,18 +92,18 @@ class Agent:
         model: Model,
         rules: Rules,
         tools: Sequence[Tool] = (),
-        keep: Keep | None = None,
+        keep: AppendEntries | None = None,
         limits: Limits | None = None,
         clock: Callable[[], float],
-        hear: Listener = deaf,
+        hear: Listener = ignore_event,
         approve: Approve | None = None,
-        offload: Offload | None = None,
+        offload: OffloadResult | None = None,
         summary_model: Model | None = None,
         summary_seconds: float = 120.0,
         memory: Root | None = None,
-        save: Save | None = None,
-        prompts: Prompts | None = None,
-        sections: Sections | None = None,
+        save: SaveArtifact | None = None,
+        prompts: SentPrompts | None = None,
+        sections: PromptSections | None = None,
         outputs: OutputLimits | None = None,
     ) -> None:
         self.sections, self.outputs = sections, outputs or OutputLimits.of(rules)
@@ -111,7 +115,7 @@ class Agent:
         """The model that is asked beside the conversation; None: there is none."""
         self.writer_seconds = summary_seconds
         self._place, self._wanted, self._save = memory, False, save
-        self.prompts = prompts or Prompts()
+        self.prompts = prompts or SentPrompts()
         self._lead(rules, Transcript(session, keep, clock))
 
     def take(self, rules: Rules) -> None:
@@ -122,7 +126,9 @@ class Agent:
         self.rules = rules
         self._memory = None
         if rules.flush and self._place:
-            self._memory = Memory(rules.flush, self._place, self.writer, self._clock, self.tell)
+            self._memory = MemoryFlusher(
+                rules.flush, self._place, self.writer, self._clock, self.tell
+            )
         self._stand(transcript)
 
     @property
@@ -155,9 +161,9 @@ class Agent:
         """
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
-        if attached and takes_pictures(self.model) is False:
-            raise BadArguments(no_pictures(self.model))
-        ended: Ended = "answered"
+        if attached and accepts_images(self.model) is False:
+            raise BadArguments(images_unsupported_message(self.model))
+        ended: TurnEnd = "answered"
         user = Message(role="user", parts=(Text(prompt), *attached), details=dict(details or {}))
         turn, most = self._begin(user, heard), self.limits.seconds
         turn.began, turn.task = turn.began - waited, asyncio.current_task()
@@ -188,7 +194,9 @@ class Agent:
             self._said(said)
 
     def gauge(self) -> tuple[int, int]:
-        """Return how large the session is, in tokens (see `sizes.prompt_sizes`), and its window."""
+        """Return how large the session is, in tokens (see `tokens.live_prompt_sizes`), and its
+        window.
+        """
         return size_now(self.session).tokens, self.compactor.context.run.room.limit
 
     async def compact(
@@ -199,7 +207,7 @@ class Agent:
             self._fresh(), self.limits, policy, trigger="manual", focus=focus, instead=instead
         )
 
-    def move(self, session: Session, keep: Keep | None = None) -> None:
+    def move(self, session: Session, keep: AppendEntries | None = None) -> None:
         """Go on from another place: a branch, an earlier checkpoint, another session."""
         self._stand(Transcript(session, keep, self._clock))
 
@@ -220,7 +228,7 @@ class Agent:
         self.compactor.made, self._wanted = 0, False
         # the kernel was killed, or the kit failed, while a tool ran
         for call in self.transcript.unanswered():
-            self._said(self.transcript.unrun(call, LOST))
+            self._said(self.transcript.unrun(call, LOST_RESULT))
         self.transcript.begin()
         self.compactor.budget.begin()
         put_in = self._put_in()
@@ -243,14 +251,14 @@ class Agent:
                     return "the reply was cut by its limit of length"
                 await self.compactor.force(turn.spent, self.limits, "length")
                 if not reply.tool_calls:
-                    self._said(self.transcript.user(GO_ON, kind="injected"))
+                    self._said(self.transcript.user(CONTINUE_PROMPT, kind="injected"))
             elif not reply.tool_calls:
-                return _silence(reply)
+                return _explain_empty_reply(reply)
             if self._wanted:
                 self._wanted = False
                 await self.compactor.force(turn.spent, self.limits, "agent_requested")
 
-    def _end(self, turn: Turn, ended: Ended, why: str) -> Outcome:
+    def _end(self, turn: Turn, ended: TurnEnd, why: str) -> Outcome:
         s = turn.spent
         s.seconds = self._clock() - turn.began
         told = {
@@ -264,7 +272,7 @@ class Agent:
         self.tell("turn_end", told)
         used, window = self.gauge()
         return Outcome(
-            text=texts(turn.last),
+            text=plain_text(turn.last),
             ended=ended,
             why=redact(why),
             spent=s,
@@ -290,10 +298,14 @@ class Agent:
                     asks=getattr(self.approve, "tools", None),
                     offload=self._offload,
                     outputs=self.outputs,
-                    pictures=takes_pictures(self.model) is not False,
+                    pictures=accepts_images(self.model) is not False,
                 )
             except asyncio.CancelledError:
-                why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED
+                why = (
+                    f"{turn.over.capitalize()}, before it ended."
+                    if turn.late
+                    else INTERRUPTED_RESULT
+                )
                 for left in reply.tool_calls[i:]:
                     self._said(self.transcript.unrun(left, why))
                 self.tell("cancelled", {"tool": call.name, "why": why})
@@ -301,7 +313,9 @@ class Agent:
             result = replace(result, tool=call.name, call_id=call.id)
             kept = self._said(self.transcript.add(result, "r"))
             images = sum(isinstance(p, Image) for p in kept.parts)
-            self.tell("tool_result", result_told(kept) | ({"pictures": images} if images else {}))
+            self.tell(
+                "tool_result", tool_result_payload(kept) | ({"pictures": images} if images else {})
+            )
 
     def _put_in(self) -> dict[str, Any]:
         """Say the sections that are due; return what is told of them, nothing where none was."""
@@ -314,7 +328,7 @@ class Agent:
 
     def _offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """Return the tools that its model is told of."""
-        return (*tools, replace(COMPACT, run=self._asked_to_compact))
+        return (*tools, replace(COMPACT_TOOL, run=self._asked_to_compact))
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -347,7 +361,7 @@ class Agent:
             own=self.writer is self.model,
             prompts=self.prompts,
         )
-        self._calls = Calls(self.model, schemas, self.compactor, self.tell)
+        self._calls = ModelCaller(self.model, schemas, self.compactor, self.tell)
 
     def _fresh(self) -> SpentInTurn:
         return SpentInTurn(free=bool(self.model.notice))
@@ -361,17 +375,19 @@ class Agent:
         return compact_conversation()
 
 
-def result_told(result: Message) -> dict[str, Any]:
+def tool_result_payload(result: Message) -> dict[str, Any]:
     """Return what an event tells of a tool's result."""
     chars, failed = len(result.text), result.is_error
     return {"tool_name": result.tool, "result_chars": chars, "is_error": failed}
 
 
-def _silence(reply: Message) -> str:
+def _explain_empty_reply(reply: Message) -> str:
     """Return what must be said of a reply that ended in good order without a word; else nothing."""
-    if texts(reply).strip():
+    if plain_text(reply).strip():
         return ""
     if reply.thinks:
         return "the model thought, and gave no answer"
-    how = "" if reply.stop in (None, "stop") else f" (it ended with {line(reply.stop, 40)})"
+    how = (
+        "" if reply.stop in (None, "stop") else f" (it ended with {sanitize_line(reply.stop, 40)})"
+    )
     return f"the model gave an empty reply{how}"

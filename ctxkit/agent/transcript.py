@@ -1,11 +1,4 @@
-"""The session as an agent writes it: every message under an id and a turn of its own, kept before
-it is shown.
-
-Nothing that has the shape of a key is kept, whoever said it: what stands in the session goes to
-providers, frames and reports. What is kept is for reading only: tools run on what the model said,
-never on what stands here. Every tool call has an id of its own and a result of its own, also after
-a kernel was killed between the two.
-"""
+"""Append redacted messages and edits to the session as the agent produces them."""
 
 from __future__ import annotations
 
@@ -15,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.engine import identified
+from ctxkit._internal.redaction import REDACTION_MARK, environment_secrets, redact_json
+from ctxkit.engine import with_message_ids
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Edit, Message, Part, Text, Thinking, ToolCall
-from ctxkit.redaction import MARK, redacted, secrets
+from ctxkit.session.messages import Edit, Message, Part, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
-Keep = Callable[..., "Session"]
+AppendEntries = Callable[..., "Session"]
 """Writes entries at the session's end (in memory, by `SessionLog.append`) and returns it."""
-LOST = "The session ended before this call's result was kept; whether it ran is not known."
-INTERRUPTED = "Interrupted by the user before it ended."
+LOST_RESULT = "The session ended before this call's result was kept; whether it ran is not known."
+INTERRUPTED_RESULT = "Interrupted by the user before it ended."
 
 
 class Transcript:
@@ -38,8 +31,10 @@ class Transcript:
         clock: seconds since 1970.
     """
 
-    def __init__(self, session: Session, keep: Keep | None, clock: Callable[[], float]) -> None:
-        self.session = session if keep else identified(session)
+    def __init__(
+        self, session: Session, keep: AppendEntries | None, clock: Callable[[], float]
+    ) -> None:
+        self.session = session if keep else with_message_ids(session)
         self.clock = clock
         self._keep = keep or self._in_memory
         self.turn = self.session.turns[-1] if self.session.path else -1
@@ -74,11 +69,11 @@ class Transcript:
 
     def add(self, message: Message, kind: str) -> Message:
         """Write a message under a new id that begins with `kind`; it comes back as it was kept."""
-        time, known = message.time or self.clock(), secrets()
+        time, known = message.time or self.clock(), environment_secrets()
         clean = {
             "parts": self._clean(message.parts, known),
-            "error": message.error and _text(message.error, known),
-            "model": message.model and _text(message.model, known),
+            "error": message.error and _clean_text(message.error, known),
+            "model": message.model and _clean_text(message.model, known),
             "tool": message.tool and _name(message.tool, known),
             "call_id": message.call_id and _name(message.call_id, known),
         }
@@ -111,7 +106,7 @@ class Transcript:
         if not self.session.log:
             self.turn = 0
             return self.add(Message(role="system", parts=(Text(text),)), "s")
-        if _text(text, secrets()) == self.instructions:
+        if _clean_text(text, environment_secrets()) == self.instructions:
             return None
         began = "other instructions" if self.instructions else "no instructions"
         raise BadArguments(
@@ -128,7 +123,7 @@ class Transcript:
         how = {"model": model, "stop": stop, "error": why, "context_window": window}
         return self.add(replace(lost, **how), "a")
 
-    def unrun(self, call: ToolCall, why: str = INTERRUPTED) -> Message:
+    def unrun(self, call: ToolCall, why: str = INTERRUPTED_RESULT) -> Message:
         """Write the result of a tool call that did not end: no call stays without one."""
         said, name = (Text(why),), call.name
         lost = Message(role="tool", tool=name, call_id=call.id, parts=said, is_error=True)
@@ -147,9 +142,9 @@ class Transcript:
         out: list[Part] = []
         for part in parts:
             if isinstance(part, Text):
-                out.append(Text(_text(part.text, known)))
+                out.append(Text(_clean_text(part.text, known)))
             elif isinstance(part, Thinking):
-                out.append(_thought(part, known))
+                out.append(_clean_thinking(part, known))
             elif isinstance(part, ToolCall):
                 out.append(self._called(part, known))
             else:
@@ -164,29 +159,29 @@ class Transcript:
             n += 1
             ident = f"{given}_{n}"
         self._calls.add(ident)
-        arguments: dict[str, Any] = redacted(_sound(call.arguments), known)
-        raw = None if call.raw is None else _text(call.raw, known)
+        arguments: dict[str, Any] = redact_json(_replace_surrogates(call.arguments), known)
+        raw = None if call.raw is None else _clean_text(call.raw, known)
         name = _name(call.name, known)
         return replace(call, id=ident, name=name, arguments=arguments, raw=raw)
 
 
-def _thought(part: Thinking, known: list[str]) -> Thinking:
+def _clean_thinking(part: Thinking, known: list[str]) -> Thinking:
     """Return thinking as it is kept; a signature holds only for the words it was made for."""
-    text = _text(part.text, known)
+    text = _clean_text(part.text, known)
     return part if text == part.text else Thinking(text)
 
 
-def _text(text: str, known: list[str]) -> str:
+def _clean_text(text: str, known: list[str]) -> str:
     """Return text as it is kept: without keys, and halves of characters, which no file can hold."""
-    return str(redacted(_sound(text), known))
+    return str(redact_json(_replace_surrogates(text), known))
 
 
 def _name(name: str, known: list[str]) -> str:
     """Return a name without keys, in the letters that providers take in names and ids."""
-    return _text(name, known).replace(MARK, "redacted")
+    return _clean_text(name, known).replace(REDACTION_MARK, "redacted")
 
 
-def _sound(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """Return a JSON value that can be written: lone surrogates become question marks."""
     try:
         msgspec.json.encode(value)
@@ -194,7 +189,7 @@ def _sound(value: Any) -> Any:
         if isinstance(value, str):
             return value.encode("utf-8", "replace").decode()
         if isinstance(value, dict):
-            return {_sound(k): _sound(v) for k, v in value.items()}
+            return {_replace_surrogates(k): _replace_surrogates(v) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
-            return [_sound(v) for v in value]
+            return [_replace_surrogates(v) for v in value]
     return value

@@ -1,19 +1,143 @@
-"""A turn under way: what it may use, what it has used, and where it stands."""
+"""A turn's limits, spending, state, outcome and live events.
+
+`LiveEvents.tell` is the one way by which text of a running turn reaches a listener, and so a
+screen, a saved notebook, a log and a collector: it redacts every payload, and text in pieces across
+them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.agent.limits import Limits, SpentInTurn
-from ctxkit.messages import Message, ToolCall
+import msgspec
+
+from ctxkit._internal.formatting import pluralize, sanitize_line
+from ctxkit._internal.redaction import StreamRedactor, environment_secrets, redact_json
+from ctxkit.errors import BadArguments
+from ctxkit.session.messages import Message, ToolCall
+from ctxkit.tokens.prices import Price, price
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
-    from ctxkit.models.model import Model
+    from ctxkit.agent.models.model import Model
+    from ctxkit.session.messages import Usage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Limits of one turn; None: none."""
+
+    calls: int | None = 40
+    """Calls to the model."""
+    tokens: int | None = None
+    """Tokens billed, prompts and replies together."""
+    cost_usd: float | None = None
+    """Dollars; checked before each call with the counted prompt at the price of a cache write."""
+    seconds: float | None = None
+    """Seconds on the clock."""
+    attempts: int = 4
+    """Compactions and trims for overflows and cut replies in a turn: one and three stages."""
+    payload_bytes: int | None = None
+    """Bytes of the messages sent; larger prompts are trimmed for the call before they are sent."""
+    messages: int | None = None
+    """Messages of a prompt: a warning is told, once between two compactions; no call is held."""
+    messages_share: float = 0.8
+    """Share of `messages` above which it is told (fuseraft's fraction of its cap)."""
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "tokens", "cost_usd", "seconds", "payload_bytes", "messages"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise BadArguments(f"The limit {name} is above 0, or None for none; not {value}.")
+        if self.attempts < 0:
+            raise BadArguments(f"The limit attempts is 0 or more, not {self.attempts}.")
+
+    def __str__(self) -> str:
+        known = {"calls": self.calls, "tokens": self.tokens, "$": self.cost_usd, "s": self.seconds}
+        return ", ".join(f"{v:g} {k}" for k, v in known.items() if v is not None) or "no limits"
+
+
+@dataclass(slots=True)
+class SpentInTurn:
+    """What a turn has used so far."""
+
+    calls: int = 0
+    fresh: int = 0
+    cached: int = 0
+    output: int = 0
+    cost_usd: float | None = 0.0
+    """None as soon as a call's price is not known."""
+    seconds: float = 0.0
+    free: bool = False
+    """True for a model that costs nothing: the scripted one, a local one."""
+    unbilled: int = 0
+    """Prompt tokens, counted here, of replies without usage: the limits count them too."""
+    models: dict[str, Price | None] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens billed."""
+        return self.fresh + self.cached + self.output
+
+    def add(self, usage: Usage | None, model: str, counted: int = 0) -> None:
+        """Add one call; `counted` is its prompt where the model tells no usage."""
+        self.calls += 1
+        if usage is not None and usage.prompt_tokens is not None:
+            self._bill(usage, model, free=self.free)
+        else:
+            self.unbilled += counted
+
+    def add_summary(self, usage: Usage, model: str, *, free: bool) -> None:
+        """Add a call that is none of the conversation: a summary, a note to memory."""
+        self._bill(usage, model, free=free)
+
+    def _bill(self, usage: Usage, model: str, *, free: bool) -> None:
+        cached = usage.cache_read_tokens or 0
+        self.fresh += (usage.prompt_tokens or 0) - cached
+        self.cached += cached
+        self.output += usage.output_tokens or 0
+        if free or self.cost_usd is None:
+            return
+        known, cost = self._price(model), usage.cost_usd
+        if cost is None and known:
+            cost = known.cost_usd(usage)
+        self.cost_usd = None if cost is None else self.cost_usd + cost
+
+    def exceeded(
+        self, limits: Limits, model: str, prompt: int, *, free: bool | None = None
+    ) -> str | None:
+        """Return which limit the next call would pass, in words, or None; `free`: whether that
+        model costs nothing.
+
+        Raises:
+            BadArguments: there is a limit in dollars and no price for the model.
+        """
+        if limits.calls is not None and self.calls >= limits.calls:
+            return f"the limit of {limits.calls} calls"
+        if limits.tokens is not None and self.tokens + self.unbilled + prompt > limits.tokens:
+            return f"the limit of {limits.tokens:,} tokens"
+        if limits.seconds is not None and self.seconds >= limits.seconds:
+            return f"the limit of {limits.seconds:g} seconds"
+        if limits.cost_usd is not None and not (self.free if free is None else free):
+            known = self._price(model)
+            if known is None or self.cost_usd is None:
+                raise BadArguments(
+                    f"No price is known for {model}, so a limit in dollars cannot be kept: drop it."
+                )
+            dearest = known.at(prompt).write()
+            if self.cost_usd + (self.unbilled + prompt) * dearest > limits.cost_usd:
+                return f"the limit of ${limits.cost_usd:g}"
+        return None
+
+    def _price(self, model: str) -> Price | None:
+        if model not in self.models:
+            self.models[model] = price(model)
+        return self.models[model]
 
 
 class LimitReached(Exception):
@@ -119,3 +243,124 @@ def _running_task() -> asyncio.Task[Any] | None:
         return asyncio.current_task()
     except RuntimeError:  # no loop runs here
         return None
+
+
+TurnEnd = Literal["answered", "limit", "error"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """One turn's end."""
+
+    text: str
+    """The last reply's text."""
+    ended: TurnEnd
+    why: str
+    """For a limit or an error: one sentence."""
+    spent: SpentInTurn
+    compactions: int
+    """Compactions made in the turn."""
+    context_tokens: int
+    """How large the session is, in tokens (see `prompt_sizes.size_now`)."""
+    context_window: int
+    notice: str
+    """What must be said of the model, such as that none was called."""
+
+    def account(self) -> str:
+        """Return one line: calls, tokens, dollars, how full the context is, compactions."""
+        s = self.spent
+        cost = "no price known" if s.cost_usd is None else f"${s.cost_usd:.4f}"
+        if s.free and s.cost_usd == 0:
+            cost = "free"
+        full = self.context_tokens / self.context_window if self.context_window else 0.0
+        parts = [
+            pluralize(s.calls, "call"),
+            f"{s.fresh:,} fresh / {s.cached:,} cached / {s.output:,} out",
+            cost,
+            f"context {self.context_tokens:,}/{self.context_window:,} ({full:.0%})",
+            pluralize(self.compactions, "compaction"),
+        ]
+        if s.unbilled:
+            parts.append(f"about {s.unbilled:,} tokens of which the model told no usage")
+        return " · ".join(p for p in (*parts, sanitize_line(self.why, 300), self.notice) if p)
+
+
+class LiveEvent(msgspec.Struct, frozen=True):
+    """One event: its name, when it was, in which turn, and what it says.
+
+    Names: `turn_start turn_end model_call model_wait model_response model_error delta tool_call
+    tool_result inner_call_context compaction_start compaction_end context_budget_warn
+    context_budget_cutover context_window_warn context_exceeded_recovery limit_reached memory_flush
+    sections_said memory_promoted memory_consolidated memory_failed cancelled moved
+    context_report_created`; a live session writes `listener_failed` and `export_failed`, too.
+    """
+
+    kind: str
+    time: float
+    turn: int
+    payload: dict[str, Any]
+
+
+Listener = Callable[[LiveEvent], None]
+_ENDS_TEXT = frozenset({
+    "turn_start", "turn_end", "model_call", "model_response", "model_error", "tool_call",
+    "tool_result", "cancelled", "limit_reached",
+})  # fmt: skip
+"""Events after which no more of a text comes. Others may come within it, and within a key."""
+
+
+class LiveEvents:
+    """Tells the events of a session to a listener, without keys.
+
+    A `delta` is a piece of text of a kind (`text`, `thinking`, `tool_call`, `arguments`). The last
+    word of a text is held back until it is known to be no part of a key: until more of it comes,
+    a piece of another kind, or an event that ends the text.
+
+    Args:
+        hear: is told every event.
+        clock: seconds since 1970.
+        turn: returns the number of the turn under way.
+    """
+
+    def __init__(self, hear: Listener, clock: Callable[[], float], turn: Callable[[], int]) -> None:
+        self._hear, self._clock, self._turn = hear, clock, turn
+        self._kind, self._stream = "", StreamRedactor()
+
+    def tell(self, kind: str, payload: dict[str, Any]) -> None:
+        """Tell an event."""
+        if kind == "delta":
+            self._tell_piece(payload["kind"], payload["text"])
+            return
+        if kind in _ENDS_TEXT:
+            self._end_text()
+        self._emit(kind, redact_json(payload))
+
+    def _tell_piece(self, kind: str, text: str) -> None:
+        if kind != self._kind:
+            self._end_text()
+            self._kind, self._stream = kind, StreamRedactor(environment_secrets())
+        self._emit_text(self._stream.feed(text))
+        if kind == "tool_call":  # a name comes whole
+            self._end_text()
+
+    def _end_text(self) -> None:
+        self._emit_text(self._stream.flush())
+        self._kind = ""
+
+    def _emit_text(self, text: str) -> None:
+        if text:
+            self._emit("delta", {"kind": self._kind, "text": text})
+
+    def _emit(self, kind: str, payload: dict[str, Any]) -> None:
+        self._hear(LiveEvent(kind, self._clock(), self._turn(), payload))
+
+
+def ignore_event(_: LiveEvent) -> None:
+    """Listen to nothing."""
+
+
+def is_compaction(payload: dict[str, Any]) -> bool:
+    """Say whether something was compacted at the end of a compaction; also where its summary
+    failed, and something else stands in its place.
+    """
+    return payload.get("outcome") == "compacted" or "messages" in payload

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ctxkit.faces import face
+from ctxkit._internal.lazy import lazy_exports
 
 _NAMES = {
     "check": "exercises",
     "tasks": "exercises",
     "contest": "contests",
     "Contest": "contests",
-    "facts_kept": "matter",
+    "facts_kept": "sample_data",
 }
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above
-__getattr__, __dir__ = face(__name__, _NAMES)
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES)

@@ -1,4 +1,4 @@
-"""The contest: the cheapest rules that keep every fact and lose little; the reader's own table."""
+"""`ctxkit.contest`: the cheapest rules that keep every fact of the sample."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.course.matter import facts_kept, figures, replayed, sample
-from ctxkit.display import amounts
-from ctxkit.display.markup import line
-from ctxkit.display.sheets import Box, Heading, Tabular
+from ctxkit._internal import formatting
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit._internal.tables import Cell, Column, Table
+from ctxkit.course.sample_data import facts_kept, load_sample, replay_sample, score_replay
 from ctxkit.errors import BadArguments
-from ctxkit.held_folders import Folder
 
 if TYPE_CHECKING:
-    from ctxkit.presets.naming import AnyRules
+    from ctxkit.presets.registry import RulesLike
 
 __all__ = ["ALLOWED_LOSS", "Contest", "ContestEntry", "contest"]
 
@@ -27,14 +27,14 @@ _FILE = Path(".ctxkit") / "contest.json"
 _LARGEST = 1_000_000
 """Bytes of a table that is read back."""
 _HEADS = (
-    Heading("name", number=False, firm=True),
-    Heading("rules", number=False),
-    Heading("cost", "dollars of the replay"),
-    Heading("facts", "of the fifteen, shown when the last turn begins"),
-    Heading("lost", "share of what is needed later that was out of sight"),
-    Heading("peak", "tokens of the largest prompt", spare=True),
-    Heading("cuts", "compactions", spare=True),
-    Heading("counts", "whether it counts, and if not why", number=False, firm=True),
+    Column("name", number=False, firm=True),
+    Column("rules", number=False),
+    Column("cost", "dollars of the replay"),
+    Column("facts", "of the fifteen, shown when the last turn begins"),
+    Column("lost", "share of what is needed later that was out of sight"),
+    Column("peak", "tokens of the largest prompt", spare=True),
+    Column("cuts", "compactions", spare=True),
+    Column("counts", "whether it counts, and if not why", number=False, firm=True),
 )
 
 
@@ -77,17 +77,17 @@ class Contest:
     path: Path = _FILE
 
     @staticmethod
-    def tried(name: str, rules: AnyRules) -> ContestEntry:
+    def tried(name: str, rules: RulesLike) -> ContestEntry:
         """Return the figures of rules, without entering them.
 
         Raises:
             BadArguments: they are no rules.
         """
-        replay = replayed(rules)
-        found, facts = figures(replay), facts_kept(replay)
+        replay = replay_sample(rules)
+        found, facts = score_replay(replay), facts_kept(replay)
         return ContestEntry(
-            name=line(name, 40),
-            rules=line(str(found["rules"]), 120),
+            name=sanitize_line(name, 40),
+            rules=sanitize_line(str(found["rules"]), 120),
             cost_usd=float(found["cost_usd"]),
             low_usd=float(found["cost_low_usd"]),
             high_usd=float(found["cost_high_usd"]),
@@ -98,10 +98,10 @@ class Contest:
             needed_later_loss=float(found["needed_later_loss"]),
             peak_tokens=int(found["peak_tokens"]),
             cuts_n=int(found["cuts_n"]),
-            over_window=amounts.known(found["over_call"]),
+            over_window=formatting.has_value(found["over_call"]),
         )
 
-    def enter(self, name: str, rules: AnyRules) -> Contest:
+    def enter(self, name: str, rules: RulesLike) -> Contest:
         """Enter rules under a name; an entry of the same name gives way. Returns the table.
 
         Raises:
@@ -113,7 +113,7 @@ class Contest:
         kept = [e for e in self.entries if e.name != entry.name]
         data = msgspec.json.format(msgspec.json.encode([*kept, entry]), indent=1)
         try:
-            with Folder.own(self.path.parent) as folder:
+            with SafeFolder.own(self.path.parent) as folder:
                 folder.write(self.path.name, (data,))
         except OSError as error:
             said = f"The table cannot be kept in {str(self.path)!r} ({error.strerror})."
@@ -139,8 +139,8 @@ class Contest:
         best = self.best
         if best is None:
             return "No entry counts yet: keep every fact, and lose at most 5 %."
-        recorded = figures(sample(), loss=False)["cost_usd"]
-        none = figures(replayed("none"), loss=False)["cost_usd"]
+        recorded = score_replay(load_sample(), loss=False)["cost_usd"]
+        none = score_replay(replay_sample("none"), loss=False)["cost_usd"]
         real = "unknown: the record does not say under which rules it was made"
         if best.real_low_usd is not None and best.real_high_usd is not None:
             real = f"${best.real_low_usd:.2f} to ${best.real_high_usd:.2f}"
@@ -159,9 +159,9 @@ class Contest:
         )
         return "\n".join(out)
 
-    def _table(self) -> Tabular:
+    def _table(self) -> Table:
         best = self.best
-        return Tabular(_HEADS, tuple(_row(e, best=e is best or e == best) for e in self.entries))
+        return Table(_HEADS, tuple(_row(e, best=e is best or e == best) for e in self.entries))
 
     def to_text(self) -> str:
         """Return the table as text."""
@@ -191,18 +191,18 @@ def contest(path: str | Path | None = None) -> Contest:
 
 
 def _maybe(value: object) -> float | None:
-    return float(str(value)) if amounts.known(value) else None
+    return float(str(value)) if formatting.has_value(value) else None
 
 
-def _row(entry: ContestEntry, *, best: bool) -> tuple[Box, ...]:
+def _row(entry: ContestEntry, *, best: bool) -> tuple[Cell, ...]:
     tone = "good" if best else ("grey" if entry.why else "")
     return (
-        Box(entry.name, tone=tone),
-        Box(entry.rules),
-        Box(f"${entry.cost_usd:.2f}", entry.cost_usd, tone=tone),
-        Box(f"{entry.kept_n} of {entry.facts_n}", entry.kept_n),
-        Box(f"{entry.needed_later_loss:.1%}", entry.needed_later_loss),
-        Box(f"{entry.peak_tokens:,}", entry.peak_tokens),
-        Box(f"{entry.cuts_n}", entry.cuts_n),
-        Box(entry.why or ("the best so far" if best else "yes"), tone=tone),
+        Cell(entry.name, tone=tone),
+        Cell(entry.rules),
+        Cell(f"${entry.cost_usd:.2f}", entry.cost_usd, tone=tone),
+        Cell(f"{entry.kept_n} of {entry.facts_n}", entry.kept_n),
+        Cell(f"{entry.needed_later_loss:.1%}", entry.needed_later_loss),
+        Cell(f"{entry.peak_tokens:,}", entry.peak_tokens),
+        Cell(f"{entry.cuts_n}", entry.cuts_n),
+        Cell(entry.why or ("the best so far" if best else "yes"), tone=tone),
     )

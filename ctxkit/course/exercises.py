@@ -1,4 +1,4 @@
-"""The exercises by their keys, and `check`, which marks an answer, worked out when it is asked."""
+"""Exercises by key, and `check`, which marks an answer."""
 
 from __future__ import annotations
 

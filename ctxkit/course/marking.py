@@ -1,4 +1,4 @@
-"""How an answer is marked: what is wrong with it in a sentence, never what is right."""
+"""How answers are marked: numbers, words, lists, spans, guesses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from math import isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.display.markup import NO_MATH, escape
-from ctxkit.display.sheets import INK
+from ctxkit._internal.formatting import NO_MATHJAX, escape_html
+from ctxkit._internal.tables import TEXT_COLOR_CSS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -46,11 +46,11 @@ class AnswerMark:
     def _repr_html_(self) -> str:
         head, _, rest = str(self).partition(": ")
         ink = {True: "#009e73", False: "#d55e00", None: "#3a93cc"}[self.right]
-        told = _CODE.sub(r"<code>\1</code>", escape(rest, 2000))
+        told = _CODE.sub(r"<code>\1</code>", escape_html(rest, 2000))
         return (
-            f'<div class="{NO_MATH}" style="{INK};border-left:4px solid {ink};'
+            f'<div class="{NO_MATHJAX}" style="{TEXT_COLOR_CSS};border-left:4px solid {ink};'
             "padding:2px 10px;margin:4px 0;"
-            f'max-width:52em"><strong>{escape(head)}</strong>: {told}</div>'
+            f'max-width:52em"><strong>{escape_html(head)}</strong>: {told}</div>'
         )
 
 
@@ -73,7 +73,7 @@ def as_pair(given: Any) -> tuple[float, float] | None:
     return None
 
 
-def number(
+def mark_number(
     given: Any, right: float, *, within: float = 0.005, slips: Mapping[str, float] | None = None
 ) -> str:
     """Say what is wrong with a number; empty where it is right.
@@ -105,9 +105,9 @@ def _near(value: float, right: float, within: float) -> bool:
     return abs(value - right) <= within * abs(right) + 1e-12
 
 
-def choice(given: Any, right: str, among: Collection[str], why: Mapping[str, str]) -> str:
+def mark_choice(given: Any, right: str, among: Collection[str], why: Mapping[str, str]) -> str:
     """Say what is wrong with one word of several; `why` has a sentence for each wrong one."""
-    word = _bare(given)
+    word = _normalise_word(given)
     if word == right:
         return ""
     if word not in among:
@@ -115,11 +115,11 @@ def choice(given: Any, right: str, among: Collection[str], why: Mapping[str, str
     return why.get(word, "No.")
 
 
-def several(given: Any, right: Collection[Any]) -> str:
+def mark_list(given: Any, right: Collection[Any]) -> str:
     """Say how many of several answers are wrong and how many are missing."""
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         return "Give a list."
-    said, wanted = set(map(_bare, islice(given, _MOST))), set(map(_bare, right))
+    said, wanted = set(map(_normalise_word, islice(given, _MOST))), set(map(_normalise_word, right))
     wrong, missing = len(said - wanted), len(wanted - said)
     parts = [f"{wrong} of yours {_plural(wrong, 'does', 'do')} not belong there"] if wrong else []
     parts += [f"{missing} {_plural(missing, 'is', 'are')} missing"] if missing else []
@@ -130,12 +130,12 @@ def _plural(n: int, one: str, more: str) -> str:
     return one if n == 1 else more
 
 
-def _bare(word: Any) -> str:
+def _normalise_word(word: Any) -> str:
     """Return a word as it is compared; of what is no word a name that is never right."""
     return word.strip().rstrip(".").lower() if isinstance(word, str) else f"object {id(word)}"
 
 
-def span(given: Any, right: tuple[int, int]) -> str:
+def mark_span(given: Any, right: tuple[int, int]) -> str:
     """Say which end of a span (first, last) is wrong."""
     pair = as_pair(given)
     if pair is None:
@@ -149,21 +149,21 @@ def span(given: Any, right: tuple[int, int]) -> str:
     return f"{' and '.join(off).capitalize()}." if off else ""
 
 
-def guessed(given: Any, right: float, unit: str = "") -> str:
+def score_guess(given: Any, right: float, unit: str = "") -> str:
     """Score a guess of a number: what it is, and how far the guess was off."""
     value = as_float(given)
     if value is None:
-        return f"It is {_told(right, unit)}. Next time guess first: a number, before you run it."
+        return f"It is {_format_number(right, unit)}. Next time guess first: a number, before you run it."
     off = abs(value - right)
     near = off <= 0.1 * abs(right)
-    away = _told(off, "points" if unit == "%" else unit)
+    away = _format_number(off, "points" if unit == "%" else unit)
     return (
-        f"You said {_told(value, unit)}, it is {_told(right, unit)}: "
+        f"You said {_format_number(value, unit)}, it is {_format_number(right, unit)}: "
         f"{'well guessed.' if near else f'off by {away}.'}"
     )
 
 
-def _told(value: float, unit: str) -> str:
+def _format_number(value: float, unit: str) -> str:
     if unit == "$":
         return f"${value:,.2f}"
     short = f"{value:.2g}" if 0 < abs(value) < 10 else f"{value:,.0f}"

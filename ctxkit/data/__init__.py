@@ -10,4 +10,4 @@ from __future__ import annotations
 
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
+DATA_DIR = Path(__file__).parent

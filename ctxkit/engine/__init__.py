@@ -2,35 +2,34 @@
 
 from typing import TYPE_CHECKING
 
-from ctxkit.engine.advances import advance, run
-from ctxkit.engine.marks import Held, HookEvent, Kept
-from ctxkit.engine.replayed import Run
-from ctxkit.engine.run_logs import (
-    as_known,
-    believed,
-    identified,
-    log_of,
-    run_behind,
-    sent_at,
-    woven,
+from ctxkit._internal.lazy import deprecated_aliases, public_dir
+from ctxkit.engine.run_conversion import (
+    billing_offset,
+    call_start_time,
+    log_from_session,
+    run_of_replay,
+    sizes_as_known,
+    weave_edits,
+    with_message_ids,
 )
-from ctxkit.faces import listed, renamed
+from ctxkit.engine.runs import Run, advance, run_rules
+from ctxkit.engine.segments import BlockedCompaction, Compaction, HookEvent
 
 __all__ = [
-    "Held",
+    "BlockedCompaction",
+    "Compaction",
     "HookEvent",
-    "Kept",
     "Run",
     "advance",
-    "as_known",
-    "believed",
-    "identified",
-    "log_of",
-    "run",
-    "run_behind",
-    "sent_at",
-    "woven",
+    "billing_offset",
+    "call_start_time",
+    "log_from_session",
+    "run_of_replay",
+    "run_rules",
+    "sizes_as_known",
+    "weave_edits",
+    "with_message_ids",
 ]
-__dir__ = listed(__all__)
+__dir__ = public_dir(__all__)
 if not TYPE_CHECKING:
-    __getattr__ = renamed(__name__, {"Event": "HookEvent"})
+    __getattr__ = deprecated_aliases(__name__, {"Event": "HookEvent"})

@@ -1,8 +1,4 @@
-"""The longest prefix that a prompt shares with any sent before whose cache is still alive.
-
-It is found by what the prompts say, not by how a rule came to it: the same prompts get the same
-bill, whether a compaction, a mask or a function of a user's made them.
-"""
+"""The longest prefix that a prompt shares with one sent before whose cache is still alive."""
 
 from __future__ import annotations
 
@@ -16,16 +12,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.history import History
-    from ctxkit.history.clock import Clock
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.history.log import CacheClock
 
     Numbers = NDArray[Any]
 
-REMEMBERED = 64
+MAX_PARTED = 64
 """Prompts, of those from which a later one parted, that are looked at again."""
 
 
-class Parted(NamedTuple):
+class PartedPrompt(NamedTuple):
     """A prompt from which the next one parted."""
 
     call: int
@@ -39,20 +35,20 @@ class Parted(NamedTuple):
     """The next one says there what one before it had said there."""
 
 
-class Prefixes:
+class PromptPrefixes:
     """The prompts of consecutive calls, kept as the places where each parts from the one before."""
 
-    def __init__(self, clock: Clock, parted: Iterable[Parted] = ()) -> None:
+    def __init__(self, clock: CacheClock, parted: Iterable[PartedPrompt] = ()) -> None:
         self._clock = clock
         self.parted = list(parted)
         self._said = {(p.same, p.says) for p in self.parted}
         """At which place the next prompt parted, and what was said there."""
         self._back = any(p.back for p in self.parted)
 
-    def upto(self, call: int) -> Prefixes:
+    def upto(self, call: int) -> PromptPrefixes:
         """Return what is known of the prompts before a call, as far as it is looked at again."""
         stop = bisect_left(self.parted, call - 1, key=lambda p: p.call)
-        return Prefixes(self._clock, self.parted[max(stop - REMEMBERED, 0) : stop])
+        return PromptPrefixes(self._clock, self.parted[max(stop - MAX_PARTED, 0) : stop])
 
     def part(self, call: int, same: int, rest: Numbers, says: int) -> bool:
         """Take down that a call's prompt has only so many first messages of the one before.
@@ -74,12 +70,12 @@ class Prefixes:
         self._back = self._back or back
         said = int(rest[0])
         self._said.add((same, said))
-        self.parted.append(Parted(call - 1, same, said, rest, back))
+        self.parted.append(PartedPrompt(call - 1, same, said, rest, back))
         return self._back and not self._clock.cold[call]
 
     def shared(self, call: int, last: Numbers, now: Numbers) -> int:
         """Return how many first messages a prompt shares with the last, or any that is alive."""
-        same = alike(last, now)
+        same = common_length(last, now)
         if same < len(last):
             says = int(now[same]) if same < len(now) else 0
             if self.part(call, same, last[same:], says):
@@ -97,14 +93,14 @@ class Prefixes:
             now: its contents.
         """
         best, shared = same, len(now)
-        for before in self.parted[: -REMEMBERED - 1 : -1]:
+        for before in self.parted[: -MAX_PARTED - 1 : -1]:
             if not self._clock.alive(before.call, call):
                 break
             if shared > before.same:
                 shared = before.same
             elif shared < before.same:
                 continue
-            k = alike(before.rest, now[shared:])
+            k = common_length(before.rest, now[shared:])
             shared += k
             best = max(best, shared)
             if shared == len(now):
@@ -115,12 +111,12 @@ class Prefixes:
 class PastPrompts(NamedTuple):
     """What came before a run of prompts: the last one, and those before it that parted."""
 
-    prefixes: Prefixes
+    prefixes: PromptPrefixes
     last: Numbers
     """Contents of the prompt of the call before."""
 
 
-def alike(a: Numbers, b: Numbers) -> int:
+def common_length(a: Numbers, b: Numbers) -> int:
     """Return how many first values of two arrays are equal."""
     n = min(len(a), len(b))
     if not n or a[0] != b[0]:
@@ -130,21 +126,21 @@ def alike(a: Numbers, b: Numbers) -> int:
     return first if differ[first] else n
 
 
-def contents(history: History) -> Numbers:
+def content_hashes(history: History) -> Numbers:
     """Return a number a message that is equal where the same is said at the same row."""
     head, tail = history.head, -np.arange(history.lo, history.hi) - 1
     return np.concatenate((head.column(history.log, "contents"), tail)) if head.size else tail
 
 
-def common(view: History, others: Iterable[History]) -> int:
+def shared_prefix_tokens(view: History, others: Iterable[History]) -> int:
     """Return the tokens of the longest prefix that a view shares with one of some others, the fixed
     part included.
     """
-    now, most = contents(view), 0
+    now, most = content_hashes(view), 0
     for other in others:
         if other.head is view.head and other.lo == view.lo:
             same = min(len(other), len(view))
         else:
-            same = alike(contents(other), now)
+            same = common_length(content_hashes(other), now)
         most = max(most, min(other.fixed, view.fixed) + view.before(same))
     return most

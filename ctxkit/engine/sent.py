@@ -1,26 +1,26 @@
-"""What went out at a call of a run: each message, what it was before, and who changed it."""
+"""What went out at a call: each message, what it was before, and who changed it."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.history.head_items import content_at, content_key
-from ctxkit.messages import Message, Sized
-from ctxkit.policies.chain import applied
-from ctxkit.policies.policy import name_of
-from ctxkit.schedules.layers import since
-from ctxkit.schedules.rows import State
+from ctxkit.policies.base import apply_policy
+from ctxkit.policies.history.head import content_hash, row_content_hash
+from ctxkit.policies.protocols import name_of
+from ctxkit.policies.schedules.layers import changes_between
+from ctxkit.policies.schedules.rows import MessageState
+from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine.stretches import SentRun
-    from ctxkit.history import History
-    from ctxkit.policies.chain import Part
-    from ctxkit.schedules import Schedule
+    from ctxkit.engine.segments import RunLike
+    from ctxkit.policies.base import BasePolicy
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.schedules.pruning_schedule import Schedule
 
-FIXED = "fixed"
+FIXED_KIND = "fixed"
 """The kind of the item that stands for all that no message of the log holds."""
 
 
@@ -39,37 +39,44 @@ class SentItem(NamedTuple):
     """It was changed for this call alone, by a pruning; False: by a compaction, for good."""
 
 
-class Turnover(NamedTuple):
+class PromptChange(NamedTuple):
     """How a prompt differs from the one before it."""
 
     call: int
     anew: bool
     """True: nothing of the prompt before counts, and all of this one has come."""
-    came: list[State]
-    gone: list[State]
+    came: list[MessageState]
+    gone: list[MessageState]
     fixed: int
     """Tokens that no message holds."""
 
 
-def items_of(run: SentRun, call: int | None) -> tuple[SentItem, ...]:
+def sent_items(run: RunLike, call: int | None) -> tuple[SentItem, ...]:
     """Return what went out at a call: first what no message holds, then the messages in order.
 
     None: what the next call would be sent, if nothing were compacted.
     """
-    items, _ = _found(run, call)
+    items, _ = _items_and_left_out(run, call)
     fixed = run.log.fixed_in(run.call if call is None else call)
     if fixed:
-        said = Message(role="system", id=FIXED, kind=FIXED, parts=(Sized(FIXED, tokens=fixed),))
+        said = Message(
+            role="system",
+            id=FIXED_KIND,
+            kind=FIXED_KIND,
+            parts=(SizeOnly(FIXED_KIND, tokens=fixed),),
+        )
         items.insert(0, SentItem(said, fixed, fixed, None))
     return tuple(items)
 
 
-def left_out(run: SentRun, call: int | None) -> dict[int, str]:
+def left_out_rows(run: RunLike, call: int | None) -> dict[int, str]:
     """Return the rows that stood at a call and that prunings left out, with the part that did."""
-    return _found(run, call)[1]
+    return _items_and_left_out(run, call)[1]
 
 
-def turnovers(run: SentRun, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
+def iter_prompt_changes(
+    run: RunLike, start: int = 0, stop: int | None = None
+) -> Iterator[PromptChange]:
     """Yield what comes and goes at each of the calls start..stop, the first of them anew.
 
     Their prompts are gone through once, however many there are; where a part says no schedule,
@@ -81,26 +88,28 @@ def turnovers(run: SentRun, start: int = 0, stop: int | None = None) -> Iterator
     for begin, end in pairwise(bounds):
         pruned = run.pruned(begin)
         if pruned.rest:
-            yield from (whole(call, items_of(run, call)) for call in range(begin, end))
+            yield from (
+                full_prompt_change(call, sent_items(run, call)) for call in range(begin, end)
+            )
         else:
-            yield from _turnovers(pruned.schedule.extend(end), begin, end)
+            yield from _schedule_changes(pruned.schedule.extend(end), begin, end)
 
 
-def whole(call: int, items: Sequence[SentItem]) -> Turnover:
+def full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChange:
     """Return a call with all that it was sent, as if nothing were known of the one before."""
-    fixed, came = 0, list[State]()
+    fixed, came = 0, list[MessageState]()
     for item in items:
-        if item.message.kind == FIXED:
+        if item.message.kind == FIXED_KIND:
             fixed = item.tokens
         else:
             same = item.row >= 0 and item.changed_by is None
-            key = content_key(item.message)  # one text in two places counts as what each was
-            content = -item.row - 1 if same else content_at(item.row, key)
-            came.append(State(call, item.message, item.tokens, content))
-    return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
+            key = content_hash(item.message)  # one text in two places counts as what each was
+            content = -item.row - 1 if same else row_content_hash(item.row, key)
+            came.append(MessageState(call, item.message, item.tokens, content))
+    return PromptChange(call, anew=True, came=came, gone=[], fixed=fixed)
 
 
-def _found(run: SentRun, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
+def _items_and_left_out(run: RunLike, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
     """Return the messages of a prompt, and the rows that were left out of it."""
     call = run.call if call is None else call
     pruned = run.pruned(call)
@@ -108,17 +117,17 @@ def _found(run: SentRun, call: int | None) -> tuple[list[SentItem], dict[int, st
     out: dict[int, str] = {}
     done = (c.by for c in reversed(run.cuts) if c.call <= call)
     by = next(filter(None, done), "") if run.rules.policy is None else name_of(run.rules.policy)
-    items = list(_scheduled(schedule, call, by or "a compaction", out))
+    items = list(_scheduled_items(schedule, call, by or "a compaction", out))
     if pruned.rest:
-        items = _called(schedule.left(call), pruned.rest, items, run, out)
+        items = _called_items(schedule.left(call), pruned.rest, items, run, out)
     return items, out
 
 
-def _turnovers(schedule: Schedule, start: int, stop: int) -> Iterator[Turnover]:
+def _schedule_changes(schedule: Schedule, start: int, stop: int) -> Iterator[PromptChange]:
     """Yield the calls start..stop of a schedule that was extended to there, the first anew."""
     rows, top, n = schedule.rows, schedule.top, schedule.rows.shown(start)
-    came, gone = [top.state(p, start) for p in range(n)], list[State]()
-    events, i, before = since(top.events, start + 1, stop), 0, None
+    came, gone = [top.state(p, start) for p in range(n)], list[MessageState]()
+    events, i, before = changes_between(top.events, start + 1, stop), 0, None
     for call in range(start, stop):
         if call > start:
             came, gone = [rows.said(p) for p in range(n, rows.shown(call))], []
@@ -130,13 +139,17 @@ def _turnovers(schedule: Schedule, start: int, stop: int) -> Iterator[Turnover]:
         if before is not None:
             gone.append(before)
         added = top.added(call)
-        before = None if added is None else State(call, added.message, added.tokens, added.content)
+        before = (
+            None
+            if added is None
+            else MessageState(call, added.message, added.tokens, added.content)
+        )
         if before is not None:
             came.append(before)
-        yield Turnover(call, call == start, came, gone, rows.log.fixed_in(call))
+        yield PromptChange(call, call == start, came, gone, rows.log.fixed_in(call))
 
 
-def _scheduled(
+def _scheduled_items(
     schedule: Schedule, call: int, policy: str, out: dict[int, str]
 ) -> Iterator[SentItem]:
     """Yield what a schedule leaves of a call's messages; note in `out` the rows that it
@@ -161,12 +174,16 @@ def _scheduled(
         yield SentItem(added.message, added.tokens, 0, name_of(schedule.adder(call)), pruned=True)
 
 
-def _called(
-    view: History, parts: Sequence[Part], items: list[SentItem], run: SentRun, out: dict[int, str]
+def _called_items(
+    view: History,
+    parts: Sequence[BasePolicy],
+    items: list[SentItem],
+    run: RunLike,
+    out: dict[int, str],
 ) -> list[SentItem]:
     """Return what parts leave that are asked call by call."""
     for part in parts:
-        new = applied(part, view, run.room)
+        new = apply_policy(part, view, run.room)
         if new is not view:
             known = {(item.row, item.message.id.split("~")[0]): item for item in items}
             items = [_item(new, p, part, known) for p in range(len(new))]

@@ -1,13 +1,11 @@
-"""What `%load_ext ctxkit` brings: the magics and their completion; `%unload_ext` takes all of it
-away again.
-"""
+"""The IPython extension: load and unload the magics."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from ctxkit.faces import listed
+from ctxkit._internal.lazy import public_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,8 +14,8 @@ if TYPE_CHECKING:
 
     from ctxkit.magics.kit import CtxKit
 
-__all__ = ["load", "loaded", "unload"]
-__dir__ = listed(__all__)
+__all__ = ["get_kit", "load", "unload"]
+__dir__ = public_dir(__all__)
 
 _LINE_MAGICS = {
     "context": "context",
@@ -29,23 +27,23 @@ _LINE_MAGICS = {
 """Line magics, and the methods that they are."""
 _CELL_MAGICS = ("agent", "team", "compact")
 _CALL = rf"run_line_magic\((['\"])(?:{'|'.join(_LINE_MAGICS)})"
-_SILENCED = re.compile(
+_SEMICOLON_CALL = re.compile(
     rf"""({_CALL})(?:;(\2, ['"]['"]\))|(\2, (['"]).*?)[ \t]*;[ \t]*(\5\)))(\s*)$"""
 )
 
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
-    from ctxkit.injected import SECTIONS
-    from ctxkit.magics.cell_lines import AGENT, COMPACT, TEAM
-    from ctxkit.magics.completion import matcher
-    from ctxkit.magics.kit import CONTEXT, DEFAULT, CtxKit
-    from ctxkit.magics.memory_words import WORDS, memories
-    from ctxkit.magics.recollections import MEMORY
-    from ctxkit.memory.entry import TYPES
-    from ctxkit.presets.preset_names import names as presets
-    from ctxkit.readers.reader_names import names
-    from ctxkit.store.workspace import Workspace
+    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.system_prompt import SECTIONS
+    from ctxkit.formats.registry import format_names
+    from ctxkit.magics.commands import AGENT_MAGIC, COMPACT_MAGIC, TEAM_MAGIC
+    from ctxkit.magics.completion import make_matcher
+    from ctxkit.magics.kit import CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND, CtxKit
+    from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
+    from ctxkit.magics.memory_selection import MEMORY_WORDS, open_memory
+    from ctxkit.policies.memory_entries import MEMORY_TYPES
+    from ctxkit.presets.registry import names as presets
 
     unload(shell)
     kit = CtxKit(shell)
@@ -54,31 +52,31 @@ def load(shell: InteractiveShell) -> None:
         shell.register_magic_function(getattr(kit, method), "line", f"{name};")
     if kit not in shell.configurables:
         shell.configurables.append(kit)
-    shell.input_transformers_post.append(unsilence)
+    shell.input_transformers_post.append(move_semicolons)
     if shell.Completer is not None:
         sources: dict[str, Callable[[], Iterable[str]]] = {
             "session": lambda: dict.fromkeys((*kit.sessions, *Workspace().names())),
-            "format": names,
+            "format": format_names,
             "rules": lambda: ("standard", *presets()),
             "tools": lambda: ("files", "document", "work", "shell", "python"),
-            "memory": lambda: WORDS,
-            "memory_type": lambda: TYPES,
-            "entry": lambda: [e.name for e in memories().entries() if " " not in e.name],
+            "memory": lambda: MEMORY_WORDS,
+            "memory_type": lambda: MEMORY_TYPES,
+            "entry": lambda: [e.name for e in open_memory().entries() if " " not in e.name],
             "section": lambda: ("on", "off", *SECTIONS, *(f"-{name}" for name in SECTIONS)),
         }
         known = {
-            "context": {name: s.shape for name, s in CONTEXT.items()},
-            "agent": {"": AGENT.shape},
-            "team": {"": TEAM.shape},
-            "compact": {"": COMPACT.shape},
-            "memory": {name: s.shape for name, s in MEMORY.items()},
+            "context": {name: s.shape for name, s in CONTEXT_SUBCOMMANDS.items()},
+            "agent": {"": AGENT_MAGIC.shape},
+            "team": {"": TEAM_MAGIC.shape},
+            "compact": {"": COMPACT_MAGIC.shape},
+            "memory": {name: s.shape for name, s in MEMORY_SUBCOMMANDS.items()},
         }
-        shell.Completer.custom_matchers.append(matcher(known, sources, DEFAULT))
+        shell.Completer.custom_matchers.append(make_matcher(known, sources, DEFAULT_SUBCOMMAND))
 
 
 def unload(shell: InteractiveShell) -> None:
     """Remove all that `load` brought; sessions that were read are forgotten."""
-    manager, kit = shell.magics_manager, loaded(shell)
+    manager, kit = shell.magics_manager, get_kit(shell)
     if kit is None:
         return
     kit.close()
@@ -90,7 +88,7 @@ def unload(shell: InteractiveShell) -> None:
     del manager.registry[type(kit).__name__]
     shell.configurables[:] = [c for c in shell.configurables if c is not kit]
     shell.input_transformers_post[:] = [
-        t for t in shell.input_transformers_post if t is not unsilence
+        t for t in shell.input_transformers_post if t is not move_semicolons
     ]
     if shell.Completer is not None:
         kept = [
@@ -101,16 +99,18 @@ def unload(shell: InteractiveShell) -> None:
         shell.Completer.custom_matchers[:] = kept
 
 
-def loaded(shell: InteractiveShell) -> CtxKit | None:
+def get_kit(shell: InteractiveShell) -> CtxKit | None:
     """Return the magics of a shell, or None where the extension is not loaded."""
     kit = shell.magics_manager.registry.get("CtxKit")
     return kit if type(kit).__module__.startswith("ctxkit.") else None
 
 
-def unsilence(lines: list[str]) -> list[str]:
+def move_semicolons(lines: list[str]) -> list[str]:
     """Move a `;` at the end of a magic's line behind the call that IPython made of it.
 
     There it does what it does in Python: nothing is displayed, and `r = %context;` still has the
     value.
     """
-    return [_SILENCED.sub(lambda m: f"{m[1]}{m[3] or m[4] + m[6]};{m[7]}", line) for line in lines]
+    return [
+        _SEMICOLON_CALL.sub(lambda m: f"{m[1]}{m[3] or m[4] + m[6]};{m[7]}", line) for line in lines
+    ]

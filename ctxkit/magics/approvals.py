@@ -1,27 +1,24 @@
-"""Asking the person before a tool runs: in the cell's own input field, or by the buttons of a turn
-beside it.
-"""
+"""Ask the user before a tool call runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.display.markup import line
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit.agent.tools.builtin import TOOL_NAMES, make_inert_work_tools, make_tools
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.magics.questions import question_about
-from ctxkit.tools.named_tools import TOOLS, tools_of
-from ctxkit.tools.work import described
+from ctxkit.magics.approval_questions import question_about
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from ctxkit.magics.questions import Question
-    from ctxkit.messages import ToolCall
-    from ctxkit.tools.root import Root
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.magics.approval_questions import Question
+    from ctxkit.session.messages import ToolCall
 
-    Ask = Callable[[Question], Awaitable[str]]
+    AskPerson = Callable[[Question], Awaitable[str]]
     """Puts a question to a person and returns the answer."""
-EVERY = "all"
+ALL_TOOLS = "all"
 _TRIES = 3
 _YES, _NO, _ALWAYS = ("y", "yes", "allow"), ("n", "no", "deny"), ("a", "always")
 
@@ -35,7 +32,7 @@ class Approvals:
         ask: puts the question.
     """
 
-    def __init__(self, names: frozenset[str], always: set[str], ask: Ask) -> None:
+    def __init__(self, names: frozenset[str], always: set[str], ask: AskPerson) -> None:
         self.tools, self._always, self._ask = names, always, ask
         """Tools that a person is asked about."""
 
@@ -68,7 +65,7 @@ class Approvals:
         return "deny"
 
 
-def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
+def select_approval_tools(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
     """Return the tools that need a word: names, groups of them such as `files`, `all`.
 
     Args:
@@ -80,11 +77,13 @@ def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
         BadArguments: there is no such tool.
     """
     names, known = {w.strip() for w in words.split(",") if w.strip()}, list(tools)
-    for name in sorted(names.difference(known, TOOLS, {EVERY})):
+    for name in sorted(names.difference(known, TOOL_NAMES, {ALL_TOOLS})):
         raise BadArguments(
-            f"`--approve {line(name, 60)}`: the session has no such tool; it has"
-            f" {', '.join(known)}.{did_you_mean(name, [*known, *TOOLS, EVERY])}"
+            f"`--approve {sanitize_line(name, 60)}`: the session has no such tool; it has"
+            f" {', '.join(known)}.{did_you_mean(name, [*known, *TOOL_NAMES, ALL_TOOLS])}"
         )
-    groups = tools_of(sorted(names.intersection(TOOLS)), root, {}, work=described())
+    groups = make_tools(
+        sorted(names.intersection(TOOL_NAMES)), root, {}, work=make_inert_work_tools()
+    )
     names |= {t.name for t in groups}
-    return frozenset(known if EVERY in names else names)
+    return frozenset(known if ALL_TOOLS in names else names)

@@ -1,6 +1,4 @@
-"""The line after a magic, parsed into a typed value: a frozen dataclass whose fields are its words
-and options.
-"""
+"""Parse a magic's line into a dataclass of words and options."""
 
 from __future__ import annotations
 
@@ -41,63 +39,63 @@ def rest(help: str) -> Any:  # noqa: A002
 
 
 @dataclass(frozen=True)
-class Token:
+class LineToken:
     """One word of a line with its quotes taken off, and where it began."""
 
     text: str
     start: int
 
 
-def tokens(line: str) -> Iterator[Token]:
+def split_tokens(line: str) -> Iterator[LineToken]:
     """Yield the words of a line; quotes keep spaces, backslashes are nothing special (paths of
     Windows).
     """
     for match in _TOKEN.finditer(line):
-        yield Token(
+        yield LineToken(
             re.sub(r"\"([^\"]*)\"|'([^']*)'", lambda m: m[1] or m[2] or "", match[0]), match.start()
         )
 
 
 def wants_help(line: str) -> bool:
     """True where one of the words is `-h` or `--help`."""
-    return any(t.text in _HELP for t in tokens(line))
+    return any(t.text in _HELP for t in split_tokens(line))
 
 
-def unterminated(line: str) -> str:
+def strip_semicolon(line: str) -> str:
     """Return the line without the `;` at its end that silences a display."""
     return line.rstrip().removesuffix(";").rstrip()
 
 
-def uncommented(line: str) -> str:
+def strip_comment(line: str) -> str:
     """Return the line without a comment (`# ...`) at its end; a `#` in quotes or within a word is
     none.
     """
-    at = next((t.start for t in tokens(line) if line[t.start] == "#"), None)
+    at = next((t.start for t in split_tokens(line) if line[t.start] == "#"), None)
     return line if at is None else line[:at].rstrip()
 
 
-def parse(kind: type[T], line: str, magic: str) -> T:
+def parse_line(kind: type[T], line: str, magic: str) -> T:
     """Return a line as a value of a dataclass made of `word`, `option` and `rest`.
 
     Raises:
         BadArguments: an option that does not exist, lacks its value or is no number; a word too
             many or too few.
     """
-    options, words = options_of(kind), words_of(kind)
+    options, words = get_options(kind), get_words(kind)
     raw = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
     found: dict[str, Any] = {}
-    stream = list(tokens(line))
+    stream = list(split_tokens(line))
     while stream:
         token = stream.pop(0)
         if line.startswith("--", token.start) and len(token.text) > 2:
-            name, value = _option(token, stream, options, magic)
+            name, value = _parse_option(token, stream, options, magic)
             found[name] = value
         elif raw is not None:
-            found[raw.name] = _text(line[token.start :], options, magic, found)
+            found[raw.name] = _extract_options(line[token.start :], options, magic, found)
             break
         elif words:
             known = words.pop(0)
-            found[known.name] = _typed(known, token.text, magic)
+            found[known.name] = _convert_value(known, token.text, magic)
         else:
             raise BadArguments(
                 f"`{magic}` takes no further word; {token.text!r} is one too many. See `{magic}"
@@ -111,8 +109,8 @@ def parse(kind: type[T], line: str, magic: str) -> T:
     return kind(**found)
 
 
-def _option(
-    token: Token, stream: list[Token], options: dict[str, Field[Any]], magic: str
+def _parse_option(
+    token: LineToken, stream: list[LineToken], options: dict[str, Field[Any]], magic: str
 ) -> tuple[str, Any]:
     """Return the field and the value of an option; its value may be the next word, which is then
     taken.
@@ -128,17 +126,19 @@ def _option(
         return known.name, True
     if not equals and not stream:
         raise BadArguments(f"`{magic} {name}` needs a value: {known.metadata['help']}.")
-    return known.name, _typed(known, value if equals else stream.pop(0).text, magic)
+    return known.name, _convert_value(known, value if equals else stream.pop(0).text, magic)
 
 
-def _text(text: str, options: dict[str, Field[Any]], magic: str, found: dict[str, Any]) -> str:
+def _extract_options(
+    text: str, options: dict[str, Field[Any]], magic: str, found: dict[str, Any]
+) -> str:
     """Return a text without the options in it, which go to `found`.
 
     An option after the first word must count: `%compact keep the ids --dry-run` once compacted for
     good. In quotes, and behind a `--` that stands alone, nothing is an option.
     """
     kept, at = [], 0
-    words = [Token(m[0], m.start()) for m in _WORD.finditer(text)]
+    words = [LineToken(m[0], m.start()) for m in _WORD.finditer(text)]
     while words:
         word = words.pop(0)
         if word.text == "--":
@@ -148,25 +148,27 @@ def _text(text: str, options: dict[str, Field[Any]], magic: str, found: dict[str
         if not word.text.startswith("--"):
             continue
         kept.append(text[at : word.start].strip())
-        value = [Token(_bare(w.text), w.start) for w in words[:1]]
+        value = [LineToken(_unquote(w.text), w.start) for w in words[:1]]
         took = len(value)
-        name, given = _option(Token(_bare(word.text), word.start), value, options, magic)
+        name, given = _parse_option(
+            LineToken(_unquote(word.text), word.start), value, options, magic
+        )
         found[name] = given
         del words[: took - len(value)]
         at = words[0].start if words else len(text)
     return " ".join(t for t in (*kept, text[at:].strip()) if t) if kept else text
 
 
-def _bare(word: str) -> str:
+def _unquote(word: str) -> str:
     """Return a word of a text without the quotes around it, or around the value after `=`."""
     name, equals, value = word.partition("=")
     if equals and name.startswith("--"):
-        return f"{name}={_bare(value)}"
+        return f"{name}={_unquote(value)}"
     quoted = len(word) > 1 and word[0] == word[-1] and word[0] in "\"'"
     return word[1:-1] if quoted else word
 
 
-def options_of(kind: type) -> dict[str, Field[Any]]:
+def get_options(kind: type) -> dict[str, Field[Any]]:
     """The options of a dataclass as they are typed: `--name` to its field."""
     return {
         "--" + f.name.rstrip("_").replace("_", "-"): f
@@ -175,15 +177,15 @@ def options_of(kind: type) -> dict[str, Field[Any]]:
     }
 
 
-def words_of(kind: type) -> list[Field[Any]]:
+def get_words(kind: type) -> list[Field[Any]]:
     """The words of a dataclass, in order."""
     return [f for f in fields(kind) if f.metadata["place"] == "word"]
 
 
-def usage(kind: type, magic: str) -> str:
+def format_usage(kind: type, magic: str) -> str:
     """Return how a line is written, with a line for each word and option."""
     parts, lines = [magic], []
-    for name, f in options_of(kind).items():
+    for name, f in get_options(kind).items():
         shown = name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}"
         parts.append(f"[{shown}]")
         lines.append((shown, f.metadata["help"]))
@@ -195,7 +197,7 @@ def usage(kind: type, magic: str) -> str:
     return "\n".join([" ".join(parts), *(f"  {shown:<{width}}  {text}" for shown, text in lines)])
 
 
-def _typed(known: Field[Any], value: str, magic: str) -> Any:
+def _convert_value(known: Field[Any], value: str, magic: str) -> Any:
     kind = str(known.type).removesuffix(" | None")
     try:
         return int(value) if kind == "int" else float(value) if kind == "float" else value

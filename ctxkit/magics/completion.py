@@ -1,6 +1,4 @@
-"""Completion after a magic: subcommands, options, names of sessions, paths; nothing of Python's
-between them.
-"""
+"""Tab completion of the magics' subcommands, options and values."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import SimpleCompletion, context_matcher
 
-from ctxkit.magics.arguments import options_of, tokens, words_of
+from ctxkit.magics.arguments import get_options, get_words, split_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +19,7 @@ _MAX = 200
 _LINE = re.compile(r"^\s*(?:[\w.\[\]'\", ]+=\s*)?%{1,2}(\w+)[ \t]+(.*)$")
 
 
-def matcher(
+def make_matcher(
     magics: Mapping[str, Mapping[str, type]],
     sources: Mapping[str, Callable[[], Iterable[str]]],
     default: str,
@@ -40,7 +38,7 @@ def matcher(
         match = _LINE.match(line)
         if match is None or match[1] not in magics:
             return {"completions": []}
-        fragment, found = complete(match[2], magics[match[1]], sources, default)
+        fragment, found = complete_line(match[2], magics[match[1]], sources, default)
         return {
             "completions": [SimpleCompletion(text=text, type="magic") for text in found[:_MAX]],
             "suppress": True,
@@ -51,7 +49,7 @@ def matcher(
     return ctxkit_matcher
 
 
-def complete(
+def complete_line(
     line: str,
     known: Mapping[str, type],
     sources: Mapping[str, Callable[[], Iterable[str]]],
@@ -60,17 +58,19 @@ def complete(
     """Return the word that is being written, and what it could become."""
     if default not in known:  # another magic's, or one without subcommands
         default = next(iter(known))
-    seen = list(tokens(line))
+    seen = list(split_tokens(line))
     fragment = line[seen.pop().start :] if seen and not line.endswith((" ", "\t")) else ""
     done = [t.text for t in seen]
     if not done:
-        words = [*filter(None, known), *options_of(known[default])]
+        words = [*filter(None, known), *get_options(known[default])]
         return fragment, [w for w in words if w.startswith(fragment)]
     shape = known[done[0] if done[0] in known else default]
     before = done[1:] if done[0] in known else done
-    options = options_of(shape)
+    options = get_options(shape)
     if before and before[-1] in options and options[before[-1]].type != "bool":
-        return fragment, _values(options[before[-1]].metadata["completes"], fragment, sources)
+        return fragment, _complete_values(
+            options[before[-1]].metadata["completes"], fragment, sources
+        )
     if fragment.startswith("-"):
         return fragment, [
             o for o in (*options, "--help") if o.startswith(fragment) and o not in before
@@ -78,26 +78,26 @@ def complete(
     given = sum(not w.startswith("-") for w in before) - sum(
         w in options and options[w].type != "bool" for w in before
     )
-    places = words_of(shape)
+    places = get_words(shape)
     kinds = places[given].metadata["completes"] if given < len(places) else ""
-    values = _values(kinds, fragment, sources)
+    values = _complete_values(kinds, fragment, sources)
     return fragment, values if fragment else [*values, *(o for o in options if o not in before)]
 
 
-def _values(
+def _complete_values(
     kinds: str, fragment: str, sources: Mapping[str, Callable[[], Iterable[str]]]
 ) -> list[str]:
     out: list[str] = []
     for kind in kinds.split():
         out += (
-            _paths(fragment)
+            _complete_paths(fragment)
             if kind == "path"
             else [w for w in sources[kind]() if w.startswith(fragment)]
         )
     return out
 
 
-def _paths(fragment: str) -> list[str]:
+def _complete_paths(fragment: str) -> list[str]:
     """Paths as the user would write them on; what begins with a dot only when it was asked for."""
     head, slash, tail = fragment.strip("\"'").rpartition("/")
     folder = Path(head + slash).expanduser() if slash else Path()

@@ -1,27 +1,66 @@
-"""The magics as IPython sees them: `%%agent`, `%compact`, `%context`, `%memory`, `%%team`."""
+"""The magics class with its error handling: `%context`, `%%agent`, `%compact`, `%memory`, `%%team`."""
 
 from __future__ import annotations
 
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from IPython.core.error import UsageError
 from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
 
-from ctxkit.magics import (
-    file_commands,
-    injections,
-    places,
-    recollections,
-    report_commands,
-    table_commands,
-    views,
+from ctxkit.errors import BadArguments, StoreError
+from ctxkit.magics import checkpoint_commands, memory_commands, section_commands, session_commands
+from ctxkit.magics.arguments import strip_semicolon
+from ctxkit.magics.commands import (
+    AGENT_MAGIC,
+    COMPACT_MAGIC,
+    TEAM_MAGIC,
+    format_overview,
+    run_cell_magic,
+    run_subcommand,
 )
-from ctxkit.magics.arguments import unterminated
-from ctxkit.magics.cell_lines import AGENT, COMPACT, TEAM, spoken
-from ctxkit.magics.door import door
 from ctxkit.magics.kit_state import KitState
-from ctxkit.magics.subcommands import dispatch, overview
 
-DEFAULT = "status"
-_ROOMS = (views, report_commands, table_commands, injections, places, file_commands)
-CONTEXT = {s.name: s for room in _ROOMS for s in room.SUBCOMMANDS}
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def convert_errors(magic: Callable[P, R]) -> Callable[P, R]:
+    """Turn IPython's `UsageError` (invisible to notebook tests) and trouble with files into errors
+    of the kit.
+    """
+
+    @wraps(magic)
+    def opened(*args: P.args, **kwargs: P.kwargs) -> Any:
+        try:
+            return magic(*args, **kwargs)
+        except UsageError as e:
+            raise BadArguments(str(e)) from None
+        except OSError as e:
+            where = f" {e.filename}" if e.filename else ""
+            raise StoreError(
+                f"The file{where} could not be used: {e.strerror or type(e).__name__}."
+            ) from None
+
+    return opened
+
+
+DEFAULT_SUBCOMMAND = "status"
+CONTEXT_SUBCOMMANDS = {
+    s.name: s
+    for s in (
+        *session_commands.VIEW_SUBCOMMANDS,
+        *session_commands.REPORT_SUBCOMMANDS,
+        *session_commands.TABLE_SUBCOMMANDS,
+        *section_commands.PROMPT_SUBCOMMANDS,
+        *checkpoint_commands.CHECKPOINT_SUBCOMMANDS,
+        *session_commands.FILE_SUBCOMMANDS,
+    )
+}
 """The subcommands of `%context`, in the order of its help."""
 
 
@@ -32,50 +71,56 @@ class CtxKit(KitState):
     """
 
     @line_magic
-    @door
+    @convert_errors
     def context(self, line: str = "") -> object:
         """Show what fills the context of a session."""
-        return dispatch(self, "%context", CONTEXT, unterminated(line), DEFAULT)
-
-    @no_var_expand
-    @line_cell_magic
-    @door
-    def agent(self, line: str = "", cell: str | None = None) -> object:
-        """Take a turn of an agent: the cell is the prompt. Alone: how the session stands. See
-        `%agent -h`.
-        """
-        from ctxkit.magics.agents import take
-
-        return spoken(self, AGENT, line, cell, take)
-
-    @no_var_expand
-    @line_magic("memory")  # type: ignore[arg-type]  # `memory` is a setting, too
-    @door
-    def recollect(self, line: str = "") -> object:
-        """Show what is remembered, and change it."""
-        return dispatch(
-            self, "%memory", recollections.MEMORY, unterminated(line), recollections.LIST
+        return run_subcommand(
+            self, "%context", CONTEXT_SUBCOMMANDS, strip_semicolon(line), DEFAULT_SUBCOMMAND
         )
 
     @no_var_expand
     @line_cell_magic
-    @door
-    def team(self, line: str = "", cell: str | None = None) -> object:
-        """Let a team of agents work on the task in the cell. `%team -h` has the options."""
-        from ctxkit.magics.crews import work
+    @convert_errors
+    def agent(self, line: str = "", cell: str | None = None) -> object:
+        """Take a turn of an agent: the cell is the prompt. Alone: how the session stands. See
+        `%agent -h`.
+        """
+        from ctxkit.magics.agent import run_agent
 
-        return spoken(self, TEAM, line, cell, work)
+        return run_cell_magic(self, AGENT_MAGIC, line, cell, run_agent)
+
+    @no_var_expand
+    @line_magic("memory")  # type: ignore[arg-type]  # `memory` is a setting, too
+    @convert_errors
+    def recollect(self, line: str = "") -> object:
+        """Show what is remembered, and change it."""
+        return run_subcommand(
+            self,
+            "%memory",
+            memory_commands.MEMORY_SUBCOMMANDS,
+            strip_semicolon(line),
+            memory_commands.LIST_SUBCOMMAND,
+        )
 
     @no_var_expand
     @line_cell_magic
-    @door
+    @convert_errors
+    def team(self, line: str = "", cell: str | None = None) -> object:
+        """Let a team of agents work on the task in the cell. `%team -h` has the options."""
+        from ctxkit.magics.team import run_team
+
+        return run_cell_magic(self, TEAM_MAGIC, line, cell, run_team)
+
+    @no_var_expand
+    @line_cell_magic
+    @convert_errors
     def compact(self, line: str = "", cell: str | None = None) -> object:
         """Compact the session by hand; the rest of the line is the focus. `%compact -h` has the
         options.
         """
-        from ctxkit.magics.compacts import compact
+        from ctxkit.magics.compact import run_compact
 
-        return spoken(self, COMPACT, line, cell, compact)
+        return run_cell_magic(self, COMPACT_MAGIC, line, cell, run_compact)
 
 
-CtxKit.context.__doc__ = f"{CtxKit.context.__doc__}\n\n{overview('%context', CONTEXT, DEFAULT)}"
+CtxKit.context.__doc__ = f"{CtxKit.context.__doc__}\n\n{format_overview('%context', CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND)}"

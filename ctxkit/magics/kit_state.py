@@ -1,4 +1,4 @@
-"""The sessions of a kernel, read and live, as all magics share them."""
+"""Settings of `%config CtxKit`, and the sessions of a kernel."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.kit_settings import KitSettings
-from ctxkit.session import Session
+from ctxkit.magics.settings import KitSettings
+from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from ctxkit.agent.live import LiveSession
-    from ctxkit.magics.lives import Lives
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.magics.sessions import LiveSessions
 
 
 class KitState(KitSettings):
@@ -23,15 +23,15 @@ class KitState(KitSettings):
 
     def __init__(self, shell: InteractiveShell, **traits: Any) -> None:
         super().__init__(shell, **traits)
-        self._lives: Lives | None = None
+        self._lives: LiveSessions | None = None
 
     @property
-    def lives(self) -> Lives:
+    def lives(self) -> LiveSessions:
         """The live sessions of this kernel."""
         if self._lives is None:
-            from ctxkit.magics.lives import Lives
+            from ctxkit.magics.sessions import LiveSessions
 
-            self._lives = Lives(self)
+            self._lives = LiveSessions(self)
         return self._lives
 
     def session(self, name: str | None = None) -> Session:
@@ -63,7 +63,7 @@ class KitState(KitSettings):
         elif isinstance(variable, Session) and format is None:
             session, name = variable, name or what
         else:
-            from ctxkit.readers.reader_names import read
+            from ctxkit.formats.reading import read
 
             session = read(Path(what).expanduser(), format=format)
         known.add(session, name)
@@ -81,8 +81,8 @@ class KitState(KitSettings):
         Raises:
             BadArguments: there is one of that name.
         """
-        from ctxkit.store.workspace import Workspace
-        from ctxkit.writers import write
+        from ctxkit.agent.store.workspace import Workspace
+        from ctxkit.formats.writing import write
 
         place = Workspace()
         path = place.sessions / f"{name}.jsonl"

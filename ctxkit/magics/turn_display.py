@@ -1,23 +1,38 @@
-"""A turn as it is shown: words and calls of tools as they come, thinking and arguments folded."""
+"""Display a running turn in a cell, a background handle or a terminal.
+
+A cell's live view is emptied again at its end, and what stays is displayed anew, once: a tool that
+runs notebooks again and drops updates of displays (nbval) then sees the same as one that follows
+them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from ctxkit.display.amounts import counted
-from ctxkit.display.markup import NO_MATH, escape, line, plain
-from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.sizes.prompt_sizes import sizes_around
+from ctxkit._internal.formatting import (
+    NO_MATHJAX,
+    TextAndHtml,
+    escape_html,
+    pluralize,
+    sanitize_line,
+    sanitize_text,
+)
+from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.plots.xy_figure import Axes
+from ctxkit.tokens.live_prompt_sizes import sizes_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.agent.events import LiveEvent
-    from ctxkit.agent.live import LiveSession
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.agent.turn import LiveEvent
 
-_LONGEST = 6000
+
+_MAX_SCREEN_CHARS = 6000
 """Characters of a turn that stay on the screen while it runs."""
-_KEPT = 2200
+_MAX_FINAL_BYTES = 2200
 """Bytes of a turn's words that stay in the notebook, escaped; the session has all of them."""
 _TAIL = 2000
 """Characters that stay of what is folded."""
@@ -39,7 +54,7 @@ class TurnDisplay:
         self._live, self._raises = live, raises
         self.lines: list[str] = []
         self._open: list[str] = []
-        self._fold, self._error = Fold(""), ""
+        self._fold, self._error = FoldedText(""), ""
         self._estimated: list[tuple[int, int, dict[str, Any]]] = []
         """Lines of compactions behind which no prompt was sent yet: place of the line, number of
         the compaction, and what was told of it."""
@@ -56,12 +71,12 @@ class TurnDisplay:
             self._end(event.payload["ended"])
         elif event.kind == "model_error":
             self._failed()
-            self._error = f"! the model failed: {line(str(event.payload['error']), 300)}"
-        elif said := _said(event.kind, event.payload):
+            self._error = f"! the model failed: {sanitize_line(str(event.payload['error']), 300)}"
+        elif said := _event_line(event.kind, event.payload):
             self._failed()
             self._add(said)
         if event.kind == "compaction_end" and "messages" in event.payload:
-            number = len(cuts(self._live.session)) - 1
+            number = len(group_edits(self._live.session)) - 1
             self._estimated.append((len(self.lines) - 1, number, event.payload))
         elif event.kind == "model_response" and self._estimated:
             self._settle()
@@ -69,14 +84,14 @@ class TurnDisplay:
     def _settle(self) -> None:
         """Give lines of compactions the sizes of the prompts that were sent, now that they are."""
         session = self._live.session
-        made = cuts(session)
+        made = group_edits(session)
         for place, number, told in self._estimated:
             first, edits = made[number].position, made[number].edits
             size = sizes_around(session, first, first + len(edits) - 1)
             if size is not None:
                 before, after, source = size
                 sizes = {"tokens_before": before, "tokens_after": after, "tokens_source": source}
-                self.lines[place] = _compaction({**told, **sizes})
+                self.lines[place] = _compaction_line({**told, **sizes})
         self._estimated.clear()
 
     def _piece(self, kind: str, text: str) -> None:
@@ -86,7 +101,7 @@ class TurnDisplay:
         elif kind == "thinking":
             self._folded("thinking", text)
         elif kind == "tool_call":
-            self._folded(f"writing a call of {line(text, 60)}", "", anew=True)
+            self._folded(f"writing a call of {sanitize_line(text, 60)}", "", anew=True)
         elif kind == "arguments":
             self._folded(self._fold.label or "writing a call", text)
 
@@ -94,14 +109,14 @@ class TurnDisplay:
         if anew or label != self._fold.label:
             self._unfold()
             self._say()
-            self._fold = Fold(label)
+            self._fold = FoldedText(label)
         self._fold.add(text)
 
     def _unfold(self) -> None:
         """Leave a line where there was thinking; a call gets its own."""
         if self._fold.label == "thinking":
             self._add(f"· thought {self._fold.chars:,} characters")
-        self._fold = Fold("")
+        self._fold = FoldedText("")
 
     def _close(self) -> None:
         self._unfold()
@@ -152,25 +167,27 @@ class TurnDisplay:
 
     def html(self, *, kept: bool = False) -> str:
         """Return it as HTML; `kept` as it stays in a notebook, bounded."""
-        words = f'<pre style="{_PRE}">{escape(self._words(kept=kept))}</pre>'
+        words = f'<pre style="{_PRE}">{escape_html(self._words(kept=kept))}</pre>'
         fold = "" if kept else self._fold.html()
         used, limit = self.bar()
-        note = f" · {escape(self.note)}" if self.note else ""
+        note = f" · {escape_html(self.note)}" if self.note else ""
         label = f"context {used:,} of {limit:,} tokens ({used / limit:.0%})"
         meter = _meter(used, limit, label)
         return (
-            f'<div class="{NO_MATH}" style="{_STYLE}">'
-            f"{words}{fold}{meter}<small>{escape(label)}{note}</small></div>"
+            f'<div class="{NO_MATHJAX}" style="{_STYLE}">'
+            f"{words}{fold}{meter}<small>{escape_html(label)}{note}</small></div>"
         )
 
     def _words(self, *, kept: bool) -> str:
         if kept:
-            return newest(plain(self.text), _KEPT)
-        whole = plain(self.text[-4 * _LONGEST :])  # what is out of sight costs nothing
-        return whole if len(whole) <= _LONGEST else "…" + whole[-_LONGEST:]
+            return truncate_start(sanitize_text(self.text), _MAX_FINAL_BYTES)
+        whole = sanitize_text(
+            self.text[-4 * _MAX_SCREEN_CHARS :]
+        )  # what is out of sight costs nothing
+        return whole if len(whole) <= _MAX_SCREEN_CHARS else "…" + whole[-_MAX_SCREEN_CHARS:]
 
 
-class Fold:
+class FoldedText:
     """What grows out of sight: thinking, the arguments of a call."""
 
     def __init__(self, label: str) -> None:
@@ -185,59 +202,61 @@ class Fold:
         """Return its size and its newest words in a line."""
         if not self.label:
             return ""
-        return f"… {self.label}, {self.chars:,} characters: {line(self._tail[-80:], 80)}"
+        return f"… {self.label}, {self.chars:,} characters: {sanitize_line(self._tail[-80:], 80)}"
 
     def html(self) -> str:
         """Return the line, which unfolds to the newest part."""
         if not self.label:
             return ""
-        more = f'<pre style="{_PRE}">{escape(self._tail)}</pre>'
-        return f"<details><summary>{escape(self.line())}</summary>{more}</details>"
+        more = f'<pre style="{_PRE}">{escape_html(self._tail)}</pre>'
+        return f"<details><summary>{escape_html(self.line())}</summary>{more}</details>"
 
 
-def newest(text: str, room: int) -> str:
+def truncate_start(text: str, room: int) -> str:
     """Return the end of a text that takes at most `room` bytes as escaped HTML."""
-    if len(escape(text).encode()) <= room:
+    if len(escape_html(text).encode()) <= room:
         return text
-    room -= len(escape(_CUT).encode())
+    room -= len(escape_html(_CUT).encode())
     low, high = 0, min(len(text), room)
     while low < high:  # the longest end that fits
         half = (low + high + 1) // 2
-        low, high = (half, high) if len(escape(text[-half:]).encode()) <= room else (low, half - 1)
+        low, high = (
+            (half, high) if len(escape_html(text[-half:]).encode()) <= room else (low, half - 1)
+        )
     return _CUT + (text[-low:] if low else "")
 
 
-def _said(kind: str, said: dict[str, Any]) -> str:
+def _event_line(kind: str, said: dict[str, Any]) -> str:
     """Return an event as a line; empty where it has none."""
     if kind == "tool_call":
-        arguments = ", ".join(f"{k}={line(str(v), 60)}" for k, v in said["args"].items())
-        return f"▸ {said['tool_name']}({line(arguments, 160)})"
+        arguments = ", ".join(f"{k}={sanitize_line(str(v), 60)}" for k, v in said["args"].items())
+        return f"▸ {said['tool_name']}({sanitize_line(arguments, 160)})"
     if kind == "tool_result":
-        shown = f", {counted(said['pictures'], 'picture')}" if said.get("pictures") else ""
+        shown = f", {pluralize(said['pictures'], 'picture')}" if said.get("pictures") else ""
         return (
             f"  → {said['result_chars']:,} characters{shown}{' failed' if said['is_error'] else ''}"
         )
     if kind == "sections_said":
         return "" if said["top"] else f"· said with the prompt: {', '.join(said['names'])}"
-    if kind in _SAYINGS:
-        return _SAYINGS[kind](said)
+    if kind in _EVENT_LINES:
+        return _EVENT_LINES[kind](said)
     if kind in ("context_exceeded_recovery", "limit_reached"):
         words = (str(v) if isinstance(v, str) else f"{k} {v}" for k, v in said.items())
-        return f"! {kind.replace('_', ' ')}: {line(', '.join(words), 160)}"
+        return f"! {kind.replace('_', ' ')}: {sanitize_line(', '.join(words), 160)}"
     return ""
 
 
-def _memory(said: dict[str, Any]) -> str:
+def _memory_line(said: dict[str, Any]) -> str:
     """Return what was remembered, or what failed; a flush is told by its file."""
     names = said.get("names", [])
     if not names:
-        return f"! {line(str(said['error']), 200)}" if said.get("error") else ""
+        return f"! {sanitize_line(str(said['error']), 200)}" if said.get("error") else ""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"· remembered: {line(', '.join(names[:3]), 160)}{more} (%memory list)"
+    return f"· remembered: {sanitize_line(', '.join(names[:3]), 160)}{more} (%memory list)"
 
 
-def _compaction(said: dict[str, Any]) -> str:
-    failed = line(str(said["error"]), 160) if said.get("error") else ""
+def _compaction_line(said: dict[str, Any]) -> str:
+    failed = sanitize_line(str(said["error"]), 160) if said.get("error") else ""
     if failed and "messages" not in said:
         return f"! compaction failed: {failed}; the history is kept as it was"
     if said.get("outcome") == "skipped":
@@ -248,7 +267,7 @@ def _compaction(said: dict[str, Any]) -> str:
     return f"✂ compacted {sizes} ({said.get('trigger')}{guess}){why}"
 
 
-def _warning(said: dict[str, Any]) -> str:
+def _warning_line(said: dict[str, Any]) -> str:
     if said.get("warn_at"):  # a budget of tokens sent, as fuseraft's
         sent = f"{said['cumulative_input_tokens']:,} tokens sent since the last compaction"
         cut = f", cut over at {said['cutover_at']:,}" if said.get("cutover_at") else ""
@@ -256,18 +275,18 @@ def _warning(said: dict[str, Any]) -> str:
     return f"! context budget: {said['tokens']:,} tokens in the prompt, near the next compaction"
 
 
-_SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "compaction_end": _compaction,
-    "context_budget_warn": _warning,
-    "memory_promoted": _memory,
-    "memory_failed": _memory,
+_EVENT_LINES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "compaction_end": _compaction_line,
+    "context_budget_warn": _warning_line,
+    "memory_promoted": _memory_line,
+    "memory_failed": _memory_line,
     "memory_consolidated": lambda said: (
         f"· forgot {len(said['names'])} that are too much (%memory consolidate)"
     ),
     "context_window_warn": lambda said: (
         f"! {said['messages']:,} messages, of {said['cap']:,} that are shown at most"
     ),
-    "model_wait": lambda said: f"… {line(str(said['why']), 160)}",
+    "model_wait": lambda said: f"… {sanitize_line(str(said['why']), 160)}",
 }
 """Events that are said in a line of their own."""
 
@@ -287,3 +306,116 @@ def _meter(used: int, limit: int, label: str) -> str:
 def _bar(share: float, width: int = 30) -> str:
     filled = round(min(share, 1.0) * width)
     return "#" * filled + "." * (width - filled)
+
+
+_PAUSE, _CHART_PAUSE = 0.15, 1.5
+"""Seconds between two updates of the words, and of the chart."""
+_IMMEDIATE_EVENTS = ("tool_call", "model_wait")
+"""What is always shown at once, as it may take long: a tool that is called, a rate limit that is
+waited for.
+"""
+_POINTS, _CIRCLES = 100, 24
+"""Points of the line and of the compactions below a turn, so that it does not grow with the
+session.
+"""
+
+
+class TurnView(Protocol):
+    """Where a turn is shown."""
+
+    def show(self, shown: TextAndHtml) -> None:
+        """Show it as it stands."""
+
+    def end(self, shown: TextAndHtml) -> None:
+        """Show what stays of it."""
+
+
+class CellView:
+    """The output of the cell that runs."""
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        self._display: Any = display
+        self._live = display(TextAndHtml(), display_id=True)  # type: ignore[no-untyped-call]
+
+    def show(self, shown: TextAndHtml) -> None:
+        """Show it as it stands, in place."""
+        self._live.update(shown)
+
+    def end(self, shown: TextAndHtml) -> None:
+        """Empty the live view; display what stays."""
+        self._live.update(TextAndHtml())
+        self._display(shown)
+
+
+class TerminalView:
+    """A terminal: nothing before the end, as it cannot update what it has printed."""
+
+    def show(self, shown: TextAndHtml) -> None:
+        """Show nothing yet."""
+
+    def end(self, shown: TextAndHtml) -> None:
+        """Print it."""
+        print(shown)  # noqa: T201  a terminal has nothing else
+
+
+class TurnScreen:
+    """Shows a turn while it runs.
+
+    Args:
+        live: the session.
+        view: where.
+        raises: see `TurnDisplay`.
+    """
+
+    def __init__(self, live: LiveSession, view: TurnView, *, raises: bool = False) -> None:
+        self.turn, self._live, self._view = TurnDisplay(live, raises=raises), live, view
+        self.shown = TextAndHtml()
+        """What stays of the turn; empty before its end."""
+        self._chart = ""
+        self._last = self._charted = 0.0
+
+    def __enter__(self) -> Self:
+        self._live.listen(self.hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.unlisten(self.hear)
+        html = self.turn.html(kept=True) + render_growth(self._live)
+        self.shown = TextAndHtml(self.turn.plain(kept=True), html)
+        whole = (
+            TextAndHtml(self.turn.plain(), html)
+            if isinstance(self._view, TerminalView)
+            else self.shown
+        )
+        self._view.end(whole)
+
+    def hear(self, event: LiveEvent) -> None:
+        """Take an event, and show it where the last update is long enough ago."""
+        self.turn.hear(event)
+        now = time.monotonic()
+        if isinstance(self._view, TerminalView):
+            return
+        if event.kind == "model_response" and now - self._charted > _CHART_PAUSE:
+            self._chart = render_growth(self._live)
+            self._charted = time.monotonic()
+        elif event.kind not in _IMMEDIATE_EVENTS and now - self._last <= _PAUSE:
+            return
+        self._view.show(TextAndHtml(self.turn.plain(), self.turn.html() + self._chart))
+        self._last = time.monotonic()  # however long it took, the turn goes on for a while
+
+
+def render_growth(live: LiveSession) -> str:
+    """Return how the context grew as a picture of bounded size; empty before the first call."""
+    from ctxkit.plots import growth
+
+    if not live.session.calls:
+        return ""
+    chart = growth({live.name: live.session})
+    drawing = chart.drawing
+    if isinstance(
+        drawing, Axes
+    ):  # a line for each compaction would grow, too; their points are thinned
+        drawing = replace(drawing, marks=(), points=_POINTS, circles=_CIRCLES)
+    return f'<div role="img" aria-label="{escape_html(chart.caption, 300)}">{drawing.svg()}</div>'

@@ -1,8 +1,4 @@
-"""Size, money, thrash and loss: pure functions over sessions, one idea a file.
-
-`metrics.thrash(session)` calls the function that a file is named after; `metrics.thrash.cuts` is
-another of the same file.
-"""
+"""Figures about sessions and replays: cost, compactions, loss, cache misses, prompt contents."""
 
 from __future__ import annotations
 
@@ -10,26 +6,24 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from ctxkit._internal.lazy import lazy_exports
 from ctxkit.errors import BadArguments
-from ctxkit.faces import face
 
-_ROOMS = (
-    "audits",
-    "breakeven",
-    "drift",
-    "elongation",
-    "loss",
-    "meaning",
-    "misses",
-    "money",
-    "planted",
-    "savings",
-    "thrash",
-    "when",
-)
+_ROOMS = {
+    "retention_checks": "retention_checks",
+    "breakeven": "breakeven",
+    "loss": "loss",
+    "elongation": "elongation",
+    "semantic": "semantic",
+    "cache_misses": "cache_misses",
+    "money": "cost.ledger",
+    "compactions": "compactions",
+    "thrashing": "thrashing",
+    "timing": "timing",
+}
 
 __all__ = [*_ROOMS]  # noqa: PLE0604  names are strings, made above
-__getattr__, __dir__ = face(__name__, {}, _ROOMS)
+__getattr__, __dir__ = lazy_exports(__name__, {}, _ROOMS)
 
 
 class _Metric(ModuleType):

@@ -1,8 +1,4 @@
-"""When a compaction pays: the break-even forms of the field as functions, with their sources.
-
-Prices are dollars a token unless a name says share; sizes are tokens. All are pure and take plain
-numbers.
-"""
+"""Break-even formulas of compaction from the literature, as pure functions with their sources."""
 
 from __future__ import annotations
 

@@ -1,14 +1,5 @@
-"""How many calls real runs take under a policy that was not used: a distribution from studies.
-
-A replay keeps the recorded trajectory. Real runs do not: under masks and summaries they took from
-0.9 to 2.2 times the turns of the same model's unmanaged runs of the same tasks (The Complexity
-Trap, arXiv 2508.21433: five models, two scaffolds). So what a replay costs is told with an
-interval: the calls of the record times a factor whose distribution is chosen by the family of the
-policy and that of the model. Figures made with it are estimated.
-
-The factor's logarithm is taken to be normal between models: a random-effects mean (DerSimonian and
-Laird 1986) and the prediction interval of Higgins, Thompson and Spiegelhalter (2009), here with one
-degree of freedom less than there are studies. It is where a further model is expected.
+"""How many more calls real runs take under a policy than the record, with intervals from published
+studies.
 """
 
 from __future__ import annotations
@@ -26,27 +17,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "FLOOR",
-    "LEVEL",
-    "Longer",
+    "INTERVAL_LEVEL",
+    "NOISE_FLOOR",
+    "Elongation",
     "Study",
-    "elongated",
-    "expected",
-    "family_of",
-    "kind_of",
-    "pooled",
-    "studies",
-    "verdict",
+    "classify_policy",
+    "elongate_runs",
+    "estimate_elongation",
+    "get_model_family",
+    "judge_cost",
+    "load_studies",
+    "pool_studies",
 ]
 
-Kind = Literal["raw", "mask", "summary", "hybrid", "other"]
+PolicyKind = Literal["raw", "mask", "summary", "hybrid", "other"]
 """A family of policies: none, results masked or cleared, summaries, both, anything else."""
 
-LEVEL = 0.8
+INTERVAL_LEVEL = 0.8
 """Of every interval here."""
-FLOOR = 0.21
+NOISE_FLOOR = 0.21
 """Dollars of one policy run twice over the same 50 tasks lie within this, in 80 of 100 cases; the
-three pairs that were run differ by 9, 14 and 2 % (`ctxkit.studies.floors`)."""
+three pairs that were run differ by 9, 14 and 2 % (`ctxkit.experiments.studies.behaviour`)."""
 _T = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356)
 """Student's t for an 80 % interval, by degrees of freedom from 1."""
 _NORMAL = 1.282
@@ -77,7 +68,7 @@ class Study(NamedTuple):
     """Standard error of its logarithm, from the tasks."""
 
 
-class Longer(NamedTuple):
+class Elongation(NamedTuple):
     """By what the calls of a record are to be multiplied."""
 
     factor: float
@@ -87,12 +78,12 @@ class Longer(NamedTuple):
     """Models (and settings) behind it; 0: nothing was changed, so nothing differs."""
 
 
-SAME = Longer(1.0, 1.0, 1.0, 0)
+NO_ELONGATION = Elongation(1.0, 1.0, 1.0, 0)
 """Of rules that change nothing."""
 
 
 @cache
-def studies() -> tuple[Study, ...]:
+def load_studies() -> tuple[Study, ...]:
     """Return what was studied: `elongation.csv`, which `make studies` writes."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
     rows = [r.split(";") for r in lines if r and not r.startswith("#")][1:]
@@ -101,15 +92,18 @@ def studies() -> tuple[Study, ...]:
     )
 
 
-def family_of(model: str | None) -> str:
+def get_model_family(model: str | None) -> str:
     """Return the family of a model, as far as one was studied: gemini, qwen or other."""
     return next((f for f in _FAMILIES if f in (model or "").lower()), "other")
 
 
 @lru_cache(maxsize=64)
-def expected(
-    after: Kind, before: Kind = "raw", family: str = "other", among: tuple[Study, ...] | None = None
-) -> Longer:
+def estimate_elongation(
+    after: PolicyKind,
+    before: PolicyKind = "raw",
+    family: str = "other",
+    among: tuple[Study, ...] | None = None,
+) -> Elongation:
     """Return how much longer real runs are expected to be than the record, with an 80 % interval.
 
     Args:
@@ -118,16 +112,16 @@ def expected(
         family: of the model (`family_of`); its own studies count where there are three.
         among: the studies; None: those that ship with the kit.
     """
-    known = studies() if among is None else among
+    known = load_studies() if among is None else among
     if after == before == "raw":
-        return SAME
-    found = _between(known, before, after)
+        return NO_ELONGATION
+    found = _relevant_studies(known, before, after)
     own = [s for s in found if s.family == family]
     logs = [(log(s.ratio), s.error) for s in (own if len(own) >= _FEW else found)]
-    return pooled(logs, still=after == before)
+    return pool_studies(logs, still=after == before)
 
 
-def _between(known: Sequence[Study], before: str, after: str) -> list[Study]:
+def _relevant_studies(known: Sequence[Study], before: str, after: str) -> list[Study]:
     """Return the studies of two families; where there is none, those of all that was ever done.
 
     Two settings of one family were not run by several models: they are taken to lie no further
@@ -142,7 +136,7 @@ def _between(known: Sequence[Study], before: str, after: str) -> list[Study]:
     return next(f for f in (straight, turned, of_one if after == before else [], managed) if f)
 
 
-def pooled(logs: Sequence[tuple[float, float]], *, still: bool = False) -> Longer:
+def pool_studies(logs: Sequence[tuple[float, float]], *, still: bool = False) -> Elongation:
     """Return the distribution of a further study from logarithms and their errors.
 
     Args:
@@ -150,19 +144,19 @@ def pooled(logs: Sequence[tuple[float, float]], *, still: bool = False) -> Longe
         still: the mean is 1, and only the spread is asked.
     """
     weights = [1 / max(e, 1e-6) ** 2 for _, e in logs]
-    mean = _mean(logs, weights)
+    mean = _weighted_mean(logs, weights)
     between = _between_studies(logs, weights, mean)
     weights = [1 / (e * e + between) for _, e in logs]
-    mean = 0.0 if still else _mean(logs, weights)
+    mean = 0.0 if still else _weighted_mean(logs, weights)
     freedom = len(logs) - 1
     t = _T[freedom - 1] if 0 < freedom <= len(_T) else _NORMAL if freedom else _T[0]
     half = t * sqrt(between * (1 + still) + 1 / sum(weights))
-    return Longer(exp(mean), exp(mean - half), exp(mean + half), len(logs))
+    return Elongation(exp(mean), exp(mean - half), exp(mean + half), len(logs))
 
 
-def kind_of(
+def classify_policy(
     *, summaries: bool, pruned: bool, cuts: int | None, hidden: tuple[int | None, int | None]
-) -> Kind | None:
+) -> PolicyKind | None:
     """Return the family of what rules did to a session; None where what they hid is not known.
 
     Args:
@@ -180,19 +174,19 @@ def kind_of(
     return "mask" if hidden[0] == hidden[1] else "other"
 
 
-def verdict(ends: tuple[float, float], record: float) -> str:
+def judge_cost(ends: tuple[float, float], record: float) -> str:
     """Return whether a cost is told apart from the record's: cheaper, dearer or not told apart.
 
     Args:
         ends: of the interval of the cost, in dollars.
         record: dollars of the record.
     """
-    if ends[1] * (1 + FLOOR) < record:
+    if ends[1] * (1 + NOISE_FLOOR) < record:
         return "cheaper"
-    return "dearer" if ends[0] > record * (1 + FLOOR) else "not told apart"
+    return "dearer" if ends[0] > record * (1 + NOISE_FLOOR) else "not told apart"
 
 
-def elongated(
+def elongate_runs(
     runs: pd.DataFrame, share: float | None = None, *, end: str = "longer"
 ) -> pd.DataFrame:
     """Return rows of scores with the runs as long as real ones: calls, tokens and dollars.
@@ -243,7 +237,7 @@ def _factors(runs: pd.DataFrame, share: float | None, end: str) -> Any:
     return 1 + share * (written & replayed)
 
 
-def _mean(logs: Sequence[tuple[float, float]], weights: Sequence[float]) -> float:
+def _weighted_mean(logs: Sequence[tuple[float, float]], weights: Sequence[float]) -> float:
     return sum(w * y for w, (y, _) in zip(weights, logs, strict=True)) / sum(weights)
 
 

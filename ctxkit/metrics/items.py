@@ -1,4 +1,5 @@
-"""What a text holds that a summary can lose: paths, ids, names, numbers, commands, rules and more.
+"""Items that a summary can lose (paths, ids, numbers, rules ...), extracted from messages by
+patterns.
 
 Every pattern begins where no character of its own stands before, and repeats are bounded, so that a
 word of a megabyte costs no more than it is long.
@@ -8,37 +9,39 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from ctxkit.messages import Text, Thinking, ToolCall
+from ctxkit.session.messages import SizeOnly, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ctxkit.messages import Message
+    from ctxkit.session.messages import Message
+    from ctxkit.tokens.sizes import MessageSizes
 
-Family = Literal[
+
+ItemFamily = Literal[
     "path", "url", "id", "name", "number", "command", "error", "constraint", "decision", "open"
 ]
-FAMILIES: tuple[Family, ...] = get_args(Family)
-LONGEST = 300
+ITEM_FAMILIES: tuple[ItemFamily, ...] = get_args(ItemFamily)
+MAX_ITEM_CHARS = 300
 """Characters of a sentence, an error line or a command that is looked at; of longer ones the
 beginning.
 """
-CUT_AT = 200
+ERROR_LINE_CHARS = 200
 """Characters from which on an error line, and the rest of those, may have been cut."""
-SEARCHED = 400_000
+MAX_SEARCHED_CHARS = 400_000
 """Characters of one text that are searched; what lies behind is not looked at."""
 SPEAKERS = ("user", "assistant")
 """Roles whose sentences are looked at; what anyone else says is read line by line."""
 
 
-class FoundItem(NamedTuple):
+class Item(NamedTuple):
     """One item; its text is normalised, so that equal items are equal."""
 
-    family: Family
+    family: ItemFamily
     text: str
 
 
@@ -75,7 +78,7 @@ _NUMBER = re.compile(
 )
 _ERROR = re.compile(
     r"(?<!\w)(?:[A-Z]\w{0,60}(?:Error|Exception|Failure|Fault)\b|error(?: TS\d{1,6}|\[E\d{1,5}\])?:"
-    rf"|fatal:|panic:|FAILED\b|Traceback\b)[^\n]{{0,{CUT_AT}}}"
+    rf"|fatal:|panic:|FAILED\b|Traceback\b)[^\n]{{0,{ERROR_LINE_CHARS}}}"
 )
 _FAULTS = (
     "Error",
@@ -94,7 +97,7 @@ _SHORTEST = 8
 """Characters of a sentence that says something."""
 
 
-class Phrases:
+class PhraseMatcher:
     """Some phrases, to be found as whole words in whatever case."""
 
     def __init__(self, *phrases: str) -> None:
@@ -111,15 +114,15 @@ class Phrases:
         return self._whole.search(text) is not None
 
 
-_MUST = Phrases(
+_MUST = PhraseMatcher(
     *("must", "never", "always", "do not", "don't", "dont", "only", "make sure", "ensure"),
     *("should", "shouldn't", "without", "keep"),
 )
-_DECIDED = Phrases(
+_DECIDED = PhraseMatcher(
     *("decided", "i'll use", "i will use", "we'll use", "we will use", "let's use", "going with"),
     *("instead of", "rather than", "chose"),
 )
-_OPEN = Phrases(
+_OPEN = PhraseMatcher(
     *("todo", "fixme", "still need", "remains to", "remaining", "next step", "not yet"),
     *("follow-up", "later we"),
 )
@@ -128,68 +131,73 @@ _BOX = "- [ ]"
 _COMMANDS = ("command", "cmd", "script")
 
 
-def items(message: Message) -> frozenset[FoundItem]:
+def extract_items(message: Message) -> frozenset[Item]:
     """Return the items of a message."""
-    return frozenset(_items(message))
+    return frozenset(_iter_items(message))
 
 
-def names(found: Iterable[FoundItem]) -> frozenset[FoundItem]:
+def expand_path_endings(found: Iterable[Item]) -> frozenset[Item]:
     """Return items and the endings of the paths among them: `src/a/b.ts` says `a/b.ts` too."""
-    return frozenset(n for f in found for n in (endings(f.text) if f.family == "path" else (f,)))
-
-
-def spoken(message: Message) -> frozenset[FoundItem]:
-    """Return the items of a message but for those of its thinking."""
-    if not message.thinks:
-        return items(message)
-    said = tuple([p for p in message.parts if type(p) is not Thinking])
-    return items(msgspec.structs.replace(message, parts=said))
-
-
-def thought(message: Message) -> frozenset[FoundItem]:
-    """Return the items of a message's thinking."""
     return frozenset(
-        found for p in message.parts if type(p) is Thinking for found in of_text(p.text[:SEARCHED])
+        n for f in found for n in (path_endings(f.text) if f.family == "path" else (f,))
     )
 
 
-def _items(message: Message) -> Iterator[FoundItem]:
-    for text in texts(message):
-        yield from of_text(text)
+def extract_spoken_items(message: Message) -> frozenset[Item]:
+    """Return the items of a message but for those of its thinking."""
+    if not message.thinks:
+        return extract_items(message)
+    said = tuple([p for p in message.parts if type(p) is not Thinking])
+    return extract_items(msgspec.structs.replace(message, parts=said))
+
+
+def extract_thinking_items(message: Message) -> frozenset[Item]:
+    """Return the items of a message's thinking."""
+    return frozenset(
+        found
+        for p in message.parts
+        if type(p) is Thinking
+        for found in extract_text_items(p.text[:MAX_SEARCHED_CHARS])
+    )
+
+
+def _iter_items(message: Message) -> Iterator[Item]:
+    for text in iter_texts(message):
+        yield from extract_text_items(text)
     for part in message.parts:
         if isinstance(part, ToolCall):
-            yield from _commands(part)
+            yield from _command_items(part)
         elif isinstance(part, Text):
-            yield from _spoken(message.role, part.text[:SEARCHED])
+            yield from _sentence_items(message.role, part.text[:MAX_SEARCHED_CHARS])
 
 
-def texts(message: Message) -> Iterator[str]:
+def iter_texts(message: Message) -> Iterator[str]:
     """Yield the texts of a message: what it says, and every string among the arguments of its
     calls.
     """
     for part in message.parts:
         if isinstance(part, (Text, Thinking)):
-            yield part.text[:SEARCHED]
+            yield part.text[:MAX_SEARCHED_CHARS]
         elif isinstance(part, ToolCall):
             if part.raw is not None:
-                yield part.raw[:SEARCHED]
+                yield part.raw[:MAX_SEARCHED_CHARS]
             yield from _strings(part.arguments)
 
 
-def of_text(text: str) -> Iterator[FoundItem]:
+def extract_text_items(text: str) -> Iterator[Item]:
     """Yield paths, URLs, ids, names, numbers and errors of a text, some of them several times."""
     bare = text
     if "://" in text:
         for hit in _URL.findall(text):
-            yield FoundItem("url", hit.rstrip(".,;:!?"))
+            yield Item("url", hit.rstrip(".,;:!?"))
         bare = _URL.sub(" ", text)
     if words := [w for w in set(bare.split()) if not w.isalpha()]:
-        yield from _of_words(words)
+        yield from _word_items(words)
         for hit in _NUMBER.findall(bare):
-            yield FoundItem("number", hit.replace(" ", ""))
+            yield Item("number", hit.replace(" ", ""))
     for start, end in _lines_with(_FAULTS, bare).items():
         for hit in _ERROR.findall(bare, start, end):
-            yield FoundItem("error", normal(hit))
+            yield Item("error", normalise_text(hit))
 
 
 def _lines_with(words: Iterable[str], text: str) -> dict[int, int]:
@@ -204,82 +212,134 @@ def _lines_with(words: Iterable[str], text: str) -> dict[int, int]:
     return out
 
 
-def _of_words(words: list[str]) -> Iterator[FoundItem]:
+def _word_items(words: list[str]) -> Iterator[Item]:
     """Yield what has no space in it: each pattern reads the words that hold its sign."""
     every = " ".join(words)
     if "/" in every:
         for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
             if _EXTENSION.search(hit):
-                yield FoundItem("path", hit)
+                yield Item("path", hit)
     if _DIGIT.search(every) or every.count("-") >= _HYPHENS:
         for hit in _ID.findall(every):
             if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
-                yield FoundItem("id", hit.casefold())
+                yield Item("id", hit.casefold())
     joined = [w for w in words if "-" in w] if "-" in every else []
     for hit in _CODE.findall(" ".join(joined)) if joined else ():
         code = hit.casefold()
         if any(c.isdigit() for c in hit) and code not in _EVERYWHERE:
-            yield FoundItem("id", code)
+            yield Item("id", code)
     if "_" in every:
         joined += [w for w in words if "_" in w]
     for hit in _NAME.findall(" ".join(joined)) if joined else ():
         if "_" in hit or not any(c.isdigit() for c in hit):
-            yield FoundItem("name", hit)
+            yield Item("name", hit)
 
 
 @lru_cache(1 << 13)
-def endings(path: str) -> tuple[FoundItem, ...]:
+def path_endings(path: str) -> tuple[Item, ...]:
     """Return a path and its endings of at least two parts."""
     parts = [p for p in path.split("/") if p not in ("", ".", "..", "~")]
-    ends = (FoundItem("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
-    return FoundItem("path", path), *ends
+    ends = (Item("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
+    return Item("path", path), *ends
 
 
-def normal(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Return a text as it is compared: one space between words, no more than `LONGEST`
     characters.
     """
-    return " ".join(text[: 2 * LONGEST].split())[:LONGEST]
+    return " ".join(text[: 2 * MAX_ITEM_CHARS].split())[:MAX_ITEM_CHARS]
 
 
 def _mixed(word: str) -> bool:
     return any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
 
 
-def _commands(call: ToolCall) -> Iterator[FoundItem]:
+def _command_items(call: ToolCall) -> Iterator[Item]:
     for name in _COMMANDS:
         value = call.arguments.get(name)
         if isinstance(value, list):
             value = " ".join(v for v in value if isinstance(v, str))
         if isinstance(value, str) and value.strip():
-            yield FoundItem("command", normal(value))
+            yield Item("command", normalise_text(value))
 
 
-def _spoken(role: str, text: str) -> Iterator[FoundItem]:
+def _sentence_items(role: str, text: str) -> Iterator[Item]:
     """Yield what the user asked for, what the agent decided, and what either left open."""
     if role not in SPEAKERS:
         return
-    for hit in sentences(text):
+    for hit in split_sentences(text):
         if role == "user" and _MUST.stand_in(hit):
-            yield FoundItem("constraint", normal(hit))
+            yield Item("constraint", normalise_text(hit))
         if role == "assistant" and _DECIDED.stand_in(hit):
-            yield FoundItem("decision", normal(hit))
+            yield Item("decision", normalise_text(hit))
         if _BOX in hit or _OPEN.stand_in(hit):
-            yield FoundItem("open", normal(hit))
+            yield Item("open", normalise_text(hit))
 
 
-def sentences(text: str) -> Iterator[str]:
+def split_sentences(text: str) -> Iterator[str]:
     """Yield the sentences and lines of a text that say something, each without its last dot."""
     for part in _END.split(text):
-        hit = part.strip().rstrip(".!?")[: 2 * LONGEST]
+        hit = part.strip().rstrip(".!?")[: 2 * MAX_ITEM_CHARS]
         if len(hit) >= _SHORTEST:
             yield hit
 
 
 def _strings(value: object, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
-        yield value[:SEARCHED]
+        yield value[:MAX_SEARCHED_CHARS]
     elif depth < 20 and isinstance(value, (dict, list)):
         inner: Iterable[object] = value.values() if isinstance(value, dict) else value
         for each in inner:
             yield from _strings(each, depth + 1)
+
+
+class MessageItemCache:
+    """What each message holds, says and uses, and how large it is.
+
+    Args:
+        anchored: the sizes of a recorded session; None: all are estimated.
+    """
+
+    def __init__(self, anchored: MessageSizes | None = None) -> None:
+        self._held: dict[int, tuple[Any, frozenset[Item], frozenset[Item]]] = {}
+        self._used: dict[int, frozenset[Item]] = {}
+        self._size: dict[int, int] = {}
+        if anchored is not None:
+            messages = anchored.session.messages
+            self._size = {
+                id(m.parts): n for m, n in zip(messages, anchored.tokens, strict=True) if m.parts
+            }
+
+    def items(self, message: Message) -> frozenset[Item]:
+        """Return the items of a message."""
+        return self._of(message)[1]
+
+    def names(self, message: Message) -> frozenset[Item]:
+        """Return its items and the endings of its paths."""
+        return self._of(message)[2]
+
+    def used(self, message: Message) -> frozenset[Item]:
+        """Return what a reply names in text and arguments."""
+        self._of(message)  # keeps the parts alive, so that their identity is theirs
+        return self._used[id(message.parts)]
+
+    def size(self, message: Message) -> int:
+        """Return the tokens of a message: anchored where it is of the record, else a quarter of its
+        characters.
+        """
+        known = self._size.get(id(message.parts))
+        if known is not None:
+            return known
+        sized = sum(p.tokens or 0 for p in message.parts if isinstance(p, SizeOnly))
+        return sized or len(message.text) // 4
+
+    def _of(self, message: Message) -> tuple[Any, frozenset[Item], frozenset[Item]]:
+        key = id(message.parts)
+        found = self._held.get(key)
+        if found is None:
+            said, unsaid = extract_spoken_items(message), extract_thinking_items(message)
+            held = said | unsaid if unsaid else said
+            of = expand_path_endings(held)
+            self._used[key] = expand_path_endings(said) if unsaid else of
+            found = self._held[key] = (message.parts, held, of)
+        return found

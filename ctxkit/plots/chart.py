@@ -1,21 +1,37 @@
-"""A chart: one object with a plotly bundle, a static HTML twin and a text twin."""
+"""The Chart that every plot returns (plotly, static HTML, text), with the number formats and notes
+of charts.
+"""
 
 from __future__ import annotations
 
 import html
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import wraps
+from inspect import signature
+from os import PathLike
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, cast
 
-from ctxkit.display.markup import NO_MATH, escape, line, plain
+from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, sanitize_text
 from ctxkit.errors import BadArguments, StoreError
+from ctxkit.formats.inputs import as_session, as_sessions
+from ctxkit.session.session import Session
+from ctxkit.session.titles import make_names_unique, title_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-PLOTLY = "application/vnd.plotly.v1+json"
+    import pandas as pd
+
+    from ctxkit.formats.inputs import SessionLike, SessionsLike
+
+
+PLOTLY_MIME_TYPE = "application/vnd.plotly.v1+json"
 _STYLE = "color:var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
 _CELL = "text-align:left;padding:2px 10px 2px 0"
 _NUMBER = (
@@ -23,7 +39,7 @@ _NUMBER = (
 )
 _FIGURE = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]*|–")
 """A cell of figures: `40,471`, `$3.32–$3.40`, `71 %`."""
-_LONG = 24
+_LONG_CELL = 24
 _WIDE = 64
 """Letters of a line of a title: as many as a page of 700 pixels holds beside the bars of a
 notebook."""
@@ -67,9 +83,9 @@ class Chart:
     def to_plotly(self) -> dict[str, Any]:
         """Return the plotly figure as plain JSON."""
         drawn = self.drawing.plotly()
-        lines = wrap(line(self.title, 120), _WIDE)
+        lines = wrap(sanitize_line(self.title, 120), _WIDE)
         title = {
-            "text": "<br>".join(map(safe, lines)),
+            "text": "<br>".join(map(escape_label, lines)),
             "font": {"size": 15 if len(lines) < 2 else 12},
             "x": 0,
             "xref": "container",
@@ -79,12 +95,12 @@ class Chart:
 
     def to_text(self) -> str:
         """Return the chart as lines of text: title, caption, table."""
-        out = [line(self.title, 120)]
+        out = [sanitize_line(self.title, 120)]
         if self.caption:
-            out.append(plain(self.caption, 600))
-        out += [f"Note: {line(note, 400)}" for note in self.notes]
+            out.append(sanitize_text(self.caption, 600))
+        out += [f"Note: {sanitize_line(note, 400)}" for note in self.notes]
         shown = [
-            tuple(line(cell, 40) for cell in row)
+            tuple(sanitize_line(cell, 40) for cell in row)
             for row in (self.head, *self.rows[: self.shown])
             if row
         ]
@@ -100,19 +116,19 @@ class Chart:
 
     def to_html(self) -> str:
         """Return the static twin: a picture and a table without scripts, for light and for dark."""
-        label = escape(f"{self.title}. {self.caption}", 700)
+        label = escape_html(f"{self.title}. {self.caption}", 700)
         return (
-            f'<figure class="ctxkit-chart {NO_MATH}" style="margin:0;{_STYLE}">'
-            f"<figcaption><strong>{escape(self.title, 120)}</strong>"
-            f"{'<br>' + escape(self.caption, 600) if self.caption else ''}{self._notes()}"
+            f'<figure class="ctxkit-chart {NO_MATHJAX}" style="margin:0;{_STYLE}">'
+            f"<figcaption><strong>{escape_html(self.title, 120)}</strong>"
+            f"{'<br>' + escape_html(self.caption, 600) if self.caption else ''}{self._notes()}"
             "</figcaption>"
             f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
-            f"{table(self.head, self.rows[: self.shown], caption=self._table_caption())}</figure>"
+            f"{render_table(self.head, self.rows[: self.shown], caption=self._table_caption())}</figure>"
         )
 
     def _notes(self) -> str:
         return "".join(
-            f'<br><small class="note">Note: {escape(note, 400)}</small>' for note in self.notes
+            f'<br><small class="note">Note: {escape_html(note, 400)}</small>' for note in self.notes
         )
 
     def _table_caption(self) -> str:
@@ -136,17 +152,21 @@ class Chart:
         body = self.figure().to_html(
             include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit"
         )
-        shown = table(self.head, self.rows, caption=plain(self.caption, 600))
+        shown = render_table(self.head, self.rows, caption=sanitize_text(self.caption, 600))
         return (
             '<!doctype html><html lang="en"><head><meta'
-            f' charset="utf-8"><title>{escape(self.title, 120)}</title>'
+            f' charset="utf-8"><title>{escape_html(self.title, 120)}</title>'
             "<style>:root{color-scheme:light dark}body{font:14px"
             " system-ui,sans-serif;margin:1em}</style></head>"
             f"<body>{body}{self._notes()}{shown}</body></html>\n"
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
-        return {"text/plain": self.to_text(), "text/html": self.to_html(), PLOTLY: self.to_plotly()}
+        return {
+            "text/plain": self.to_text(),
+            "text/html": self.to_html(),
+            PLOTLY_MIME_TYPE: self.to_plotly(),
+        }
 
     def __repr__(self) -> str:
         return self.to_text()
@@ -160,42 +180,180 @@ def write_page(path: str | Path, text: str) -> Path:
     """
     from pathlib import Path
 
-    from ctxkit.writers import save
+    from ctxkit._internal.safe_fs import write_file
 
     try:
-        save(Path(path), [text.encode("utf-8", "replace")], 0o666)  # for whomever the umask lets
+        write_file(
+            Path(path), [text.encode("utf-8", "replace")], 0o666
+        )  # for whomever the umask lets
     except StoreError as e:
         raise BadArguments(str(e)) from None
     return Path(path)
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "") -> str:
+def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "") -> str:
     """Return a small HTML table; cells that begin with a digit stand to the right."""
     if not head:
         return ""
-    heads = "".join(f'<th scope="col" style="{_CELL}">{escape(h, 60)}</th>' for h in head)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    told = f'<caption style="text-align:left">{escape(caption, 600)}</caption>' if caption else ""
+    heads = "".join(f'<th scope="col" style="{_CELL}">{escape_html(h, 60)}</th>' for h in head)
+    body = "".join(f"<tr>{''.join(map(_html_cell, row))}</tr>" for row in rows)
+    told = (
+        f'<caption style="text-align:left">{escape_html(caption, 600)}</caption>' if caption else ""
+    )
     return (
         f'<div style="overflow-x:auto"><table style="{_STYLE};border-collapse:collapse;'
         f'margin:6px 0">{told}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 
-def _cell(text: str) -> str:
+def _html_cell(text: str) -> str:
     style = _NUMBER if _FIGURE.fullmatch(text) else _CELL
-    if len(text) > _LONG:
+    if len(text) > _LONG_CELL:
         style += ";min-width:12em"
-    return f'<td style="{style}">{escape(text, 200)}</td>'
+    return f'<td style="{style}">{escape_html(text, 200)}</td>'
 
 
-def safe(text: str, limit: int = 80) -> str:
+def escape_label(text: str, limit: int = 80) -> str:
     """Return untrusted text for a plotly label: plotly reads tags, entities and, with MathJax,
     dollars in its texts.
     """
-    return html.escape(line(text, limit), quote=False).replace("$", "&#36;")
+    return html.escape(sanitize_line(text, limit), quote=False).replace("$", "&#36;")
 
 
-def safe_lines(text: str) -> str:
+def escape_label_lines(text: str) -> str:
     """Lines of untrusted text as plotly's lines."""
-    return "<br>".join(safe(part, 120) for part in text.split("\n"))
+    return "<br>".join(escape_label(part, 120) for part in text.split("\n"))
+
+
+class HasReplays(Protocol):
+    """What ``ck.compare`` returns: each setting with the session that it gives."""
+
+    replays: Mapping[str, Session]
+
+
+def name_sessions(
+    sessions: SessionsLike | Mapping[str, SessionLike] | HasReplays,
+) -> dict[str, Session]:
+    """Return the sessions under the names by which a legend tells them apart.
+
+    Raises:
+        BadArguments: something given is no session.
+    """
+    given: Any = getattr(sessions, "replays", sessions)
+    named = isinstance(given, Mapping) and "role" not in given
+    pairs = (
+        [(name, as_session(s)) for name, s in given.items()]
+        if named
+        else [(title_of(s, _MAX_NAME), s) for s in as_sessions(given)]
+    )
+    return dict(
+        zip(make_names_unique(str(n) for n, _ in pairs), (s for _, s in pairs), strict=True)
+    )
+
+
+def format_time(seconds: float | None) -> str | None:
+    """A time of a log as text, UTC; None where there is none or it is no time."""
+    if seconds is None or not 0 <= seconds < 253_402_300_799:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+_MAX_NAME = 48
+"""Letters of a session's name in a legend."""
+_NOTES = 6
+"""Notes that a chart shows; of more it tells the number."""
+_P = ParamSpec("_P")
+
+
+def with_notes(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
+    """Let a chart show the notes of the sessions, or of the runs, that it is given first."""
+    first = next(iter(signature(chart).parameters))
+
+    @wraps(chart)
+    def made(*args: Any, **kwargs: Any) -> Chart:
+        of = args[0] if args else kwargs.pop(first, None)
+        if isinstance(of, (str, PathLike, list, Iterator)):  # read once
+            of = as_sessions(of)
+        return replace(chart(of, *args[1:], **kwargs), notes=tuple(collect_notes(of)))
+
+    return cast("Callable[_P, Chart]", made)
+
+
+def collect_notes(of: Any) -> list[str]:
+    """Return the notes of sessions, of a comparison, or of a frame of runs, each with its session
+    where several.
+    """
+    replays = getattr(of, "replays", None)
+    if hasattr(of, "columns") and not replays:
+        told = _notes_of_runs(of)
+    else:
+        given = [of] if isinstance(of, Session) else replays or of
+        if isinstance(given, Mapping):
+            given = list(given.values())
+        each = given if isinstance(given, Sequence) else ()
+        told = dict.fromkeys((s.id, s.notes) for s in each if isinstance(s, Session))
+    alone = len(told) == 1
+    found = [
+        n if alone else f"{sanitize_line(name, 40)}: {n}" for name, notes in told for n in notes
+    ]
+    more = len(found) - _NOTES
+    if more > 0:
+        found[_NOTES:] = [f"{more} more notes: see `notes` of the sessions."]
+    return found
+
+
+def format_tokens(n: int | None) -> str:
+    """A number of tokens, as a hover text and a table tell it."""
+    return "unknown" if n is None else f"{n:,}"
+
+
+def _notes_of_runs(runs: pd.DataFrame) -> dict[tuple[str, tuple[str, ...]], None]:
+    if not {"session", "session_notes"} <= set(runs.columns):
+        return {}
+    each = runs.drop_duplicates("session")[["session", "session_notes"]].dropna()
+    return dict.fromkeys((str(name), (str(note),)) for name, note in each.itertuples(index=False))
+
+
+_SHARES = (
+    "loss",
+    "lost",
+    "gone",
+    "retained",
+    "recoverable",
+    "savings",
+    "regret",
+    "rate",
+    "thrash",
+    "refill",
+)
+
+
+def format_figure(column: str, value: float | None) -> str:
+    """A number of a column as a table shows it: dollars, per cent of a share, or a count."""
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    if column.endswith("_usd"):
+        return f"${value:,.2f}" if abs(value) >= 0.1 else f"${value:.4f}"
+    if column.endswith(_SHARES):
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
+
+
+def describe_prediction_error(runs: pd.DataFrame) -> str:
+    """How far the cost model of a sweep can be believed, in a sentence; nothing where the runs do
+    not say.
+    """
+    if not {"session", "prediction_error", "unexplained_misses"} <= set(runs.columns):
+        return ""
+    each = runs.drop_duplicates("session")
+    errors, riddles = each["prediction_error"].dropna().abs(), each["unexplained_misses"].dropna()
+    if errors.empty:
+        return (
+            " No session tells cached from uncached input, or none has prices: the cache model "
+            "could not be checked."
+        )
+    return (
+        f" Foretold without their reads, the input sides of {len(errors)} of {len(each)} sessions "
+        f"are {float(errors.median()):.1%} off in the median, {float(errors.max()):.1%} at most; "
+        f"{float(riddles.mean()):.1%} of the calls missed the cache without an explanation."
+    )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-POINTS = 2000
+MAX_POINTS = 2000
 """Points of one chart, all traces together: more than a screen is wide."""
 
 

@@ -1,20 +1,35 @@
-"""Context policies: the protocols at the foot, members side by side, the catalogue on top."""
+"""Policies, prunings, triggers, guards and rules: what a context manager does, and when."""
 
 from __future__ import annotations
 
-from ctxkit.faces import face, renamed
+from ctxkit._internal.lazy import deprecated_aliases, lazy_exports
 
 _NAMES = {
-    **dict.fromkeys(("Chain", "Ladder", "Part"), "chain"),
-    **dict.fromkeys(("Guard", "Forecast", "Past", "Policy", "Pruning", "Trigger"), "policy"),
-    **dict.fromkeys(("Rules", "as_rules"), "rules"),
-    **dict.fromkeys(("entries", "names", "parse"), "policy_names"),
+    "Chain": "base",
+    "Fallback": "base",
+    "BasePolicy": "base",
+    "Guard": "protocols",
+    "Forecast": "protocols",
+    "RunState": "protocols",
+    "Policy": "protocols",
+    "Pruning": "protocols",
+    "Trigger": "protocols",
+    "Rules": "rules",
+    "as_rules": "rules",
+    "entries": "registry",
+    "names": "registry",
+    "parse": "registry",
 }
-_ROOMS = ("guards", "summarisers", "switches", "triggers")
+_ROOMS = (
+    "guards",
+    "offline_summarisers",
+    "modifiers",
+    "triggers",
+)
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 _OLD = {"Outlook": "Forecast"}
-_find, __dir__ = face(__name__, _NAMES, _ROOMS)
-_was = renamed(__name__, _OLD)
+_find, __dir__ = lazy_exports(__name__, _NAMES, _ROOMS)
+_was = deprecated_aliases(__name__, _OLD)
 
 
 def __getattr__(name: str) -> object:

@@ -1,68 +1,68 @@
-"""What holds back a compaction that is due, or refuses its result."""
+"""Guards: hold back a compaction that is due, or refuse its result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
-from ctxkit.faces import listed
-from ctxkit.history.clock import Clock
-from ctxkit.policies.forecasts import turn_at
-from ctxkit.policies.policy import WithName, name_of
-from ctxkit.policies.setting import Typed
-from ctxkit.policies.triggers import next_of
+from ctxkit.policies.base import Validated
+from ctxkit.policies.forecast import turn_of_call
+from ctxkit.policies.history.log import CacheClock
+from ctxkit.policies.protocols import Named, name_of
+from ctxkit.policies.triggers import first_call_in
 
 if TYPE_CHECKING:
-    from ctxkit.history import History
-    from ctxkit.policies.policy import Forecast, Guard, Past
-    from ctxkit.policies.setting import Natural, Positive, Proportion
+    from ctxkit.policies.base import Natural, Positive, Proportion
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.protocols import Forecast, Guard, RunState
 
 __all__ = [
     "AntiThrash",
     "Attempts",
+    "BaseGuard",
     "Cooldown",
     "Grace",
     "Hysteresis",
     "MinProgress",
-    "Open",
     "Smaller",
     "UntilCold",
 ]
-__dir__ = listed(__all__)
+__dir__ = public_dir(__all__)
 
 
-class Open(WithName):
+class BaseGuard(Named):
     """The foot of the guards: holds nothing back and refuses nothing."""
 
     word = ""
     """What it is called in notes, in the field's words (`anti-thrash`, ...); empty: its name."""
 
-    def why(self, past: Past) -> str:  # noqa: ARG002  who counts says what
+    def why(self, past: RunState) -> str:  # noqa: ARG002  who counts says what
         """Return why it holds a compaction back, after its name."""
         return self.word or name_of(self)
 
-    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call at which a due compaction may happen."""
         return start
 
-    def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
+    def refuses(self, past: RunState, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why a result is not to be taken, or None."""
         return None
 
 
-def called(guard: Guard) -> str:
+def guard_label(guard: Guard) -> str:
     """Return what a guard is called in notes."""
-    return (guard.word if isinstance(guard, Open) else "") or name_of(guard)
+    return (guard.word if isinstance(guard, BaseGuard) else "") or name_of(guard)
 
 
-def held_by(guard: Guard, past: Past) -> str:
+def blocking_reason(guard: Guard, past: RunState) -> str:
     """Return why a guard holds a compaction back: what it says itself, else its name."""
-    return guard.why(past) if isinstance(guard, Open) else name_of(guard)
+    return guard.why(past) if isinstance(guard, BaseGuard) else name_of(guard)
 
 
 @dataclass(frozen=True)
-class AntiThrash(Typed, Open):
+class AntiThrash(Validated, BaseGuard):
     """No more compactions once the last ones all saved too little (fuseraft's program: in messages,
     and nothing resets it).
     """
@@ -76,7 +76,7 @@ class AntiThrash(Typed, Open):
     reset: Natural = 0
     """Calls without a compaction after which those before them are forgotten; 0: never."""
 
-    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop` once it has closed, or the call at which it opens again."""
         if not self.window or not self.min_savings or len(past.cuts) < self.window:
             return start
@@ -84,7 +84,7 @@ class AntiThrash(Typed, Open):
             return start
         return min(max(start, past.cuts[-1].call + self.reset), stop) if self.reset else stop
 
-    def _short(self, past: Past) -> int:
+    def _short(self, past: RunState) -> int:
         """Return how many of the last compactions saved too little, back to the last reset."""
         last = past.cuts[-self.window :]
         for i in range(len(last) - 1, 0, -1):
@@ -99,13 +99,13 @@ class AntiThrash(Typed, Open):
 
     word = "anti-thrash"
 
-    def why(self, past: Past) -> str:
+    def why(self, past: RunState) -> str:
         """Return how many compactions fell short."""
         return f"anti-thrash: {self._short(past)} of {self.window} below {self.min_savings:.0%}"
 
 
 @dataclass(frozen=True)
-class MinProgress(Open):
+class MinProgress(BaseGuard):
     """Refuses a result that saves too little."""
 
     word = "minimum progress"
@@ -121,7 +121,7 @@ class MinProgress(Open):
                 f"Minimum progress is a share from 0 up to 1 and 0 tokens or more; got {self}."
             )
 
-    def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
+    def refuses(self, past: RunState, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why, or None."""
         saved, least = was.tokens - new.tokens, max(self.tokens, self.share * was.tokens)
         if saved >= least:
@@ -130,12 +130,12 @@ class MinProgress(Open):
 
 
 @dataclass(frozen=True)
-class Smaller(Open):
+class Smaller(BaseGuard):
     """Refuses a result that is not smaller than what it was made from."""
 
     word = "not smaller"
 
-    def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
+    def refuses(self, past: RunState, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why, or None."""
         if new.tokens < was.tokens:
             return None
@@ -143,7 +143,7 @@ class Smaller(Open):
 
 
 @dataclass(frozen=True)
-class Grace(Typed, Open):
+class Grace(Validated, BaseGuard):
     """Some calls, or turns, of peace after each compaction (fuseraft: one turn)."""
 
     word = "grace"
@@ -153,21 +153,21 @@ class Grace(Typed, Open):
     turns: Natural = 0
     """So many turns after the one that was compacted are let pass."""
 
-    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call after the grace."""
         if not past.cuts:
             return start
         last = past.cuts[-1].call
         call = max(start, last + self.calls + 1)
         if self.turns:
-            until = turn_at(past.log, last) + self.turns
-            while call < stop and turn_at(past.log, call) <= until:
+            until = turn_of_call(past.log, last) + self.turns
+            while call < stop and turn_of_call(past.log, call) <= until:
                 call += 1
         return min(call, stop)
 
 
 @dataclass(frozen=True)
-class Attempts(Typed, Open):
+class Attempts(Validated, BaseGuard):
     """At most so many compactions, in the whole run or in one turn (pulse-coder: two)."""
 
     word = "attempts"
@@ -175,20 +175,20 @@ class Attempts(Typed, Open):
     n: Positive
     per: Literal["run", "turn"] = "turn"
 
-    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call with an attempt left."""
         if len(past.cuts) < self.n:
             return start
         if self.per == "run":
             return stop
-        full = turn_at(past.log, past.cuts[-self.n].call)
-        while start < stop and turn_at(past.log, start) == full:
+        full = turn_of_call(past.log, past.cuts[-self.n].call)
+        while start < stop and turn_of_call(past.log, start) == full:
             start += 1
         return start
 
 
 @dataclass(frozen=True)
-class Hysteresis(Open):
+class Hysteresis(BaseGuard):
     """After a compaction, none until the prompt has grown anew: no row of them, call by call."""
 
     word = "hysteresis"
@@ -202,7 +202,7 @@ class Hysteresis(Open):
         if self.tokens < 0 or self.share < 0 or not self.tokens + self.share:
             raise BadArguments(f"Hysteresis needs tokens or a share above 0; got {self}.")
 
-    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call whose prompt has grown by more."""
         if not past.cuts:
             return start
@@ -211,7 +211,7 @@ class Hysteresis(Open):
 
 
 @dataclass(frozen=True)
-class UntilCold(Open):
+class UntilCold(BaseGuard):
     """Waits until the provider's cache is gone anyway, or a hard limit is passed (Boise)."""
 
     word = "until cold"
@@ -221,21 +221,21 @@ class UntilCold(Open):
     life: float = 300.0
     """Seconds that the cache lives."""
 
-    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:
+    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first cold call, or the first one above the hard limit."""
-        cold = next_of(Clock.of(past.log, self.life).calls, start, stop)
+        cold = first_call_in(CacheClock.of(past.log, self.life).calls, start, stop)
         return forecast.above(self.hard_limit, start, cold)
 
 
 @dataclass(frozen=True)
-class Cooldown(Open):
+class Cooldown(BaseGuard):
     """Waits so many seconds after each compaction; without times it holds nothing back."""
 
     word = "cooldown"
 
     seconds: float
 
-    def first(self, past: Past, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call so much later."""
         if not past.cuts:
             return start

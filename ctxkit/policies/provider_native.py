@@ -1,25 +1,25 @@
-"""Where a provider's own compaction or clearing would act, sized as far as it can be known."""
+"""Compaction and clearing on the provider's side (Anthropic, OpenAI), sized as far as known."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ctxkit.messages import Message, Sized
-from ctxkit.policies.clear import Clear
-from ctxkit.policies.setting import Setting
+from ctxkit.policies.base import ConfiguredPolicy
+from ctxkit.policies.clearing import Clear
+from ctxkit.session.messages import Message, SizeOnly
 
 if TYPE_CHECKING:
-    from ctxkit.history import History
-    from ctxkit.policies.setting import Natural, Positive
-    from ctxkit.tokens import Room
+    from ctxkit.policies.base import Natural, Positive
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
 
-SHARE = 0.7
+OPENAI_COMPACT_SHARE = 0.7
 """Share of the window at which Fased lets OpenAI compact; window unknown: at 80,000 tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Native(Setting):
+class Native(ConfiguredPolicy):
     """Anthropic clears old tool results, OpenAI puts an encrypted item in the place of what is old:
     both on their side.
 
@@ -37,26 +37,26 @@ class Native(Setting):
     item_tokens: Positive = 1500
     """Size of OpenAI's item, in tokens: an assumption, since no log shows it."""
 
-    def limit(self, room: Room) -> int:
+    def limit(self, room: ContextBudget) -> int:
         """Return the tokens above which the provider acts."""
         if self.threshold is not None:
             return self.threshold
-        return 100_000 if self.provider == "anthropic" else int(SHARE * room.limit)
+        return 100_000 if self.provider == "anthropic" else int(OPENAI_COMPACT_SHARE * room.limit)
 
-    def __call__(self, history: History, room: Room) -> History:
+    def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history as the provider would cut it."""
         if history.tokens <= self.limit(room):
             return history
         if self.provider == "anthropic":
             return Clear(keep_last=self.keep_last, at_least=self.clear_at_least)(history, room)
         cut = history.safe_before(max(history.nth_last("user", max(self.keep_last, 1)), 0))
-        return compacted(history, cut, self.item_tokens)
+        return replace_with_opaque_item(history, cut, self.item_tokens)
 
 
-def compacted(history: History, cut: int, tokens: int) -> History:
+def replace_with_opaque_item(history: History, cut: int, tokens: int) -> History:
     """Return a history with OpenAI's item, of so many tokens, in the place of all before a cut;
     itself where that would not be smaller.
     """
-    item = Message(role="summary", kind="native", parts=(Sized("compaction", tokens=tokens),))
+    item = Message(role="summary", kind="native", parts=(SizeOnly("compaction", tokens=tokens),))
     new = history.summarise(cut, item, "the provider compacts", tokens=tokens, method="native")
     return new if new.tokens < history.tokens else history

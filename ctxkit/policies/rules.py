@@ -1,46 +1,121 @@
-"""Rules: one complete setting of a context manager."""
+"""Rules: one complete setting of a context manager, its budget thresholds, and the recorded
+compactions as rules.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence  # noqa: TC003  read by dataclasses
+from collections.abc import (
+    Callable,
+    Mapping,
+    Sequence,  # noqa: TC003  read by dataclasses
+)
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from sys import maxsize
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from ctxkit.errors import BadArguments, did_you_mean, in_words
-from ctxkit.history import Log  # noqa: TC001  as above
-from ctxkit.policies.chain import Chain, Part, as_part
-from ctxkit.policies.dues import Always, Due, Either, as_due
-from ctxkit.policies.hinges import Hinge, guards, several_of
-from ctxkit.policies.policy import Guard, Policy, Pruning, Trigger, name_of
-from ctxkit.policies.withdrawn import refuse
-from ctxkit.tokens.counters import Counter, Room
+from ctxkit.errors import BadArguments, did_you_mean, short_repr
+from ctxkit.policies.base import BasePolicy, Chain, CompositePolicy, as_policy
+from ctxkit.policies.history.log import MessageLog  # noqa: TC001  as above
+from ctxkit.policies.protocols import FunctionWrapper, Guard, Policy, Pruning, Trigger, name_of
+from ctxkit.policies.triggers import Always, BaseTrigger, Either, Not, Recorded, Spent, as_trigger
+from ctxkit.tokens.counters import ContextBudget, TokenCounter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.protocols import Forecast
+
+    Kind = Literal["policy", "trigger", "pruning"]
+
+
+GivenT = TypeVar("GivenT")
+KeptT = TypeVar("KeptT")
+
+
+class ConvertedField(Generic[GivenT, KeptT]):
+    """A field of a frozen dataclass that is given as one type and kept as another.
+
+    What is kept stands in the instance like any other value, so reading it costs no call.
+
+    Args:
+        made: makes what is kept from what is given.
+        default: what is given where nothing is.
+    """
+
+    def __init__(self, made: Callable[[GivenT], KeptT], default: Any = None) -> None:
+        self._made, self._default = made, default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __set__(self, instance: object, given: GivenT) -> None:
+        default = self._default
+        value = default if given is self else given  # a dataclass gives what stands in the class
+        instance.__dict__[self._name] = self._made(value)
+
+    if TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: type) -> KeptT: ...
+
+    def __repr__(self) -> str:
+        return repr(self._default)
+
+
+def as_guards(given: object) -> tuple[Guard, ...]:
+    """Return one guard, or several, as a tuple.
+
+    Raises:
+        BadArguments: one is none.
+    """
+    several = as_tuple(given)
+    for guard in several:
+        if not isinstance(guard, Guard):
+            raise BadArguments(
+                f"{short_repr(guard)} is no guard: a guard has `first` and `refuses` (see"
+                " policies.guards)."
+            )
+    return several
+
+
+def as_tuple(given: object) -> tuple[Any, ...]:
+    """Return a tuple or a list as a tuple, anything else as a tuple of one: also a named tuple
+    that is itself a part or a guard.
+    """
+    one = callable(given) or isinstance(given, Guard)
+    return tuple(given) if isinstance(given, (list, tuple)) and not one else (given,)
+
+
+def unwrap_function(part: object) -> Any:
+    """Return a part as the person wrote it: the function, where one was wrapped."""
+    return part.function if isinstance(part, FunctionWrapper) else part
+
 
 _EACH_CALL = Always()
 """The trigger of rules that were given none."""
 
 
-def _part(given: object, what: str) -> Part | None:
-    given = _parsed(given) if isinstance(given, str) else given
-    return None if given is None else as_part(given, what)
+def _to_policy(given: object, what: str) -> BasePolicy | None:
+    given = _parse_policy(given) if isinstance(given, str) else given
+    return None if given is None else as_policy(given, what)
 
 
-def _trigger(given: object) -> Due | None:
-    return None if given is None else as_due(given)
+def _to_trigger(given: object) -> BaseTrigger | None:
+    return None if given is None else as_trigger(given)
 
 
-def _warnings(given: object) -> tuple[Due, ...]:
-    return tuple(as_due(each, "warning") for each in several_of(given))
+def _to_warnings(given: object) -> tuple[BaseTrigger, ...]:
+    return tuple(as_trigger(each, "warning") for each in as_tuple(given))
 
 
-def _counter(given: Counter | str | None) -> Counter | None:
+def _to_counter(given: TokenCounter | str | None) -> TokenCounter | None:
     if not isinstance(given, str):
         return given
-    from ctxkit.tokens import named
+    from ctxkit.tokens import get_counter
 
-    return named(given)
+    return get_counter(given)
 
 
 @dataclass(frozen=True)
@@ -55,13 +130,19 @@ class Rules:
         BadArguments: the parts cannot work together; the sentence says why.
     """
 
-    policy: Hinge[Policy | str | None, Part | None] = Hinge(partial(_part, what="policy"))
+    policy: ConvertedField[Policy | str | None, BasePolicy | None] = ConvertedField(
+        partial(_to_policy, what="policy")
+    )
     """What a compaction does: ``(history, room) -> history``; kept in the session."""
-    trigger: Hinge[Trigger | None, Due | None] = Hinge(_trigger)
+    trigger: ConvertedField[Trigger | None, BaseTrigger | None] = ConvertedField(_to_trigger)
     """When it is due: ``(history, room) -> bool``; None: before every call."""
-    pruning: Hinge[Pruning | str | None, Part | None] = Hinge(partial(_part, what="pruning"))
+    pruning: ConvertedField[Pruning | str | None, BasePolicy | None] = ConvertedField(
+        partial(_to_policy, what="pruning")
+    )
     """What is done for one call alone: ``(history, room) -> history``; nothing of it is kept."""
-    guards: Hinge[Guard | Sequence[Guard], tuple[Guard, ...]] = Hinge(guards, ())
+    guards: ConvertedField[Guard | Sequence[Guard], tuple[Guard, ...]] = ConvertedField(
+        as_guards, ()
+    )
     """What holds a due compaction back, or refuses its result."""
     window: int | None = None
     """Tokens that the model takes, prompt and reply together."""
@@ -69,9 +150,13 @@ class Rules:
     """The window is a default that nobody asked for: a prompt that does not fit is sent still."""
     reserve: int = 0
     """Tokens of it that stay free for the reply."""
-    counter: Hinge[Counter | str | None, Counter | None] = Hinge(_counter)
+    counter: ConvertedField[TokenCounter | str | None, TokenCounter | None] = ConvertedField(
+        _to_counter
+    )
     """Counts what is new, and what the log does not size: a counter, a name; None: the default."""
-    estimator: Hinge[Counter | str | None, Counter | None] = Hinge(_counter)
+    estimator: ConvertedField[TokenCounter | str | None, TokenCounter | None] = ConvertedField(
+        _to_counter
+    )
     """The measure that the system believes in, where not the bill's (`history.estimated`)."""
     summariser: Any = None
     """Writes summaries where policies cannot: a name, ``(passage) -> text``; None: extractive."""
@@ -80,8 +165,10 @@ class Rules:
     auto: bool = True
     """False: nothing is done but by hand."""
     flush: Any = None
-    """What a live session saves to memory before a compaction: see `policies.flushes`."""
-    warnings: Hinge[Trigger | Sequence[Trigger], tuple[Due, ...]] = Hinge(_warnings, ())
+    """What a live session saves to memory before a compaction: see `policies.memory`."""
+    warnings: ConvertedField[Trigger | Sequence[Trigger], tuple[BaseTrigger, ...]] = ConvertedField(
+        _to_warnings, ()
+    )
     """Triggers that only leave a note, once until the next compaction (fuseraft's `WarnAt`)."""
     on_compacted: Callable[[Sequence[Any]], None] | None = None
     """Called with the new messages after each compaction."""
@@ -97,7 +184,7 @@ class Rules:
         self._check_numbers()
         self.__dict__["_bare"] = self.policy
         if self.policy is not None:
-            from ctxkit.policies.summarisers import named as summariser
+            from ctxkit.policies.offline_summarisers import parse_summariser as summariser
 
             if self.trigger is None:
                 object.__setattr__(self, "trigger", _EACH_CALL)
@@ -105,21 +192,21 @@ class Rules:
                 object.__setattr__(self, "summariser", summariser(self.summariser or "extractive"))
             elif not callable(self.summariser):
                 raise BadArguments(
-                    f"The summariser {in_words(self.summariser)} cannot be called with a passage."
+                    f"The summariser {short_repr(self.summariser)} cannot be called with a passage."
                 )
             object.__setattr__(self, "policy", self.policy.using(self.summariser))
 
     @property
-    def bare(self) -> Part | None:
+    def bare(self) -> BasePolicy | None:
         """The policy without the summariser that the rules lend it, so that another can be lent."""
-        known: Part | None = self.__dict__["_bare"]
+        known: BasePolicy | None = self.__dict__["_bare"]
         return known
 
     def _check_parts(self) -> None:
-        refuse("policy", self.policy)
-        refuse("pruning", self.pruning)
+        refuse_removed_methods("policy", self.policy)
+        refuse_removed_methods("pruning", self.pruning)
         for trigger in (self.trigger, *self.warnings):
-            refuse("trigger", trigger)
+            refuse_removed_methods("trigger", trigger)
         if self.policy is None and (self.trigger is not None or self.guards):
             raise BadArguments(
                 "A trigger or a guard without a policy compacts nothing: name the policy too."
@@ -153,7 +240,7 @@ class Rules:
         """
         if self.trigger is None:
             return None
-        room = Room(self.window or maxsize, self.reserve, self.counter)  # type: ignore[arg-type]
+        room = ContextBudget(self.window or maxsize, self.reserve, self.counter)  # type: ignore[arg-type]
         return self.trigger.tokens(room)
 
     @property
@@ -177,7 +264,7 @@ class Rules:
             stacklevel=2,
         )
 
-    def room(self, log: Log, limit: int | None = None) -> Room:
+    def room(self, log: MessageLog, limit: int | None = None) -> ContextBudget:
         """Return the room for a log: this window, else the limit given, else 200,000 tokens.
 
         A window that nobody asked for is no bound: the systems believe in theirs, and go on where
@@ -194,7 +281,7 @@ class Rules:
                 f" ({log.fixed:,} tokens) and a reserve of {self.reserve:,}: give a larger window"
                 " or a smaller reserve."
             )
-        return Room(window, self.reserve, self.estimator or log.counter)
+        return ContextBudget(window, self.reserve, self.estimator or log.counter)
 
     def to_config(self) -> str:
         """Return the rules as a config file of their own system, in its syntax and spelling.
@@ -227,8 +314,8 @@ class Rules:
     def __or__(self, other: Any) -> Rules:
         """Return the rules with a policy behind, or joined with others, which fill the gaps."""
         if not isinstance(other, Rules):
-            other = _parsed(other) if isinstance(other, str) else other
-            return self.but(policy=_after(self.bare, other))
+            other = _parse_policy(other) if isinstance(other, str) else other
+            return self.but(policy=_chain_policies(self.bare, other))
         default = Rules()
         own = {f.name: getattr(other, f.name) for f in fields(other)}
         changes = {
@@ -236,8 +323,8 @@ class Rules:
             for n, v in own.items()
             if v != getattr(default, n) and getattr(self, n) == getattr(default, n)
         }
-        changes["policy"] = _after(self.policy, other.policy)
-        changes["pruning"] = _after(self.pruning, other.pruning)
+        changes["policy"] = _chain_policies(self.policy, other.policy)
+        changes["pruning"] = _chain_policies(self.pruning, other.pruning)
         if self.trigger is not None and other.trigger is not None:
             changes["trigger"] = Either((self.trigger, other.trigger))
         changes["guards"] = (*self.guards, *other.guards)
@@ -253,20 +340,103 @@ def as_rules(rules: Rules | Policy | str) -> Rules:
     """
     if isinstance(rules, Rules):
         return rules
-    given: object = _parsed(rules) if isinstance(rules, str) else rules
+    given: object = _parse_policy(rules) if isinstance(rules, str) else rules
     if not callable(given):
         raise BadArguments(
-            f"{in_words(rules)} is neither rules nor a policy: give rules, or a function"
+            f"{short_repr(rules)} is neither rules nor a policy: give rules, or a function"
             " (history, room) -> history."
         )
     return Rules(policy=given)
 
 
-def _after(a: Policy | None, b: Policy | None) -> Policy | None:
+def _chain_policies(a: Policy | None, b: Policy | None) -> Policy | None:
     return Chain.of(a, b) if a is not None and b is not None else b if a is None else a
 
 
-def _parsed(words: str) -> Policy:
-    from ctxkit.policies.policy_names import parse
+def _parse_policy(words: str) -> Policy:
+    from ctxkit.policies.registry import parse
 
     return parse(words)
+
+
+THRESHOLD_NAMES = ("warn_at", "cutover_at")
+"""The columns of a turn frame, and the settings of rules, that hold them."""
+
+
+def budget_thresholds(rules: Rules) -> dict[str, int]:
+    """Return `warn_at` and `cutover_at` in tokens; 0: none is set.
+
+    They are the settings of these names, as fuseraft has them, else the first warning and the first
+    trigger on tokens spent.
+    """
+    due = () if rules.trigger is None else (rules.trigger,)
+    said = {"warn_at": rules.warnings, "cutover_at": due}
+    return {
+        k: int(rules.parameters.get(k) or _first_spent_limit(by) or 0) for k, by in said.items()
+    }
+
+
+def _first_spent_limit(triggers: tuple[BaseTrigger, ...]) -> int | None:
+    return next((int(t.limit) for t in _flatten_triggers(triggers) if isinstance(t, Spent)), None)
+
+
+def _flatten_triggers(triggers: tuple[BaseTrigger, ...]) -> Iterator[BaseTrigger]:
+    for t in triggers:
+        yield t
+        yield from _flatten_triggers(t.parts)
+
+
+@dataclass(frozen=True)
+class RecordedCompactions(BasePolicy):
+    """Does at each call what the log recorded before it."""
+
+    name = "recorded"
+
+    def __call__(self, history: History, room: ContextBudget) -> History:  # noqa: ARG002
+        """Return the history after the recorded edits of this call."""
+        for call, edit in history.log.recorded:
+            if call == history.call:
+                history = history.apply(edit)
+        return history
+
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+        """Return the first call with a recorded edit before it."""
+        return Recorded().first(forecast, start, stop)
+
+
+def recorded_rules() -> Rules:
+    """Return rules that cut where the log has cuts, with the recorded summaries."""
+    return Rules(policy=RecordedCompactions(), trigger=Recorded(), name="recorded")
+
+
+_WITHDRAWN: dict[Kind, tuple[str, str]] = {
+    "policy": ("leap", "what a replay bills follows from what the policy returns"),
+    "trigger": ("level", "`first(forecast, start, stop)` alone says when it is due"),
+    "pruning": ("curve", "what each call bills follows from what the pruning returns"),
+}
+"""For each kind of part its short cut, and what holds instead."""
+
+
+def refuse_removed_methods(kind: Kind, part: BasePolicy | BaseTrigger | None) -> None:
+    """Refuse a part that still has the short cut of its kind, or is joined from one that has.
+
+    Raises:
+        BadArguments: it has; the sentence says what to do.
+    """
+    name, instead = _WITHDRAWN[kind]
+    for each in _walk_parts(part):
+        if callable(getattr(each, name, None)):
+            raise BadArguments(
+                f"The {kind} {name_of(each)} has a method `{name}`, which nothing asks any more: "
+                f"take it out; {instead}."
+            )
+
+
+def _walk_parts(part: BasePolicy | BaseTrigger | None) -> Iterator[object]:
+    """Yield a part, as it was written, and all that it is joined from."""
+    yield unwrap_function(part)
+    if isinstance(part, Not):
+        yield from _walk_parts(part.part)
+    elif isinstance(part, (CompositePolicy, BaseTrigger)):
+        for each in part.parts:
+            yield from _walk_parts(each)

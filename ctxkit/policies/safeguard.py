@@ -1,4 +1,6 @@
-"""OpenClaw's and Fased's guarded summary: in stages, large messages noted, failures listed."""
+"""OpenClaw's guarded summary: long histories in stages, oversized messages noted, failed tools
+listed.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +10,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import ModelError
-from ctxkit.history import USER
-from ctxkit.policies.structured import PiSummary
-from ctxkit.policies.summarisers import text_of
-from ctxkit.policies.summary import LOCAL
-from ctxkit.policies.summary_places import turn_start
-from ctxkit.texts import contents, plans, records
+from ctxkit.policies.history.columns import USER
+from ctxkit.policies.history.history import find_turn_start
+from ctxkit.policies.offline_summarisers import summary_text
+from ctxkit.policies.summary import LOCAL_SUMMARISERS, PiSummary
+from ctxkit.policies.texts import content, tool_actions
+from ctxkit.session.messages import plain_text
+from ctxkit.session.tool_calls import pair_with_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.history import History
-    from ctxkit.messages import Message
-    from ctxkit.policies.setting import Proportion
-    from ctxkit.policies.summarisers import Passage
-    from ctxkit.tokens import Room
+    from ctxkit.policies.base import Proportion
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.offline_summarisers import Passage
+    from ctxkit.session.messages import Message
+    from ctxkit.tokens import ContextBudget
 
-MERGE = (
+
+MERGE_INSTRUCTIONS = (
     "Merge these partial summaries into one. Keep active tasks and their state, progress of batches"
     " (such as 5/17), the last request, decisions with their reasons, open questions, constraints"
     " and promises; newer before older."
 )
-FAILURES = 8
+MAX_FAILURES = 8
 """Tool failures that are listed."""
 
 
@@ -46,7 +50,7 @@ class Safeguard(PiSummary):
     window: int = 200_000
     """The window in tokens by which stages are planned; at work it is the room's."""
 
-    def __call__(self, history: History, room: Room) -> History:
+    def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with its old part summarised.
 
         Raises:
@@ -56,11 +60,15 @@ class Safeguard(PiSummary):
         if self.quirks:
             first = self.cut(history, room)
             splits = first and history.item(first).role(history.log) != USER
-            if splits and turn_start(history, first) <= 0:
+            if splits and find_turn_start(history, first) <= 0:
                 raise ModelError(
                     "Compaction cancelled: there is nothing to summarise but the turn at work."
                 )
-        known = self if isinstance(self.summariser, LOCAL) else replace(self, window=room.limit)
+        known = (
+            self
+            if isinstance(self.summariser, LOCAL_SUMMARISERS)
+            else replace(self, window=room.limit)
+        )
         return PiSummary.__call__(known, history, room)
 
     def written(self, history: History, first: int) -> Message | str | int:
@@ -69,15 +77,15 @@ class Safeguard(PiSummary):
         if not isinstance(made, str):
             return made
         places = np.arange(self.front(history), first)
-        return made + failures(records.of_each(history, places, failed_line))
+        return made + failures_section(tool_actions.map_messages(history, places, failure_line))
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
         """Return the summary of a passage: chunk by chunk where it is long, earlier ones told."""
-        if isinstance(maker, LOCAL):
+        if isinstance(maker, LOCAL_SUMMARISERS):
             return super().asked(maker, passage)
         messages = passage.messages
         sizes = [passage.history.item(p).estimate for p in passage.positions]
-        fit, notes = plans.oversized(messages, sizes, self.window)
+        fit, notes = exclude_oversized(messages, sizes, self.window)
         at = [passage.positions[i] for i in fit]
         kept, kept_sizes = [messages[i] for i in fit], [sizes[i] for i in fit]
         partial: list[str] = []
@@ -90,11 +98,13 @@ class Safeguard(PiSummary):
                 made = super().asked(maker, part)
                 if isinstance(made, int):
                     return made
-                text = text_of(made)
+                text = summary_text(made)
                 told = f"{passage.instructions}\n\nThe summary so far:\n{text}"
             partial.append(text)
         if len(partial) > 1:
-            told = f"{MERGE}\n\n{passage.instructions}\n\n" + "\n\n---\n\n".join(partial)
+            told = f"{MERGE_INSTRUCTIONS}\n\n{passage.instructions}\n\n" + "\n\n---\n\n".join(
+                partial
+            )
             last = replace(passage, start=at[-1], before=at[-1] + 1, instructions=told)
             made = super().asked(maker, last)
             partial = [made if isinstance(made, str) else "\n\n".join(partial)]
@@ -102,7 +112,7 @@ class Safeguard(PiSummary):
 
     def portions(
         self, messages: Sequence[Message], sizes: Sequence[int], others: int = 0
-    ) -> list[list[plans.Rows]]:
+    ) -> list[list[RowIndices]]:
         """Return the chunks of each part; what is beyond the history's share comes first, as a part
         of its own.
 
@@ -112,31 +122,182 @@ class Safeguard(PiSummary):
             others: tokens of the prompt that are not summarised; counted with `by_new`.
         """
         budget = int(self.window * self.max_history_share)
-        kept, dropped, _ = plans.within_share(messages, sizes, budget)
-        if self.by_new and others <= int(self.window * self.max_history_share * plans.MARGIN):
+        kept, dropped, _ = drop_oldest_to_budget(messages, sizes, budget)
+        if self.by_new and others <= int(self.window * self.max_history_share * SAFETY_MARGIN):
             kept, dropped = (*dropped, *kept), ()
-        out: list[list[plans.Rows]] = []
+        out: list[list[RowIndices]] = []
         for rows in (dropped, kept):
             if rows:
                 told, own = [messages[r] for r in rows], [sizes[r] for r in rows]
-                staged = plans.stages(told, own, self.window, self.parts)
+                staged = plan_stages(told, own, self.window, self.parts)
                 out += [[tuple(rows[r] for r in chunk) for chunk in part] for part in staged]
         return out
 
 
-def failures(lines: Sequence[str]) -> str:
+def failures_section(lines: Sequence[str]) -> str:
     """Return the section of failed tools, at most eight; empty without any."""
     if not lines:
         return ""
-    more = [f"- ...and {len(lines) - FAILURES} more"] if len(lines) > FAILURES else []
-    return "\n\n## Tool Failures\n" + "\n".join([*lines[:FAILURES], *more])
+    more = [f"- ...and {len(lines) - MAX_FAILURES} more"] if len(lines) > MAX_FAILURES else []
+    return "\n\n## Tool Failures\n" + "\n".join([*lines[:MAX_FAILURES], *more])
 
 
-def failed_line(message: Message) -> str | None:
+def failure_line(message: Message) -> str | None:
     """Return what is said of a failed tool, in a line of 240 characters; None: it did not fail."""
-    if message.role != "tool" or not records.failed(message):
+    if message.role != "tool" or not tool_actions.is_failed_result(message):
         return None
-    text = contents.texts(message)
-    acts = records.Action(message.tool or "tool", "", "", "failed", text, 0, "", 0)
+    text = plain_text(message)
+    acts = tool_actions.ToolAction(message.tool or "tool", "", "", "failed", text, 0, "", 0)
     status = "" if acts.exit is None else f" (exitCode={acts.exit})"
-    return f"- {acts.tool}{status}: {contents.one_line(acts.output, 240)}"
+    return f"- {acts.tool}{status}: {content.one_line(acts.output, 240)}"
+
+
+RowIndices = tuple[int, ...]
+SAFETY_MARGIN = 1.2
+"""What an estimate of tokens may be too low by (OpenClaw's safety factor)."""
+REQUEST_OVERHEAD = 4096
+"""Tokens left free in each request for instructions and the previous summary."""
+
+
+def group_rows(messages: Sequence[Message]) -> list[RowIndices]:
+    """Return rows that must stay together: a call with all up to its last result, everything else
+    alone.
+
+    A call that was aborted, failed, or never got its results binds nothing.
+    """
+    at = {id(c): i for i, (m, c) in enumerate(pair_with_calls(messages)) if m.role == "tool"}
+    out: list[RowIndices] = []
+    row = 0
+    while row < len(messages):
+        end = max(row, _last_result_row(messages[row], at))
+        out.append(tuple(range(row, end + 1)))
+        row = end + 1
+    return out
+
+
+def _last_result_row(message: Message, at: dict[int, int]) -> int:
+    """Return the row of the last result that a message's calls got, or -1."""
+    if message.stop in ("aborted", "error"):
+        return -1
+    return max((at.get(id(c), -1) for c in message.tool_calls), default=-1)
+
+
+def chunk_by_size(
+    messages: Sequence[Message], sizes: Sequence[int], limit: int
+) -> list[RowIndices]:
+    """Return chunks of whole groups of at most `limit` / 1.2 tokens; a larger group is a chunk of
+    its own.
+    """
+    room = max(1, int(limit / SAFETY_MARGIN))
+    return _pack_groups(group_rows(messages), sizes, lambda total, _: total > room)
+
+
+def chunk_by_share(
+    messages: Sequence[Message], sizes: Sequence[int], parts: int = 2
+) -> list[RowIndices]:
+    """Return at most `parts` chunks of whole groups with about the same number of tokens."""
+    target = sum(sizes) / max(1, parts)
+    return _pack_groups(
+        group_rows(messages), sizes, lambda total, done: done < parts - 1 and total > target
+    )
+
+
+def _pack_groups(
+    bundles: Iterable[RowIndices], sizes: Sequence[int], full: Callable[[int, int], bool]
+) -> list[RowIndices]:
+    out: list[RowIndices] = []
+    now: RowIndices = ()
+    for bundle in bundles:
+        total = sum(sizes[r] for r in (*now, *bundle))
+        if now and full(total, len(out)):
+            out.append(now)
+            now = ()
+        now += bundle
+    return [*out, now] if now else out
+
+
+def drop_oldest_to_budget(
+    messages: Sequence[Message], sizes: Sequence[int], budget: int
+) -> tuple[RowIndices, RowIndices, int]:
+    """Drop the older half by tokens until what is left fits the budget.
+
+    Returns:
+        the rows kept, the rows dropped, the number of halvings.
+    """
+    kept: RowIndices = tuple(range(len(messages)))
+    dropped: RowIndices = ()
+    times = 0
+    while kept and sum(sizes[r] for r in kept) > budget:
+        halves = chunk_by_share([messages[r] for r in kept], [sizes[r] for r in kept])
+        if len(halves) < 2:
+            break
+        first = len(halves[0])
+        dropped, kept, times = dropped + kept[:first], kept[first:], times + 1
+    return kept, dropped, times
+
+
+def chunk_share(messages: int, tokens: int, window: int) -> float:
+    """Return which share of the window a chunk may have: 0.4, less (down to 0.15) where messages
+    are large.
+    """
+    if not messages or not window:
+        return 0.4
+    mean = tokens / messages * SAFETY_MARGIN / window
+    return 0.4 if mean <= 0.1 else max(0.15, 0.4 - min(mean * 2, 0.25))
+
+
+def chunk_tokens(messages: int, tokens: int, window: int) -> int:
+    """Return how many tokens of history one summary request may carry."""
+    return max(1, int(window * chunk_share(messages, tokens, window)) - REQUEST_OVERHEAD)
+
+
+def exclude_oversized(
+    messages: Sequence[Message], sizes: Sequence[int], window: int
+) -> tuple[RowIndices, tuple[str, ...]]:
+    """Return the rows that fit a summary request, and a note for each message that is too large for
+    one.
+
+    A message of more than half the window (times 1.2) is left out together with what belongs to it.
+    """
+    large = {i for i, n in enumerate(sizes) if n * SAFETY_MARGIN > window / 2}
+    notes = tuple(
+        f"[Large {_role_label(messages[i])} (~{max(1, round(sizes[i] / 1000))}K tokens) omitted from"
+        " summary]"
+        for i in sorted(large)
+    )
+    tainted = {messages[i].call_id for i in large} | {
+        c.id for i in large for c in messages[i].tool_calls
+    }
+    tainted |= {
+        c.id for m in messages if any(c.id in tainted for c in m.tool_calls) for c in m.tool_calls
+    }
+    tainted.discard(None)
+    kept = tuple(
+        i
+        for i, m in enumerate(messages)
+        if i not in large
+        and m.call_id not in tainted
+        and not any(c.id in tainted for c in m.tool_calls)
+    )
+    return kept, notes
+
+
+def _role_label(message: Message) -> str:
+    return "toolResult" if message.role == "tool" else message.role
+
+
+def plan_stages(
+    messages: Sequence[Message], sizes: Sequence[int], window: int, parts: int = 2
+) -> list[list[RowIndices]]:
+    """Return the requests of a summary in stages: for each part its chunks, in order.
+
+    Fewer than four messages, or what fits one chunk, is one part.
+    """
+    limit = chunk_tokens(len(messages), sum(sizes), window)
+    if len(messages) < 4 or sum(sizes) <= limit:
+        return [chunk_by_size(messages, sizes, limit)]
+    out = []
+    for part in chunk_by_share(messages, sizes, parts):
+        inner = chunk_by_size([messages[r] for r in part], [sizes[r] for r in part], limit)
+        out.append([tuple(part[r] for r in chunk) for chunk in inner])
+    return out

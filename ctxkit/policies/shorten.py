@@ -1,38 +1,39 @@
-"""Cut single messages: tool results, replayed replies, reads acted on, raw tool output."""
+"""Shorten single messages: tool results, replies, stale reads, raw output, intermediate steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.history.columns import TOOL
-from ctxkit.messages import FRAME, HEARD, Text
-from ctxkit.policies.reads import stale
-from ctxkit.policies.scheduled import Scheduled
-from ctxkit.policies.setting import at_least
-from ctxkit.schedules import AS_IT_CAME
-from ctxkit.texts import contents, trims
-from ctxkit.tools.tool_names import READERS, WRITERS
+from ctxkit.policies.base import ScheduledPruning, at_least
+from ctxkit.policies.history.columns import TOOL
+from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.texts import content
+from ctxkit.session.messages import FRAME, HEARD, Part, Text, Thinking, ToolCall, plain_text
+from ctxkit.session.tool_calls import READ_TOOL_PATTERNS, WRITE_TOOL_PATTERNS, matches_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from ctxkit.messages import Message
-    from ctxkit.policies.setting import Natural
-    from ctxkit.schedules import ScheduleView
-    from ctxkit.tokens import Room
+    from ctxkit.policies.base import Natural
+    from ctxkit.policies.schedules.schedule_input import ScheduleView
+    from ctxkit.session.messages import Message
+    from ctxkit.tokens import ContextBudget
 
-TRUNCATED = "\n[...truncated — {n} chars omitted to reduce context size...]"
-CONSUMED = (
+
+TRUNCATED_SUFFIX = "\n[...truncated — {n} chars omitted to reduce context size...]"
+CONSUMED_SUFFIX = (
     "\n[...{n} chars elided — file was written or patched later this session; "
     "call read_file again if current content is needed]"
 )
-_SUMMARY = "[CONVERSATION SUMMARY"
+_SUMMARY_PREFIX = "[CONVERSATION SUMMARY"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Results(Scheduled):
+class Results(ScheduledPruning):
     """Cut tool results to so many characters, by tool where wanted; reads acted on shorter."""
 
     counts = False
@@ -42,7 +43,7 @@ class Results(Scheduled):
     """Characters by tool name, in any case, in place of `max_chars`; 0 leaves that tool alone."""
     consumed_chars: int = 500
     """Characters that a read keeps once its file was written later; -1: as any other result."""
-    suffix: str = TRUNCATED
+    suffix: str = TRUNCATED_SUFFIX
     """What follows the cut; `{n}` is the number of characters removed."""
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools that may be cut."""
@@ -64,7 +65,7 @@ class Results(Scheduled):
         """True where the turn under way keeps its results whole."""
         return self.past_only
 
-    def schedule(self, view: ScheduleView, _room: Room) -> None:
+    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Cut each result as soon as it is there; a read shorter once its file was written."""
         if not self.max_chars:
             return
@@ -73,7 +74,7 @@ class Results(Scheduled):
         for p in view.new(*roles, tools=self.tools):
             if view.long(p, low) and (view.role(p) == TOOL or _is_heard(view, p, FRAME)):
                 view.change(p, self._cut, since=view.arrival(p), low=low + 1)
-        for p, call, old in stale(view) if self.consumed_chars >= 0 else ():
+        for p, call, old in find_stale_reads(view) if self.consumed_chars >= 0 else ():
             if view.is_tool(p, self.tools) and view.long(p, low):
                 view.change(p, self._consumed if old else self._cut, since=call, low=low + 1)
 
@@ -84,38 +85,38 @@ class Results(Scheduled):
         return min([self.max_chars, *filter(None, self.overrides.values()), *consumed_cap])
 
     def _consumed(self, message: Message) -> Message:
-        return _cut(message, self.consumed_chars, CONSUMED)
+        return _cut_message(message, self.consumed_chars, CONSUMED_SUFFIX)
 
     def _cut(self, message: Message) -> Message:
         tool = (message.tool or "").lower()
         own = (n for name, n in self.overrides.items() if name.lower() == tool)
         cap = next(own, self.max_chars)
-        return _cut(message, cap, self.suffix) if cap else message
+        return _cut_message(message, cap, self.suffix) if cap else message
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ConsumedReads(Scheduled):
+class ConsumedReads(ScheduledPruning):
     """Cut reads whose file was written or patched later: what they hold is no longer true."""
 
     counts = False
     max_chars: Natural = 500
     """Characters that such a read keeps."""
-    readers: tuple[str, ...] = READERS
+    readers: tuple[str, ...] = READ_TOOL_PATTERNS
     """Names or globs of the tools that read a file."""
-    writers: tuple[str, ...] = WRITERS
+    writers: tuple[str, ...] = WRITE_TOOL_PATTERNS
     """Names or globs of the tools that write or patch one."""
 
-    def schedule(self, view: ScheduleView, _room: Room) -> None:
+    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Cut each read when its file is written."""
-        for p, call, old in stale(view, self.readers, self.writers):
+        for p, call, old in find_stale_reads(view, self.readers, self.writers):
             view.change(p, self._cut if old else AS_IT_CAME, since=call)
 
     def _cut(self, message: Message) -> Message:
-        return _cut(message, self.max_chars, CONSUMED)
+        return _cut_message(message, self.max_chars, CONSUMED_SUFFIX)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Replies(Scheduled):
+class Replies(ScheduledPruning):
     """Cut long replies when they are sent again; summaries are never cut."""
 
     counts = False
@@ -123,7 +124,7 @@ class Replies(Scheduled):
     """Characters of text a reply keeps; 0 cuts none."""
     keep_last: Natural = 0
     """Replies at the end that are left alone."""
-    suffix: str = TRUNCATED
+    suffix: str = TRUNCATED_SUFFIX
     """What follows the cut; `{n}` is the number of characters removed."""
     past_only: bool = False
     """Cut replies of earlier turns, and what other agents said; not those of the turn under way
@@ -135,7 +136,7 @@ class Replies(Scheduled):
         """True where the turn under way keeps its replies whole."""
         return self.past_only
 
-    def schedule(self, view: ScheduleView, _room: Room) -> None:
+    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Cut each reply as soon as `keep_last` newer ones are there."""
         if not self.max_chars:
             return
@@ -148,12 +149,12 @@ class Replies(Scheduled):
                 view.change(p, what, since=call, low=self.max_chars + 1)
 
     def _cut(self, message: Message) -> Message:
-        summary = contents.texts(message).startswith(_SUMMARY)
-        return message if summary else _cut(message, self.max_chars, self.suffix)
+        summary = plain_text(message).startswith(_SUMMARY_PREFIX)
+        return message if summary else _cut_message(message, self.max_chars, self.suffix)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Outputs(Scheduled):
+class Outputs(ScheduledPruning):
     """Cut raw tool output by lines, characters, then bytes; a last line says so (as `ai`)."""
 
     counts = False
@@ -168,7 +169,7 @@ class Outputs(Scheduled):
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose output is cut."""
 
-    def schedule(self, view: ScheduleView, _room: Room) -> None:
+    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Cut each output as soon as it is there."""
         low = self._low
         for p in view.new("tool", tools=self.tools):
@@ -188,7 +189,7 @@ class Outputs(Scheduled):
     def _cut(self, message: Message) -> Message:
         texts = (p.text for p in message.parts if isinstance(p, Text))
         text = "".join(texts)  # as `ai`: blocks without a separator
-        short = trims.output(
+        short = content.truncate_output(
             text,
             max_lines=self.max_lines,
             max_chars=self.max_chars,
@@ -196,7 +197,7 @@ class Outputs(Scheduled):
             mode=self.mode,
         )
         done = short == text or "\n[tool output truncated: " in text[-200:]
-        return message if done else contents.with_text(message, short)
+        return message if done else content.replace_text(message, short)
 
 
 def _is_heard(view: ScheduleView, p: int, kind: str) -> bool:
@@ -204,14 +205,133 @@ def _is_heard(view: ScheduleView, p: int, kind: str) -> bool:
     return view.rows.message(p).kind == kind
 
 
-def _cut(message: Message, cap: int, suffix: str) -> Message:
+def _cut_message(message: Message, cap: int, suffix: str) -> Message:
     """Return a message cut; itself where it is short, was cut before or holds more than text."""
-    text = contents.texts(message)
-    if len(text) <= cap or contents.has_images(message) or _is_cut(text, suffix):
+    text = plain_text(message)
+    if len(text) <= cap or content.has_images(message) or _is_cut(text, suffix):
         return message
-    return contents.with_text(message, trims.cut(text, cap, suffix))
+    return content.replace_text(message, content.truncate_end(text, cap, suffix))
 
 
 def _is_cut(text: str, suffix: str) -> bool:
     """Say whether a text ends as this cut leaves it: a second one would tell less of what went."""
     return text.endswith(suffix.rsplit("{n}", maxsplit=1)[-1])
+
+
+class _FileReads(NamedTuple):
+    """Positions of the replies that write a file, and of its reads with the replies that asked."""
+
+    writes: set[int]
+    fresh: dict[int, int]
+    stale: dict[int, int]
+
+
+def find_stale_reads(
+    view: ScheduleView,
+    readers: tuple[str, ...] = READ_TOOL_PATTERNS,
+    writers: tuple[str, ...] = WRITE_TOOL_PATTERNS,
+) -> Iterator[tuple[int, int, bool]]:
+    """Yield read, call, and whether a later reply than the one that asked for it wrote the file.
+
+    Calls are taken as they were said, those of a reply that a part before hides as not there.
+    Paths are compared without case.
+    """
+    files: dict[str, _FileReads] = view.memory.setdefault(("files", readers, writers), {})
+    for call, came, went, _ in view.news("assistant", "tool"):
+        touched = dict.fromkeys(path for p in went for path in _written_paths(view, p, writers))
+        for path in touched:
+            files[path].writes.difference_update(went)
+        for p in came:
+            for path in _written_paths(view, p, writers):
+                touched[path] = None
+                _file_entry(files, path).writes.add(p)
+            path = _read_path(view, p, readers)
+            if path and p not in _file_entry(files, path).stale:
+                touched[path] = None
+                files[path].fresh[p] = _calling_reply(view, p)
+        for path in touched:
+            for p, is_stale in _update_stale(files[path]):
+                yield p, call, is_stale
+
+
+def _update_stale(file: _FileReads) -> Iterator[tuple[int, bool]]:
+    """Yield each read that became stale (True), or is so no more (False)."""
+    last = max(file.writes, default=-1)
+    for p in [p for p, at in file.fresh.items() if at < last]:
+        file.stale[p] = file.fresh.pop(p)
+        yield p, True
+    for p in [p for p, at in file.stale.items() if at >= last]:
+        file.fresh[p] = file.stale.pop(p)
+        yield p, False
+
+
+def _file_entry(files: dict[str, _FileReads], path: str) -> _FileReads:
+    return files.setdefault(path, _FileReads(set(), {}, {}))
+
+
+def _written_paths(view: ScheduleView, p: int, writers: tuple[str, ...]) -> list[str]:
+    """Return the paths that a reply writes."""
+    if view.role(p) == TOOL:
+        return []
+    return [path for call in view.said_calls(p) if (path := matching_call_path(call, writers))]
+
+
+def _read_path(view: ScheduleView, p: int, readers: tuple[str, ...]) -> str:
+    """Return the path whose content a result is; an empty string where it is none."""
+    call = view.asked(p) if view.role(p) == TOOL else None
+    return matching_call_path(call, readers) if call is not None else ""
+
+
+def _calling_reply(view: ScheduleView, p: int) -> int:
+    """Return the position of the reply that asked for a result; -1 where it is not there."""
+    at = view.rows.place(view.rows.group(p))
+    return -1 if at is None else at
+
+
+def matching_call_path(call: ToolCall, tools: tuple[str, ...]) -> str:
+    """Return the path that a call of one of some tools is about, without case; else nothing."""
+    return content.call_path(call).casefold() if matches_tool(call.name, tools) else ""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Intermediate(ScheduledPruning):
+    """Cut text, reasoning and arguments of replies that only led to the next tool call."""
+
+    counts = False
+    max_chars: Natural = 120
+    """Characters that text and reasoning keep."""
+    max_argument_chars: Natural = 500
+    """Argument values of more characters become a note that says so."""
+
+    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+        """Cut each step as soon as another reply is there."""
+        low = min(self.max_chars, self.max_argument_chars)
+        for p, call, old in view.window("assistant", lambda n: n - 1):
+            if view.long(p, low):
+                view.change(p, self._short if old else AS_IT_CAME, since=call, low=low + 1)
+
+    def _short(self, message: Message) -> Message:
+        if not message.tool_calls:
+            return message
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, (Text, Thinking)) and len(part.text) > self.max_chars:
+                note = " [text omitted]" if isinstance(part, Text) else " [reasoning omitted]"
+                done = part.text.endswith(note)
+                parts.append(part if done else type(part)(text=part.text[: self.max_chars] + note))
+            else:
+                parts.append(part)
+        short = msgspec.structs.replace(message, parts=tuple(parts))
+        return content.replace_arguments(short, self._arguments)
+
+    def _arguments(self, call: ToolCall) -> dict[str, object] | None:
+        chars = {k: len(content.argument_text(v)) for k, v in call.arguments.items()}
+        elided = {k: _elided_argument(n) for k, n in chars.items() if n > self.max_argument_chars}
+        return {**call.arguments, **elided} if elided else None
+
+
+def _elided_argument(chars: int) -> str:
+    return (
+        f"[ELIDED — {chars} chars, NOT the real value. Do not reuse this placeholder as content; "
+        "re-read the file or regenerate the value if you need it again.]"
+    )

@@ -1,43 +1,53 @@
-"""Put a summary in the place of all but the newest messages."""
+"""Compaction by a summary: the base policy, Pi's structured summary, and a time limit for
+summarisers.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ctxkit.errors import BadArguments, CtxkitError, ModelError, failure_text
-from ctxkit.history import USER
-from ctxkit.messages import ERROR, Message
-from ctxkit.policies import waits
-from ctxkit.policies.chain import Part
-from ctxkit.policies.setting import Setting
-from ctxkit.policies.summarisers import (
+from ctxkit.policies.base import BasePolicy, ConfiguredPolicy
+from ctxkit.policies.history.columns import USER
+from ctxkit.policies.history.history import (
+    end_of_leading_summaries,
+    find_turn_start,
+    first_since_compaction,
+    has_content,
+    is_new_request,
+)
+from ctxkit.policies.offline_summarisers import (
     Extractive,
     Fixed,
     Passage,
     RecordedSummary,
     ShareOfInput,
-    answer,
-    text_of,
+    summary_text,
+    validate_summary,
     written_instead,
 )
-from ctxkit.policies.summary_places import anything, leading, turn_start
-from ctxkit.texts import identifiers, records, summary_passages
+from ctxkit.policies.texts import summary_prompts, tool_actions
+from ctxkit.policies.texts.summary_prompts import PI_SECTIONS, PI_TURN_SECTIONS
+from ctxkit.session.messages import ERROR, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ctxkit.history import History
-    from ctxkit.policies.setting import Natural, Positive, Proportion
-    from ctxkit.tokens import Room
+    from ctxkit.policies.base import Natural, Positive, Proportion
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
 
-LOCAL = (Extractive, Fixed, RecordedSummary, ShareOfInput)
+
+LOCAL_SUMMARISERS = (Extractive, Fixed, RecordedSummary, ShareOfInput)
 """Summarisers that answer at once and cannot be told anything: neither timed nor audited."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Summary(Setting):
+class Summary(ConfiguredPolicy):
     """Summarise what is old; keep the newest tokens, turns or messages as they are.
 
     The earlier summary is among what is summarised (rolling), so there is never more than one.
@@ -126,14 +136,14 @@ class Summary(Setting):
         """Return the policy with what the user wants the summary to look at."""
         return replace(self, focus=focus)
 
-    def __call__(self, history: History, room: Room) -> History:
+    def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with its old part summarised.
 
         Raises:
             ModelError: no summary came about, and there is no other way to make one.
         """
         start, first = self.front(history), self.cut(history, room)
-        if first <= start or not anything(history, first, start):
+        if first <= start or not has_content(history, first, start):
             return history
         made = self.written(history, first)
         why = "between the beginning and what is kept" if start else "older than what is kept"
@@ -149,10 +159,10 @@ class Summary(Setting):
             if 0 <= asked < len(history) - 1:
                 first = max(first, history.safe(asked + 1))
         if self.summaries_stay:
-            first = leading(history, first)
+            first = end_of_leading_summaries(history, first)
         return first
 
-    def cut(self, history: History, room: Room) -> int:
+    def cut(self, history: History, room: ContextBudget) -> int:
         """Return the first position that is kept; 0 where nothing can be cut."""
         if self.keep_turns is not None:
             return history.safe_before(max(history.nth_last("user", self.keep_turns), 0))
@@ -166,7 +176,7 @@ class Summary(Setting):
     def at(self, history: History, position: int) -> int:
         """Return a cut at or after a position, or where its turn starts if turns stay whole."""
         if not self.split_turns:
-            return history.safe_before(max(turn_start(history, position), 0))
+            return history.safe_before(max(find_turn_start(history, position), 0))
         found = history.safe(position)
         return found or history.safe_before(min(position, max(len(history) - 1, 0)))
 
@@ -175,7 +185,7 @@ class Summary(Setting):
         splits = self.apart and 0 < first < len(history)
         if not splits or history.item(first).role(history.log) == USER:
             return 0
-        return max(turn_start(history, first), 0)
+        return max(find_turn_start(history, first), 0)
 
     # -- what --------------------------------------------------------------------------------------
 
@@ -202,7 +212,7 @@ class Summary(Setting):
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return what is summarised: the old turns, and the head of a split one by itself."""
         told, start, turn = self.told(), self.start(history), self.turn(history, first)
-        if turn <= start or not anything(history, turn, start):
+        if turn <= start or not has_content(history, turn, start):
             return [Passage(history, first, start, self.limit, told)]
         return [
             Passage(history, turn, start, self.limit, told),
@@ -213,7 +223,9 @@ class Summary(Setting):
         """Return what the summariser is told."""
         names = ", ".join(self.sections)
         sections = f"Write these sections: {names}." if names else ""
-        rest = identifiers.instructions(self.identifiers, self.identifier_instructions, self.focus)
+        rest = summary_prompts.identifier_instructions(
+            self.identifiers, self.identifier_instructions, self.focus
+        )
         return "\n\n".join(t for t in (self.instructions, sections, rest) if t)
 
     def joined(self, made: list[Message | str | int], parts: list[Passage]) -> Message | str | int:
@@ -224,12 +236,16 @@ class Summary(Setting):
             return made[0]
         if any(isinstance(m, int) for m in made):
             return sum(
-                m if isinstance(m, int) else parts[0].history.log.counter(text_of(m)) for m in made
+                m if isinstance(m, int) else parts[0].history.log.counter(summary_text(m))
+                for m in made
             )
-        text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(map(text_of, made))
+        text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(map(summary_text, made))
         if self.file_lists:
-            found = (records.of_each(p.history, p.places, records.files) for p in parts)
-            text += records.file_lists(chain.from_iterable(found))
+            found = (
+                tool_actions.map_messages(p.history, p.places, tool_actions.files_in_message)
+                for p in parts
+            )
+            text += tool_actions.format_file_lists(chain.from_iterable(found))
         text = text if text.startswith(self.prefix) else self.prefix + text
         return written_instead(text, failed[0].details[ERROR]) if failed else text
 
@@ -237,7 +253,7 @@ class Summary(Setting):
         """Return a summariser's work, asked again where the audit finds something missing."""
         try:
             made = self._once(maker, passage)
-            for _ in range(0 if isinstance(maker, LOCAL) else self.retries):
+            for _ in range(0 if isinstance(maker, LOCAL_SUMMARISERS) else self.retries):
                 missing = self.audit(made, passage)
                 if not missing:
                     break
@@ -245,7 +261,9 @@ class Summary(Setting):
                 made = self._once(maker, replace(passage, instructions=again))
         except (CtxkitError, OSError, ValueError, RuntimeError) as error:
             if self.otherwise is not None:
-                made = answer(self.otherwise(replace(passage, instructions=failure_text(error))))
+                made = validate_summary(
+                    self.otherwise(replace(passage, instructions=failure_text(error)))
+                )
                 return made if isinstance(made, int) else written_instead(made, error)
             if isinstance(error, ModelError):
                 raise
@@ -253,31 +271,122 @@ class Summary(Setting):
         return made
 
     def _once(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
-        if self.seconds is None or isinstance(maker, LOCAL):
+        if self.seconds is None or isinstance(maker, LOCAL_SUMMARISERS):
             made = maker(passage)
         else:
-            made = waits.within(self.seconds, maker, passage)
-        return answer(made)
+            made = call_with_timeout(self.seconds, maker, passage)
+        return validate_summary(made)
 
     def audit(self, made: Message | str | int, passage: Passage) -> tuple[str, ...]:
         """Return what a summary lacks: sections, identifiers (with `strict`), the last request."""
         if isinstance(made, int):
             return ()
-        texts = [summary_passages.plain(m) for m in passage.messages]
-        asks = [summary_passages.plain(m) for m in passage.messages if m.role == "user"]
+        texts = [summary_prompts.plain_text(m) for m in passage.messages]
+        asks = [summary_prompts.plain_text(m) for m in passage.messages if m.role == "user"]
         strict = self.identifiers == "strict"
-        names = identifiers.exact(texts) if strict else ()
+        names = summary_prompts.identifiers_to_audit(texts) if strict else ()
         ask = asks[-1] if asks else ""
-        text, sections = text_of(made), self.sections
-        return identifiers.audit(text, sections=sections, names=names, ask=ask, strict=strict)
+        text, sections = summary_text(made), self.sections
+        return summary_prompts.audit_summary(
+            text, sections=sections, names=names, ask=ask, strict=strict
+        )
 
 
-def writers_of(part: Part) -> Iterator[Any]:
+def writers_of(part: BasePolicy) -> Iterator[Any]:
     """Yield what the summaries of a policy come from, of the policies in it, too."""
     if isinstance(part, Summary):
         yield part.writer
         return
     for value in vars(part).values():
         for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, Part):
+            if isinstance(each, BasePolicy):
                 yield from writers_of(each)
+
+
+PI_INSTRUCTIONS = (
+    "Summarise this conversation so that another model can go on with the work. Update the earlier"
+    " summary where there is one: keep what still holds. Keep exact file paths, function names and"
+    " error messages."
+)
+PI_TURN_INSTRUCTIONS = (
+    "This is the beginning of a turn whose end is kept. Say what the end needs: "
+    + ", ".join(PI_TURN_SECTIONS)
+    + "."
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PiSummary(Summary):
+    """Pi's compaction: cut by its own estimate, split turns apart, lists of files."""
+
+    estimated: bool = True
+    file_lists: bool = True
+    sections: tuple[str, ...] = PI_SECTIONS
+    instructions: str = PI_INSTRUCTIONS
+    quirks: bool = False
+    """Lose what Pi lost at the second compaction, and cut nothing where Pi cut nothing."""
+    remembers: bool = False
+    """With quirks: what the compaction before had kept is summarised (Pi from 0.73 on)."""
+    before_request: bool = False
+    """Cut as if the request that waits were not said yet: Pi compacts before it takes one in."""
+
+    def cut(self, history: History, room: ContextBudget) -> int:
+        """Return the first position that is kept; the request that waits is always kept."""
+        if not self.before_request:
+            return super().cut(history, room)
+        last = len(history) - 1
+        row = history.row(last) if last >= 0 else -1
+        if not is_new_request(history.log, row, history.call):
+            return super().cut(history, room)
+        request = history.item(last)
+        kept = (self.keeps or 0) + (request.estimate if self.estimated else request.tokens)
+        found = self.at(history, history.back(kept, estimated=self.estimated))
+        if found < last:
+            return found
+        return 0 if self.quirks else history.safe_before(max(last - 1, 0))
+
+    def start(self, history: History) -> int:
+        """Return the first position that is looked at: with quirks behind what was kept before."""
+        if not self.quirks or self.remembers:
+            return 0
+        return first_since_compaction(history, waiting=self.before_request)
+
+    def at(self, history: History, position: int) -> int:
+        """Return Pi's cut at or after a position."""
+        if not self.quirks:
+            return super().at(history, position)
+        start = self.start(history)
+        first = history.safe(max(position, start))
+        return first if first > start else 0
+
+    def passages(self, history: History, first: int) -> list[Passage]:
+        """Return old turns and a split turn's head; with quirks, since the last compaction."""
+        found = super().passages(history, first)
+        if len(found) > 1:
+            found[1] = replace(found[1], instructions=PI_TURN_INSTRUCTIONS)
+        return found
+
+
+def call_with_timeout(seconds: float, maker: Callable[[Passage], Any], passage: Passage) -> Any:
+    """Return what a summariser makes within a time limit.
+
+    Raises:
+        ModelError: it took longer. Its thread is left to end by itself, and what it says then is
+            not used.
+    """
+    answer: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            answer.put((True, maker(passage)))
+        except Exception as error:  # noqa: BLE001  raised again by who waits
+            answer.put((False, error))
+
+    Thread(target=run, daemon=True, name="ctxkit-summary").start()
+    try:
+        good, value = answer.get(timeout=seconds)
+    except Empty:
+        raise ModelError(f"The summary took longer than {seconds:g} s.") from None
+    if good:
+        return value
+    raise value

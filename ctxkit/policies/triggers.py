@@ -1,35 +1,39 @@
-"""When a compaction is due: size, counts, spending, pauses, errors, by hand; joins: `dues`."""
+"""Triggers: when a compaction is due, by size, counts, tokens spent, pauses, errors, or by hand."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
 from math import ceil, floor
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from ctxkit.faces import listed
-from ctxkit.history.clock import Clock
-from ctxkit.history.view import role_code
-from ctxkit.policies.dues import Always, Both, Due, Either, Never, Not
-from ctxkit.policies.setting import Typed, at_least
+from ctxkit._internal.lazy import public_dir
+from ctxkit.errors import BadArguments, short_repr
+from ctxkit.policies.base import Validated, at_least
+from ctxkit.policies.history.history import is_new_request
+from ctxkit.policies.history.log import CacheClock
+from ctxkit.policies.history.view import role_code
+from ctxkit.policies.protocols import FunctionWrapper, Named, is_call_overridden, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from ctxkit.history import Log
-    from ctxkit.messages import Message
-    from ctxkit.policies.policy import Forecast
-    from ctxkit.policies.setting import AboveZero, Positive, PositiveShare
-    from ctxkit.tokens.counters import Room
+    from ctxkit.policies.base import AboveZero, Positive, PositiveShare
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.policies.protocols import Forecast, Trigger
+    from ctxkit.session.messages import Message
+    from ctxkit.tokens.counters import ContextBudget
+
 
 __all__ = [
     "Above",
     "Always",
     "AtCalls",
+    "BaseTrigger",
     "Both",
     "Count",
     "CutShort",
-    "Due",
     "Either",
     "Idle",
     "NearCap",
@@ -41,14 +45,201 @@ __all__ = [
     "Spent",
     "TurnSpent",
     "Turns",
-    "after_replies",
-    "next_of",
+    "calls_after_replies",
+    "first_call_in",
 ]
-__dir__ = listed(__all__)
+__dir__ = public_dir(__all__)
+
+
+class BaseTrigger(Named):
+    """The foot of the triggers: the plain question follows from `first`.
+
+    ``a | b``, ``a & b``, ``~a`` join them.
+    """
+
+    if TYPE_CHECKING:  # as in `WithName`
+
+        @property
+        def parts(self) -> tuple[BaseTrigger, ...]:
+            """What it is joined from."""
+
+    else:
+        parts = ()
+
+    def tokens(self, room: ContextBudget) -> float | None:  # noqa: ARG002
+        """Return the prompt size, in tokens, above which it is due; None: not due by size."""
+        return None
+
+    word = ""
+    """Why it fires, in the field's words (`window_size`, `turn_count`, ...); empty: its name."""
+
+    def why(self, forecast: Forecast, call: int) -> str:  # noqa: ARG002  what is joined asks its parts
+        """Return why it is due at a call at which it is."""
+        return self.name or self.word or name_of(self)
+
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+        """Return the first call in start..stop at which it is due, or `stop`."""
+        raise NotImplementedError
+
+    def __call__(self, history: History, room: ContextBudget) -> bool:
+        """Return True where it is due before the history's call."""
+        from ctxkit.policies.forecast import UnprunedForecast
+
+        return (
+            self.first(UnprunedForecast(history, room), history.call, history.call + 1)
+            == history.call
+        )
+
+    def __or__(self, other: Trigger) -> Either:
+        return Either((self, other))
+
+    def __ror__(self, other: Trigger) -> Either:
+        return Either((other, self))
+
+    def __and__(self, other: Trigger) -> Both:
+        return Both((self, other))
+
+    def __rand__(self, other: Trigger) -> Both:
+        return Both((other, self))
+
+    def __invert__(self) -> Not:
+        return Not(self)
+
+
+class FunctionTrigger(FunctionWrapper, BaseTrigger):
+    """A plain function, or any callable that is no `Due`, as a trigger: asked at each call."""
+
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+        """Return the first call at which the function says so."""
+        history, room = forecast.history, forecast.room
+        return next((call for call in range(start, stop) if self(history.at(call), room)), stop)
+
+    def __call__(self, history: History, room: ContextBudget) -> bool:
+        """Return what the function says.
+
+        Raises:
+            BadArguments: that is neither True nor False.
+        """
+        due = self.function(history, room)
+        if due not in (True, False):
+            raise BadArguments(
+                f"Trigger {self.name} returned {short_repr(due)}; it must return True or False."
+            )
+        return bool(due)
+
+
+@runtime_checkable
+class _HasFirst(Protocol):
+    def first(self, forecast: Forecast, start: int, stop: int, /) -> int: ...
+
+
+def as_trigger(given: object, what: str = "trigger") -> BaseTrigger:
+    """Return a trigger as one that says when it is due; a function, or a call redefined, is
+    wrapped.
+
+    Raises:
+        BadArguments: it cannot be called.
+    """
+    if isinstance(given, BaseTrigger) and not is_call_overridden(given, "first"):
+        return given
+    if callable(given):
+        return FunctionTrigger(given)
+    if isinstance(given, _HasFirst):
+        raise BadArguments(
+            f"The {what} {short_repr(given)} has `first` and no call: derive its class from "
+            "ctxkit.policies.triggers.Due, which makes the call."
+        )
+    raise BadArguments(
+        f"The {what} {short_repr(given)} cannot be called with a history and a room."
+    )
 
 
 @dataclass(frozen=True)
-class Above(Due):
+class CompositeTrigger(BaseTrigger):
+    """The foot of what is joined from several triggers."""
+
+    parts: tuple[BaseTrigger, ...]
+
+    def __init__(self, parts: Sequence[Trigger]) -> None:
+        object.__setattr__(self, "parts", tuple(map(as_trigger, parts)))
+
+
+class Either(CompositeTrigger):
+    """Due where any part is."""
+
+    def why(self, forecast: Forecast, call: int) -> str:
+        """Return why the first of its parts is due that is."""
+        for part in self.parts:
+            if part.first(forecast, call, call + 1) == call:
+                return part.why(forecast, call)
+        return super().why(forecast, call)
+
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+        """Return the earliest of its parts."""
+        for part in self.parts:
+            stop = part.first(forecast, start, stop)
+        return stop
+
+
+class Both(CompositeTrigger):
+    """Due where all parts are at once."""
+
+    def why(self, forecast: Forecast, call: int) -> str:
+        """Return why its parts are due."""
+        return " and ".join(part.why(forecast, call) for part in self.parts)
+
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+        """Return the first call at which all parts are due."""
+        agreed, call = 0, start
+        while agreed < len(self.parts) and call < stop:
+            agreed = 0
+            for part in self.parts:
+                later = part.first(forecast, call, stop)
+                agreed = agreed + 1 if later == call else 0
+                call = later
+                if call >= stop:
+                    return stop
+        return call
+
+
+@dataclass(frozen=True)
+class Not(BaseTrigger):
+    """Due where another trigger is not."""
+
+    part: BaseTrigger
+
+    def __init__(self, part: Trigger) -> None:
+        object.__setattr__(self, "part", as_trigger(part))
+
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+        """Return the first call at which the other is not due."""
+        while start < stop and self.part.first(forecast, start, start + 1) == start:
+            start += 1
+        return start
+
+
+@dataclass(frozen=True)
+class Always(BaseTrigger):
+    """Due before each call."""
+
+    word = "every_call"
+
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return the first call."""
+        return start
+
+
+@dataclass(frozen=True)
+class Never(BaseTrigger):
+    """Never due."""
+
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return `stop`."""
+        return stop
+
+
+@dataclass(frozen=True)
+class Above(BaseTrigger):
     """Due where the prompt is larger than a number of tokens."""
 
     word = "window_size"
@@ -63,7 +254,7 @@ class Above(Due):
     def __post_init__(self) -> None:
         at_least(self, 0, "limit")
 
-    def tokens(self, room: Room) -> float:  # noqa: ARG002
+    def tokens(self, room: ContextBudget) -> float:  # noqa: ARG002
         """Return the limit."""
         return self.limit
 
@@ -74,7 +265,7 @@ class Above(Due):
 
 
 @dataclass(frozen=True)
-class Share(Typed, Due):
+class Share(Validated, BaseTrigger):
     """Due where the prompt is larger than a share of the window."""
 
     word = "window_size"
@@ -88,7 +279,7 @@ class Share(Typed, Due):
     estimated: bool = False
     """Compare the messages in the system's own measure instead of the prompt's tokens."""
 
-    def tokens(self, room: Room) -> float:
+    def tokens(self, room: ContextBudget) -> float:
         """Return the limit in tokens."""
         return self.share * (room.limit if self.of == "limit" else room.budget)
 
@@ -101,7 +292,7 @@ class Share(Typed, Due):
 
 
 @dataclass(frozen=True)
-class Count(Typed, Due):
+class Count(Validated, BaseTrigger):
     """Due where at least so many messages are shown."""
 
     word = "message_count"
@@ -129,7 +320,7 @@ class NearCap(Count):
 
 
 @dataclass(frozen=True)
-class Turns(Typed, Due):
+class Turns(Validated, BaseTrigger):
     """Due where at least so many turns have begun since the last compaction."""
 
     word = "turn_count"
@@ -142,7 +333,7 @@ class Turns(Typed, Due):
 
 
 @dataclass(frozen=True)
-class Spent(Typed, Due):
+class Spent(Validated, BaseTrigger):
     """Due where one agent was sent so many tokens since the last compaction (a cut-over)."""
 
     word = "cumulative_budget"
@@ -158,7 +349,7 @@ class Spent(Typed, Due):
 
 
 @dataclass(frozen=True)
-class Idle(Due):
+class Idle(BaseTrigger):
     """Due where the session slept so long since the call before that the cache is gone."""
 
     word = "idle"
@@ -167,11 +358,11 @@ class Idle(Due):
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call after such a pause; the first call of a session is none."""
-        return next_of(Clock.of(forecast.log, self.seconds).calls, max(start, 1), stop)
+        return first_call_in(CacheClock.of(forecast.log, self.seconds).calls, max(start, 1), stop)
 
 
 @dataclass(frozen=True)
-class AtCalls(Due):
+class AtCalls(BaseTrigger):
     """Due before the calls named: by hand."""
 
     word = "manual"
@@ -180,22 +371,22 @@ class AtCalls(Due):
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first of the calls."""
-        return next_of(sorted(self.calls), start, stop)
+        return first_call_in(sorted(self.calls), start, stop)
 
 
 @dataclass(frozen=True)
-class Recorded(Due):
+class Recorded(BaseTrigger):
     """Due where the log recorded a compaction."""
 
     word = "recorded"
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call with a recorded compaction before it."""
-        return next_of([call for call, _ in forecast.log.recorded], start, stop)
+        return first_call_in([call for call, _ in forecast.log.recorded], start, stop)
 
 
 @dataclass(frozen=True)
-class Overflow(Due):
+class Overflow(BaseTrigger):
     """Due where the prompt does not fit, or (`recorded`) where the call before failed so."""
 
     word = "overflow"
@@ -206,22 +397,26 @@ class Overflow(Due):
         """Return the first such call."""
         if not self.recorded:
             return forecast.above(forecast.room.limit, start, stop)
-        return next_of(after_replies(forecast.log, "overflow", _overflowed), start, stop)
+        return first_call_in(
+            calls_after_replies(forecast.log, "overflow", _is_overflow_error), start, stop
+        )
 
 
 @dataclass(frozen=True)
-class CutShort(Due):
+class CutShort(BaseTrigger):
     """Due where the reply before was cut off by its length."""
 
     word = "cut_short"
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call after such a reply."""
-        return next_of(after_replies(forecast.log, "length", _cut_short), start, stop)
+        return first_call_in(
+            calls_after_replies(forecast.log, "length", _is_cut_short), start, stop
+        )
 
 
 @dataclass(frozen=True)
-class TurnSpent(Typed, Due):
+class TurnSpent(Validated, BaseTrigger):
     """Due where the prompts of a turn, going on or just ended, are more than so many tokens."""
 
     word = "single_turn_limit"
@@ -233,7 +428,7 @@ class TurnSpent(Typed, Due):
         return forecast.turn_spent(self.limit, start, stop)
 
 
-def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[int]:
+def calls_after_replies(log: MessageLog, key: str, test: Callable[[Message], bool]) -> list[int]:
     """Return the calls behind replies that pass a test, growing with the log; not to be changed."""
     known = log.memo.setdefault(("after", key), [1, []])
     found: list[int] = known[1]
@@ -245,17 +440,79 @@ def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[i
     return found
 
 
-def _cut_short(message: Message) -> bool:
+def _is_cut_short(message: Message) -> bool:
     return message.stop == "length"
 
 
-def _overflowed(message: Message) -> bool:
-    from ctxkit.models.overflow import is_overflow
+def _is_overflow_error(message: Message) -> bool:
+    from ctxkit.session.overflow_errors import is_overflow
 
     return bool(message.error) and is_overflow(message.error or "")
 
 
-def next_of(calls: list[int], start: int, stop: int) -> int:
+def first_call_in(calls: list[int], start: int, stop: int) -> int:
     """Return the first of some rising calls in start..stop, or `stop`."""
     at = bisect_left(calls, start)
     return min(calls[at], stop) if at < len(calls) else stop
+
+
+@dataclass(frozen=True)
+class LastUsageOverBudget(BaseTrigger):
+    """Due before a new request where the last reply and its prompt are over the window less the
+    reserve.
+
+    As Pi's `_checkCompaction` has it: of failed replies nothing is known, so what came behind the
+    last good one is added as counted; a reply from before the last compaction says nothing.
+    """
+
+    word = "window_size"
+
+    waits: bool = False
+    """A reply broken off, and billed nothing, is taken at its word: not due (Pi before 1.5.2)."""
+
+    def tokens(self, room: ContextBudget) -> float:
+        """Return the window less the reserve."""
+        return room.budget
+
+    def first(self, forecast: Forecast, start: int, stop: int) -> int:
+        """Return the first call with a new request behind such a reply."""
+        log, since, limit = forecast.log, forecast.history.since, self.tokens(forecast.room)
+        for call in range(max(start, 1), stop):
+            request = log.upto[call] - 1
+            if not is_new_request(log, request, call) or (
+                self.waits and is_reply_aborted(log, call)
+            ):
+                continue
+            last = last_successful_call(log, call)
+            if last >= since and self.total(forecast, last, request) > limit:
+                return call
+        return stop
+
+    @staticmethod
+    def total(forecast: Forecast, last: int, request: int) -> int:
+        """Return the tokens of a call with its reply, and of what came between it and a request."""
+        log = forecast.log
+        first = log.upto[last]
+        between = log.tokens.P[max(request, first)] - log.tokens.P[first]
+        reply = log.replies[last]
+        usage = reply.usage if reply is not None and reply.visible else None
+        if usage is not None and usage.output_tokens:
+            between += usage.output_tokens - (log.tokens.sizes[first] if first < request else 0)
+        return int(forecast.prompts(last, last + 1)[0]) + between
+
+
+def is_reply_aborted(log: MessageLog, call: int) -> bool:
+    """Say whether the reply before a call was aborted and tells no usage."""
+    reply = log.replies[call - 1]
+    if reply is None or reply.stop != "aborted":
+        return False
+    return reply.usage is None or not reply.usage.prompt_tokens
+
+
+def last_successful_call(log: MessageLog, call: int) -> int:
+    """Return the last call before another whose reply did not fail; -1 where there is none."""
+    for before in range(call - 1, -1, -1):
+        reply = log.replies[before]
+        if reply is not None and not reply.is_error:
+            return before
+    return -1

@@ -1,10 +1,10 @@
-"""Real systems as rules, under their own names and their own settings:
+"""Real systems as rules, under their own names and settings:
 `presets.fased(reserve_tokens=40_000)`.
 """
 
 from __future__ import annotations
 
-from ctxkit.faces import face
+from ctxkit._internal.lazy import lazy_exports
 
 _PRESETS = (
     "fuseraft",
@@ -45,10 +45,45 @@ _PRESETS = (
     "none",
 )
 _NAMES = {
-    **{name: f"_{name}" for name in _PRESETS},
-    "names": "preset_names",
-    "preset": "preset_names",
+    "fuseraft": "systems.fuseraft",
+    "tyrum": "systems.tyrum",
+    "ai": "systems.ai",
+    "pulse_coder": "systems.pulse_coder",
+    "fased": "systems.fased",
+    "pi": "systems.pi",
+    "swe_agent_mask": "systems.swe_agent_mask",
+    "codex": "systems.codex",
+    "claude_code": "systems.claude_code",
+    "gemini": "systems.gemini",
+    "openclaw": "systems.openclaw",
+    "opencode": "systems.opencode",
+    "openhands": "systems.openhands",
+    "langchain_summary": "systems.langchain_summary",
+    "langchain_clear_tools": "systems.langchain_clear_tools",
+    "anthropic_clear_tools": "systems.anthropic_clear_tools",
+    "inspect_edit": "systems.inspect_edit",
+    "inspect_trim": "systems.inspect_trim",
+    "inspect_summary": "systems.inspect_summary",
+    "openai_server": "systems.openai_server",
+    "deepagents": "systems.deepagents",
+    "strands": "systems.strands",
+    "adk": "systems.adk",
+    "semantic_kernel": "systems.semantic_kernel",
+    "agent_framework": "systems.agent_framework",
+    "letta": "systems.letta",
+    "boise": "systems.boise",
+    "cline": "systems.cline",
+    "roo": "systems.roo",
+    "goose": "systems.goose",
+    "ai_sdk": "systems.ai_sdk",
+    "anthropic_compact": "systems.anthropic_compact",
+    "jev": "systems.jev",
+    "aider": "systems.aider",
+    "lcm": "systems.lcm",
+    "none": "systems.none",
+    "names": "registry",
+    "preset": "registry",
 }
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above
-__getattr__, __dir__ = face(__name__, _NAMES)
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents
+from ctxkit.policies.message_filters import Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.shorten import Replies, Results
 
 if TYPE_CHECKING:

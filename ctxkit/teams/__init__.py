@@ -1,9 +1,9 @@
-"""Several agents on one task, each in its own session, with hand-offs, contracts and views."""
+"""Several agents on one task, each in its own session."""
 
 from __future__ import annotations
 
-from ctxkit.faces import listed
-from ctxkit.teams.opening import team
+from ctxkit._internal.lazy import public_dir
+from ctxkit.teams.build import team
 
 __all__ = ["team"]
-__dir__ = listed(__all__)
+__dir__ = public_dir(__all__)

@@ -1,20 +1,21 @@
-"""The fields of a section of a config, by kind; names in any case, as fuseraft takes them."""
+"""Typed access to config sections, and regular expressions with a time limit."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.display.markup import plain
+from ctxkit._internal.formatting import sanitize_text
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+
 _NUMBER = 10**12
 
 
-class Fields:
+class ConfigSection:
     """One section.
 
     Args:
@@ -30,7 +31,7 @@ class Fields:
         if twice:
             names = [k for k in self.values if k.casefold() == twice[0]]
             raise BadArguments(
-                f"The config names {listed(names)} beside each other: keep one of them."
+                f"The config names {join_names(names)} beside each other: keep one of them."
             )
         self._fold = {k.casefold(): v for k, v in self.values.items()}
 
@@ -52,7 +53,9 @@ class Fields:
         """Return true or false; false where it says nothing."""
         value = self.get(name)
         if value is not None and not isinstance(value, bool):
-            raise BadArguments(f"{name} must be true or false, not {plain(repr(value), 40)}.")
+            raise BadArguments(
+                f"{name} must be true or false, not {sanitize_text(repr(value), 40)}."
+            )
         return bool(value)
 
     def number(self, name: str) -> int:
@@ -61,7 +64,7 @@ class Fields:
         whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _NUMBER
         if value is not None and not whole:
             raise BadArguments(
-                f"{name} must be a whole number of 0 or more, not {plain(repr(value), 40)}."
+                f"{name} must be a whole number of 0 or more, not {sanitize_text(repr(value), 40)}."
             )
         return value or 0
 
@@ -71,7 +74,7 @@ class Fields:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (number and 0 <= value <= 1):
             raise BadArguments(
-                f"{name} must be a number from 0 to 1, not {plain(repr(value), 40)}."
+                f"{name} must be a number from 0 to 1, not {sanitize_text(repr(value), 40)}."
             )
         return float(value or 0)
 
@@ -83,27 +86,70 @@ class Fields:
             raise BadArguments(f"{name} must be a list of texts.")
         return values
 
-    def section(self, name: str) -> Fields | None:
+    def section(self, name: str) -> ConfigSection | None:
         """Return a section; None where there is none."""
         value = self.get(name)
         if value is not None and not isinstance(value, dict):
             raise BadArguments(f"{name} must be a section of keys and values.")
-        return Fields(value) if value is not None else None
+        return ConfigSection(value) if value is not None else None
 
-    def rows(self, name: str) -> list[Fields]:
+    def rows(self, name: str) -> list[ConfigSection]:
         """Return a list of sections."""
         value = self.get(name)
         if value is not None and not (
             isinstance(value, list) and all(isinstance(v, dict) for v in value)
         ):
             raise BadArguments(f"{name} must be a list of sections with keys and values.")
-        return [Fields(v) for v in value or ()]
+        return [ConfigSection(v) for v in value or ()]
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """Return names for a sentence, at most twelve of them."""
-    known = [plain(n, 60) for n in names]
+    known = [sanitize_text(n, 60) for n in names]
     return (
         ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
         or "none"
     )
+
+
+PATTERN_SECONDS = 1.0
+"""How long one may take in one text: some take for ever, and the text is a model's."""
+
+
+def check_pattern(text: str, where: str) -> str:
+    """Return a regular expression that can be searched for.
+
+    Raises:
+        BadArguments: it is none; the sentence says where it stands.
+    """
+    import regex  # type: ignore[import-untyped]  # comes with tiktoken
+
+    try:
+        regex.compile(text)
+    except (regex.error, ValueError, OverflowError, RecursionError, MemoryError) as e:
+        why = sanitize_text(str(e), 120)
+        raise BadArguments(
+            f"{where}: {sanitize_text(text, 60)!r} is no regular expression ({why})."
+        ) from None
+    return text
+
+
+def matches_any(patterns: Iterable[str], text: str) -> bool:
+    """Say whether one of some regular expressions is found in a text.
+
+    Raises:
+        BadArguments: looking for one takes longer than a second.
+    """
+    import regex
+
+    for pattern in patterns:
+        try:
+            found: Any = regex.search(pattern, text, timeout=PATTERN_SECONDS)
+        except TimeoutError:
+            raise BadArguments(
+                f"The config's regular expression {sanitize_text(pattern, 60)!r} takes longer than "
+                f"{PATTERN_SECONDS:g} s in a text: write it simpler, and let the team go on."
+            ) from None
+        if found:
+            return True
+    return False

@@ -1,35 +1,39 @@
-"""Whether a contract holds, by what the agents really did."""
+"""Check contracts against the files and commands that agents really produced."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ctxkit._internal.redaction import redact
 from ctxkit.errors import StoreError
-from ctxkit.redaction import redact
-from ctxkit.teams.handoffs import read_json, read_text
-from ctxkit.teams.patterns import is_in
+from ctxkit.policies.texts.content import call_path, call_target
+from ctxkit.session.tool_calls import is_write_tool
+from ctxkit.teams.config_fields import matches_any
+from ctxkit.teams.config_files import read_json, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.teams.deeds import Deed
-    from ctxkit.teams.rosters import Contract, Requirement, Roster
-    from ctxkit.tools.root import Root
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.session.messages import Message, ToolCall
+    from ctxkit.session.session import Session
+    from ctxkit.teams.plan import Contract, Requirement, TeamPlan
 
 
-_FILE = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[chr]))")
+_FILE_WORD = re.compile(r"[\w.\-/\\]*(?:/[\w.\-]+|[\w\-]\.(?:[A-Za-z]\w{1,7}|[chr]))")
 """A word that names a file: with a slash in it, or a name with an ending."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proof:
+class ContractEvidence:
     """What a contract is held against."""
 
     root: Root
-    plan: Roster
-    changes: Sequence[Deed]
+    plan: TeamPlan
+    changes: Sequence[TurnChanges]
     turn: int = -1
     """Number of the turn that hands on."""
 
@@ -55,7 +59,7 @@ class Proof:
                   "Brief": self._brief}  # fmt: skip
         return checks[r.kind](r)
 
-    def _done(self, r: Requirement) -> Sequence[Deed]:
+    def _done(self, r: Requirement) -> Sequence[TurnChanges]:
         return [c for c in self.changes if c.turn == self.turn] if r.this_turn else self.changes
 
     def _file(self, r: Requirement) -> str:
@@ -88,18 +92,18 @@ class Proof:
         if not isinstance(found, list) or not found:
             return f"{path} names no {name}"
         words = (w.strip("`'\"(),;:.") for step in found for w in str(step)[:2_000].split())
-        return self._unwritten(w for w in words if _FILE.fullmatch(w))
+        return self._unwritten(w for w in words if _FILE_WORD.fullmatch(w))
 
     def _unwritten(self, wanted: Iterable[str]) -> str:
-        paths = {_plain(p) for c in self.changes for p in c.written}
-        left = [p for p in dict.fromkeys(wanted) if _plain(p) not in paths]
+        paths = {_normal_path(p) for c in self.changes for p in c.written}
+        left = [p for p in dict.fromkeys(wanted) if _normal_path(p) not in paths]
         return f"not written: {', '.join(left[:10])}" if left else ""
 
     def _tests(self, _: Requirement) -> str:
         """Ask for tests that were run, with success, since the last change; none is run here."""
         last = max((c.turn for c in self.changes if c.written), default=-1)
         runs = [ok for c in self.changes if c.turn >= last for command, ok in c.commands
-                if _matches(self.plan.suite, command)]  # fmt: skip
+                if _holds_text(self.plan.suite, command)]  # fmt: skip
         if not runs:
             return f"the tests were not run after the last change: {' or '.join(self.plan.suite)}"
         return "" if runs[-1] else "the last run of the tests failed"
@@ -116,7 +120,7 @@ class Proof:
         last: bool | None = None
         for change in self._done(r):
             for command, ok in change.commands:
-                last = ok if _matches(words, command) else last
+                last = ok if _holds_text(words, command) else last
         if last is None:
             return f"no command like {said!r} was run"
         return "" if last else f"the last command like {said!r} failed"
@@ -139,13 +143,83 @@ class Proof:
     def _asserts(self) -> bool:
         files = {p for c in self.changes for p in c.written if "test" in p.casefold()}
         texts = (self.read(path)[:200_000] for path in sorted(files) if not path.endswith(".json"))
-        return any(is_in(self.plan.assertions, text) for text in texts)
+        return any(matches_any(self.plan.assertions, text) for text in texts)
 
 
-def _plain(path: str) -> str:
+def _normal_path(path: str) -> str:
     return path.replace("\\", "/").removeprefix("./")
 
 
-def _matches(words: Iterable[str], command: str) -> bool:
+def _holds_text(words: Iterable[str], command: str) -> bool:
     """Say whether a command holds one of some texts (fuseraft's: texts between bars)."""
     return any(w.strip().casefold() in command.casefold() for w in words)
+
+
+SHELL_TOOLS = ("shell", "shell_run", "bash")
+_FAILED_COMMAND = re.compile(r"\[(?:exit status \d+|stopped after [\d.]+ seconds)\]\s*\Z")
+"""How the kit's shell ends what it says of a command that failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnChanges:
+    """What one agent changed in one of the team's turns."""
+
+    turn: int
+    agent: str
+    time: float
+    written: tuple[str, ...]
+    commands: tuple[tuple[str, bool], ...]
+    """Each command, and whether it succeeded."""
+
+    @property
+    def text(self) -> str:
+        """The entry as fuseraft says it."""
+        at = datetime.fromtimestamp(self.time, UTC)
+        lines = [f"[Turn {self.turn}] {self.agent} ({at:%Y-%m-%d %H:%M} UTC)"]
+        if self.written:
+            lines += ["  Files written:", *(f"    - {path}" for path in self.written)]
+        if self.commands:
+            lines.append("  Commands run:")
+            lines += [f"    - {c} [{'OK' if ok else 'FAILED'}]" for c, ok in self.commands]
+        return "\n".join(lines)
+
+
+def find_changes(
+    messages: Iterable[Message],
+) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
+    """Return the files that were written and the commands that were run, with their success."""
+    calls: dict[str | None, ToolCall] = {}
+    written: dict[str, None] = {}
+    commands: list[tuple[str, bool]] = []
+    for message in messages:
+        for call in message.tool_calls:
+            calls[call.id] = call
+        asked = calls.get(message.call_id) if message.role == "tool" else None
+        if asked is None:
+            continue
+        if is_write_tool(asked.name) and call_path(asked) and not message.is_error:
+            written[call_path(asked)] = None
+        elif asked.name.casefold() in SHELL_TOOLS:
+            commands.append(
+                (call_target(asked), not (message.is_error or _FAILED_COMMAND.search(message.text)))
+            )
+    return tuple(written), tuple(commands)
+
+
+def make_turn_changes(turn: int, agent: str, messages: Sequence[Message]) -> TurnChanges | None:
+    """Return what an agent changed in a turn; None where it changed nothing."""
+    written, commands = find_changes(messages)
+    if not written and not commands:
+        return None
+    time = next((m.time for m in reversed(messages) if m.time is not None), 0.0)
+    return TurnChanges(turn=turn, agent=agent, time=time, written=written, commands=commands)
+
+
+def collect_changes(turns: Iterable[tuple[int, str, Session, int]]) -> list[TurnChanges]:
+    """Return the changes of turns: number, agent, its session, and the turn in it."""
+    out = []
+    for number, agent, session, own in turns:
+        change = make_turn_changes(number, agent, [m for m in session.messages if m.turn == own])
+        if change is not None:
+            out.append(change)
+    return out

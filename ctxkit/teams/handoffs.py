@@ -1,47 +1,55 @@
-"""What is put together from files for an agent: a hand-off's block, a declared context's."""
+"""Hand work from one agent to the next: context blocks from files, hand-off tools, ends of turns."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ctxkit.display.markup import plain
-from ctxkit.errors import BadArguments, StoreError, did_you_mean
-from ctxkit.teams.rosters import ARTIFACT_CHARS, HISTORY_CHARS, ContextSource
-from ctxkit.texts import trims
+from ctxkit._internal.formatting import sanitize_text
+from ctxkit.agent.tools.tool import Tool, tool
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.policies.texts import content
+from ctxkit.session.messages import plain_text
+from ctxkit.teams.config_files import ReadableFolder, read_json, read_text
+from ctxkit.teams.plan import OWN_HISTORY_CHARS, SOURCE_CHARS, ContextSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.teams.config_fields import Fields
-    from ctxkit.teams.deeds import Deed
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.session.messages import Message
+    from ctxkit.session.session import Session
+    from ctxkit.teams.config_fields import ConfigSection
+    from ctxkit.teams.contracts import TurnChanges
 
-KINDS = ("session_context", "changes_recent", "brief_field", "file", "own_history")
-RECENT = 3
+
+SOURCE_KINDS = ("session_context", "changes_recent", "brief_field", "file", "own_history")
+DEFAULT_RECENT_CHANGES = 3
 """Changes that `changes_recent` gives where it says no number (fuseraft's program)."""
 SUMMARY_FILE = "context_summary.md"
 """What `session_context` reads, and the tool `session_context_write` writes."""
-_CUT = "\n[...{n} chars truncated — use file tool to read in full]"
-_READ = 1_000_000
+_TRUNCATED_SOURCE = "\n[...{n} chars truncated — use file tool to read in full]"
 
 
-def sources(rows: Sequence[Fields], where: str, *, own: bool) -> tuple[ContextSource, ...]:
+def parse_sources(
+    rows: Sequence[ConfigSection], where: str, *, own: bool
+) -> tuple[ContextSource, ...]:
     """Return declared sources; `own`: one's own history may be among them.
 
     Raises:
         BadArguments: there is no such source, or it does not belong there.
     """
-    return tuple(_source(f, where, own=own) for f in rows)
+    return tuple(_parse_source(f, where, own=own) for f in rows)
 
 
-def _source(f: Fields, where: str, *, own: bool) -> ContextSource:
+def _parse_source(f: ConfigSection, where: str, *, own: bool) -> ContextSource:
     kind, _, argument = f.text("Source").strip().partition(":")
-    if kind not in KINDS:
+    if kind not in SOURCE_KINDS:
         raise BadArguments(
-            f"{where}: there is no source {plain(kind, 40)!r}; there are {', '.join(KINDS)}."
-            f"{did_you_mean(kind, KINDS)}"
+            f"{where}: there is no source {sanitize_text(kind, 40)!r}; there are {', '.join(SOURCE_KINDS)}."
+            f"{did_you_mean(kind, SOURCE_KINDS)}"
         )
     if kind == "own_history" and not own:
         raise BadArguments(
@@ -56,57 +64,50 @@ def _source(f: Fields, where: str, *, own: bool) -> ContextSource:
         and not re.fullmatch(r"[1-9]\d{0,5}", argument)
     ):
         raise BadArguments(
-            f"{where}: {kind} takes a number above 0 behind its colon, not {plain(argument, 40)!r}."
+            f"{where}: {kind} takes a number above 0 behind its colon, not {sanitize_text(argument, 40)!r}."
         )
-    usual = HISTORY_CHARS if kind == "own_history" else ARTIFACT_CHARS
+    usual = OWN_HISTORY_CHARS if kind == "own_history" else SOURCE_CHARS
     return ContextSource(
         kind=kind, argument=argument, max_chars=f.number("MaxChars") or usual, label=f.text("Label")
     )
 
 
-class Readable(Protocol):
-    """A folder, or the record of one."""
-
-    def read(self, name: str, most: int, /) -> bytes:
-        """Return a file's bytes; StoreError where there is none."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Shelf:
+class SourceFiles:
     """Where sources are read."""
 
-    root: Readable
+    root: ReadableFolder
     brief: str
-    changes: Sequence[Deed]
+    changes: Sequence[TurnChanges]
 
 
-def handed(shelf: Shelf, declared: Sequence[ContextSource], agent: str) -> str:
+def format_handoff(shelf: SourceFiles, declared: Sequence[ContextSource], agent: str) -> str:
     """Return the block of a hand-off; empty where its sources hold nothing."""
-    return _block(f"[HANDOFF CONTEXT — assembled for {agent}]", shelf, declared)
+    return _format_block(f"[HANDOFF CONTEXT — assembled for {agent}]", shelf, declared)
 
 
-def artifacts(shelf: Shelf, declared: Sequence[ContextSource]) -> str:
+def format_declared_context(shelf: SourceFiles, declared: Sequence[ContextSource]) -> str:
     """Return the block of a declared context; empty where its sources hold nothing."""
     files = [s for s in declared if s.kind != "own_history"]
-    return _block("[AGENT CONTEXT — assembled from artifacts]", shelf, files)
+    return _format_block("[AGENT CONTEXT — assembled from artifacts]", shelf, files)
 
 
-def empty(shelf: Shelf, declared: Sequence[ContextSource]) -> tuple[str, ...]:
+def list_empty_sources(shelf: SourceFiles, declared: Sequence[ContextSource]) -> tuple[str, ...]:
     """Return the sources that hold nothing, as they are written."""
-    return tuple(s.name for s in declared if s.kind != "own_history" and not _text(shelf, s))
+    return tuple(s.name for s in declared if s.kind != "own_history" and not _read_source(shelf, s))
 
 
-def _block(head: str, shelf: Shelf, declared: Sequence[ContextSource]) -> str:
+def _format_block(head: str, shelf: SourceFiles, declared: Sequence[ContextSource]) -> str:
     parts = []
     for source in declared:
-        text = _text(shelf, source)
+        text = _read_source(shelf, source)
         if text:
-            text = trims.cut(text, source.max_chars, _CUT)
-            parts.append(f"\n\n## {source.label or _label(source)}\n{text}")
+            text = content.truncate_end(text, source.max_chars, _TRUNCATED_SOURCE)
+            parts.append(f"\n\n## {source.label or _source_label(source)}\n{text}")
     return head + "".join(parts) if parts else ""
 
 
-def _label(source: ContextSource) -> str:
+def _source_label(source: ContextSource) -> str:
     if source.kind == "file":
         return source.argument.replace("\\", "/").rsplit("/", 1)[-1]
     if source.kind == "brief_field":
@@ -114,40 +115,73 @@ def _label(source: ContextSource) -> str:
     return {"session_context": "Session Context", "changes_recent": "Recent Changes"}[source.kind]
 
 
-def _text(shelf: Shelf, source: ContextSource) -> str:
+def _read_source(shelf: SourceFiles, source: ContextSource) -> str:
     """Return what a source holds now, without keys; empty where it is not there."""
     if source.kind == "changes_recent":
-        return "\n".join(c.text for c in list(shelf.changes)[-int(source.argument or RECENT) :])
+        return "\n".join(
+            c.text for c in list(shelf.changes)[-int(source.argument or DEFAULT_RECENT_CHANGES) :]
+        )
     if source.kind == "brief_field":
-        return _field(brief(shelf.root, shelf.brief), source.argument)
+        return _brief_field(read_brief(shelf.root, shelf.brief), source.argument)
     path = SUMMARY_FILE if source.kind == "session_context" else source.argument
     return read_text(shelf.root, path).strip()
 
 
-def _field(found: dict[str, Any], name: str) -> str:
+def _brief_field(found: dict[str, Any], name: str) -> str:
     value = found.get(name, found.get(name.lower()))
     if value is None or isinstance(value, str):
         return (value or "").strip()
     return json.dumps(value, ensure_ascii=False)
 
 
-def brief(root: Readable, path: str) -> dict[str, Any]:
+def read_brief(root: ReadableFolder, path: str) -> dict[str, Any]:
     """Return the brief, a JSON object that an agent writes; empty where there is none."""
     return read_json(root, path) or {}
 
 
-def read_json(root: Readable, path: str) -> dict[str, Any] | None:
-    """Return a JSON object of the team's folder; None where there is no such one."""
-    try:
-        value = json.loads(read_text(root, path))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+HANDOFF_TOOL = "handoff"
 
 
-def read_text(root: Readable, path: str) -> str:
-    """Return a text of the team's folder, at most a million bytes; empty where unreadable."""
-    try:
-        return root.read(path, _READ).decode("utf-8", "replace")
-    except StoreError:
-        return ""
+def handoff(route_keyword: str) -> str:
+    """Hand the work on with one of the signals that were named; end your turn after it."""
+    return f"Noted: {route_keyword}. End your turn now."
+
+
+def make_team_tools(root: Root, *, by_call: bool, summary: bool) -> list[Tool]:
+    """Return the tools of one agent.
+
+    Args:
+        root: the team's folder.
+        by_call: True where it may hand on by a call.
+        summary: True where the team's sources read the summary.
+    """
+
+    def session_context_write(text: str) -> str:
+        """Write the summary that the next agent is handed, in place of the last one."""
+        root.write(SUMMARY_FILE, text.encode())
+        return "Written."
+
+    found = [tool(handoff)] if by_call else []
+    return [*found, tool(session_context_write)] if summary else found
+
+
+def is_turn_finished(session: Session, turn: int) -> bool:
+    """Say whether a turn of an agent's session came to its own end."""
+    said = [m for m in session.messages if m.turn == turn and m.visible]
+    return (
+        bool(said)
+        and said[-1].role == "assistant"
+        and not said[-1].tool_calls
+        and said[-1].stop != "length"
+    )
+
+
+def get_last_reply(own: Sequence[Message]) -> str:
+    """Return the words of the last reply."""
+    return next((plain_text(m) for m in reversed(own) if m.role == "assistant" and m.visible), "")
+
+
+def find_called_signals(own: Sequence[Message]) -> list[str]:
+    """Return the signals that were given by tool calls."""
+    calls = [c for m in own for c in m.tool_calls if c.name == HANDOFF_TOOL]
+    return [str(c.arguments.get("route_keyword", "")) for c in calls[-1:]]

@@ -1,4 +1,4 @@
-"""The files that a team writes, in fuseraft's formats: events, snapshots, checkpoint."""
+"""Write a team's events, snapshots and checkpoint in fuseraft's formats."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from ctxkit._internal.redaction import redact
+from ctxkit.agent.store.session_files import EventLog
+from ctxkit.agent.work_records import MAX_ARGUMENT_CHARS, encode_record
 from ctxkit.errors import StoreError
-from ctxkit.snapshots.write import SnapshotWriter
-from ctxkit.store.events_log import EventsLog
-from ctxkit.teams.checkpoint_file import CHECKPOINT, checkpoint_bytes
+from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
+from ctxkit.metrics.team_log import HANDOFF, LEDGER_MOVE, TASK
+from ctxkit.session.messages import CORRECTION, plain_text
+from ctxkit.session.tool_calls import results_by_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ctxkit.messages import Message
-    from ctxkit.session import Session
-    from ctxkit.store.workspace import Workspace
-    from ctxkit.teams.decisions import Decided, Standing
-    from ctxkit.teams.rosters import Roster
+    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.session.messages import Message, ToolCall
+    from ctxkit.session.session import Session
+    from ctxkit.teams.plan import TeamPlan
+    from ctxkit.teams.turn_decisions import TeamStatus, TurnDecision
 
-_ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+_APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class TeamFiles:
@@ -38,13 +45,15 @@ class TeamFiles:
     """
 
     def __init__(
-        self, workspace: Workspace, team: str, plan: Roster, clock: Callable[[], float]
+        self, workspace: Workspace, team: str, plan: TeamPlan, clock: Callable[[], float]
     ) -> None:
         self._workspace, self._team, self._clock = workspace, team, clock
         self._most = plan.warn_turn
         self._closing = ExitStack()
         with ExitStack() as undo:
-            self._events = EventsLog(workspace.open(workspace.events(team), _ADDED), team, "team")
+            self._events = EventLog(
+                workspace.open(workspace.events(team), _APPEND_FLAGS), team, "team"
+            )
             undo.callback(self._events.close)
             self._snapshots = SnapshotWriter(
                 workspace.snapshots(team), team, warn_at=plan.warn_at, cutover_at=plan.cutover_at,
@@ -57,7 +66,7 @@ class TeamFiles:
         """Write an event."""
         self._events.write(kind, self._clock(), turn, dict(payload), agent)
 
-    def record(self, agent: str, turn: int, found: Decided, own: Sequence[Message]) -> None:
+    def record(self, agent: str, turn: int, found: TurnDecision, own: Sequence[Message]) -> None:
         """Write the row and the events of a turn.
 
         Args:
@@ -81,13 +90,154 @@ class TeamFiles:
             self.tell("recovery_activated", turn, {"agent": found.standing.helper}, agent)
 
     def checkpoint(
-        self, ledger: Session, members: Mapping[str, Session], standing: Standing, folder: str
+        self, ledger: Session, members: Mapping[str, Session], standing: TeamStatus, folder: str
     ) -> None:
         """Write the checkpoint; where it cannot be written, the team goes on without it."""
-        made = checkpoint_bytes(ledger, members, standing, "", folder)
+        made = encode_checkpoint(ledger, members, standing, "", folder)
         with suppress(StoreError):
-            self._workspace.keep(self._workspace.state(self._team), CHECKPOINT, made.decode())
+            self._workspace.keep(self._workspace.state(self._team), CHECKPOINT_FILE, made.decode())
 
     def close(self) -> None:
         """Close both logs."""
         self._closing.close()
+
+
+CHECKPOINT_FILE = "checkpoint.json"
+
+
+class TurnUsage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """Tokens of all calls of a turn."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+class TurnCall(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """A tool call of a turn."""
+
+    name: str
+    args_summary: str
+    succeeded: bool
+    args_char_count: int
+
+
+class TurnMessage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """What an agent said in a turn, or what was said to it."""
+
+    agent_name: str
+    content: str
+    timestamp: str
+    turn_index: int
+    role: str
+    usage: TurnUsage | None = None
+    is_compaction_summary: bool = False
+    tool_calls: tuple[TurnCall, ...] = ()
+
+
+class MachineState(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """Where the state machine stands."""
+
+    transition_failure_key: str | None = None
+    visited_states: tuple[str, ...] = ()
+    back_edge_visits: dict[str, int] = {}
+    recovery_activated: bool = False
+
+
+class TeamCheckpoint(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """The file."""
+
+    session_id: str
+    task: str
+    config_path: str
+    working_directory: str
+    messages: tuple[TurnMessage, ...]
+    started_at: str
+    last_updated_at: str
+    is_complete: bool
+    current_state_name: str | None = None
+    state_machine_state: MachineState | None = None
+
+
+def encode_checkpoint(
+    ledger: Session, members: Mapping[str, Session], standing: TeamStatus, config: str, folder: str
+) -> bytes:
+    """Return a team's checkpoint as the bytes of its file.
+
+    Args:
+        ledger: of the team.
+        members: the sessions of its agents by name.
+        standing: where it stands.
+        config: the path of its config; empty: it has none.
+        folder: in which its tools work.
+    """
+    said = ledger.messages
+    tasks = [m for m in said if m.kind == TASK]
+    machine = MachineState(
+        transition_failure_key=next(reversed(standing.failures), None),
+        visited_states=standing.seen,
+        back_edge_visits=standing.visits,
+        recovery_activated=bool(standing.recovered),
+    )
+    return encode_record(
+        TeamCheckpoint(
+            session_id=ledger.id,
+            task=plain_text(tasks[-1]) if tasks else "",
+            config_path=config,
+            working_directory=folder,
+            messages=tuple(_turn_messages(said, members)),
+            started_at=_to_iso_time(ledger.started),
+            last_updated_at=_to_iso_time(said[-1].time if said else None),
+            is_complete=bool(standing.ended),
+            current_state_name=standing.state or None,
+            state_machine_state=machine if standing.state else None,
+        )
+    )
+
+
+def _turn_messages(
+    said: Sequence[Message], members: Mapping[str, Session]
+) -> Iterator[TurnMessage]:
+    for m in said:
+        if m.kind in (CORRECTION, HANDOFF):
+            yield TurnMessage(
+                agent_name="Human",
+                content=plain_text(m),
+                timestamp=_to_iso_time(m.time),
+                turn_index=m.turn or 0,
+                role="user",
+            )
+        elif m.kind == LEDGER_MOVE and m.agent is not None and m.agent in members:
+            yield _turn_message(m, members[m.agent])
+
+
+def _turn_message(move: Message, session: Session) -> TurnMessage:
+    """Return one turn of an agent as one message."""
+    told: dict[str, Any] = move.details["told"]
+    own = range(told.get("from_own", 0), told.get("own", -1) + 1)
+    mine = [m for m in session.messages if m.turn in own and m.visible]
+    used = [m.usage for m in mine if m.usage is not None]
+    sent = sum(u.prompt_tokens or 0 for u in used)
+    given = sum(u.output_tokens or 0 for u in used)
+    found = results_by_call(mine)
+    calls = [c for m in mine if m.role == "assistant" for c in m.tool_calls]
+    words = next(
+        (plain_text(m) for m in reversed(mine) if m.role == "assistant" and plain_text(m)), ""
+    )
+    usage = TurnUsage(input_tokens=sent, output_tokens=given, total_tokens=sent + given)
+    return TurnMessage(
+        agent_name=move.agent or "", content=redact(words), timestamp=_to_iso_time(move.time),
+        turn_index=move.turn or 0, role="assistant", usage=usage if used else None,
+        tool_calls=tuple(_turn_call(c, found.get(id(c))) for c in calls),
+    )  # fmt: skip
+
+
+def _turn_call(call: ToolCall, result: Message | None) -> TurnCall:
+    written = call.raw or msgspec.json.encode(call.arguments).decode()
+    short = redact(written)[:MAX_ARGUMENT_CHARS]
+    return TurnCall(name=call.name, args_summary=short, args_char_count=len(written),
+                    succeeded=result is not None and not result.is_error)  # fmt: skip
+
+
+def _to_iso_time(seconds: float | None) -> str:
+    return datetime.fromtimestamp(seconds or 0.0, UTC).isoformat()

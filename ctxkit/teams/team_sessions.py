@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from ctxkit.agent.live import LiveSession
-from ctxkit.teams.sub_agents import SubAgent
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.teams.members import SubAgent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ctxkit.teams.rosters import Member
-    from ctxkit.teams.sub_agents import Tells
+    from ctxkit.teams.members import EventSink
+    from ctxkit.teams.plan import Member
 
     Open = Callable[[Member, SubAgent | None], LiveSession]
     OpenSub = Callable[[Member, LiveSession], LiveSession]
@@ -33,7 +33,7 @@ class TeamSessions(Mapping[str, LiveSession]):
     """
 
     def __init__(
-        self, members: Sequence[Member], open_session: Open, open_sub: OpenSub, tell: Tells
+        self, members: Sequence[Member], open_session: Open, open_sub: OpenSub, tell: EventSink
     ) -> None:
         self._members = {m.name: m for m in members}
         self._open, self._open_sub, self._tell = open_session, open_sub, tell

@@ -1,12 +1,16 @@
-"""Token counters: exact ones, those of real systems, and the room that a policy has."""
+"""Token counters, estimates of real systems, and the context budget of a policy."""
 
 from __future__ import annotations
 
-from ctxkit.caches import cache_folder
-from ctxkit.faces import listed
-from ctxkit.tokens.counter_names import default, named, names
-from ctxkit.tokens.counters import IMAGE_TOKENS, Counter, Room, message_tokens
-from ctxkit.tokens.encoders import Anthropic, Exact, anthropic, encoding_for, exact, ready
+from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.safe_fs import cache_folder
+from ctxkit.tokens.counters import (
+    IMAGE_TOKENS,
+    ContextBudget,
+    IncrementalCounter,
+    TokenCounter,
+    count_message_tokens,
+)
 from ctxkit.tokens.estimates import (
     AI,
     FASED,
@@ -15,10 +19,18 @@ from ctxkit.tokens.estimates import (
     PI,
     PULSE_CODER,
     TYRUM,
-    Estimate,
-    estimate,
+    EstimatedCounter,
+    estimated_counter,
 )
-from ctxkit.tokens.growing import Growing
+from ctxkit.tokens.exact import (
+    Claude2Counter,
+    TiktokenCounter,
+    anthropic_counter,
+    can_count_exactly,
+    encoding_for_model,
+    exact_counter,
+)
+from ctxkit.tokens.registry import counter_names, default_counter, get_counter
 
 __all__ = [
     "AI",
@@ -29,21 +41,21 @@ __all__ = [
     "PI",
     "PULSE_CODER",
     "TYRUM",
-    "Anthropic",
-    "Counter",
-    "Estimate",
-    "Exact",
-    "Growing",
-    "Room",
-    "anthropic",
+    "Claude2Counter",
+    "ContextBudget",
+    "EstimatedCounter",
+    "IncrementalCounter",
+    "TiktokenCounter",
+    "TokenCounter",
+    "anthropic_counter",
     "cache_folder",
-    "default",
-    "encoding_for",
-    "estimate",
-    "exact",
-    "message_tokens",
-    "named",
-    "names",
-    "ready",
+    "can_count_exactly",
+    "count_message_tokens",
+    "counter_names",
+    "default_counter",
+    "encoding_for_model",
+    "estimated_counter",
+    "exact_counter",
+    "get_counter",
 ]
-__dir__ = listed(__all__)
+__dir__ = public_dir(__all__)

@@ -1,10 +1,4 @@
-"""Where the vocabularies of exact counting come from: files on this machine, checked by their
-hashes, never a surprise.
-
-tiktoken's own loader deletes a cached file whose hash does not match and downloads it again, and it
-is steered by the environment of the whole process. Here files are only read; what is copied goes to
-our own folder.
-"""
+"""Vocabularies of exact counting, found on this machine and checked by hash."""
 
 from __future__ import annotations
 
@@ -22,10 +16,9 @@ from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.caches import cache_folder
-from ctxkit.data import FOLDER
+from ctxkit._internal.safe_fs import SafeFolder, cache_folder
+from ctxkit.data import DATA_DIR
 from ctxkit.errors import StoreError
-from ctxkit.held_folders import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,13 +26,13 @@ if TYPE_CHECKING:
 
     import tiktoken
 
-SAME_TEXT = {"o200k_harmony": "o200k_base", "p50k_edit": "p50k_base"}
+ENCODING_ALIASES = {"o200k_harmony": "o200k_base", "p50k_edit": "p50k_base"}
 """Encodings that differ from another one in their special tokens only, so that texts
 count alike.
 """
-ENCODINGS = ("o200k_base", "cl100k_base", "p50k_base", *SAME_TEXT)
+ENCODINGS = ("o200k_base", "cl100k_base", "p50k_base", *ENCODING_ALIASES)
 
-CARRIED = {
+BUNDLED_VOCABULARIES = {
     "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
     "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
 }
@@ -54,7 +47,7 @@ _loaded: dict[str, tiktoken.Encoding] = {}
 
 
 @cache
-def bundle() -> Path | None:
+def find_litellm_tokenizers() -> Path | None:
     """Return the folder of vocabularies in litellm's wheel, without running any of litellm; None
     without litellm.
     """
@@ -65,24 +58,24 @@ def bundle() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def encoding(name: str, *, allow_download: bool = False) -> tiktoken.Encoding:
+def load_encoding(name: str, *, allow_download: bool = False) -> tiktoken.Encoding:
     """Return tiktoken's encoding, made from a vocabulary on this machine; loaded once in a process.
 
     Raises:
         StoreError: the vocabulary is not here and no download was allowed, or the download failed.
     """
-    name = SAME_TEXT.get(name, name)
+    name = ENCODING_ALIASES.get(name, name)
     with _lock:
         if name not in _loaded:
             import tiktoken
 
-            told = published(name, allow_download=allow_download)
+            told = get_encoding_definition(name, allow_download=allow_download)
             quick = {"pat_str": _for_an_automaton(told["pat_str"])}
             _loaded[name] = tiktoken.Encoding(**told | quick)
         return _loaded[name]
 
 
-def published(name: str, *, allow_download: bool = False) -> dict[str, Any]:
+def get_encoding_definition(name: str, *, allow_download: bool = False) -> dict[str, Any]:
     """Return what tiktoken publishes of an encoding, as `tiktoken.Encoding` takes it.
 
     Raises:
@@ -109,15 +102,15 @@ def _for_an_automaton(pattern: str) -> str:
     return f"(?:{plain}){look_ahead}{rest}"
 
 
-def available(name: str) -> bool:
+def is_encoding_available(name: str) -> bool:
     """Return True where the vocabulary is loaded or lies on this machine, so that counting needs no
     download.
     """
-    name = SAME_TEXT.get(name, name)
+    name = ENCODING_ALIASES.get(name, name)
     if name in _loaded:
         return True
     try:
-        encoding(name)
+        load_encoding(name)
     except StoreError:
         return False
     return True
@@ -149,11 +142,11 @@ def _ranks(name: str, url: str, digest: str, *, allow_download: bool) -> dict[by
 
 def _find(name: str, url: str, digest: str) -> bytes | None:
     own = _own_copy(name)
-    for path in (own, *_elsewhere(url), FOLDER / f"{name}.tiktoken.gz"):
+    for path in (own, *_other_locations(url), DATA_DIR / f"{name}.tiktoken.gz"):
         data = _read(path)
         if data is not None and hashlib.sha256(data).hexdigest() == digest:
             if path != own:
-                _keep(own, data)
+                _save_own_copy(own, data)
             return data
     return None
 
@@ -162,12 +155,12 @@ def _own_copy(name: str) -> Path:
     return cache_folder() / "vocabularies" / f"{name}.tiktoken"
 
 
-def _elsewhere(url: str) -> Iterator[Path]:
+def _other_locations(url: str) -> Iterator[Path]:
     """Where else the file may lie, under the name that tiktoken gives it: the hash of
     its address.
     """
     key = hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
-    carried = bundle()
+    carried = find_litellm_tokenizers()
     if carried is not None:
         yield carried / key
     folders = [
@@ -187,11 +180,11 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _keep(path: Path, data: bytes) -> None:
+def _save_own_copy(path: Path, data: bytes) -> None:
     """Write our own copy, whole or not at all. A folder that cannot be written costs nothing but
     the next search.
     """
-    with suppress(OSError), Folder.own(path.parent) as folder:
+    with suppress(OSError), SafeFolder.own(path.parent) as folder:
         folder.write(path.name, (data,))
 
 
@@ -206,18 +199,18 @@ def _download(name: str, url: str, digest: str) -> bytes:
         ) from error
     if hashlib.sha256(data).hexdigest() != digest:
         raise StoreError(f"The vocabulary {name!r} came damaged from the network; try again.")
-    _keep(_own_copy(name), data)
+    _save_own_copy(_own_copy(name), data)
     return data
 
 
-def anthropic_file() -> Path:
+def find_anthropic_tokenizer() -> Path:
     """Return the path of the tokenizer that Anthropic published for Claude 2, as litellm's wheel
     carries it.
 
     Raises:
         StoreError: litellm is not installed, or without that file.
     """
-    folder = bundle()
+    folder = find_litellm_tokenizers()
     path = None if folder is None else folder / "anthropic_tokenizer.json"
     if path is None or not path.is_file():
         raise StoreError(

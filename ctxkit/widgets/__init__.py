@@ -1,40 +1,38 @@
-"""Widgets: scrub through a session, turn settings, budgets and guards by hand, watch a session
-while it runs.
-"""
+"""Widgets: explore, tune and watch sessions, budgets, savings, guards and break-even by hand."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from ctxkit.faces import listed
-from ctxkit.readers.given import as_session, of_session
-from ctxkit.titles import title_of
+from ctxkit._internal.lazy import public_dir
+from ctxkit.formats.inputs import accepts_session, as_session
+from ctxkit.session.titles import title_of
 
 if TYPE_CHECKING:
     from typing import Any, Literal
 
-    from ctxkit.presets.naming import AnyRules
-    from ctxkit.readers.given import Given
-    from ctxkit.session import Session
-    from ctxkit.widgets.besides import SideBySide
-    from ctxkit.widgets.byhand.budgeted import BudgetChart
-    from ctxkit.widgets.byhand.saved import SavingsChart
-    from ctxkit.widgets.byhand.thrashed import ThrashChart
+    from ctxkit.formats.inputs import SessionLike
+    from ctxkit.presets.registry import RulesLike
+    from ctxkit.session.session import Session
+    from ctxkit.widgets.break_even_widget import BreakEven
+    from ctxkit.widgets.budget_widget import BudgetChart
     from ctxkit.widgets.explorer import Explorer
-    from ctxkit.widgets.paybacks import BreakEven
+    from ctxkit.widgets.savings_widget import SavingsChart
+    from ctxkit.widgets.session_diff import SideBySide
+    from ctxkit.widgets.thrash_widget import ThrashChart
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
 
 __all__ = ["break_even", "budget", "explore", "savings", "thrash", "tune", "watch"]
-__dir__ = listed(__all__)
+__dir__ = public_dir(__all__)
 
 
 @overload
-def explore(session: Given, call: int = -1) -> Explorer: ...
+def explore(session: SessionLike, call: int = -1) -> Explorer: ...
 @overload
-def explore(session: Given, call: int = -1, *, beside: Given) -> SideBySide: ...
+def explore(session: SessionLike, call: int = -1, *, beside: SessionLike) -> SideBySide: ...
 def explore(
-    session: Given, call: int = -1, *, beside: Given | None = None
+    session: SessionLike, call: int = -1, *, beside: SessionLike | None = None
 ) -> Explorer | SideBySide:
     """Return a widget to go through the calls of a session, see what fills each prompt, search its
     messages and read them.
@@ -50,7 +48,7 @@ def explore(
     """
     given = as_session(session)
     if beside is not None:
-        from ctxkit.widgets.besides import SideBySide
+        from ctxkit.widgets.session_diff import SideBySide
 
         return SideBySide(given, as_session(beside))
     from ctxkit.widgets.explorer import Explorer
@@ -58,7 +56,7 @@ def explore(
     return Explorer(given, given.call(call).index if given.calls else 0)
 
 
-@of_session
+@accepts_session
 def break_even(session: Session, call: int = -1) -> BreakEven:
     """Return a widget that takes a result out of one prompt, and says when that has paid.
 
@@ -73,13 +71,13 @@ def break_even(session: Session, call: int = -1) -> BreakEven:
     Raises:
         BadArguments: there is no such call, nothing says what it read, or its model has no price.
     """
-    from ctxkit.plots._strip import strip_data
-    from ctxkit.widgets.paybacks import BreakEven
+    from ctxkit.plots.cache_charts import strip_data
+    from ctxkit.widgets.break_even_widget import BreakEven
 
     return BreakEven(session, strip_data(session, call))
 
 
-def tune(session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]) -> Tuner:
+def tune(session: Any, rules: RulesLike | None = None, **ranges: tuple[float, ...]) -> Tuner:
     """Return a widget with a slider for each numeric setting; the replay of the session is drawn as
     they move.
 
@@ -97,19 +95,19 @@ def tune(session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...
             does not exist.
     """
     from ctxkit.errors import BadArguments
-    from ctxkit.widgets.followed import live_of
-    from ctxkit.widgets.knobs import knobs
-    from ctxkit.widgets.trials import Trials
+    from ctxkit.widgets.source import get_live_session
+    from ctxkit.widgets.trials import TrialRunner
     from ctxkit.widgets.tuner import Tuner
+    from ctxkit.widgets.tuner_controls import find_knobs
 
-    live = live_of(session)
+    live = get_live_session(session)
     if rules is None:
         if live is None:
             raise BadArguments("tune() takes the rules to be tried, such as the preset 'pi'.")
         rules = live.agent.rules
     given = as_session(session if live is None else live)
     recorded = given.origin or given
-    return Tuner(Trials(recorded), knobs(rules, recorded, ranges), live)
+    return Tuner(TrialRunner(recorded), find_knobs(rules, recorded, ranges), live)
 
 
 def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
@@ -130,8 +128,7 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
     from pathlib import Path
 
     from ctxkit.errors import BadArguments
-    from ctxkit.widgets.followed import source
-    from ctxkit.widgets.followed_logs import FollowedLog
+    from ctxkit.widgets.source import FollowedLog, find_session_source
     from ctxkit.widgets.watcher import Watcher
 
     if not every > 0:
@@ -140,7 +137,7 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
         tail = FollowedLog(Path(fspath(session)).expanduser(), every)
         name = title_of(tail.session)
         return Watcher(name, lambda: tail.session, lambda: None, tail)
-    return Watcher(*source(session))
+    return Watcher(*find_session_source(session))
 
 
 def budget(
@@ -163,10 +160,10 @@ def budget(
         BadArguments: it is none of these, or a threshold below 0.
         ReadError: a file cannot be read.
     """
-    from ctxkit.widgets.byhand.budgeted import BudgetChart
-    from ctxkit.widgets.byhand.feeds import feed
+    from ctxkit.widgets.budget_widget import BudgetChart
+    from ctxkit.widgets.source import resolve_source
 
-    return BudgetChart(feed(of), warn=warn, cutover=cutover, again=again)
+    return BudgetChart(resolve_source(of), warn=warn, cutover=cutover, again=again)
 
 
 def savings(of: Any = None) -> SavingsChart:
@@ -182,10 +179,10 @@ def savings(of: Any = None) -> SavingsChart:
         BadArguments: it is none of these.
         ReadError: a file cannot be read.
     """
-    from ctxkit.widgets.byhand.feeds import feed
-    from ctxkit.widgets.byhand.saved import SavingsChart
+    from ctxkit.widgets.savings_widget import SavingsChart
+    from ctxkit.widgets.source import resolve_source
 
-    return SavingsChart(feed(of))
+    return SavingsChart(resolve_source(of))
 
 
 def thrash(
@@ -209,7 +206,7 @@ def thrash(
         BadArguments: it is none of these, or a setting that no guard can have.
         ReadError: a file cannot be read.
     """
-    from ctxkit.widgets.byhand.feeds import feed
-    from ctxkit.widgets.byhand.thrashed import ThrashChart
+    from ctxkit.widgets.source import resolve_source
+    from ctxkit.widgets.thrash_widget import ThrashChart
 
-    return ThrashChart(feed(of), min_savings=min_savings, window=window, by=by)
+    return ThrashChart(resolve_source(of), min_savings=min_savings, window=window, by=by)

@@ -1,6 +1,4 @@
-"""What a tuner tries: one session under many settings, with all that does not depend on them made
-once.
-"""
+"""One session tried under many settings, and the tables and charts of a trial."""
 
 from __future__ import annotations
 
@@ -8,27 +6,33 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.engine import identified, log_of, run
+from ctxkit._internal.formatting import escape_html, has_value, pluralize, sanitize_line
+from ctxkit._internal.palette import STOP_COLOUR
+from ctxkit._internal.palette import TEXT_COLOUR as GREY
+from ctxkit.engine import log_from_session, run_rules, with_message_ids
+from ctxkit.engine.replay import context_window_of, session_from_run
 from ctxkit.errors import CtxkitError
-from ctxkit.frames.occupancy import prompts as recorded_prompts
-from ctxkit.metrics.size import spots_of
-from ctxkit.metrics.when import when
-from ctxkit.policies.chain import Chain
-from ctxkit.policies.summarisers import Extractive, Fixed
-from ctxkit.replays import session_of, window
-from ctxkit.sweeps.bases import Base
-from ctxkit.sweeps.scores import lost, row_of, run_row
+from ctxkit.experiments.scores import SessionScoreCache, score_loss, score_run, score_session
+from ctxkit.metrics.compactions import get_run_compactions
+from ctxkit.metrics.prompt_sizes import get_prompt_sizes as recorded_prompts
+from ctxkit.metrics.timing import when_to_compact
+from ctxkit.plots.chart import render_table
+from ctxkit.plots.figure_data import Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes
+from ctxkit.policies.base import Chain
+from ctxkit.policies.offline_summarisers import Extractive, Fixed
+from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, render_dense
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ctxkit.engine import Run
-    from ctxkit.history import Log
+    from ctxkit.policies.history.log import MessageLog
     from ctxkit.policies.rules import Rules
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 
-class TrialStep(NamedTuple):
+class TrialCompaction(NamedTuple):
     """One compaction of a trial, or one that was held back (`after` is None then, and `why` says
     what held it).
     """
@@ -50,7 +54,7 @@ class Trial(NamedTuple):
     """A session under one setting."""
 
     prompts: Sequence[int | None]
-    steps: tuple[TrialStep, ...]
+    steps: tuple[TrialCompaction, ...]
     limit: int
     row: dict[str, Any]
     """Its score, as `ctxkit.score` names it; the columns of loss only where they were asked for."""
@@ -66,7 +70,7 @@ class Trial(NamedTuple):
         return self._replace(row={**self.row, **columns})
 
 
-class Trials:
+class TrialRunner:
     """One session to be tried under many rules; the log, its sizes and its prices are made once.
 
     Args:
@@ -74,9 +78,9 @@ class Trials:
     """
 
     def __init__(self, session: Session) -> None:
-        self.session, self.base = session, Base(session)
-        self._whole, self._limit = identified(session), window(session)
-        self._logs: dict[tuple[str, str], Log] = {}
+        self.session, self.base = session, SessionScoreCache(session)
+        self._whole, self._limit = with_message_ids(session), context_window_of(session)
+        self._logs: dict[tuple[str, str], MessageLog] = {}
 
     @cached_property
     def prompts(self) -> list[int | None]:
@@ -86,19 +90,19 @@ class Trials:
     @cached_property
     def recorded(self) -> dict[str, Any]:
         """The score of the session as it was."""
-        return row_of(self.session, self.base, loss=False)
+        return score_session(self.session, self.base, loss=False)
 
     @property
     def loss_of_record(self) -> dict[str, Any]:
         """What the recorded compactions lost."""
-        return lost(self.base, self.session)
+        return score_loss(self.base, self.session)
 
     @property
     def when(self) -> tuple[str, str]:
         """When to compact, by the growth, pauses and prices of the log, as HTML; else why not."""
         try:
             memory = self.base.memory if self.session.has_text else None
-            return when(self.session, memory=memory)._repr_html_(), ""
+            return when_to_compact(self.session, memory=memory)._repr_html_(), ""
         except CtxkitError as error:
             return "", str(error)
 
@@ -114,17 +118,20 @@ class Trials:
             BadArguments: the rules cannot work on this session.
         """
         if summary is not None:
-            rules = rules.but(policy=sized(rules.policy, summary))
-        done = run(self._log(rules), rules, self._limit)
-        held = [TrialStep(h.call, 0, None, None, h.said) for h in done.held]
-        cuts = [TrialStep(s.call, s.before, s.after, s.message_savings, "") for s in spots_of(done)]
+            rules = rules.but(policy=fix_summary_sizes(rules.policy, summary))
+        done = run_rules(self._log(rules), rules, self._limit)
+        held = [TrialCompaction(h.call, 0, None, None, h.said) for h in done.held]
+        cuts = [
+            TrialCompaction(s.call, s.before, s.after, s.message_savings, "")
+            for s in get_run_compactions(done)
+        ]
         steps = tuple(sorted([*cuts, *held], key=lambda s: s.call))
-        row = run_row(self.base, done, rules.label)
+        row = score_run(self.base, done, rules.label)
         return Trial(done.prompts.tolist(), steps, done.room.limit, row, done)
 
     def replayed(self, trial: Trial) -> Session:
         """Return the replay that a trial is, to be drawn by what takes sessions."""
-        return session_of(self._whole, trial.done)
+        return session_from_run(self._whole, trial.done)
 
     def quick_loss(self, trial: Trial) -> dict[str, Any]:
         """Return what a trial would have lost, where that follows from the record at once; else
@@ -140,15 +147,15 @@ class Trials:
         The columns are missing where it cannot be said.
         """
         try:
-            return lost(self.base, None, trial.done)
+            return score_loss(self.base, None, trial.done)
         except CtxkitError:
             return {}
 
-    def _log(self, rules: Rules) -> Log:
+    def _log(self, rules: Rules) -> MessageLog:
         """Return the log of the session; rules that count otherwise have one of their own."""
-        key = (_named(rules.counter), _named(rules.estimator))
+        key = (_counter_name(rules.counter), _counter_name(rules.estimator))
         if key not in self._logs:
-            self._logs[key] = log_of(self._whole, rules)
+            self._logs[key] = log_from_session(self._whole, rules)
         return self._logs[key]
 
 
@@ -158,14 +165,143 @@ def average_summary(trial: Trial) -> int:
     return max(round(written / cuts), 1) if written and cuts else 800
 
 
-def sized(policy: Any, tokens: int) -> Any:
+def fix_summary_sizes(policy: Any, tokens: int) -> Any:
     """Return a policy whose extractive summaries are taken to have so many tokens, not written."""
     if isinstance(policy, Chain):
-        return replace(policy, parts=tuple(sized(p, tokens) for p in policy.parts))
+        return replace(policy, parts=tuple(fix_summary_sizes(p, tokens) for p in policy.parts))
     if isinstance(getattr(policy, "summariser", None), Extractive):
         return replace(policy, summariser=Fixed(tokens))
     return policy
 
 
-def _named(counter: Any) -> str:
+def _counter_name(counter: Any) -> str:
     return "" if counter is None else str(counter.name)
+
+
+MIN_SAVINGS = 0.10
+"""A compaction that saves less counts as fruitless (fuseraft's threshold)."""
+_MARKS, _ROWS = 40, 8
+_FIGURES = {
+    "prompt_tokens": "prompt tokens",
+    "peak_tokens": "peak",
+    "cost_usd": "dollars",
+    "needed_later_loss": "needed, lost",
+    "cuts_n": "cuts",
+    "suppressed_n": "held back",
+    "token_savings": "saved: tokens",
+    "anti_thrash": "anti-thrash",
+    "refill": "refill",
+    "hidden_messages_n": "hidden messages",
+    "lost": "items lost",
+}
+_SHARES = ("token_savings", "anti_thrash", "refill", "lost", "needed_later_loss")
+
+
+def render_growth(
+    recorded: Sequence[int | None], trial: Trial, error: str = "", pinned: Trial | None = None
+) -> str:
+    """Return how the context grew and how it would have grown, with the compactions as lines."""
+    calls = range(len(trial.prompts))
+    traces = [Trace(name="recorded", x=range(len(recorded)), y=recorded, colour=GREY, dash="dot")]
+    if pinned:
+        traces.append(Trace(name="pinned", x=range(len(pinned.prompts)), y=pinned.prompts, look=1))
+    traces.append(Trace(name="with these settings", x=calls, y=trial.prompts, look=0))
+    cuts = [s for s in trial.steps if s.after is not None]
+    marks = tuple(Mark(x=s.call - 0.5) for s in cuts) if len(cuts) <= _MARKS else ()
+    peak = max((n for n in (*recorded, *trial.prompts) if n), default=0)
+    limit = Limit(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)
+    axes = Axes(
+        x="call", y="tokens in the prompt", traces=tuple(traces), limits=(limit,), marks=marks
+    )
+    wrong = error and (
+        f'<div role="alert" style="color:{STOP_COLOUR};line-height:1.5">These settings'
+        f" cannot work: {escape_html(error, 400)} The picture is the last one that could.</div>"
+    )
+    return f'{wrong}<div role="img" aria-label="{escape_html(describe_compactions(trial), 300)}">{axes.svg()}</div>'
+
+
+def describe_compactions(trial: Trial) -> str:
+    """Return the compactions in a sentence."""
+    done = [s for s in trial.steps if s.saved is not None]
+    low = sum((s.saved or 0) < MIN_SAVINGS for s in done)
+    held = len(trial.steps) - len(done)
+    verdict = "they hold" if done else "nothing was compacted"
+    if trial.row.get("thrash"):
+        verdict = "they thrash"
+    return (
+        f"{pluralize(len(done), 'compaction')}, {low:,} saved less than {MIN_SAVINGS:.0%} of the tokens,"
+        f" {held:,} held back: {verdict}."
+    )
+
+
+def render_figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") -> str:
+    """Return the figures of the record, of the beginning and of now as a table; what nobody knows
+    is left out.
+    """
+    head, found = _figures_table(rows)
+    told_ = (
+        f'<div style="color:{SOFT_COLOUR};font-size:12px">{escape_html(note, 200)}</div>'
+        if note
+        else ""
+    )
+    return render_dense(render_table(head, found) + told_)
+
+
+def format_figures(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the same as lines of text."""
+    head, found = _figures_table(rows)
+    widths = [max(len(row[i]) for row in (head, *found)) for i in range(len(head))]
+    return [
+        "  ".join(cell.rjust(n) for cell, n in zip(row, widths, strict=True))
+        for row in (head, *found)
+    ]
+
+
+def render_compactions(trial: Trial) -> str:
+    """Return what the compactions saved, by tokens and by messages, against the threshold of an
+    anti-thrash guard.
+    """
+    words = f'<div style="color:{TEXT_COLOUR};line-height:1.6">{escape_html(describe_compactions(trial), 300)}</div>'
+    if not trial.steps:
+        return words
+    more = len(trial.steps) - _ROWS
+    caption = f"The last {_ROWS} of {len(trial.steps):,}" if more > 0 else "Each compaction"
+    head = ("before call", "tokens", "after", "saved", "of messages", "verdict")
+    return render_dense(
+        words
+        + render_table(head, [_compaction_cells(s) for s in trial.steps[-_ROWS:]], caption=caption)
+    )
+
+
+def render_when_to_compact(html: str, error: str = "") -> str:
+    """Return what the log itself says about when to compact, folded away; or why it cannot say."""
+    told = html or f"<p>{escape_html(error, 400)}</p>"
+    return render_dense(
+        f'<details><summary style="color:{TEXT_COLOUR};cursor:pointer">When to'
+        f" compact</summary>{told}</details>"
+    )
+
+
+def _compaction_cells(step: TrialCompaction) -> tuple[str, ...]:
+    if step.saved is None or step.after is None:
+        return (str(step.call), "", "", "", "", sanitize_line(step.why, 60))
+    messages = "" if step.messages is None else f"{step.messages:.0%}"
+    verdict = "too little" if step.saved < MIN_SAVINGS else "pays"
+    sizes = (f"{step.before:,}", f"{step.after:,}")
+    return (str(step.call), *sizes, f"{step.saved:.1%}", messages, verdict)
+
+
+def _figures_table(
+    rows: Mapping[str, Mapping[str, Any]],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    shown = [c for c in _FIGURES if any(has_value(row.get(c)) for row in rows.values())]
+    head = ("", *(_FIGURES[c] for c in shown))
+    return head, [(name, *(_cell(c, row.get(c)) for c in shown)) for name, row in rows.items()]
+
+
+def _cell(column: str, value: Any) -> str:
+    if not has_value(value):
+        return ""
+    if column in _SHARES:
+        return f"{value:.0%}"
+    return f"${value:,.2f}" if column == "cost_usd" else f"{int(value):,}"

@@ -1,35 +1,42 @@
-"""A tuner: a slider for each numeric setting of rules; the replay is drawn again as they move."""
+"""`ctxkit.tune`: a slider for each numeric setting, the replay drawn as they move."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import anywidget
 import ipywidgets as w
+import traitlets as t
 
-from ctxkit.display.markup import line, noted
-from ctxkit.errors import CtxkitError
-from ctxkit.presets.preset_names import names
-from ctxkit.widgets import dials
-from ctxkit.widgets.byhand.budgeted import BudgetChart
-from ctxkit.widgets.byhand.feeds import Feed
-from ctxkit.widgets.byhand.thrashed import ThrashChart
-from ctxkit.widgets.copier import Copier
-from ctxkit.widgets.effects import effects
-from ctxkit.widgets.from_here import FromHere
-from ctxkit.widgets.knobs import with_none
-from ctxkit.widgets.setting_controls import arranged, slider, toggle
-from ctxkit.widgets.settings import written
-from ctxkit.widgets.trials import Trials, average_summary
-from ctxkit.widgets.twins import Twins
+from ctxkit._internal.formatting import escape_html, render_notes, sanitize_line
+from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.presets.config_keys import preset_defaults
+from ctxkit.presets.registry import names, resolve_rules
+from ctxkit.widgets import trials as dials
+from ctxkit.widgets.base import StaticReprs
+from ctxkit.widgets.budget_widget import BudgetChart
+from ctxkit.widgets.source import DataSource
+from ctxkit.widgets.thrash_widget import ThrashChart
+from ctxkit.widgets.trials import TrialRunner, average_summary
+from ctxkit.widgets.tuner_controls import (
+    arrange_controls,
+    make_slider,
+    make_toggle,
+    measure_effects,
+    replace_zeros,
+)
 
 if TYPE_CHECKING:
-    from ctxkit.agent.events import LiveEvent
-    from ctxkit.agent.live import LiveSession
+    from collections.abc import Callable, Mapping
+
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.agent.turn import LiveEvent
     from ctxkit.policies.rules import Rules
-    from ctxkit.widgets.knobs import Knobs
-    from ctxkit.widgets.settings import SettingText
     from ctxkit.widgets.trials import Trial
+    from ctxkit.widgets.tuner_controls import KnobSet
+
 
 _SMOOTH = 0.15
 """Seconds that a step may take to be drawn while a slider moves; where it takes longer, when it
@@ -37,7 +44,7 @@ comes to rest.
 """
 
 
-class Tuner(Twins, w.VBox):  # type: ignore[misc]
+class Tuner(StaticReprs, w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.tune` returns; `settings` are the values of its sliders, and can be
     set.
 
@@ -52,14 +59,16 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
             it by the settings from its next call on.
     """
 
-    def __init__(self, trials: Trials, knobs: Knobs, live: LiveSession | None = None) -> None:
+    def __init__(
+        self, trials: TrialRunner, knobs: KnobSet, live: LiveSession | None = None
+    ) -> None:
         self.trials, self.knobs, self._error, self.live = trials, knobs, "", live
         self._begin()
         self._trial = self.begun
         self._summary = average_summary(self.begun)
-        self.effects = effects(trials, knobs, self._summary)
-        turned = {k.name: slider(k) for k in knobs.every} | {
-            c.name: toggle(c) for c in knobs.choices
+        self.effects = measure_effects(trials, knobs, self._summary)
+        turned = {k.name: make_slider(k) for k in knobs.every} | {
+            c.name: make_toggle(c) for c in knobs.choices
         }
         self.sliders = {e.name: turned[e.name] for e in self.effects}
         """The controls, those that matter first."""
@@ -75,10 +84,10 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
             tooltip="Change to the pinned settings, and pin these",
             disabled=True,
         )
-        self.from_here = None if live is None else FromHere(live, lambda: self.words)
-        self.copier = Copier()
+        self.from_here = None if live is None else ApplyToLiveButton(live, lambda: self.words)
+        self.copier = CopyButton()
         wide = w.Layout(width="auto")
-        self.when = w.HTML(dials.when_to_compact(*trials.when), layout=wide)
+        self.when = w.HTML(dials.render_when_to_compact(*trials.when), layout=wide)
         self.growth, self.figures, self.steps = (w.HTML(layout=wide) for _ in range(3))
         self.panes = w.Accordion(
             [w.VBox(), w.VBox()], titles=("Budget", "Guard"), selected_index=None
@@ -105,7 +114,7 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
         self._pinned: tuple[dict[str, Any], Trial] | None = None
 
     def _arranged(self) -> list[w.Widget]:
-        parts = arranged(list(self.sliders.values()), self.effects)
+        parts = arrange_controls(list(self.sliders.values()), self.effects)
         own = [] if self.from_here is None else [self.from_here]
         buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *own])
         shown = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
@@ -116,14 +125,14 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
         """The settings as `%%agent --rules` takes them; empty where no words name such rules."""
         if self.knobs.label not in names():
             return ""
-        told = with_none(self.settings, {knob.name for knob in self.knobs.every if knob.none})
+        told = replace_zeros(self.settings, {knob.name for knob in self.knobs.every if knob.none})
         return f"{self.knobs.label}:{', '.join(f'{n}={v}' for n, v in told.items())}"
 
     def hear(self, event: LiveEvent) -> None:
         """Try the settings on what a live session has become."""
         if event.kind not in ("turn_end", "cancelled") or self.live is None:
             return
-        self.trials, self.swap.disabled = Trials(self.live.session), True
+        self.trials, self.swap.disabled = TrialRunner(self.live.session), True
         self._begin()
         self._moved()
 
@@ -150,7 +159,7 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
         if at is None:
             return
         replay = self.trials.replayed(self._trial)
-        given, box = Feed(lambda: [replay]), self.panes.children[at]
+        given, box = DataSource(lambda: [replay]), self.panes.children[at]
         if box.children:
             box.children[0].feed = given
             box.children[0].refresh()
@@ -224,7 +233,7 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
     @property
     def written(self) -> SettingText:
         """The settings as the system's own config, else in Python: what the button copies."""
-        return written(self.rules, self.knobs.label, self.settings)
+        return render_settings(self.rules, self.knobs.label, self.settings)
 
     def _draw(self) -> None:
         rough = bool(self.turned) and not self.exact.value and self._trial.wrote
@@ -232,12 +241,12 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
         if self._quick:
             told += " and to say nothing, so what is lost is the most that it can be"
         note = f"{told}; `exact` writes them." if rough else ""
-        self.growth.value = dials.growth(
+        self.growth.value = dials.render_growth(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
         )
-        notes = noted(self.trials.session.notes)
-        self.figures.value = dials.figures(self._rows(), note) + notes
-        self.steps.value = dials.steps(self._trial)
+        notes = render_notes(self.trials.session.notes)
+        self.figures.value = dials.render_figures(self._rows(), note) + notes
+        self.steps.value = dials.render_compactions(self._trial)
         self._pane()
 
     def _rows(self) -> dict[str, dict[str, Any]]:
@@ -256,17 +265,138 @@ class Tuner(Twins, w.VBox):  # type: ignore[misc]
 
     def to_text(self) -> str:
         """Return what is shown as text: the settings, the figures, the compactions."""
-        settings = ", ".join(f"{n}={_said(v)}" for n, v in self.settings.items())
+        settings = ", ".join(f"{n}={_setting_text(v)}" for n, v in self.settings.items())
         head = [f"{self.knobs.label}: {settings}"]
         head += [f"These cannot work: {self._error}"] if self._error else []
-        notes = [f"Note: {line(n, 400)}" for n in self.trials.session.notes]
-        return "\n".join([*head, *dials.twin(self._rows()), dials.told(self._trial), *notes])
+        notes = [f"Note: {sanitize_line(n, 400)}" for n in self.trials.session.notes]
+        return "\n".join(
+            [
+                *head,
+                *dials.format_figures(self._rows()),
+                dials.describe_compactions(self._trial),
+                *notes,
+            ]
+        )
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
         return f"{self.growth.value}{self.figures.value}{self.steps.value}{self.when.value}"
 
 
-def _said(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return f"{value:,g}" if number else str(value)
+
+
+class ApplyToLiveButton(w.HBox):  # type: ignore[misc]
+    """A button "from here on", and what it did.
+
+    Args:
+        live: the session that is led.
+        words: returns the settings as `%%agent --rules` takes them; empty: no words name them.
+    """
+
+    def __init__(self, live: LiveSession, words: Callable[[], str]) -> None:
+        self._live, self._words = live, words
+        self.button = w.Button(
+            description="from here on",
+            tooltip="Lead the live session by these settings from its next call on",
+        )
+        self.told = w.HTML(layout=w.Layout(width="auto"))
+        super().__init__([self.button, self.told])
+        self.button.on_click(lambda _: self.lead())
+
+    def lead(self) -> None:
+        """Lead the session by the settings from its next call on."""
+        try:
+            words = self._words()
+            if not words:
+                raise BadArguments("No words name these rules: open the session with them instead.")
+            self._live.take(resolve_rules(words), words)
+            told = f"From call {len(self._live.session.calls):,} on: {words}"
+        except CtxkitError as error:
+            told = str(error)
+        self.told.value = f"<small>{escape_html(told, 400)}</small>"
+
+
+class SettingText(NamedTuple):
+    """A setting as text."""
+
+    label: str
+    """What a button that copies it says."""
+    text: str
+    note: str
+    """What the text cannot say, or why it is not the system's own config; else empty."""
+
+
+def render_settings(rules: Rules, label: str, values: Mapping[str, Any]) -> SettingText:
+    """Return rules in their own system's config syntax, or as the Python call that makes them.
+
+    Args:
+        rules: the rules.
+        label: the name of the preset, of the function that made them, or their own.
+        values: the settings that can be turned.
+    """
+    if rules.config is None:
+        return _python_settings(rules, label, values, "ctxkit knows no config file for these rules")
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            text = rules.to_config()
+    except CtxkitError as error:
+        return _python_settings(rules, label, values, str(error).rstrip("."))
+    return SettingText(f"Copy as {label}'s config", text, " ".join(str(w.message) for w in told))
+
+
+def _python_settings(rules: Rules, label: str, values: Mapping[str, Any], why: str) -> SettingText:
+    name, what = label, "this is the call that makes these rules"
+    if rules.name in names():
+        usual = preset_defaults(rules.name)
+        name = f"ctxkit.presets.{rules.name}"
+        values = {k: v for k, v in rules.parameters.items() if v != usual.get(k)}
+    elif label == rules.label:
+        name, what = "dict", "these are the settings of their parts"
+    text = f"{name}({', '.join(f'{k}={v!r}' for k, v in values.items())})\n"
+    return SettingText("Copy as Python", text, f"{why}: {what}.")
+
+
+_ESM = """
+async function copied(area) {
+  try { await navigator.clipboard.writeText(area.value); return true; } catch { /* no permission, or plain http */ }
+  area.focus(); area.select();
+  try { return document.execCommand("copy"); } catch { return false; }
+}
+export default { render({ model, el }) {
+  const row = document.createElement("div"), button = document.createElement("button");
+  const said = document.createElement("span"), note = document.createElement("div");
+  const area = document.createElement("textarea");
+  button.type = "button"; button.className = "jupyter-button widget-button lm-Widget"; button.style.width = "auto";
+  said.setAttribute("role", "status"); said.style.marginLeft = "8px";
+  note.style.cssText = "color:var(--jp-ui-font-color2, #666);font-size:12px;line-height:1.4";
+  area.readOnly = true; area.hidden = true; area.spellcheck = false;
+  area.style.cssText = "width:100%;box-sizing:border-box;font-family:var(--jp-code-font-family,monospace);" +
+    "font-size:12px;color:inherit;background:var(--jp-layout-color2,transparent)";
+  const draw = () => {
+    button.textContent = model.get("label"); button.title = "Show it, and copy it to the clipboard";
+    area.value = model.get("text"); area.rows = Math.min(area.value.split("\\n").length, 16);
+    area.setAttribute("aria-label", model.get("label")); note.textContent = model.get("note"); said.textContent = "";
+  };
+  button.addEventListener("click", async () => {
+    area.hidden = false;
+    said.textContent = await copied(area) ? "copied" : "select it and copy it by hand";
+  });
+  for (const name of ["text", "label", "note"]) model.on("change:" + name, draw);
+  row.append(button, said); el.append(row, note, area); draw();
+} };
+"""
+
+
+class CopyButton(anywidget.AnyWidget):  # type: ignore[misc]
+    """A button and the text that it copies; the text is shown when the button is first pressed."""
+
+    _esm = _ESM
+    text = t.Unicode("").tag(sync=True)
+    label = t.Unicode("").tag(sync=True)
+    """What the button says."""
+    note = t.Unicode("").tag(sync=True)
+    """What is to be known about the text."""

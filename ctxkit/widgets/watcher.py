@@ -1,27 +1,33 @@
-"""A watcher: how full a context is, how it grew, its last calls; it follows a session while it
-runs, here or in another program.
-"""
+"""`ctxkit.watch`: how full a context is, its growth and last calls, while a session runs."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
 import anywidget
 import traitlets as t
 
-from ctxkit.widgets import gauges
-from ctxkit.widgets.ahead import last_call, next_compaction
-from ctxkit.widgets.gauges import Gauge
-from ctxkit.widgets.twins import Twins
+from ctxkit._internal.formatting import escape_html, pluralize, sanitize_line
+from ctxkit._internal.palette import COLOURS
+from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.plots.chart import format_tokens, render_table
+from ctxkit.session.messages import Edit, Message
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.tokens.context_windows import get_context_window
+from ctxkit.tokens.counters import estimate_message_tokens
+from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticReprs, render_dense
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.agent.events import LiveEvent
-    from ctxkit.agent.live import LiveSession
-    from ctxkit.session import Session
-    from ctxkit.widgets.followed_logs import FollowedLog
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.agent.turn import LiveEvent
+    from ctxkit.session.session import Session
+    from ctxkit.widgets.source import FollowedLog
+
 
 _PAUSE = 0.25
 """Seconds between two drawings while a turn runs."""
@@ -41,7 +47,7 @@ export default { render({ model, el }) {
 """
 
 
-class Watcher(Twins, anywidget.AnyWidget):  # type: ignore[misc]
+class Watcher(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
     """The widget that `ctxkit.watch` returns. Front ends without widgets get the same as text and
     as HTML.
 
@@ -95,9 +101,9 @@ class Watcher(Twins, anywidget.AnyWidget):  # type: ignore[misc]
         self._drawn = time.monotonic()
         session = self._session()
         self.gauge = self.state.html()
-        self.ahead = gauges.sentences(self.told)
-        self.growth = gauges.growth(session, self.name)
-        self.calls = gauges.listing(session)
+        self.ahead = render_sentences(self.told)
+        self.growth = render_context_growth(session, self.name)
+        self.calls = render_recent_calls(session)
 
     def stop(self) -> None:
         """Follow no more; what is shown stays."""
@@ -118,10 +124,10 @@ class Watcher(Twins, anywidget.AnyWidget):  # type: ignore[misc]
         session = self._session()
         if self._tail is None or not session.calls:
             return []
-        return [s for s in (last_call(session), next_compaction(session)) if s]
+        return [s for s in (describe_last_call(session), predict_next_compaction(session)) if s]
 
     @property
-    def state(self) -> Gauge:
+    def state(self) -> ContextGauge:
         """How the session stands, as plain values."""
         session, live = self._session(), self._live()
         done = len(session.calls), len(session.edits)
@@ -129,30 +135,230 @@ class Watcher(Twins, anywidget.AnyWidget):  # type: ignore[misc]
             failed = self._tail.failed if self._tail is not None else ""
             note = failed and f"the last look failed: {failed}"
             state = "followed" if self._tail is not None else ""
-            return Gauge(self.name, _last(session), _window(session), *done, state, note)
+            return ContextGauge(
+                self.name,
+                _last_prompt_tokens(session),
+                _context_window(session),
+                *done,
+                state,
+                note,
+            )
         state = "running" if self._turning else "at rest"
-        return Gauge(self.name, *live.agent.gauge(), *done, state, live.agent.model.notice)
+        return ContextGauge(self.name, *live.agent.gauge(), *done, state, live.agent.model.notice)
 
     def to_text(self) -> str:
         """Return what is shown as text."""
-        return "\n".join([self.state.text, *self.told, *gauges.twin(self._session())])
+        return "\n".join([self.state.text, *self.told, *format_recent_calls(self._session())])
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
         return f"{self.gauge}{self.ahead}{self.growth}{self.calls}"
 
 
-def _window(session: Session) -> int | None:
+def _context_window(session: Session) -> int | None:
     """Return the window of the last call: as recorded, else by the price table."""
-    from ctxkit.sizes.windows import window_of
+    from ctxkit.tokens.context_windows import get_context_window
 
     if not session.calls:
         return session.context_window
     last = session.calls[-1].message
-    return window_of(session, last.model or session.model, last).tokens
+    return get_context_window(session, last.model or session.model, last).tokens
 
 
-def _last(session: Session) -> int | None:
+def _last_prompt_tokens(session: Session) -> int | None:
     """Return the size of the last prompt whose size is recorded."""
     sizes = (c.message.usage.prompt_tokens for c in reversed(session.calls) if c.message.usage)
     return next((n for n in sizes if n), None)
+
+
+RECENT_CALLS = 6
+"""Calls in the table."""
+_FULL = 0.8
+"""Above this share of the window the gauge changes colour; the figure beside it says the same."""
+_CALLS_HEAD = ("call", "turn", "prompt", "cached", "out", "then")
+
+
+class ContextGauge(NamedTuple):
+    """How a session stands."""
+
+    name: str
+    used: int | None
+    limit: int | None
+    calls: int
+    compactions: int
+    state: str
+    """What is going on: `running`, `at rest`, or nothing where nobody runs it."""
+    note: str
+
+    @property
+    def text(self) -> str:
+        """`main · Context: 5,387/16,000 (34%) · 6 calls · Compactions: 0 · running`."""
+        share = f" ({self.used / self.limit:.0%})" if self.used is not None and self.limit else ""
+        used = "size unknown"
+        if self.used is not None:
+            used = f"{self.used:,}" + (f"/{self.limit:,}" if self.limit else "")
+        parts = [
+            sanitize_line(self.name, 60),
+            f"Context: {used}{share}",
+            f"{self.calls:,} calls",
+            f"Compactions: {self.compactions}",
+            self.state,
+            sanitize_line(self.note, 100),
+        ]
+        return " · ".join(p for p in parts if p)
+
+    def html(self) -> str:
+        """The text, and a bar where the share is known."""
+        label = escape_html(self.text, 300)
+        told = f'<div style="color:{TEXT_COLOUR};line-height:1.6">{label}</div>'
+        if self.used is None or not self.limit:
+            return told
+        share = min(self.used / self.limit, 1.0)
+        colour = COLOURS[1] if share > _FULL else COLOURS[0]
+        return (
+            f'{told}<div role="meter" aria-label="{label}" aria-valuemin="0"'
+            f' aria-valuemax="{self.limit}" aria-valuenow="{self.used}"'
+            ' style="height:10px;border-radius:5px;overflow:hidden'
+            ';background:rgba(119,119,119,.25)"><div'
+            f' style="width:{share:.1%};height:10px;background:{colour}"></div></div>'
+        )
+
+
+def render_context_growth(session: Session, name: str) -> str:
+    """Return the growth of the context as a static picture, cheap enough to be drawn again after
+    each call.
+    """
+    from ctxkit.plots import growth as chart
+
+    if not session.calls:
+        return f'<div style="color:{SOFT_COLOUR}">No call yet.</div>'
+    made = chart({name: session})
+    return (
+        f'<div role="img" aria-label="{escape_html(made.caption, 300)}">{made.drawing.svg()}</div>'
+    )
+
+
+def render_sentences(told: list[str]) -> str:
+    """Return sentences as HTML; empty without any."""
+    return "".join(
+        f'<div style="color:{TEXT_COLOUR};line-height:1.6">{escape_html(s, 500)}</div>'
+        for s in told
+    )
+
+
+def list_recent_calls(session: Session) -> list[tuple[str, ...]]:
+    """Return the last calls, the newest first: place, recorded sizes, what the reply asked for."""
+    out = []
+    for call in reversed(session.calls[-RECENT_CALLS:]):
+        m, u = call.message, call.message.usage
+        asked = ", ".join(c.name for c in m.tool_calls) or (
+            m.error or sanitize_line(m.text, 60) or "nothing said"
+        )
+        sizes = (u.prompt_tokens, u.cache_read_tokens, u.output_tokens) if u else (None, None, None)
+        out.append(
+            (str(call.index), str(call.turn), *map(format_tokens, sizes), sanitize_line(asked, 70))
+        )
+    return out
+
+
+def render_recent_calls(session: Session) -> str:
+    """Return the last calls as a table."""
+    found = list_recent_calls(session)
+    return (
+        render_dense(
+            render_table(
+                _CALLS_HEAD, found, caption=f"The last {len(found)} calls, the newest first"
+            )
+        )
+        if found
+        else ""
+    )
+
+
+def format_recent_calls(session: Session) -> list[str]:
+    """Return the last calls as lines of text."""
+    return [
+        "  ".join(f"{cell:>9}" for cell in row[:-1]) + f"  {row[-1]}"
+        for row in [_CALLS_HEAD, *list_recent_calls(session)]
+    ]
+
+
+_LATELY = 20
+"""Calls whose growth tells how fast the context grows."""
+_NAMED = 3
+
+
+def describe_last_call(session: Session) -> str:
+    """Return what came between the last two prompts, in a sentence; empty where it cannot be said.
+
+    The sum is as recorded where the log has usage; the parts are estimates of their text.
+    """
+    sizes, source = get_prompt_sizes(session)
+    if len(session.calls) < 2 or sizes[-1] is None or sizes[-2] is None:
+        return ""
+    first, last = (session.calls[i].position for i in (-2, -1))
+    between = session.path[first:last]
+    number, grown = session.calls[-1].index, sizes[-1] - sizes[-2]
+    if any(isinstance(e, Edit) for e in between):
+        return f"Before call {number} it was compacted: {sizes[-2]:,} to {sizes[-1]:,} tokens."
+    came = [e for e in between if isinstance(e, Message) and e.visible]
+    calls = {id(m): c for m, c in pair_with_calls(came)}
+    came.sort(key=estimate_message_tokens, reverse=True)
+    told = [
+        f"{describe_message(m, calls.get(id(m)), session.cwd)} (about {estimate_message_tokens(m):,})"
+        for m in came[:_NAMED]
+    ]
+    more = len(came) - len(told)
+    parts = "; ".join([*told, *([f"{more} more"] if more else [])])
+    word = "added" if grown >= 0 else "fell by"
+    return sanitize_line(f"Call {number} {word} {abs(grown):,} tokens ({source}): {parts}.", 400)
+
+
+def predict_next_compaction(session: Session) -> str:
+    """Return when the next compaction is due, in a sentence, from what this log itself shows.
+
+    It is due where the last one that came by itself was; without one, where the window is full.
+    """
+    sizes, _ = get_prompt_sizes(session)
+    known = [n for n in sizes if n]
+    if not known:
+        return "When a compaction is due cannot be said: the log has no sizes of prompts."
+    due, why = _due_at(session, sizes)
+    if due is None:
+        return (
+            "When a compaction is due cannot be said: neither the log nor the price table names the"
+            " window."
+        )
+    left, grows = due - known[-1], _growth_per_call(sizes)
+    if left <= 0:
+        return f"The next compaction is due now ({why})."
+    if not grows:
+        return f"The next compaction is due in {left:,} tokens ({why}); it has not grown lately."
+    calls = max(-(-left // grows), 1)
+    return (
+        f"The next compaction is due in about {pluralize(calls, 'call')} ({left:,} tokens, "
+        f"{grows:,} a call lately; {why})."
+    )
+
+
+def _due_at(session: Session, sizes: list[int | None]) -> tuple[int | None, str]:
+    size, found = 0, None
+    call = 0
+    for entry in session.path:
+        if isinstance(entry, Edit):
+            if entry.kind == "summarised" and (entry.trigger or "auto") != "manual":
+                found = entry.tokens_before or size or found
+        elif entry.role == "assistant":
+            size, call = sizes[call] or size, call + 1
+    if found:
+        return found, f"its last one came at {found:,}"
+    last = session.calls[-1].message
+    window = get_context_window(session, last.model or session.model, last).tokens
+    return window, f"no compaction yet; its window holds {window:,}" if window else ""
+
+
+def _growth_per_call(sizes: list[int | None]) -> int:
+    """Return by how many tokens a call made the context grow lately, in the median."""
+    lately = sizes[-_LATELY:]
+    steps = [b - a for a, b in pairwise(n for n in lately if n) if b > a]
+    return round(median(steps)) if steps else 0

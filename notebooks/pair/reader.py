@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ctxkit.agent.models.scripted import ScriptedModel
 from ctxkit.errors import ModelError
-from ctxkit.messages import Message, Text, ToolCall, Usage
-from ctxkit.models.scripted import Scripted
+from ctxkit.session.messages import Message, Text, ToolCall, Usage
 from pair.pieces import END, NUMBER, decoded, message
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.models.model import Emit, Request
-    from ctxkit.tokens import Counter
+    from ctxkit.agent.models.model import Emit, Request
+    from ctxkit.tokens import TokenCounter
 
     Array = NDArray[np.float32]
 
@@ -126,7 +126,7 @@ def prompt(messages: Iterable[Message]) -> list[int]:
     return [*pieces, NUMBER["<assistant>"]]
 
 
-class Reader(Scripted):
+class Reader(ScriptedModel):
     """The model behind the kit's interface; billed as a scripted one is, by counting.
 
     Args:
@@ -139,7 +139,7 @@ class Reader(Scripted):
         self,
         weights: Path = WEIGHTS,
         *,
-        counter: Counter,
+        counter: TokenCounter,
         clock: Callable[[], float],
         context_window: int = 1_000,
     ) -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.messages import Edit, Message, Text, Thinking, ToolCall, Usage
+from ctxkit.session.messages import Edit, Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     import random

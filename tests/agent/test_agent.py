@@ -11,18 +11,17 @@ from builders import assistant, session, tool_call, user
 import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.agent import Agent, Limits
+from ctxkit.agent.models.scripted import SCRIPT_OVER, ScriptedModel, get_script
+from ctxkit.agent.tools.file_tools import make_file_tools
+from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.tool import tool
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.messages import Message, Text, Usage
-from ctxkit.models.scripted import OVER, Scripted
-from ctxkit.models.scripts import script
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.root import Root
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import Message, Text, Usage
 
-COUNT = tokens.named("chars/4")
+COUNT = tokens.get_counter("chars/4")
 
 
 def clock():
@@ -31,7 +30,7 @@ def clock():
 
 
 def scripted(*turns, **more):
-    return Scripted(turns, name="test", counter=COUNT, clock=clock(), **more)
+    return ScriptedModel(turns, name="test", counter=COUNT, clock=clock(), **more)
 
 
 def agent(model, rules=None, *, tools=(), heard=None, at=None, **more):
@@ -53,11 +52,11 @@ def run(coroutine):
 
 def audit(tmp_path, rules, heard=None, **more):
     """Run the whole long script with real tools."""
-    made = script("audit")
+    made = get_script("audit")
     a = agent(
         scripted(*made.turns, context_window=32_000),
         rules,
-        tools=file_tools(Root(tmp_path)),
+        tools=make_file_tools(Root(tmp_path)),
         heard=heard,
         **more,
     )
@@ -71,8 +70,8 @@ COMPACTING = Rules(
 
 
 def test_a_turn_runs_tools_until_it_is_answered(tmp_path):
-    made, heard = script("tour"), []
-    a = agent(scripted(*made.turns), tools=file_tools(Root(tmp_path)), heard=heard)
+    made, heard = get_script("tour"), []
+    a = agent(scripted(*made.turns), tools=make_file_tools(Root(tmp_path)), heard=heard)
     outcome = run(a.turn(made.prompts[0]))
     assert outcome.ended == "answered"
     assert "heat.py" in outcome.text
@@ -83,11 +82,11 @@ def test_a_turn_runs_tools_until_it_is_answered(tmp_path):
 
 
 def test_the_next_turn_is_the_next_turn_of_the_script(tmp_path):
-    made = script("tour")
-    a = agent(scripted(*made.turns), tools=file_tools(Root(tmp_path)))
+    made = get_script("tour")
+    a = agent(scripted(*made.turns), tools=make_file_tools(Root(tmp_path)))
     texts = [run(a.turn(p)).text for p in (*made.prompts, "and now?")]
     assert "30 and is 32" in texts[1]
-    assert texts[3] == OVER
+    assert texts[3] == SCRIPT_OVER
 
 
 def test_the_rules_compact_before_a_call_and_the_edit_is_kept(tmp_path):
@@ -124,18 +123,18 @@ def test_live_and_replay_agree_call_by_call(tmp_path):
 
 def test_a_session_goes_on_with_its_edits_in_force(tmp_path):
     whole, _ = audit(tmp_path / "whole", COMPACTING)
-    made = script("audit")
+    made = get_script("audit")
     first = agent(
         scripted(*made.turns, context_window=32_000),
         COMPACTING,
-        tools=file_tools(Root(tmp_path / "halves")),
+        tools=make_file_tools(Root(tmp_path / "halves")),
     )
     for p in made.prompts[:5]:
         run(first.turn(p))
     second = agent(
         scripted(*made.turns, context_window=32_000),
         COMPACTING,
-        tools=file_tools(Root(tmp_path / "halves")),
+        tools=make_file_tools(Root(tmp_path / "halves")),
         at=first.session,
     )
     for p in made.prompts[5:]:
@@ -293,8 +292,8 @@ def test_a_summary_models_cost_is_carried_by_the_summary():
 
 
 def test_a_limit_stops_before_the_call_that_would_pass_it(tmp_path):
-    made = script("tour")
-    a = agent(scripted(*made.turns), tools=file_tools(Root(tmp_path)), limits=Limits(calls=2))
+    made = get_script("tour")
+    a = agent(scripted(*made.turns), tools=make_file_tools(Root(tmp_path)), limits=Limits(calls=2))
     outcome = run(a.turn("go"))
     assert (outcome.ended, outcome.spent.calls) == ("limit", 2)
     assert "2 calls" in outcome.account()

@@ -10,17 +10,16 @@ from memory.hooks import hook
 from talkers import COUNT, run
 
 import ctxkit as ck
-from ctxkit.agent.live import LiveSession
-from ctxkit.agent.remembering import LocalMemory, SessionMemory
-from ctxkit.library import Library, taken
-from ctxkit.memory import Memories, Webhook
-from ctxkit.memory.entry import entry
-from ctxkit.messages import Message, ToolCall
-from ctxkit.models.scripted import Scripted
-from ctxkit.models.scripts import say
-from ctxkit.policies.chain import Chain
-from ctxkit.policies.recall import Recall
-from ctxkit.store.workspace import Workspace
+from ctxkit.agent.context_store import ContextStore, import_files
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.memory import MemoryStore, Webhook
+from ctxkit.agent.memory.session_memory import LocalMemory, SessionMemory
+from ctxkit.agent.models.scripted import ScriptedModel, make_reply
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.policies.base import Chain
+from ctxkit.policies.memory import Recall
+from ctxkit.policies.memory_entries import make_entry
+from ctxkit.session.messages import Message, ToolCall
 
 TURNS = 5
 
@@ -43,7 +42,9 @@ def turns():
             ),
             asks(f"c{n}", "read_file", path=f"part{n}.py"),
             asks(f"d{n}", "read_file", path="guide.md"),
-            say(f"It was decided to keep part {n} in a file of its own because it is short."),
+            make_reply(
+                f"It was decided to keep part {n} in a file of its own because it is short."
+            ),
         )
 
 
@@ -55,7 +56,9 @@ def place(tmp_path):
     (root / ".gitignore").write_text("build/\n" * 150)
     (root / "guide.md").write_text("word " * 900)
     (root / "large.txt").write_text("row of a table\n" * 3_000)
-    Library(tmp_path).put("guide", taken(root / "guide.md").files, description="how it is done")
+    ContextStore(tmp_path).put(
+        "guide", import_files(root / "guide.md").files, description="how it is done"
+    )
     return tmp_path
 
 
@@ -73,8 +76,8 @@ def test_live_log_and_replay_agree_with_all_layers_on(place, mode):
     def tick():
         return float(next(ticks))
 
-    held = Memories([place / "home"], place)
-    held.add(entry("runner", "Use pytest -q.", "feedback"))
+    held = MemoryStore([place / "home"], place)
+    held.add(make_entry("runner", "Use pytest -q.", "feedback"))
     rules = ck.presets.fuseraft(
         context_window=30_000, mode=mode, trigger_turn_count=8, keep_recent_turns=3, token_budget=9_000,
         max_in_turn_tool_pairs=3, max_tool_result_tokens=4_000, in_turn_tool_window=4, max_tool_result_chars=3_000,
@@ -85,7 +88,7 @@ def test_live_log_and_replay_agree_with_all_layers_on(place, mode):
         memory = SessionMemory(
             held, [LocalMemory(held), Webhook(load_url=url, save_url=url, save_every=2)]
         )
-        model = Scripted(tuple(turns()), name="made", counter=COUNT, clock=tick)
+        model = ScriptedModel(tuple(turns()), name="made", counter=COUNT, clock=tick)
         with LiveSession("main", model=model, rules=rules, clock=tick, workspace=Workspace(place),
                          memory=memory, root=place / "root") as live:  # fmt: skip
             live.inject("on", "You keep a library.")
@@ -94,7 +97,7 @@ def test_live_log_and_replay_agree_with_all_layers_on(place, mode):
                     run(live.turn(f"Always keep the order of part {n}. What is part {n}?")).ended
                     == "answered"
                 )
-                held.add(entry(f"learnt {n}", "x" * 40))
+                held.add(make_entry(f"learnt {n}", "x" * 40))
             now = live.session
     assert len(asked) == TURNS + TURNS // 2  # each turn's block, and the talk of every second
     log = ck.read(place / ".ctxkit/sessions/main.jsonl")

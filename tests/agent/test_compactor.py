@@ -7,13 +7,13 @@ from builders import assistant, session, step, user
 from talkers import COUNT, agent, run
 
 from ctxkit import presets
-from ctxkit.agent.compactor import NEWEST
-from ctxkit.policies.chain import Called, Chain, Ladder
-from ctxkit.policies.clear import Clear
+from ctxkit.agent.compaction import KEEP_NEWEST_TURN
+from ctxkit.policies.base import Chain, Fallback, FunctionPolicy
+from ctxkit.policies.clearing import Clear
+from ctxkit.policies.offline_summarisers import Extractive, Fixed
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summarisers import Extractive, Fixed
 from ctxkit.policies.summary import Summary
-from ctxkit.presets.preset_names import preset
+from ctxkit.presets.registry import preset
 
 WRITER = Fixed(3)
 """Stands for the session's model."""
@@ -52,9 +52,9 @@ def test_a_draft_asks_no_model():
 
 
 def test_parts_of_a_chain_are_lent_the_writer_and_told_the_focus():
-    other = Rules(Ladder((plain, Summary())) | Clear()).policy
+    other = Rules(Fallback((plain, Summary())) | Clear()).policy
     ladder, clear = chosen(Rules(), other, focus="tests").parts
-    assert ladder == Ladder((plain, Summary(summariser=WRITER, focus="tests")))
+    assert ladder == Fallback((plain, Summary(summariser=WRITER, focus="tests")))
     assert clear == Clear()
     assert chosen(Rules(Chain((plain, Summary())))).parts[1].summariser == WRITER
 
@@ -65,7 +65,7 @@ def test_a_step_of_a_preset_is_lent_the_writer_too():
 
 
 def test_a_function_by_hand_is_taken_as_it_is():
-    assert chosen(Rules(Summary()), plain, focus="tests") == Called(plain)
+    assert chosen(Rules(Summary()), plain, focus="tests") == FunctionPolicy(plain)
 
 
 @pytest.mark.parametrize("name", presets.names())
@@ -74,6 +74,6 @@ def test_any_preset_compacts_by_hand_between_two_calls(name):
     turns = [(user("x" * 900), *step(text="y" * 900), assistant("z" * 900)) for _ in range(30)]
     rules = preset(name).but(window=8_000, assumed=True, reserve=200, counter=COUNT)
     one = agent(at=session(*(m for turn in turns for m in turn)), rules=rules)
-    edits = run(one.compact(instead=NEWEST))
+    edits = run(one.compact(instead=KEEP_NEWEST_TURN))
     assert edits
     assert [e.id for e in one.session.edits] == [e.id for e in edits]

@@ -7,12 +7,12 @@ from itertools import count
 import pytest
 from talkers import COUNT, run, said
 
-from ctxkit.agent.live import LiveSession
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.scripted import ScriptedModel
+from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import StoreError
-from ctxkit.models.scripted import Scripted
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Count
-from ctxkit.store.workspace import Workspace
 
 
 def broken(history, room):
@@ -23,7 +23,7 @@ def broken(history, room):
 def opened(tmp_path, rules):
     ticks = count(1_800_000_000)
     script = tuple((said(f"Word {n}.", usage=None),) for n in range(9))
-    model = Scripted(script, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
+    model = ScriptedModel(script, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
     return LiveSession("main", model=model, rules=rules, clock=lambda: float(next(ticks)),
                        workspace=Workspace(tmp_path))  # fmt: skip
 

@@ -15,18 +15,17 @@ from models.wires import FORMATS, Play, endless, wire
 from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
 
 from ctxkit.agent import Agent, Limits
-from ctxkit.agent.calls import MOST_CALLS
-from ctxkit.agent.hearing import MOST_CHARS
-from ctxkit.agent.live import LiveSession
-from ctxkit.agent.remembering import SessionMemory
-from ctxkit.agent.told import ReplyBuilder
-from ctxkit.memory import Memories
-from ctxkit.messages import ToolCall
-from ctxkit.models.model import Delta, Request, silent
-from ctxkit.models.provider import Provider
+from ctxkit.agent.acp_client import ReplyBuilder
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.memory import MemoryStore
+from ctxkit.agent.memory.session_memory import SessionMemory
+from ctxkit.agent.model_calls import MOST_CALLS, MOST_CHARS
+from ctxkit.agent.models.model import Delta, Request, ignore_delta
+from ctxkit.agent.models.provider import Provider
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.tools.tool import tool
 from ctxkit.policies.rules import Rules
-from ctxkit.store.workspace import Workspace
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import ToolCall
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
 SLACK = 1.5
@@ -88,7 +87,7 @@ def flooded(kind, play):
         options = {"api_base": up.url, "api_key": "none"}
         model = Provider(FORMATS[kind][0], context_window=50_000, options=options)
         request = Request(messages=session().messages or (said("x"),))
-        run(model(request, silent))
+        run(model(request, ignore_delta))
         made, outcome, late = turn_of(model, tools=[ECHO])
     assert is_held(outcome, late), (outcome.why, late)
     return made
@@ -155,7 +154,7 @@ def test_the_loop_has_its_turn_at_every_chunk(kind):
 
 
 @pytest.mark.parametrize(
-    "slow", ["ctxkit.models.provider.load_litellm", "litellm.stream_chunk_builder"]
+    "slow", ["ctxkit.agent.models.provider.load_litellm", "litellm.stream_chunk_builder"]
 )
 def test_what_litellm_does_at_a_stretch_is_done_beside_the_loop(slow, monkeypatch):
     module, name = slow.rsplit(".", 1)
@@ -172,7 +171,7 @@ def test_what_litellm_does_at_a_stretch_is_done_beside_the_loop(slow, monkeypatc
     with wire("chat", Play("Hello.")) as up:
         options = {"api_base": up.url, "api_key": "none"}
         model = Provider(FORMATS["chat"][0], context_window=50_000, options=options)
-        assert run(model(Request(messages=(said("x"),)), silent)).text.strip() == "Hello."
+        assert run(model(Request(messages=(said("x"),)), ignore_delta)).text.strip() == "Hello."
     assert called
     assert on_loop == []
 
@@ -264,8 +263,8 @@ def test_a_memory_that_hangs_counts_for_the_limit(tmp_path, monkeypatch, hangs):
             await asyncio.sleep(30 if hangs == "after" else 0)
             return True
 
-    monkeypatch.setattr("ctxkit.agent.live.MEMORY_GRACE", 0.3)
-    memory = SessionMemory(Memories([tmp_path / "home"], tmp_path), [Hangs()])
+    monkeypatch.setattr("ctxkit.agent.live_session.MEMORY_GRACE", 0.3)
+    memory = SessionMemory(MemoryStore([tmp_path / "home"], tmp_path), [Hangs()])
     heard = []
     with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=time.time,
                      workspace=Workspace(tmp_path), memory=memory, limits=Limits(seconds=0.5),

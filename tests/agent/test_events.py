@@ -8,12 +8,12 @@ from talkers import COUNT, ECHO, Says, agent, run, said
 
 from ctxkit import presets
 from ctxkit.agent import Limits
-from ctxkit.agent.payloads import Contents
+from ctxkit.agent.model_calls import PromptComposition
 from ctxkit.errors import ModelError
-from ctxkit.messages import ToolCall, Usage
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
+from ctxkit.session.messages import ToolCall, Usage
 
 
 def full():
@@ -141,6 +141,6 @@ def test_a_prompt_trimmed_for_its_size_is_a_cut_over():
 def test_the_report_of_a_prompt_does_not_rest_on_the_prompts_before_it():
     a, b, c = (user(f"{'word ' * n}", id=str(n)) for n in (1, 20, 300))
     told = {"seq": 1, "schema_chars": 4, "tokens": 9}
-    reports = Contents()
+    reports = PromptComposition()
     for prompt in ((a,), (a, b, c), (a, c), (a, c, b), (b,), (), (c, a)):
-        assert reports.of(prompt, **told) == Contents().of(prompt, **told)
+        assert reports.of(prompt, **told) == PromptComposition().of(prompt, **told)

@@ -16,14 +16,14 @@ from talkers import COUNT, Says, agent, live, run, said
 
 import ctxkit as ck
 from ctxkit import presets
+from ctxkit.agent.models.provider import Provider
 from ctxkit.errors import FAILURE_CHARS, ModelError
-from ctxkit.models.provider import Provider
-from ctxkit.policies.chain import Ladder
+from ctxkit.policies.base import Fallback
 from ctxkit.policies.evidence import Hybrid
+from ctxkit.policies.offline_summarisers import may_ask
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summarisers import may_ask
 from ctxkit.policies.summary import Summary, writers_of
-from ctxkit.presets.preset_names import preset
+from ctxkit.presets.registry import preset
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM leaves connections to be collected
 KEY = "sk-ant-api03-" + "Ab3dEf6hIj9k" * 8
@@ -164,7 +164,7 @@ def test_a_summariser_of_the_rules_that_fails_is_told(name):
 
 def has_form(policy):
     """Say whether a policy puts something else in the place of a summary that fails."""
-    return hasattr(policy, "on_failure") or isinstance(policy, (Ladder, Hybrid))
+    return hasattr(policy, "on_failure") or isinstance(policy, (Fallback, Hybrid))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_result_whose_summary_fails_is_told_and_stands_as_an_excerpt(how, monk
     heard = []
     rules = presets.ai(context_window=50_000, tool_call_cutoff=2, tool_summary_strategy="llm")
     monkeypatch.setattr(
-        "ctxkit.agent.result_summaries.SECONDS", 0.05 if how == "times out" else 300
+        "ctxkit.agent.model_summaries.SUMMARY_SECONDS", 0.05 if how == "times out" else 300
     )
     with failing(how) as model:
         one = agent(at=long("y" * 4_000), rules=rules, heard=heard, summary_model=model)

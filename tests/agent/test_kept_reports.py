@@ -9,18 +9,18 @@ import pytest
 from talkers import COUNT, run, said
 
 import ctxkit as ck
-from ctxkit.agent.kept_reports import KeptReports
-from ctxkit.agent.live import LiveSession
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.scripted import ScriptedModel
+from ctxkit.agent.store.session_files import ReportStore
+from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import BadArguments
-from ctxkit.models.scripted import Scripted
 from ctxkit.policies.rules import Rules
-from ctxkit.store.workspace import Workspace
 
 
 def opened(tmp_path):
     ticks = count(1_800_000_000)
     script = tuple((said(f"Word {n}. " * 40, usage=None),) for n in range(4))
-    model = Scripted(script, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
+    model = ScriptedModel(script, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
     return LiveSession("main", model=model, rules=Rules(), clock=lambda: float(next(ticks)),
                        workspace=Workspace(tmp_path))  # fmt: skip
 
@@ -35,7 +35,7 @@ def test_each_turn_leaves_a_report_that_is_listed_and_found(tmp_path):
         for n in range(3):
             run(live.turn(f"Turn {n}"))
         now = ck.report(live.session, -1)
-    held = KeptReports(Workspace(tmp_path), live.id)
+    held = ReportStore(Workspace(tmp_path), live.id)
     assert [(k.id, k.turn) for k in held.all()] == [(f"{live.id}-{n}", n) for n in range(3)]
     assert [t["context_report_id"] for t in told] == [k.id for k in held.all()]
     assert held.all()[0].time.startswith("2027-01-15T08:")

@@ -10,14 +10,14 @@ from builders import assistant, result, session, tool_call, user
 
 from ctxkit import presets, tokens
 from ctxkit.agent import Agent
-from ctxkit.agent.context import LiveContext
+from ctxkit.agent.live_context import LiveContext
 from ctxkit.errors import ModelError
-from ctxkit.messages import Message, Text
-from ctxkit.policies.adaptive import AdaptiveTrim
-from ctxkit.policies.chain import Chain, applied
+from ctxkit.policies.base import Chain, apply_policy
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.window import AdaptiveTrim
+from ctxkit.session.messages import Message, Text
 
-COUNT = tokens.named("chars/4")
+COUNT = tokens.get_counter("chars/4")
 
 
 def said():
@@ -40,7 +40,10 @@ def test_a_consumed_read_keeps_as_much_live_as_in_a_replay():
     context.prepare(1.0)
     history = context.run.shown()
     for stage, part in enumerate(AdaptiveTrim().steps):
-        assert context.trimmed(stage).messages == applied(part, history, context.run.room).messages
+        assert (
+            context.trimmed(stage).messages
+            == apply_policy(part, history, context.run.room).messages
+        )
     assert lengths(context.trimmed(0).messages) == [565, 4065, 9]
     assert lengths(context.trimmed(1).messages) == [565, 565, 9]
     assert not lengths(context.trimmed(2).messages)

@@ -6,11 +6,11 @@ import pytest
 from talkers import COUNT, ECHO, Says, agent, run, said
 
 import ctxkit as ck
-from ctxkit.messages import ToolCall, Usage
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.session import Session
+from ctxkit.session.messages import ToolCall, Usage
+from ctxkit.session.session import Session
 
 RULES = Rules(policy=Summary(keep_messages=3), trigger=Above(5000), counter=COUNT)
 

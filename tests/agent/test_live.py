@@ -21,18 +21,17 @@ from conftest import ALL, SEED
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit.agent.live import LiveSession
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.scripted import ScriptedModel, get_script
+from ctxkit.agent.store.session_log import list_checkpoints
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.tools.tool import tool
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.models.scripted import Scripted
-from ctxkit.models.scripts import script
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.store.checkpoints import checkpoints
-from ctxkit.store.workspace import Workspace
-from ctxkit.tools.tool import tool
 
-COUNT = tokens.named("chars/4")
+COUNT = tokens.get_counter("chars/4")
 RULES = Rules(
     policy=Summary(keep_tokens=4_000), trigger=Above(12_000), counter=COUNT, window=32_000
 )
@@ -44,8 +43,8 @@ def clock():
 
 
 def live(folder, *turns, name="one", rules=RULES, **more):
-    turns = turns or script("audit").turns
-    model = Scripted(turns, name="audit", counter=COUNT, clock=clock(), context_window=32_000)
+    turns = turns or get_script("audit").turns
+    model = ScriptedModel(turns, name="audit", counter=COUNT, clock=clock(), context_window=32_000)
     return LiveSession(
         name, model=model, rules=rules, clock=clock(), workspace=Workspace(folder), **more
     )
@@ -61,7 +60,7 @@ def say_all(session, prompts):
 
 def test_a_session_is_resumed_by_name_in_another_process(tmp_path):
     with live(tmp_path) as first:
-        say_all(first, script("audit").prompts[:4])
+        say_all(first, get_script("audit").prompts[:4])
         written = first.session
     with live(tmp_path) as second:
         assert second.session == written
@@ -85,7 +84,7 @@ def test_everything_lies_under_the_working_folder_for_the_owner_alone(tmp_path):
 
 def test_snapshots_have_a_row_a_turn_and_a_marker_a_compaction(tmp_path):
     with live(tmp_path) as s:
-        outcomes = say_all(s, script("audit").prompts)
+        outcomes = say_all(s, get_script("audit").prompts)
     rows = [json.loads(line) for line in s.workspace.snapshots(s.id).read_text().splitlines()]
     turns = [r for r in rows if r["agent"] != "system"]
     assert [r["turn_input_tokens"] for r in turns] == [
@@ -112,8 +111,8 @@ def test_events_have_fuserafts_shape(tmp_path):
 
 def test_restore_goes_back_before_a_compaction_and_keeps_both_branches(tmp_path):
     with live(tmp_path) as s:
-        say_all(s, script("audit").prompts)
-        whole, places = s.session, checkpoints(s.session)
+        say_all(s, get_script("audit").prompts)
+        whole, places = s.session, list_checkpoints(s.session)
         assert [p.number for p in places] == list(range(len(whole.edits)))
         s.restore(1)
         assert len(s.session.edits) == 1
@@ -178,7 +177,7 @@ CHILD = """
     import asyncio, os, sys
     sys.path.insert(0, {tests!r}); sys.path.insert(0, {here!r})
     import test_live as t
-    from ctxkit.models.scripts import script
+    from ctxkit.agent.models.scripted import get_script as script
     def work(folder):
         s = t.live(folder)
         print("begun", os.getpid(), flush=True)

@@ -14,14 +14,14 @@ from talkers import COUNT, said
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.agent import Agent
-from ctxkit.messages import ToolCall
-from ctxkit.models.scripted import Scripted
+from ctxkit.agent.models.scripted import ScriptedModel
+from ctxkit.agent.tools.tool import tool
+from ctxkit.policies.clearing import ToolPairs
 from ctxkit.policies.guards import AntiThrash, Grace
-from ctxkit.policies.pairs import ToolPairs
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Count, Share, Spent
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import ToolCall
 
 SMALL = 6_000
 RULES = {
@@ -68,7 +68,9 @@ def turns(script):
 def lived(script, rules, resumed=False):
     """Take every turn of a script; `resumed`: by a new agent each time, as after a restart."""
     ticks = count(1_800_000_000)
-    model = Scripted(turns(script), name="made", counter=COUNT, clock=lambda: float(next(ticks)))
+    model = ScriptedModel(
+        turns(script), name="made", counter=COUNT, clock=lambda: float(next(ticks))
+    )
     make = lambda at: Agent(
         at, model=model, rules=rules, tools=[tool(give)], clock=lambda: float(next(ticks))
     )

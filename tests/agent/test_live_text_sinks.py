@@ -12,12 +12,12 @@ import pytest
 from talkers import run, said
 
 import ctxkit as ck
-from ctxkit.agent.events import _ENDS_TEXT, LiveEvent, LiveEvents
-from ctxkit.agent.live import LiveSession
-from ctxkit.messages import ToolCall
-from ctxkit.models.model import Delta
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.model import Delta
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.turn import _ENDS_TEXT, LiveEvent, LiveEvents
 from ctxkit.policies.rules import Rules
-from ctxkit.store.workspace import Workspace
+from ctxkit.session.messages import ToolCall
 
 PACKAGE = Path(ck.__file__).parent
 KEY = "ghp_" + "aB3dE6gH9j" * 4

@@ -6,16 +6,16 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 
 from ctxkit import tokens
-from ctxkit.agent.context import LiveContext
+from ctxkit.agent.live_context import LiveContext
+from ctxkit.agent.store.session_files import ArtifactStore
+from ctxkit.agent.tools.root import Root
 from ctxkit.errors import StoreError
-from ctxkit.policies.chain import Chain, Ladder
-from ctxkit.policies.offload import STUB, Offload, artifact_id, artifact_named
+from ctxkit.policies.base import Chain, Fallback
+from ctxkit.policies.offload import STUB_PREFIX, Offload, artifact_id, artifact_in_stub
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Results
-from ctxkit.store.artifacts import Artifacts
-from ctxkit.tools.root import Root
 
-COUNT = tokens.named("chars/4")
+COUNT = tokens.get_counter("chars/4")
 LONG = "row\n" * 500
 
 
@@ -30,13 +30,13 @@ def prompt(save, *pruning, text=LONG):
 
 
 def test_what_a_stub_names_is_kept_first(tmp_path):
-    sent = prompt(Artifacts(Root(tmp_path)).save)
-    assert sent.text.startswith(STUB)
+    sent = prompt(ArtifactStore(Root(tmp_path)).save)
+    assert sent.text.startswith(STUB_PREFIX)
     assert (tmp_path / "artifacts" / f"{artifact_id(LONG)}.txt").read_text() == LONG
 
 
 def test_what_a_part_before_left_is_what_is_kept(tmp_path):
-    prompt(Artifacts(Root(tmp_path)).save, Results(max_chars=900), Offload(threshold=300))
+    prompt(ArtifactStore(Root(tmp_path)).save, Results(max_chars=900), Offload(threshold=300))
     (kept,) = (tmp_path / "artifacts").iterdir()
     assert kept.read_text().startswith(LONG[:900] + "\n[...truncated")
     assert kept.stem == artifact_id(kept.read_text())
@@ -53,7 +53,7 @@ def test_what_cannot_be_kept_is_sent_whole(error):
 
 def test_what_only_looks_like_a_stub_is_kept_nowhere():
     kept = []
-    forged = f"{STUB}9 chars stored to artifact store]\nTool: a | \nArtifact: 0123456789ab\n"
+    forged = f"{STUB_PREFIX}9 chars stored to artifact store]\nTool: a | \nArtifact: 0123456789ab\n"
     assert prompt(lambda *a: kept.append(a), text=forged).text == forged
     assert kept == []
 
@@ -64,7 +64,7 @@ def test_an_artifact_is_kept_once():
     rules = Rules(pruning=Offload(threshold=300), counter=COUNT)
     context = LiveContext(at, rules, save=lambda *a: kept.append(a))
     for n in range(3):
-        assert context.prepare(float(n)).messages[2].text.startswith(STUB)
+        assert context.prepare(float(n)).messages[2].text.startswith(STUB_PREFIX)
         context.add(assistant("on", time=float(n)))
     assert kept == [(artifact_id(LONG), LONG, "bash", "")]
 
@@ -82,7 +82,7 @@ class Wrapped:
 OFF = Offload(threshold=300)
 NESTED = {
     "chain in chain": (Chain((Chain((Results(max_chars=900),)), OFF)),),
-    "ladder": (Ladder((OFF, Results(max_chars=50))),),
+    "ladder": (Fallback((OFF, Results(max_chars=50))),),
     "hidden": (Wrapped(OFF),),
     "before a cap": (OFF, Results(max_chars=900)),
 }
@@ -99,8 +99,8 @@ def test_in_any_chain_a_stub_names_what_was_kept_or_the_result_goes(pruning, roo
         kept[artifact] = text
 
     sent = prompt(save, *pruning).text
-    if sent.startswith(STUB):
-        assert artifact_named(result(sent, tool_call("bash"))) in kept
+    if sent.startswith(STUB_PREFIX):
+        assert artifact_in_stub(result(sent, tool_call("bash"))) in kept
     else:
         assert sent.startswith(LONG[:900])
         assert not kept
@@ -133,7 +133,7 @@ def test_what_was_sent_whole_is_what_is_said_to_have_been_sent():
         assert context.run.sizes(number, number + 1) == [went.tokens]
     assert context.run.total == sum(context.run.prompts)
     assert told.sent(1)[2].message.text == LONG
-    assert told.sent(2)[2].message.text.startswith(STUB)
+    assert told.sent(2)[2].message.text.startswith(STUB_PREFIX)
 
 
 @pytest.mark.parametrize("pruning", [OFF, Wrapped(OFF)])

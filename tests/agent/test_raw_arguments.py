@@ -7,11 +7,11 @@ from itertools import count
 import pytest
 from talkers import COUNT, Says, agent, run, said
 
-from ctxkit.agent.live import LiveSession
-from ctxkit.messages import ToolCall
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.tools.tool import tool
 from ctxkit.policies.rules import Rules
-from ctxkit.store.workspace import Workspace
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import ToolCall
 
 CODE = "db = connect(password=get_password_from_vault(1))\ndef sk_test_coverage_report(): pass\n"
 KEY = "sk-proj-planted0123456789abcdef"

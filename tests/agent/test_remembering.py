@@ -10,25 +10,25 @@ from models.wires import FORMATS, Play, wire
 from talkers import COUNT, run, said
 
 import ctxkit as ck
-from ctxkit.agent.live import LiveSession
-from ctxkit.agent.remembering import LocalMemory, SessionMemory, provider_of
-from ctxkit.memory import Budgets, Memories, Webhook
-from ctxkit.memory.entry import entry
-from ctxkit.messages import Usage
-from ctxkit.models.provider import Provider
-from ctxkit.models.scripted import Scripted
-from ctxkit.policies.recall import Recall
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.memory import MemoryBudgets, MemoryStore, Webhook
+from ctxkit.agent.memory.session_memory import LocalMemory, SessionMemory, make_memory_provider
+from ctxkit.agent.models.provider import Provider
+from ctxkit.agent.models.scripted import ScriptedModel
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.policies.memory import Recall
+from ctxkit.policies.memory_entries import make_entry
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.store.workspace import Workspace
+from ctxkit.session.messages import Usage
 
 WISH = "Always keep the column order of the CSV."
 
 
 @pytest.fixture
 def held(tmp_path):
-    return Memories([tmp_path / "home"], tmp_path)
+    return MemoryStore([tmp_path / "home"], tmp_path)
 
 
 def opened(tmp_path, memory, turns=8, rules=None, name="main", **more):
@@ -37,7 +37,7 @@ def opened(tmp_path, memory, turns=8, rules=None, name="main", **more):
         (said(f"It was decided to use plan {n} because it is short. " * 9, usage=None),)
         for n in range(turns)
     )
-    model = Scripted(script, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
+    model = ScriptedModel(script, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
     live = LiveSession(name, model=model, rules=rules or Rules(), clock=lambda: float(next(ticks)),
                        workspace=Workspace(tmp_path), memory=memory, **more)  # fmt: skip
     live.inject("memory")
@@ -56,10 +56,10 @@ def told(live, kind):
 
 def test_what_is_remembered_is_put_in_when_a_session_is_opened(tmp_path, held):
     """F13: Entries stand in the prompt from the session's first call on."""
-    held.add(entry("runner", "Use pytest.", "feedback"))
+    held.add(make_entry("runner", "Use pytest.", "feedback"))
     with opened(tmp_path, SessionMemory(held)) as live:
         run(live.turn("Go"))
-        held.add(entry("later", "Came later."))
+        held.add(make_entry("later", "Came later."))
         run(live.turn("Go on"))
     assert blocks(live.session) == [
         ["## MEMORY: facts recalled from prior sessions\n[feedback] runner: Use pytest."]
@@ -68,10 +68,10 @@ def test_what_is_remembered_is_put_in_when_a_session_is_opened(tmp_path, held):
 
 def test_the_local_provider_is_fresh_each_turn_and_both_blocks_stand(tmp_path, held):
     """F23, F25, F26: Read anew before each turn; both blocks are put in."""
-    held.add(entry("runner", "Use pytest."))
+    held.add(make_entry("runner", "Use pytest."))
     with opened(tmp_path, SessionMemory(held, [LocalMemory(held)])) as live:
         run(live.turn("Go"))
-        held.add(entry("later", "Came later."))
+        held.add(make_entry("later", "Came later."))
         run(live.turn("Go on"))
         run(live.turn("Go on"))
     said_ = blocks(live.session)
@@ -83,9 +83,11 @@ def test_the_local_provider_is_fresh_each_turn_and_both_blocks_stand(tmp_path, h
 
 def test_a_digest_is_for_what_is_asked(tmp_path, held):
     """T24: The digest is retrieved for each turn by its words."""
-    held.add(entry("ledger", "The ledger rounds half up.", "fact"))
-    held.add(entry("export", "The export runs at night.", "fact"))
-    with opened(tmp_path, SessionMemory(held, [LocalMemory(held, Budgets())], whole=False)) as live:
+    held.add(make_entry("ledger", "The ledger rounds half up.", "fact"))
+    held.add(make_entry("export", "The export runs at night.", "fact"))
+    with opened(
+        tmp_path, SessionMemory(held, [LocalMemory(held, MemoryBudgets())], whole=False)
+    ) as live:
         run(live.turn("Fix the ledger"))
         run(live.turn("Now the export"))
     first, second = (b[0] for b in blocks(live.session))
@@ -121,7 +123,7 @@ class Broken:
 def test_a_memory_that_fails_costs_a_sentence_and_no_turn(tmp_path, held, manner):
     with hook(manner) as (url, _):
         providers = [Webhook(load_url=url, seconds=0.5), Broken(), LocalMemory(held)]
-        held.add(entry("runner", "Use pytest."))
+        held.add(make_entry("runner", "Use pytest."))
         with opened(tmp_path, SessionMemory(held, providers, whole=False)) as live:
             heard = told(live, "memory_failed")
             assert run(live.turn("Go")).ended == "answered"
@@ -166,7 +168,7 @@ def test_the_end_of_a_session_is_extracted_and_what_was_forgotten_stays_so(tmp_p
 
 def test_what_a_person_wrote_is_not_taken_back_by_what_is_said(tmp_path, held):
     name = "always-keep-the-column-order-the"
-    held.add(entry(name, "Columns may move.", "feedback"))
+    held.add(make_entry(name, "Columns may move.", "feedback"))
     with opened(tmp_path, SessionMemory(held)) as live:
         run(live.turn(WISH))
     assert [e.description for e in held.entries() if e.name == name] == ["Columns may move."]
@@ -214,7 +216,7 @@ def test_a_model_is_asked_what_to_remember(tmp_path, held):
 
 def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
     """F25: Prompts are the same live, in the log, and in a replay, with memory in all its forms."""
-    held.add(entry("runner", "Use pytest."))
+    held.add(make_entry("runner", "Use pytest."))
     rules = Rules(
         policy=Summary(keep_turns=1) | Recall(), trigger=Above(900), window=6_000, counter=COUNT
     )
@@ -240,11 +242,11 @@ def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
                                          "Headers": {"A": "${B}"}}}, Webhook)])  # fmt: skip
 def test_fuserafts_configuration_names_a_provider(held, config, kind):
     """F23, F24: `Memory:` of fuseraft's configuration."""
-    made = provider_of(config, held)
+    made = make_memory_provider(config, held)
     assert isinstance(made, kind)
     assert getattr(made, "save_every", 3) == 3
     with pytest.raises(ck.BadArguments, match="no memory provider"):
-        provider_of({"Provider": "redis"}, held)
+        make_memory_provider({"Provider": "redis"}, held)
 
 
 class Writer:
@@ -301,9 +303,9 @@ def test_what_is_too_much_is_forgotten_by_itself_and_that_is_told(tmp_path, held
     """T25, T26, T27: After a promotion the store is brought within its budget: the oldest of what
     was found by itself goes, with a row in the audit, and what a person wrote stays.
     """
-    monkeypatch.setattr(Memories.consolidate, "__defaults__", (Budgets(items=3, kinds={
+    monkeypatch.setattr(MemoryStore.consolidate, "__defaults__", (MemoryBudgets(items=3, kinds={
         "fact": (3, 9000), "note": (3, 9000), "procedure": (3, 9000), "episode": (0, 0)}),))  # fmt: skip
-    held.add(entry("mine", "By hand.", "fact"))
+    held.add(make_entry("mine", "By hand.", "fact"))
     with opened(tmp_path, SessionMemory(held), turns=6) as live:
         heard = told(live, "memory_consolidated")
         for word in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta"):

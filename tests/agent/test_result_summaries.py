@@ -8,11 +8,10 @@ from talkers import Says, agent, run, said
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.messages import Usage
-from ctxkit.policies.digest import ARCHIVED
-from ctxkit.policies.recorded import AsRecorded
-from ctxkit.policies.rules import Rules
-from ctxkit.tools.tool import tool
+from ctxkit.agent.tools.tool import tool
+from ctxkit.policies.offload import ARCHIVED_STUB
+from ctxkit.policies.rules import RecordedCompactions, Rules
+from ctxkit.session.messages import Usage
 
 WORDS = "the table has 40 rows; row 7 is wrong: see /srv/a.csv"
 
@@ -51,7 +50,7 @@ def test_a_model_is_asked_for_each_result_that_grows_old():
     assert [m.role for m in told] == ["user", "user"]
     assert told[0].text.endswith(f"Status: ok\n{WORDS}")
     assert len(told[1].text.split("\n", 4)[-1]) == 1200
-    assert [m.text for m in view if m.kind == "tool_result_archived"] == [ARCHIVED] * 2
+    assert [m.text for m in view if m.kind == "tool_result_archived"] == [ARCHIVED_STUB] * 2
 
 
 def test_the_user_still_sees_what_was_archived_and_not_the_summary():
@@ -75,7 +74,7 @@ def test_it_is_billed_and_a_replay_of_the_record_sends_the_same():
     assert [e.usage.input_tokens for e in edits] == [3000, 3000]
     assert {e.trigger for e in made.session.edits} == {"tool_summary"}
     assert outcome.spent.fresh >= 6000
-    again = ck.replay(made.session, Rules(policy=AsRecorded()))
+    again = ck.replay(made.session, Rules(policy=RecordedCompactions()))
     for call in range(4):
         texts = [m.text for m in again.view(call)]
         assert texts == [m.text for m in made.session.view(call)]

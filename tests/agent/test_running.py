@@ -10,11 +10,10 @@ import pytest
 from builders import tool_call
 
 from ctxkit import presets
-from ctxkit.agent.output_limits import OutputLimits
-from ctxkit.agent.running import run_tool
+from ctxkit.agent.tools.code_tools import make_python_tool
+from ctxkit.agent.tools.runner import OutputLimits, run_tool
+from ctxkit.agent.tools.tool import tool
 from ctxkit.errors import BadArguments
-from ctxkit.tools.kernel import python_tool
-from ctxkit.tools.tool import tool
 
 
 def ran(function, **more):
@@ -70,7 +69,7 @@ def test_a_function_that_returns_an_awaitable_is_awaited():
 
 def test_endless_code_ends_with_the_turn():
     space = {"n": 0}
-    made = python_tool(space)
+    made = make_python_tool(space)
 
     async def go():
         task = asyncio.ensure_future(

@@ -9,20 +9,20 @@ import pytest
 from talkers import COUNT, Says, run, said
 
 import ctxkit as ck
-from ctxkit.agent.limits import Limits
-from ctxkit.agent.live import LiveSession
-from ctxkit.agent.resumes import led
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.model import Delta
+from ctxkit.agent.models.provider import Provider
+from ctxkit.agent.resume import make_session_settings
+from ctxkit.agent.store.session_files import ArtifactStore
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.tool import tool
+from ctxkit.agent.turn import Limits
 from ctxkit.errors import ModelError, StoreError
-from ctxkit.messages import ToolCall
-from ctxkit.models.model import Delta
-from ctxkit.models.provider import Provider
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.store.artifacts import Artifacts
-from ctxkit.store.workspace import Workspace
-from ctxkit.tools.root import Root
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import ToolCall
 
 PLANTED = "correct horse battery"
 SHAPED = "sk-planted0123456789abcdef"
@@ -80,7 +80,7 @@ def test_no_file_holds_a_key(live, tmp_path):
 
 def test_a_result_that_is_kept_apart_holds_no_key(tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
-    stub = Artifacts(Root(tmp_path)).keep("leak", leak() + "x" * 300_000)
+    stub = ArtifactStore(Root(tmp_path)).keep("leak", leak() + "x" * 300_000)
     (kept,) = tmp_path.rglob("*.txt")
     assert kept.name in stub
     assert clean(kept.read_text())
@@ -177,7 +177,7 @@ def test_streams_names_ids_keys_models_and_the_focus_hold_no_key(tmp_path, monke
 
 def test_how_a_session_is_led_holds_no_key_that_became_known_meanwhile(monkeypatch):
     words, limits = {"model": "m", "root": f"/{PLANTED}/{SHAPED}"}, Limits()
-    before = led(words, Rules(), limits).words["root"]
+    before = make_session_settings(words, Rules(), limits).words["root"]
     monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
     assert before == f"/{PLANTED}/[redacted]"
-    assert led(words, Rules(), limits).words["root"] == "/[redacted]/[redacted]"
+    assert make_session_settings(words, Rules(), limits).words["root"] == "/[redacted]/[redacted]"

@@ -9,13 +9,14 @@ from models.wires import FORMATS, Play, wire
 from talkers import ECHO, Says, agent, run, said
 
 import ctxkit as ck
-from ctxkit.composition import layers, report
+from ctxkit.agent.models.provider import Provider
 from ctxkit.errors import ModelError
-from ctxkit.messages import ToolCall, Usage
-from ctxkit.models.provider import Provider
-from ctxkit.presets.preset_names import preset
-from ctxkit.sizes.prompt_sizes import is_size
-from ctxkit.widgets.scenes import Scenes
+from ctxkit.metrics.context_report import report
+from ctxkit.metrics.prompt_groups import count_groups_by_call
+from ctxkit.presets.registry import preset
+from ctxkit.session.messages import ToolCall, Usage
+from ctxkit.tokens.live_prompt_sizes import is_size
+from ctxkit.widgets.explorer_model import SessionView
 
 PRUNING = ("ai", "fuseraft", "tyrum", "swe_agent_mask", "inspect_edit", "codex")
 
@@ -33,7 +34,7 @@ def held(one, heard):
     """Hold what was sent, the events of the calls and the report against what the model was asked."""
     asked = one.model.asked
     told = [e.payload for e in heard if e.kind == "inner_call_context"]
-    stacked = layers(one.session)
+    stacked = count_groups_by_call(one.session)
     assert len(one.session.calls) == len(asked) == len(told) == len(stacked.calls)
     for call, (request, event) in enumerate(zip(asked, told, strict=True)):
         items = one.session.sent(call)
@@ -135,4 +136,4 @@ def test_a_server_received_what_is_shown():
     assert sum(i.changed_by is not None for i in items) == 5
     frame = ck.frame(one.session, per="message").set_index("id")
     assert frame["pruned_by"].notna().sum() == 5
-    assert Scenes(one.session).at(8).items[2].changed_by == "Clear"
+    assert SessionView(one.session).at(8).items[2].changed_by == "Clear"

@@ -10,10 +10,11 @@ from talkers import ECHO, Says, agent, run, said
 from talks_by_chance import small
 
 import ctxkit as ck
-from ctxkit.composition import layers, report
-from ctxkit.messages import Sized, Text, ToolCall
-from ctxkit.models.provider import Provider
-from ctxkit.presets.preset_names import names
+from ctxkit.agent.models.provider import Provider
+from ctxkit.metrics.context_report import report
+from ctxkit.metrics.prompt_groups import count_groups_by_call
+from ctxkit.presets.registry import names
+from ctxkit.session.messages import SizeOnly, Text, ToolCall
 
 pytestmark = pytest.mark.filterwarnings("default")
 TURNS = 4
@@ -64,7 +65,7 @@ def shown(items):
         for part in item.message.parts:
             if isinstance(part, Text) and item.message.role != "tool" and part.text:
                 texts.append(part.text)
-            elif isinstance(part, Sized):
+            elif isinstance(part, SizeOnly):
                 texts.append(f"[{part.kind} not kept in the log]")
             elif isinstance(part, ToolCall):
                 calls.append(part.arguments)
@@ -73,7 +74,7 @@ def shown(items):
 
 def held(kind, one, heard, bodies):
     told = [e.payload for e in heard if e.kind == "inner_call_context"]
-    stacked = layers(one.session).groups
+    stacked = count_groups_by_call(one.session).groups
     assert len(told) == len(bodies) == len(one.session.calls) >= 4 * TURNS
     for call, (body, event) in enumerate(zip(bodies, told, strict=True)):
         items = one.session.sent(call)

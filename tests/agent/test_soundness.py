@@ -11,20 +11,20 @@ from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
 
 import ctxkit as ck
 from ctxkit.agent import Limits
-from ctxkit.agent.limits import SpentInTurn
 from ctxkit.agent.model_summaries import ModelSummariser
-from ctxkit.agent.transcript import LOST
-from ctxkit.engine import log_of
+from ctxkit.agent.tools.tool import tool
+from ctxkit.agent.transcript import LOST_RESULT
+from ctxkit.agent.turn import SpentInTurn
+from ctxkit.engine import log_from_session
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.history import History
-from ctxkit.messages import Thinking, ToolCall, Usage
-from ctxkit.models.chat import NO_RESULT, to_chat
-from ctxkit.policies.clear import Clear
+from ctxkit.formats.chat_completions import MISSING_RESULT, to_chat_messages
+from ctxkit.policies.clearing import Clear
+from ctxkit.policies.history import History
+from ctxkit.policies.offline_summarisers import Passage
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import Thinking, ToolCall, Usage
 
 # -- pairs ---------------------------------------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ def test_calls_that_a_killed_kernel_left_open_are_answered_before_the_next_promp
     run(a.turn("go on"))
     shown = a.model.asked[0].messages
     assert [m.role for m in shown] == ["user", "assistant", "tool", "tool", "user"]
-    assert (shown[3].call_id, shown[3].text) == ("c2", LOST)
+    assert (shown[3].call_id, shown[3].text) == ("c2", LOST_RESULT)
     assert shown[3].turn == shown[1].turn or shown[3].turn is None or shown[3].turn < shown[4].turn
 
 
@@ -62,7 +62,7 @@ def test_a_chat_has_each_result_after_its_call_and_no_other():
         result("late", "c2"),
     )
     orphan = result("orphan", "c9")
-    chat = to_chat(
+    chat = to_chat_messages(
         [
             user("a"),
             asked,
@@ -75,7 +75,7 @@ def test_a_chat_has_each_result_after_its_call_and_no_other():
         ]
     )
     assert [m["role"] for m in chat] == ["user", "assistant", "tool", "tool", "user", "user"]
-    assert [m["content"] for m in chat[2:4]] == [NO_RESULT, "late"]
+    assert [m["content"] for m in chat[2:4]] == [MISSING_RESULT, "late"]
     assert [m["tool_call_id"] for m in chat[2:4]] == ["c1", "c2"]
 
 
@@ -247,7 +247,7 @@ def test_a_turn_stopped_while_it_is_summarised_leaves_the_context_as_it_was():
 
 def test_a_summary_that_would_pass_a_limit_is_not_asked_for():
     loop, writer = asyncio.new_event_loop(), Says()
-    log = History.start(log_of(session(user("x" * 400))))
+    log = History.start(log_from_session(session(user("x" * 400))))
     write = ModelSummariser(
         writer, loop, allowed=lambda tokens: "the limit of 1 calls" if tokens > 100 else None
     )

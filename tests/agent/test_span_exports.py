@@ -16,10 +16,10 @@ from agent.test_live import live
 from builders import assistant
 
 import ctxkit as ck
-from ctxkit.agent.events import LiveEvent
-from ctxkit.agent.span_exports import SpanAddress, SpanExport
+from ctxkit.agent.models.scripted import get_script
+from ctxkit.agent.span_export import SpanAddress, SpanExport
+from ctxkit.agent.turn import LiveEvent
 from ctxkit.errors import BadArguments
-from ctxkit.models.scripts import script
 
 SECRET = "sk-ant-api03-" + "a1B2" * 20
 
@@ -68,7 +68,7 @@ def talk(folder, to, prompts=("Go on.",), **more):
 def test_what_arrives_is_the_session(tmp_path):
     """Every call once, the agent's span last; read back it is the session with its compactions."""
     with collector() as (url, came):
-        prompts = script("audit").prompts
+        prompts = get_script("audit").prompts
         session, _ = talk(tmp_path, SpanAddress(url=url, content=True), prompts)
         session.close()
     found = spans_of(came)

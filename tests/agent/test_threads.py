@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from ctxkit.agent.threads import Background, run
+from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
 
 
 async def slow(log: list):
@@ -27,9 +27,9 @@ def test_a_result_and_an_error_come_back():
     async def bad():
         raise ValueError("no")
 
-    assert run(good()) == 7
+    assert run_coroutine(good()) == 7
     with pytest.raises(ValueError, match="no"):
-        run(bad())
+        run_coroutine(bad())
 
 
 def test_it_runs_where_a_loop_runs_already():
@@ -37,14 +37,14 @@ def test_it_runs_where_a_loop_runs_already():
         return "inner"
 
     async def outer():
-        return run(inner())
+        return run_coroutine(inner())
 
     assert asyncio.run(outer()) == "inner"
 
 
 def test_it_can_be_stopped():
     log = []
-    handle = Background(slow(log))
+    handle = BackgroundTask(slow(log))
     assert handle.state == "running"
     with pytest.raises(TimeoutError):
         handle.result(0.1)
@@ -60,7 +60,7 @@ def test_an_interrupt_cancels_and_waits_for_the_end():
     code = """
         import asyncio
         import signal
-        from ctxkit.agent.threads import run
+        from ctxkit.agent.event_loops import run_coroutine as run
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may ignore it: nohup make test &
         async def slow():
             try:
@@ -91,4 +91,4 @@ def test_an_ending_that_fails_is_raised_and_not_waited_for():
         return 1
 
     with pytest.raises(ZeroDivisionError):
-        Background(work(), lambda: 1 / 0).result(5)
+        BackgroundTask(work(), lambda: 1 / 0).result(5)

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from talkers import COUNT, ECHO, Says, agent, live, run, said
 
 import ctxkit as ck
-from ctxkit.agent.turn_log import _rows
+from ctxkit.agent.store.session_files import _billed_turns
 from ctxkit.errors import ModelError
-from ctxkit.messages import ToolCall, Usage
-from ctxkit.plots._budget import budget_data
+from ctxkit.formats.snapshots import turns
+from ctxkit.plots.budget_charts import budget_data
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Count, Spent
-from ctxkit.presets.preset_names import preset
-from ctxkit.snapshots import turns
+from ctxkit.presets.registry import preset
+from ctxkit.session.messages import ToolCall, Usage
 
 RULES = {
     "spent": Rules(
@@ -62,7 +62,7 @@ def same(one):
         pd.testing.assert_series_equal(one.turns[name], log[name], obj=name)
     assert log[log.columns[upto:]].drop(columns="source").isna().all(axis=None)
     assert set(log["source"]) <= {"recorded"}
-    record = _rows(ck.read(one.log.path))
+    record = _billed_turns(ck.read(one.log.path))
     pd.testing.assert_frame_equal(one.turns, record)
     return log
 

@@ -7,11 +7,11 @@ from itertools import count
 import pytest
 from talkers import COUNT, Says, run
 
-from ctxkit.agent.live import LiveSession
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.model import Delta
+from ctxkit.agent.store.workspace import Workspace
 from ctxkit.magics.turn_display import TurnDisplay
-from ctxkit.models.model import Delta
 from ctxkit.policies.rules import Rules
-from ctxkit.store.workspace import Workspace
 
 SECRET = "sk-planted0123456789abcdef"
 

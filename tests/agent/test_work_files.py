@@ -9,18 +9,18 @@ import pytest
 from talkers import COUNT, run, said
 
 from ctxkit import presets
-from ctxkit.agent.live import LiveSession
-from ctxkit.ledgers import ChangeLog, IntentLog, changes_of, ledger
-from ctxkit.messages import ToolCall
-from ctxkit.models.scripted import Scripted
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.scripted import ScriptedModel
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.tools.tool import tool
+from ctxkit.agent.work_records import ChangeLog, IntentLog, build_change_log, read_record
 from ctxkit.policies.rules import Rules
-from ctxkit.store.workspace import Workspace
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import ToolCall
 
 
 def opened(tmp_path, turns, rules=None, **more):
     ticks = count(1_800_000_000)
-    model = Scripted(turns, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
+    model = ScriptedModel(turns, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
     return LiveSession("main", model=model, rules=rules or Rules(), clock=lambda: float(next(ticks)),
                        workspace=Workspace(tmp_path), **more)  # fmt: skip
 
@@ -33,7 +33,7 @@ def test_changes_intents_and_evidence_are_written_live(tmp_path):
     def peek() -> str:
         """Look at the intents while a tool runs."""
         (path,) = state.glob("*/intents.json")
-        seen.extend(e.status for e in ledger(path, IntentLog).entries)
+        seen.extend(e.status for e in read_record(path, IntentLog).entries)
         return "looked"
 
     script = ((said("", ToolCall("c1", "write_file", {"path": "a.py", "content": "x = 1"}), stop="tool", usage=None),
@@ -41,9 +41,9 @@ def test_changes_intents_and_evidence_are_written_live(tmp_path):
     with opened(tmp_path, script, tools=["files", tool(peek)]) as live:
         run(live.turn("Go"))
         folder = state / live.id
-        assert ledger(folder / "changes.json", ChangeLog) == changes_of(live.session)
-        assert ledger(folder / "changes.json", ChangeLog).entries[0].files_written == ("a.py",)
-        assert [e.status for e in ledger(folder / "intents.json", IntentLog).entries] == [
+        assert read_record(folder / "changes.json", ChangeLog) == build_change_log(live.session)
+        assert read_record(folder / "changes.json", ChangeLog).entries[0].files_written == ("a.py",)
+        assert [e.status for e in read_record(folder / "intents.json", IntentLog).entries] == [
             "Applied",
             "Failed",
         ]

@@ -9,10 +9,9 @@ import pytest
 from reports.hostile import EVIL, intruders
 
 import ctxkit as ck
-from ctxkit.boards.board_files import FileRows
-from ctxkit.boards.kept import FileNotes
-from ctxkit.boards.overviews import WAYS
-from ctxkit.boards.tallied import tallied
+from ctxkit._internal.file_cache import FileCache
+from ctxkit.widgets.folder_board import FileRows
+from ctxkit.widgets.folder_board_rows import GROUPINGS, make_board_row
 
 SAMPLE = ck.samples.path("billing")
 
@@ -52,7 +51,7 @@ def test_rows_say_what_the_frames_say(folder):
 def test_sums_by_every_way_hold_all_rows(folder):
     made = ck.board(folder, seconds=None)
     whole = sum(r.usd for r in made.rows)
-    for way in WAYS:
+    for way in GROUPINGS:
         cells = made.by(way).rows
         assert sum(r[1].value for r in cells) == 3
         assert sum(r[2].value for r in cells) == pytest.approx(whole)
@@ -71,10 +70,12 @@ def test_only_what_changed_is_read_again(folder, cache, monkeypatch):
     ck.board(folder, seconds=None)
     (folder / "1.jsonl").write_bytes(SAMPLE.read_bytes() + b"\n")
     seen = []
-    from ctxkit.boards import overviews
+    from ctxkit.widgets import folder_board
 
-    real = overviews.rows_of
-    monkeypatch.setattr(overviews, "rows_of", lambda stamp: seen.append(stamp.path) or real(stamp))
+    real = folder_board.read_rows
+    monkeypatch.setattr(
+        folder_board, "read_rows", lambda stamp: seen.append(stamp.path) or real(stamp)
+    )
     assert len(ck.board(folder, seconds=None)) == 3
     assert [p.rsplit("/", 1)[-1] for p in seen] == ["1.jsonl"]
     (cache / "board.jsonl").write_bytes(b"broken")
@@ -97,7 +98,7 @@ def test_a_part_of_a_board_goes_on_with_what_it_asked_for(folder):
 
 def test_what_another_kit_kept_is_read_again(folder, cache, monkeypatch):
     ck.board(folder, seconds=None)
-    monkeypatch.setattr("ctxkit.boards.overviews.version", lambda _: "0.0")
+    monkeypatch.setattr("ctxkit.widgets.folder_board.version", lambda _: "0.0")
     assert ck.board(folder, seconds=-1.0).waiting_n == 4
 
 
@@ -109,7 +110,7 @@ def test_what_is_kept_is_for_its_user_only(folder, cache):
 
 def test_a_cache_that_cannot_be_written_is_done_without(folder, tmp_path):
     (tmp_path / "file").write_text("")
-    kept = FileNotes(tmp_path / "file" / "below" / "x", FileRows, 1, "0")
+    kept = FileCache(tmp_path / "file" / "below" / "x", FileRows, 1, "0")
     kept.put(FileRows(path="a", modified=0.0, size=0, rows=()))
     kept.write()
 
@@ -124,20 +125,20 @@ def test_a_name_that_is_no_text_is_no_hindrance(folder, cache):
 
 
 def test_what_was_read_last_is_kept_longest(tmp_path, monkeypatch):
-    monkeypatch.setattr("ctxkit.boards.kept._MOST", 2)
-    kept = FileNotes(tmp_path / "x.jsonl", FileRows, 1, "0")
+    monkeypatch.setattr("ctxkit._internal.file_cache._MOST", 2)
+    kept = FileCache(tmp_path / "x.jsonl", FileRows, 1, "0")
     for name in ("a", "b", "c", "a"):
         kept.put(FileRows(path=name, modified=0.0, size=0, rows=()))
     kept.write()
-    assert [e.path for e in FileNotes(kept.path, FileRows, 1, "0").all()] == ["c", "a"]
+    assert [e.path for e in FileCache(kept.path, FileRows, 1, "0").all()] == ["c", "a"]
 
 
 def test_hostile_sessions_are_only_text(tmp_path):
     from reports.hostile import hostile
 
-    from ctxkit.boards.overviews import Board
+    from ctxkit.widgets.folder_board import Board
 
-    made = Board([tallied(hostile())])
+    made = Board([make_board_row(hostile())])
     found = [
         w
         for w in intruders(made._repr_html_())

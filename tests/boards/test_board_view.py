@@ -8,8 +8,8 @@ import pytest
 from reports.hostile import hostile, intruders
 
 import ctxkit as ck
-from ctxkit.boards.overviews import Board
-from ctxkit.boards.tallied import tallied
+from ctxkit.widgets.folder_board import Board
+from ctxkit.widgets.folder_board_rows import make_board_row
 
 SAMPLE = ck.samples.path("billing")
 
@@ -81,8 +81,8 @@ def test_what_waits_is_read_behind(folder):
 
 
 def test_a_folder_that_grows_is_followed(folder, monkeypatch):
-    monkeypatch.setattr("ctxkit.boards.board_view._PAUSE", 0.05)
-    monkeypatch.setattr("ctxkit.boards.board_view._SHARE", 0)
+    monkeypatch.setattr("ctxkit.widgets.folder_board_widget._PAUSE", 0.05)
+    monkeypatch.setattr("ctxkit.widgets.folder_board_widget._SHARE", 0)
     view = ck.board(folder, seconds=None, follow=True).view()
     before = {r["at"]: r["cells"][1] for r in view.data["first"]["rows"]}
     (folder / "new.jsonl").write_bytes(SAMPLE.read_bytes())
@@ -93,7 +93,7 @@ def test_a_folder_that_grows_is_followed(folder, monkeypatch):
 
 
 def test_hostile_sessions_are_only_text():
-    view = Board([tallied(hostile())]).view()
+    view = Board([make_board_row(hostile())]).view()
     assert not {"\x1b", "\u202e", "\n"} & set(str(view.data))
     assert [
         w
@@ -103,6 +103,6 @@ def test_hostile_sessions_are_only_text():
 
 
 def test_a_machine_without_sessions_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("ctxkit.discoveries.found", lambda: iter(()))
+    monkeypatch.setattr("ctxkit.formats.discovery.iter_session_files", lambda: iter(()))
     with pytest.raises(ck.BadArguments, match="give a folder"):
         ck.board()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ctxkit.widgets.byhand.charted import Charted
+    from ctxkit.widgets.base import ChartWidget
 
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>stand</title>
 <style>:root{color-scheme:light dark}body{font-family:system-ui,sans-serif;margin:1em}%s</style></head>
@@ -27,7 +27,7 @@ setInterval(() => ask({ kind: "nothing" }).then(took), 200);
 window.end = widget.render({ model, el: document.getElementById("here") });</script></body></html>"""
 
 
-def stand(page: Any, widget: Charted, *, plotly: bool = False) -> None:
+def stand(page: Any, widget: ChartWidget, *, plotly: bool = False) -> None:
     """Show a widget in a page; what it asks is answered, what it sets is set."""
     said: list[Any] = []
     known = {name: getattr(widget, name) for name in widget.shared}

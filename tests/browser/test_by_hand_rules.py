@@ -12,10 +12,10 @@ from widgets.made_teams import team
 
 import ctxkit as ck
 from browser.lab import Seen, browser_page
-from ctxkit.plots._budget import AgentSums
-from ctxkit.plots._thrash import closes
-from ctxkit.widgets.byhand.budgeted import packed, reached
-from ctxkit.widgets.byhand.charted import text
+from ctxkit.plots.budget_charts import AgentTotals
+from ctxkit.plots.compaction_charts import find_guard_closing
+from ctxkit.widgets.base import read_asset
+from ctxkit.widgets.budget_widget import find_threshold_hits, pack_agent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ OVERLAPS = """() => { const boxes = [...document.querySelectorAll('.ctxkit-hand 
   return out; }"""
 
 
-def agents(rng: random.Random) -> AgentSums:
+def agents(rng: random.Random) -> AgentTotals:
     n = rng.choice([1, 2, 7, 40])
     turns = np.cumsum([rng.choice([0, 1, 1, 3]) for _ in range(n)])
     inputs = np.array([rng.randrange(0, 30) for _ in range(n)])
@@ -48,7 +48,7 @@ def agents(rng: random.Random) -> AgentSums:
             else total + int(inputs[i]) + (5 if rng.random() < 0.1 else 0)
         )
         sums.append(total)
-    return AgentSums("a", turns, np.array(sums), inputs, inputs)
+    return AgentTotals("a", turns, np.array(sums), inputs, inputs)
 
 
 def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
@@ -66,15 +66,15 @@ def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
         for _ in range(300)
     ]
     code = (
-        text("budget.js").split("function render")[0]
-        + text("thrash.js").split("function render")[0]
+        read_asset("budget.js").split("function render")[0]
+        + read_asset("thrash.js").split("function render")[0]
     )
     file = tmp_path / "rules.html"
     file.write_text(f"<script>{code}</script>", encoding="utf-8")
     with browser_page(chromium, Seen()) as page:
         page.goto(file.as_uri())
         found = page.evaluate(
-            OPENED, [[packed(a), warn, cut, again] for a, warn, cut, again in cases]
+            OPENED, [[pack_agent(a), warn, cut, again] for a, warn, cut, again in cases]
         )
         shut = page.evaluate(
             "cases => cases.map(([shares, least, window]) => closing(shares, least, window))",
@@ -82,10 +82,12 @@ def test_the_browser_and_python_judge_alike(chromium, tmp_path: Path):
         )
     for (agent, warn, cut, again), (turns, sums, warned, cuts) in zip(cases, found, strict=True):
         assert (turns, sums) == (agent.turns.tolist(), agent.cumulative.tolist())
-        mine = reached(agent.inputs.tolist(), agent.cumulative.tolist(), warn, cut, again=again)
+        mine = find_threshold_hits(
+            agent.inputs.tolist(), agent.cumulative.tolist(), warn, cut, again=again
+        )
         assert (tuple(warned), tuple(cuts)) == mine
     assert sum(len(f[3]) for f in found) > 100
-    assert shut == [closes(*case) for case in guards]
+    assert shut == [find_guard_closing(*case) for case in guards]
     assert len({*shut}) > 3
 
 

@@ -10,14 +10,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit import prices
-from ctxkit.cache.cache_counts import recorded_reads, taught
-from ctxkit.cache.cached_calls import asked
-from ctxkit.cache.noise import random_reads, with_reads
-from ctxkit.cache.predictions import prediction
-from ctxkit.cache.table import others, table
-from ctxkit.cache.teaching import apart, teach
-from ctxkit.messages import LOST, Message, Usage
+from ctxkit.engine.cache_model.call_features import call_features
+from ctxkit.engine.cache_model.miss_rates import (
+    count_session,
+    load_counts,
+    recorded_reads,
+    without_copies,
+)
+from ctxkit.engine.cache_model.prediction import predict_input_cost
+from ctxkit.engine.cache_model.training import (
+    count_sessions,
+    distinct_sessions,
+    with_random_reads,
+    with_reads,
+)
+from ctxkit.session.messages import LOST_KIND, Message, Usage
+from ctxkit.tokens import prices
 
 FIGURES = ("error", "low", "high", "split_error", "half_error", "lifetime_error", "spread")
 
@@ -26,37 +34,39 @@ FIGURES = ("error", "low", "high", "split_error", "half_error", "lifetime_error"
 @settings(max_examples=20)
 def test_what_is_foretold_does_not_depend_on_what_was_read(seed):
     s = growing()
-    assert prediction(random_reads(s, seed)).reads == prediction(s).reads
+    assert predict_input_cost(with_random_reads(s, seed)).reads == predict_input_cost(s).reads
 
 
 def test_a_real_prediction_does_not_depend_on_the_reads_either(real):
     s = ck.read(real / "claude-code/entire-7f78a542.jsonl")
-    spoilt = random_reads(s)
+    spoilt = with_random_reads(s)
     assert recorded_reads(spoilt) != recorded_reads(s)
-    assert prediction(spoilt).reads == prediction(s).reads
-    assert prediction(spoilt).error != pytest.approx(prediction(s).error, abs=0.2)
+    assert predict_input_cost(spoilt).reads == predict_input_cost(s).reads
+    assert predict_input_cost(spoilt).error != pytest.approx(predict_input_cost(s).error, abs=0.2)
 
 
 def test_other_reads_leave_the_sizes_as_they_were():
     s = growing()
     again = with_reads(s, [7] * 12)
-    assert [a.prompt for a in asked(again)] == [a.prompt for a in asked(s)]
+    assert [a.prompt for a in call_features(again)] == [a.prompt for a in call_features(s)]
     assert set(recorded_reads(again)) == {7}
 
 
 def test_a_session_never_teaches_itself_nor_does_a_copy():
     s, other = growing(own="one"), growing(11, step=400.0, own="two")
     longer = growing(20, own="copy")
-    rows = [taught(x) for x in (s, longer)] + [replace(taught(other), head=(1, 2, 3, 4, 5))]
-    assert [t.session for t in others(rows, s.id, rows[0].head)] == ["two"]
+    rows = [count_session(x) for x in (s, longer)] + [
+        replace(count_session(other), head=(1, 2, 3, 4, 5))
+    ]
+    assert [t.session for t in without_copies(rows, s.id, rows[0].head)] == ["two"]
 
 
 def test_what_others_teach_changes_what_is_foretold():
     calm, restless = growing(own="calm"), growing(12, own="restless")
     cold = with_reads(restless, [0] * 12)
-    rows = [replace(t, head=(n,)) for n, t in enumerate((taught(calm), taught(cold)))]
-    assert prediction(growing(own="me"), rows[:1]).error < 0.1
-    assert prediction(growing(own="me"), rows[1:]).error > 1.0
+    rows = [replace(t, head=(n,)) for n, t in enumerate((count_session(calm), count_session(cold)))]
+    assert predict_input_cost(growing(own="me"), rows[:1]).error < 0.1
+    assert predict_input_cost(growing(own="me"), rows[1:]).error > 1.0
 
 
 @pytest.mark.parametrize("found", [0, 9_000])
@@ -65,18 +75,18 @@ def test_a_second_model_finds_what_second_models_of_other_sessions_found(found):
         then = reply(20_000, found, time=20.0, model="claude-haiku-4-5")
         return session(user(), reply(20_000, time=1.0), user(), then, id=own, format="claude-code")
 
-    rows = [replace(taught(two(f"t{i}")), head=(i,)) for i in range(5)]
-    assert prediction(two("me"), rows).reads == (0, found)
+    rows = [replace(count_session(two(f"t{i}")), head=(i,)) for i in range(5)]
+    assert predict_input_cost(two("me"), rows).reads == (0, found)
 
 
 def test_the_interval_holds_the_point_and_is_never_empty():
-    p = prediction(growing())
+    p = predict_input_cost(growing())
     assert p.low < p.error < p.high
     assert p.spread[0] < 0 < p.spread[1]
 
 
 def test_a_prediction_is_always_the_same():
-    assert prediction(growing()) == prediction(growing())
+    assert predict_input_cost(growing()) == predict_input_cost(growing())
 
 
 def short(n=3, **more):
@@ -102,7 +112,7 @@ BARE = {
 @pytest.mark.parametrize("name", BARE)
 def test_where_there_is_no_figure_it_is_missing_with_its_reason(name):
     s, why = BARE[name]
-    p = prediction(s)
+    p = predict_input_cost(s)
     assert why in p.why
     assert {
         f: getattr(p, f) for f in FIGURES if f != "split_error" and getattr(p, f) is not None
@@ -117,9 +127,9 @@ def test_a_call_that_is_foretold_to_cost_nothing_has_an_error_and_no_spread(monk
     """The first call is left out, as its log has no beginning, and reads are free."""
     monkeypatch.setattr(prices, "_registered", {})
     prices.register("free-reads", prices.Price(input=1e-6, output=1e-6, cache_read=0.0))
-    lost = Message(role="system", id="lost", kind=LOST, visible=False)
+    lost = Message(role="system", id="lost", kind=LOST_KIND, visible=False)
     calls = [reply(20_000, time=10.0 * i, model="free-reads", usage=fresh(20_000)) for i in (1, 2)]
-    p = prediction(session(lost, user(time=0.0), calls[0], user(time=15.0), calls[1]))
+    p = predict_input_cost(session(lost, user(time=0.0), calls[0], user(time=15.0), calls[1]))
     assert (p.error, p.spread) == (-1.0, None)
 
 
@@ -135,7 +145,7 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_odd_logs_have_a_prediction_and_no_crash(name):
     s = replace(growing(), log=tuple(ODD[name]))
-    p = prediction(s)
+    p = predict_input_cost(s)
     assert p.error is not None
     assert p.low <= p.error <= p.high
     table_ = ck.compare(s, ["none"], progress=False)
@@ -145,7 +155,7 @@ def test_odd_logs_have_a_prediction_and_no_crash(name):
 
 def test_each_row_says_within_which_dollars_it_is_known():
     s = growing()
-    rows, p = ck.compare(s, ["none"], progress=False), prediction(s)
+    rows, p = ck.compare(s, ["none"], progress=False), predict_input_cost(s)
     recorded, none = rows.iloc[0], rows.iloc[1]
     assert recorded["cost_low_usd"] == recorded["cost_usd"] == recorded["cost_high_usd"]
     assert none["cost_low_usd"] == pytest.approx(none["cost_usd"] + p.spread[0] * none["input_usd"])
@@ -156,7 +166,7 @@ def test_each_row_says_within_which_dollars_it_is_known():
 
 
 def test_the_table_holds_counts_alone():
-    rows = table()
+    rows = load_counts()
     assert len(rows) > 20
     assert len({t.session for t in rows}) == len(rows)
     assert all(
@@ -166,9 +176,9 @@ def test_the_table_holds_counts_alone():
 
 def test_teachers_are_judged_by_each_other_and_copies_teach_once():
     given = [growing(own="a"), growing(15, own="copy of a"), growing(12, step=200.0, own="b")]
-    found = apart([*given, replace(given[0], id="too short", log=given[0].log[:2])])
+    found = distinct_sessions([*given, replace(given[0], id="too short", log=given[0].log[:2])])
     assert [s.id for s in found] == ["copy of a"]
-    assert [t.stretch is not None for t in teach(found)] == [True]
+    assert [t.stretch is not None for t in count_sessions(found)] == [True]
 
 
 def test_an_old_column_is_found_with_a_warning():

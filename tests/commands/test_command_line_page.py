@@ -18,7 +18,7 @@ import yaml
 from commands.words import COMMAND, environment
 
 import ctxkit as ck
-from ctxkit.commands.commands import PLACES
+from ctxkit.cli.app import COMMAND_MODULES
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "command-line.md"
@@ -81,7 +81,7 @@ def test_the_page_shows_what_is_printed(folder):
 
 def test_the_page_names_every_command():
     text = PAGE.read_text(encoding="utf-8")
-    assert [name for name in PLACES if f"| `ctxkit {name}" not in text] == []
+    assert [name for name in COMMAND_MODULES if f"| `ctxkit {name}" not in text] == []
 
 
 def test_the_workflow_of_the_docs_passes_and_fails_where_it_should(folder):

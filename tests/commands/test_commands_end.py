@@ -9,17 +9,17 @@ from importlib.metadata import entry_points
 import pytest
 from commands.words import COMMAND, ctxkit, environment, in_terminal
 
-from ctxkit.commands.commands import PLACES
+from ctxkit.cli.app import COMMAND_MODULES
 
 
 def test_the_console_script_and_the_module_are_one():
     scripts = [e.value for e in entry_points(group="console_scripts") if e.name == "ctxkit"]
     if not scripts:
         pytest.skip("ctxkit was installed before it had a command: install it again")
-    assert scripts[0] == "ctxkit.commands:run"
+    assert scripts[0] == "ctxkit.cli:run"
 
 
-@pytest.mark.parametrize("name", list(PLACES))
+@pytest.mark.parametrize("name", list(COMMAND_MODULES))
 def test_each_command_explains_itself_within_80_columns(home, name):
     code, shown = in_terminal(home, name, "--help")
     assert code == 0

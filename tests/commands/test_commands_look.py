@@ -80,17 +80,17 @@ def test_what_has_no_price_has_no_cost(home):
 
 
 def test_what_was_seen_is_not_read_again_until_it_changes(home):
-    from ctxkit.commands.seen import Seen, files
+    from ctxkit.cli.session_index import SessionIndex, list_log_files
 
     place = home / ".ctxkit" / "sessions"
-    seen = Seen(home / "state")
-    (log,) = seen.read(files(place))
+    seen = SessionIndex(home / "state")
+    (log,) = seen.read(list_log_files(place))
     seen.keep()
     assert (home / "state" / "seen.jsonl").stat().st_mode & 0o77 == 0
-    again = Seen(home / "state")
-    assert again.known(files(place)[0]).sessions == log.sessions
+    again = SessionIndex(home / "state")
+    assert again.known(list_log_files(place)[0]).sessions == log.sessions
     os.utime(place / "billing.jsonl", (1, 1))
-    assert again.known(files(place)[0]).sessions is None
+    assert again.known(list_log_files(place)[0]).sessions is None
 
 
 @pytest.mark.parametrize(
@@ -149,16 +149,16 @@ def test_a_narrow_terminal_gets_a_narrow_table(home):
 
 
 def test_a_session_is_named_by_path_id_beginning_title_or_last(home, monkeypatch):
-    from ctxkit.commands.finding import session_of
+    from ctxkit.cli.arguments import resolve_session
 
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     path = home / ".ctxkit" / "sessions" / "billing.jsonl"
     whole = ck.read(path)
     for word in (str(path), "billing", "bill-4127: the nightly export fails", "nightly", "bill"):
-        assert session_of(word) == whole
+        assert resolve_session(word) == whole
     os.utime(path, (2e9, 2e9))
-    assert session_of("last") == whole
+    assert resolve_session("last") == whole
     assert "Context of BILL-4127" in told(home, "report", "nightly").stdout
 
 
@@ -226,43 +226,43 @@ def _two_days(**cut):
 
 
 def test_a_summary_is_paid_on_the_day_of_the_call_that_was_shown_it():
-    from ctxkit.commands.seen import sighting
+    from ctxkit.cli.session_index import index_session
 
     made = _two_days(model="claude-sonnet-4-5")
-    told = sighting(made)
+    told = index_session(made)
     assert [(s.day, s.calls_n) for s in told.spent] == [("1970-01-02", 2), ("1970-01-03", 1)]
     assert told.spent[0].usd > 4 * told.spent[1].usd
     assert told.cost_usd == pytest.approx(ck.spend(made).total_usd)
 
 
 def test_a_summary_without_a_price_hides_no_dollars_of_calls():
-    from ctxkit.commands.seen import LogFile, sighting
-    from ctxkit.commands.spending import summed
+    from ctxkit.cli.session_index import LogFile, index_session
+    from ctxkit.cli.sessions import sum_spend
 
     made = _two_days(model="no-such-model")
-    told = sighting(made)
+    told = index_session(made)
     assert told.cost_usd is None
-    (row,) = summed([LogFile(path="x", modified=0.0, size=0, sessions=(told,))], "model")
+    (row,) = sum_spend([LogFile(path="x", modified=0.0, size=0, sessions=(told,))], "model")
     assert (row["calls_n"], row["unpriced_n"]) == (3, 1)
     assert row["cost_usd"] == pytest.approx(ck.spend(made).total_usd)
 
 
 def test_a_title_shows_no_secret():
-    from ctxkit.commands.seen import sighting
+    from ctxkit.cli.session_index import index_session
 
-    told = sighting(session(user(), title="use " + "sk-ant-" + "a1B2" * 20))
+    told = index_session(session(user(), title="use " + "sk-ant-" + "a1B2" * 20))
     assert told.title.startswith("use ")
     assert "a1B2a1B2" not in told.title
 
 
 def test_last_is_the_newest_that_is_a_session(home, monkeypatch):
-    from ctxkit.commands.finding import session_of
+    from ctxkit.cli.arguments import resolve_session
 
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     os.utime(home / ".ctxkit" / "sessions" / "billing.jsonl", (2e9, 2e9))
     os.utime(home / ".pi" / "agent" / "sessions" / "work" / "broken.jsonl", (3e9, 3e9))
-    assert session_of("last").id == "billing"
+    assert resolve_session("last").id == "billing"
 
 
 def test_subagents_are_not_listed_nor_billed_twice(home, real):

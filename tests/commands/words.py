@@ -47,7 +47,7 @@ def ctxkit(home: Path, *words: object, **more: str) -> subprocess.CompletedProce
 
 def told(home: Path, *words: object) -> subprocess.CompletedProcess[str]:
     """Run the command as `ctxkit` does, but in this process: where it is asked often."""
-    from ctxkit.commands import main
+    from ctxkit.cli import main
 
     out, err, asked = StringIO(), StringIO(), [*map(str, words)]
     with (

@@ -17,28 +17,25 @@ import pytest
 from numpy import median
 
 import ctxkit as ck
-from ctxkit import studies
-from ctxkit.cache import predictions
-from ctxkit.cache.cached_calls import pause
-from ctxkit.course.lessons.lesson_03 import growth
-from ctxkit.course.lessons.lesson_07 import losses as jitter
-from ctxkit.course.lessons.lesson_09 import _real
+from ctxkit.course.lessons.lesson_03_thrash import growth
+from ctxkit.course.lessons.lesson_07_sweeps import losses as jitter
+from ctxkit.course.lessons.lesson_09_replay_trust import _real
 from ctxkit.course.lessons.lesson_appendix import _fuseraft
-from ctxkit.course.matter import above, figures, replayed, sample
+from ctxkit.course.sample_data import load_sample, make_rules_above, replay_sample, score_replay
+from ctxkit.engine.cache_model import prediction
+from ctxkit.engine.cache_model.call_features import pause_before
+from ctxkit.experiments import compare_settings, studies
 from ctxkit.metrics.breakeven import reads_until_mutation_pays
-from ctxkit.metrics.compaction import NO_PROGRESS, thrashes
-from ctxkit.metrics.drift import drift
-from ctxkit.metrics.items import FAMILIES, items
-from ctxkit.metrics.loss import losses
-from ctxkit.metrics.misses import misses
-from ctxkit.metrics.paces import Pace
-from ctxkit.metrics.size import spots_in
-from ctxkit.metrics.thrash import cuts
-from ctxkit.metrics.when import when
+from ctxkit.metrics.cache_misses import find_cache_misses
+from ctxkit.metrics.compactions import MIN_PROGRESS, get_replay_compactions, is_thrashing
+from ctxkit.metrics.growth_profile import GrowthProfile
+from ctxkit.metrics.items import ITEM_FAMILIES, extract_items
+from ctxkit.metrics.loss import drift, losses
+from ctxkit.metrics.thrashing import get_compaction_outcomes
+from ctxkit.metrics.timing import when_to_compact
 from ctxkit.policies import Rules, guards, triggers
-from ctxkit.prices import price
-from ctxkit.sweeps import pairs
-from ctxkit.tokens import default
+from ctxkit.tokens import default_counter
+from ctxkit.tokens.prices import price
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 PAGE, TRUST = (
@@ -47,15 +44,15 @@ PAGE, TRUST = (
 )
 PRICE = price("claude-sonnet-4-5")
 CHAIN = "clear:keep_last=5 | summary:keep_tokens=8000"
-CAREFUL = above("summary:keep_tokens=18000", 20_000)
+CAREFUL = make_rules_above("summary:keep_tokens=18000", 20_000)
 
 
 def cost(rules, name="billing"):
-    return figures(replayed(rules, name), loss=False)["cost_usd"]
+    return score_replay(replay_sample(rules, name), loss=False)["cost_usd"]
 
 
 def lost(rules, name="billing"):
-    return figures(replayed(rules, name))["needed_later_loss"]
+    return score_replay(replay_sample(rules, name))["needed_later_loss"]
 
 
 def guarded(guard):
@@ -63,7 +60,7 @@ def guarded(guard):
 
 
 def reads(call, path):
-    return any(c.arguments.get("path") == path for c in sample().call(call).message.tool_calls)
+    return any(c.arguments.get("path") == path for c in load_sample().call(call).message.tool_calls)
 
 
 @cache
@@ -109,7 +106,7 @@ def seen_when_wrong():
 def gridded_runs():
     windows = {"context_window": [48_000], "reserve_tokens": [20_000, 26_000, 32_000]}
     grid = ck.grid(ck.presets.fased, **windows, keep_recent_tokens=[3_000, 6_000])
-    return ck.sweep([sample(), sample("incident")], grid, loss=True, progress=False)
+    return ck.sweep([load_sample(), load_sample("incident")], grid, loss=True, progress=False)
 
 
 def gridded():
@@ -130,11 +127,11 @@ def four():
         "window:keep_tokens=12000",
         "summary:keep_tokens=8000",
     )
-    return [figures(replayed(above(p, 30_000)), loss=False) for p in policies]
+    return [score_replay(replay_sample(make_rules_above(p, 30_000)), loss=False) for p in policies]
 
 
 def most_are_tests():
-    table = losses(sample())
+    table = losses(load_sample())
     names = table[table["needed_call"].notna()].drop_duplicates("item")["item"]
     return names.str.contains("test").mean() > 0.5
 
@@ -143,8 +140,8 @@ def paid_by_hand():
     """Calls until the first compaction of notebook 03 has paid: by its formula, without what was
     new at the call, and as the kit says.
     """
-    replay = replayed(above("summary:keep_tokens=8000", 30_000))
-    cut, (spot, *_) = cuts(replay)[0], spots_in(replay)
+    replay = replay_sample(make_rules_above("summary:keep_tokens=8000", 30_000))
+    cut, (spot, *_) = get_compaction_outcomes(replay)[0], get_replay_compactions(replay)
     (summary,) = cut.written
     usd = summary.source * PRICE.input + summary.summary * PRICE.output
     anew = (PRICE.cache_write - PRICE.cache_read) * (cut.after - 1_545)
@@ -155,7 +152,7 @@ def paid_by_hand():
 
 def results_pay(call):
     """Calls after which taking out each result of a prompt has paid, in their order."""
-    items = sample().sent(call)
+    items = load_sample().sent(call)
     behind = [sum(item.tokens for item in items[i + 1 :]) for i in range(len(items))]
     return [
         reads_until_mutation_pays(item.tokens, rest)
@@ -173,13 +170,15 @@ def waits(at=18_000):
 
 @cache
 def shared_by_trigger():
-    return [cost(above("clear:keep_last=20", t)) for t in (26_000, 10_000)] + [cost("none")]
+    return [cost(make_rules_above("clear:keep_last=20", t)) for t in (26_000, 10_000)] + [
+        cost("none")
+    ]
 
 
 def written_share():
-    from ctxkit.metrics.money import recorded
+    from ctxkit.metrics.cost.ledger import build_recorded_ledger
 
-    ledger = recorded(sample())
+    ledger = build_recorded_ledger(load_sample())
     return (
         ledger.sum("write") * PRICE.cache_write + ledger.sum("fresh") * PRICE.input
     ) / ledger.total_usd > 0.25
@@ -187,7 +186,7 @@ def written_share():
 
 @cache
 def windows():
-    return [when(sample(), context_window=n) for n in (30_000, 48_000, 200_000)]
+    return [when_to_compact(load_sample(), context_window=n) for n in (30_000, 48_000, 200_000)]
 
 
 @cache
@@ -202,35 +201,42 @@ def days(session):
 
 def letters():
     """Letters a token of what the user said, which is plain English."""
-    said = [m for m in sample().messages if m.role == "user"]
-    return sum(len(m.text) for m in said) / sum(default().message(m) for m in said)
+    said = [m for m in load_sample().messages if m.role == "user"]
+    return sum(len(m.text) for m in said) / sum(default_counter().message(m) for m in said)
 
 
 def gaps():
     """The longest pause after which the cache was found, and the shortest after which it was not."""
-    found = {m.call for m in misses(sample()) if m is not None and m.paused}
-    times = [(pause(sample(), a, b), b.index in found) for a, b in pairwise(sample().calls)]
+    found = {m.call for m in find_cache_misses(load_sample()) if m is not None and m.paused}
+    times = [
+        (pause_before(load_sample(), a, b), b.index in found)
+        for a, b in pairwise(load_sample().calls)
+    ]
     return max(t for t, gone in times if not gone), min(t for t, gone in times if gone)
 
 
 def taken_roles(policy):
-    roles = {m.id: m.role for m in sample().messages}
-    return {roles[i] for e in replayed(above(policy, 30_000)).edits for i in e.targets}
+    roles = {m.id: m.role for m in load_sample().messages}
+    return {
+        roles[i] for e in replay_sample(make_rules_above(policy, 30_000)).edits for i in e.targets
+    }
 
 
 def sent(above_):
-    return figures(replayed(above("clear:keep_last=20", above_)), loss=False)["prompt_tokens"]
+    return score_replay(replay_sample(make_rules_above("clear:keep_last=20", above_)), loss=False)[
+        "prompt_tokens"
+    ]
 
 
 def read_share():
-    from ctxkit.metrics.money import recorded
+    from ctxkit.metrics.cost.ledger import build_recorded_ledger
 
-    ledger = recorded(sample())
+    ledger = build_recorded_ledger(load_sample())
     return ledger.sum("read") / sum(ledger.sum(k) for k in ("fresh", "read", "write", "output"))
 
 
 def pauses():
-    return [m for m in misses(sample()) if m is not None and m.paused]
+    return [m for m in find_cache_misses(load_sample()) if m is not None and m.paused]
 
 
 def later(table):
@@ -256,114 +262,114 @@ def lived(*, blind=False):
 
 
 def explained():
-    return {m.kind for m in misses(sample()) if m is not None}
+    return {m.kind for m in find_cache_misses(load_sample()) if m is not None}
 
 
 def sources(*groups):
-    return {p.source for p in ck.report(sample()).parts if p.group in groups}
+    return {p.source for p in ck.report(load_sample()).parts if p.group in groups}
 
 
 CLAIMS = {
     "01": {
-        "has worked for two days": lambda: days(sample()) == 2,
+        "has worked for two days": lambda: days(load_sample()) == 2,
         "about four letters each": lambda: 3.5 < letters() < 4.5,
-        "twice something cuts them down": lambda: len(sample().edits) == 2,
+        "twice something cuts them down": lambda: len(load_sample().edits) == 2,
         "it may be larger than the largest that was": lambda: (
-            ck.frame(sample(), per="compaction")["tokens_before"].max() > ck.score(sample())["peak_tokens"]
+            ck.frame(load_sample(), per="compaction")["tokens_before"].max() > ck.score(load_sample())["peak_tokens"]
         ),
-        "This is all that the agent was left of what the second one took": lambda: len(sample().edits[1].inserted) == 1,
+        "This is all that the agent was left of what the second one took": lambda: len(load_sample().edits[1].inserted) == 1,
         "and is needed at the end. It is not in the summary above": lambda: (
-            "fin-import-7" in str(sample().call(333).message.tool_calls)
-            and "fin-import-7" not in sample().edits[1].inserted[0].text
+            "fin-import-7" in str(load_sample().call(333).message.tool_calls)
+            and "fin-import-7" not in load_sample().edits[1].inserted[0].text
         ),
         "in a cache for five minutes after it was last sent": lambda: gaps()[0] < 300 < gaps()[1],
-        "The first call is one: there was no prompt before it": lambda: not sample().call(0).message.usage.cache_read_tokens,
-        "The cache had died": lambda: not sample().call(274).message.usage.cache_read_tokens,
+        "The first call is one: there was no prompt before it": lambda: not load_sample().call(0).message.usage.cache_read_tokens,
+        "The cache had died": lambda: not load_sample().call(274).message.usage.cache_read_tokens,
         "Five more samples ship with the kit": lambda: len(ck.samples.names()) == 6,
         "costs a tenth of plain input": lambda: PRICE.cache_read / PRICE.input == pytest.approx(0.1),
         "for a quarter more than plain input": lambda: PRICE.cache_write / PRICE.input == 1.25,
-        "after a pause of ten minutes": lambda: 590 < sample().call(274).message.time - sample().call(273).message.time < 620,
+        "after a pause of ten minutes": lambda: 590 < load_sample().call(274).message.time - load_sample().call(273).message.time < 620,
         "stood in a runbook that was read early": lambda: reads(23, "docs/runbook.md"),
         "the agent had to read the runbook again": lambda: reads(332, "docs/runbook.md"),
-        "*Recorded* stands in the log, as the size of each prompt does": lambda: ck.report(sample()).prompt_source == "recorded",
+        "*Recorded* stands in the log, as the size of each prompt does": lambda: ck.report(load_sample()).prompt_source == "recorded",
         "*Derived* follows from that, as the sizes of messages do": lambda: sources("user", "tool calls", "tool results") == {"derived"},
         "*Estimated* is counted alone, as the pieces of the system prompt are": lambda: sources("system prompt") == {"estimated"},
-        "48,000 tokens were set for this agent, its model could hold more": lambda: PRICE.context_limit > sample().context_window == 48_000,
+        "48,000 tokens were set for this agent, its model could hold more": lambda: PRICE.context_limit > load_sample().context_window == 48_000,
     },
     "02": {
         "A system that never acted lost nothing, and paid for every token of every prompt": lambda: all(
-            (f["needed_later_loss"], f["prompt_tokens"]) == (0, figures(replayed("none", "research"))["prompt_tokens"])
-            for f in (figures(replayed(name, "research")) for name in ("codex", "pi"))
+            (f["needed_later_loss"], f["prompt_tokens"]) == (0, score_replay(replay_sample("none", "research"))["prompt_tokens"])
+            for f in (score_replay(replay_sample(name, "research")) for name in ("codex", "pi"))
         ),
-        "whose window is 48,000": lambda: sample().context_window == 48_000,
+        "whose window is 48,000": lambda: load_sample().context_window == 48_000,
         "(`keep`, `drop`, `shorten`, `replace`, `summarise`)": lambda: all(
             f"| `history.{verb}(" in PAGE for verb in ("keep", "drop", "shorten", "replace", "summarise")
         ),
         "six recipes are in Write a policy": lambda: len(re.findall(r"^\*\*\d\. ", PAGE, re.MULTILINE)) == 6,
         "Clearing keeps the talk and takes only results": lambda: taken_roles("clear:keep_last=5") == {"tool"},
         "36 long web pages, read once": lambda: sum(
-            c.name == "open" and "find" not in c.arguments for m in sample("research").messages for c in m.tool_calls
+            c.name == "open" and "find" not in c.arguments for m in load_sample("research").messages for c in m.tool_calls
         ) == 36,
-        "`claude_code` keeps 33,000 free, and is due at 15,000": lambda: min(c.before for c in cuts(replayed("claude_code"))) >= 15_000,
+        "`claude_code` keeps 33,000 free, and is due at 15,000": lambda: min(c.before for c in get_compaction_outcomes(replay_sample("claude_code"))) >= 15_000,
         "Some begin to act near the end of the window and have not reached it here": lambda: not (
-            replayed("codex", "research").edits or replayed("pi", "research").edits
+            replay_sample("codex", "research").edits or replay_sample("pi", "research").edits
         ),
         "In 200,000 tokens none of them would act on it: its largest prompt has 77,542": lambda: (
-            not any(replayed(getattr(ck.presets, name)(context_window=200_000)).edits for name in ("claude_code", "codex", "gemini", "pi"))
-            and figures(replayed("none"), loss=False)["peak_tokens"] == 77_542
+            not any(replay_sample(getattr(ck.presets, name)(context_window=200_000)).edits for name in ("claude_code", "codex", "gemini", "pi"))
+            and score_replay(replay_sample("none"), loss=False)["peak_tokens"] == 77_542
         ),
         "All four stay below 30,000 tokens, and their dollars are within a fifth of each other": lambda: (
             max(f["peak_tokens"] for f in four()) < 30_000
             and max(f["cost_usd"] for f in four()) < 1.2 * min(f["cost_usd"] for f in four())
         ),
-        "there is nothing to clear": lambda: not replayed(above("clear:keep_last=5", 8_000), "chat").edits,
+        "there is nothing to clear": lambda: not replay_sample(make_rules_above("clear:keep_last=5", 8_000), "chat").edits,
         "The chain costs less than either and loses little more than clearing alone": lambda: (
-            cost(above(CHAIN, 30_000)) < cost(above("clear:keep_last=5", 30_000)) < cost(above("summary:keep_tokens=8000", 30_000))
-            and 0 < lost(above(CHAIN, 30_000)) - lost(above("clear:keep_last=5", 30_000)) < 0.03
+            cost(make_rules_above(CHAIN, 30_000)) < cost(make_rules_above("clear:keep_last=5", 30_000)) < cost(make_rules_above("summary:keep_tokens=8000", 30_000))
+            and 0 < lost(make_rules_above(CHAIN, 30_000)) - lost(make_rules_above("clear:keep_last=5", 30_000)) < 0.03
         ),
-        "`no management` runs past the window": lambda: figures(replayed("none"), loss=False)["over_call"] > 0,
+        "`no management` runs past the window": lambda: score_replay(replay_sample("none"), loss=False)["over_call"] > 0,
     },
     "03": {
-        "As recorded the session cost $3.29": lambda: f"{ck.score(sample())['cost_usd']:.2f}" == "3.29",
+        "As recorded the session cost $3.29": lambda: f"{ck.score(load_sample())['cost_usd']:.2f}" == "3.29",
         "One system stops after ten in a row that saved less than a tenth": lambda: (
             (of := ck.presets.fuseraft().parameters)["anti_thrash_window"] == 10
             and of["anti_thrash_min_savings_ratio"] == 0.1
         ),
         "the record's own two summaries cost two cents each": lambda: all(
-            round(usd, 2) == 0.02 for usd in ck.frame(sample(), per="compaction")["cost_usd"]
+            round(usd, 2) == 0.02 for usd in ck.frame(load_sample(), per="compaction")["cost_usd"]
         ),
         "Hardly a setting of these sliders is cheaper than this one": lambda: (
-            min(cost(above(f"summary:keep_tokens={k}", t)) for t in (12_000, 14_000, 20_000, 30_000, 45_000) for k in (2_000, 6_000))
-            > 0.99 * cost(above("summary:keep_tokens=2000", 16_000))
+            min(cost(make_rules_above(f"summary:keep_tokens={k}", t)) for t in (12_000, 14_000, 20_000, 30_000, 45_000) for k in (2_000, 6_000))
+            > 0.99 * cost(make_rules_above("summary:keep_tokens=2000", 16_000))
         ),
         "each compaction would need hundreds of calls, and the next one comes after a few": lambda: all(
-            c.pays_after > 200 and c.interval < 10 for c in cuts(replayed(CAREFUL))[:3]
+            c.pays_after > 200 and c.interval < 10 for c in get_compaction_outcomes(replay_sample(CAREFUL))[:3]
         ),
         "1 where each has paid, 0 where none has": lambda: [
-            figures(r, loss=False)["anti_thrash"] for r in (sample(), replayed(CAREFUL))
+            score_replay(r, loss=False)["anti_thrash"] for r in (load_sample(), replay_sample(CAREFUL))
         ] == [1, 0],
         "A table says *thrashes* where most of them are unpaid, or where three in a row saved less than a tenth": lambda: (
-            [thrashes(*each) for each in ((3, []), (2, [True, False]), (0, [True, True, False]))] == [True, False, True]
-            and NO_PROGRESS == 0.1
+            [is_thrashing(*each) for each in ((3, []), (2, [True, False]), (0, [True, True, False]))] == [True, False, True]
+            and MIN_PROGRESS == 0.1
         ),
         "it takes off what was new at this call and would have been written anyway": lambda: (
             [f"{n:.1f}" for n in paid_by_hand()] == ["23.5", "22.6", "22.6"]
         ),
         "after about 25 calls": lambda: all(
-            15 < c.pays_after < 31 for t in (25_000, 30_000) for c in cuts(replayed(above("summary:keep_tokens=8000", t)))
+            15 < c.pays_after < 31 for t in (25_000, 30_000) for c in get_compaction_outcomes(replay_sample(make_rules_above("summary:keep_tokens=8000", t)))
         ),
         "fill the 2,000 tokens in between at once": lambda: 2_000 / growth() < 10,
         "the context grows without an end, past the window": lambda: (
-            figures(replayed(guarded(guards.AntiThrash(window=3))), loss=False)["peak_tokens"] > 48_000
+            score_replay(replay_sample(guarded(guards.AntiThrash(window=3))), loss=False)["peak_tokens"] > 48_000
         ),
         "*Until cold* is the cheapest": lambda: cost(guarded(guards.UntilCold(hard_limit=40_000))) < min(
             cost(guarded(g)) for g in (guards.Hysteresis(tokens=4_000), guards.Grace(turns=1))
         ),
     },
     "04": {
-        "Such an agent answered sixty questions": lambda: len(studies.loops.world().asked) == 60,
+        "Such an agent answered sixty questions": lambda: len(studies.closed_loop.make_world().asked) == 60,
         "Never compacted it read each of the 24 files once": lambda: (
-            len(studies.loops.world().files) == 24 and lived()["again"]["none"] == 0
+            len(studies.closed_loop.make_world().files) == 24 and lived()["again"]["none"] == 0
         ),
         "`mask 20` is dear even as foretold": lambda: (
             (usd := lived()["usd_foretold"].tolist())[1] < usd[0] < usd[2]
@@ -385,27 +391,27 @@ CLAIMS = {
             [m.kept for m in pauses()] == [0] * len(pauses()) and min(m.expected for m in pauses()) > 0
         ),
         "a pause is also the moment at which a piece of work is done": lambda: (
-            sum(sample().call(m.call).turn != sample().call(m.call - 1).turn for m in pauses()) >= len(pauses()) - 1
+            sum(load_sample().call(m.call).turn != load_sample().call(m.call - 1).turn for m in pauses()) >= len(pauses()) - 1
         ),
         "Like the formula of notebook 03 it takes the front, system and tools, as still in the cache": lambda: (
             (of := windows()[1]).floor > of.stays.fixed == 1_545
             and of.reset_usd
             == pytest.approx(
-                Pace(sample()).summary * (PRICE.input + PRICE.output)
+                GrowthProfile(load_sample()).summary * (PRICE.input + PRICE.output)
                 + PRICE.input * (of.best - of.floor)
                 + (PRICE.cache_write - PRICE.cache_read) * (of.floor - 1_545)
             )
         ),
-        "it cuts before three of four calls": lambda: round(len(replayed(above("clear:keep_last=20", 10_000)).edits) / 343, 2) == 0.77,
+        "it cuts before three of four calls": lambda: round(len(replay_sample(make_rules_above("clear:keep_last=20", 10_000)).edits) / 343, 2) == 0.77,
         "all that both prompts share was read (1,545 tokens as worked out, 1,546 as billed)": lambda: [
-            (m.expected, m.kept) for m in misses(sample()) if m is not None and m.kind == "compaction"
+            (m.expected, m.kept) for m in find_cache_misses(load_sample()) if m is not None and m.kind == "compaction"
         ] == [(1_545, 1_546)] * 2,
         "`best` is the cheapest that puts little more at stake than compacting at the full window would": lambda: all(
             found.loss <= w.most_loss for w in windows() for found in w.ceilings if found.name == "best"
         ),
         "The lowest trigger costs more than no management at all": lambda: shared_by_trigger()[1] > shared_by_trigger()[2],
         "A result near the end is nearly free to take, one near the beginning hardly ever pays": lambda: (
-            (calls := results_pay(150))[-1] < 10 and calls[0] > len(sample().calls) - 150
+            (calls := results_pay(150))[-1] < 10 and calls[0] > len(load_sample().calls) - 150
         ),
         "out of the cache before a pause, at ten times that price after one": lambda: PRICE.input / PRICE.cache_read == pytest.approx(10),
         "more than a quarter of the money went for the few that were not": written_share,
@@ -414,7 +420,7 @@ CLAIMS = {
             windows()[0].most_loss > 0.75 and windows()[0].best == windows()[0].cheapest
         ),
         "this session never grows to 80,494": lambda: (
-            figures(replayed("none"), loss=False)["peak_tokens"] < windows()[2].best == 80_494
+            score_replay(replay_sample("none"), loss=False)["peak_tokens"] < windows()[2].best == 80_494
         ),
         "it costs a few cents more. But it loses far less": lambda: (
             0 < cost(waits()[0]) - cost(waits()[1]) < 0.10 and lost(waits()[0]) < lost(waits()[1]) / 5
@@ -422,34 +428,34 @@ CLAIMS = {
     },
     "06": {
         "a path, an id, a name, a number, a command, an error, a decision, a rule of the user": lambda: (
-            set(FAMILIES) > {"path", "id", "name", "number", "command", "error", "decision", "constraint"}
+            set(ITEM_FAMILIES) > {"path", "id", "name", "number", "command", "error", "decision", "constraint"}
         ),
         "And `none`, which loses nothing, does not fit the window": lambda: (
-            lost("none") == 0 and figures(replayed("none"), loss=False)["peak_tokens"] > 48_000
+            lost("none") == 0 and score_replay(replay_sample("none"), loss=False)["peak_tokens"] > 48_000
         ),
-        "Fifteen facts matter for the last day's work": lambda: len(ck.course.facts_kept(sample())) == 15,
-        "None of them was done with": lambda: set(later(losses(sample()))) >= {
+        "Fifteen facts matter for the last day's work": lambda: len(ck.course.facts_kept(load_sample())) == 15,
+        "None of them was done with": lambda: set(later(losses(load_sample()))) >= {
             "fin-import-7", "docs/runbook.md", "inv-2026-118842"
         },
         "Much of what is lost is never missed": lambda: (
-            losses(sample()).groupby("item")["needed_call"].count().eq(0).mean() > 0.8
+            losses(load_sample()).groupby("item")["needed_call"].count().eq(0).mean() > 0.8
         ),
         "among all items that the record used again, each counted once": lambda: (
-            (row := ck.score(sample()))["needed_lost_n"] == len(set(later(losses(sample())))) < row["used_again_n"]
+            (row := ck.score(load_sample()))["needed_lost_n"] == len(set(later(losses(load_sample())))) < row["used_again_n"]
         ),
         "It holds back 16,384 tokens and keeps 20,000: in 48,000 little is left between": lambda: (
             (of := ck.presets.pi().parameters)["reserve_tokens"] == 16_384 and of["keep_recent_tokens"] == 20_000
-            and sample().context_window == 48_000
+            and load_sample().context_window == 48_000
         ),
         "9 % of what was needed later was out of sight": lambda: round(lost("pi"), 2) == 0.09,
         "These stood in the first summary and not in the second: the queue `fin-import-7`, the runbook that names it, and the invoice `INV-2026-118842`": lambda: (
-            {item for _, item in items(sample().edits[0].inserted[0]) - items(sample().edits[1].inserted[0])}
+            {item for _, item in extract_items(load_sample().edits[0].inserted[0]) - extract_items(load_sample().edits[1].inserted[0])}
             == {"fin-import-7", "docs/runbook.md", "inv-2026-118842"}
         ),
         "Most of the others are names of tests": most_are_tests,
-        "`pi` cuts 23 times here": lambda: len(replayed("pi").edits) == 23,
+        "`pi` cuts 23 times here": lambda: len(replay_sample("pi").edits) == 23,
         "no compaction took the message that named it": lambda: not any(
-            m.id in e.targets for m in sample().messages if "X-Bill-Trace" in m.text for e in sample().edits
+            m.id in e.targets for m in load_sample().messages if "X-Bill-Trace" in m.text for e in load_sample().edits
         ),
     },
     "07": {
@@ -464,15 +470,15 @@ CLAIMS = {
         }) == 1,
         "It refuses to speak on fewer than five sessions": lambda: refuses(ck.samples.paths()[:4]),
         "chains lose little (02), distance cures thrash (03)": lambda: (
-            lost(above(CHAIN, 30_000)) < 0.06 and not figures(replayed(above("summary:keep_tokens=8000", 30_000)), loss=False)["thrash"]
+            lost(make_rules_above(CHAIN, 30_000)) < 0.06 and not score_replay(replay_sample(make_rules_above("summary:keep_tokens=8000", 30_000)), loss=False)["thrash"]
         ),
-        "57 % of what is needed later out of sight": lambda: round(lost(above("summary:keep_tokens=8000", 30_000)), 2) == 0.57,
+        "57 % of what is needed later out of sight": lambda: round(lost(make_rules_above("summary:keep_tokens=8000", 30_000)), 2) == 0.57,
         "`research` pays six times as much for one setting as for another": lambda: 5.5 < (
             cost(Rules(policy="clear:keep_last=20", trigger=triggers.Share(0.2)), "research")
             / cost(Rules(policy="clear:keep_last=5", trigger=triggers.Share(0.2)), "research")
         ) < 6.5,
         "`inbox` carries 60,000 tokens that no rule can take away": lambda: (
-            ck.report(sample("inbox")).groups()["not in the log"] == 60_000
+            ck.report(load_sample("inbox")).groups()["not in the log"] == 60_000
         ),
         "try to beat $2.42": lambda: round(cost(waits()[0]), 2) == 2.42,
         "waiting for the cold loses less (05)": lambda: lost(waits()[0]) < lost(waits()[1]),
@@ -504,7 +510,7 @@ CLAIMS = {
         ),
         "Without management it pays $0.42": lambda: round(lived()["usd_real"]["none"], 2) == 0.42,
         "is foretold to cost $0.45": lambda: round(_real()[0], 2) == 0.45,
-        "shown their last five observations": lambda: studies.masks.KEPT == 5,
+        "shown their last five observations": lambda: studies.masks.RECORDED_WINDOW == 5,
         "it is smallest at the window that was used, though windows next to it are hardly worse": lambda: (
             (of := studies.masks.by_window(studies.table("masks"), "o200k").set_index("window")["median"]).idxmin() == 5
             and of[[4, 6]].max() < of[5] + 0.01
@@ -518,12 +524,12 @@ CLAIMS = {
         "no single run can show a policy to be better": lambda: (
             studies.table("floors").set_index(["tasks", "figure"]).loc[(1, "usd"), "floor"] > 1
         ),
-        "half of all questions go far back": lambda: signature(studies.loops.world).parameters["near"].default == 0.5,
+        "half of all questions go far back": lambda: signature(studies.closed_loop.make_world).parameters["near"].default == 0.5,
         "models other than Gemini, Qwen and one made for a single task": lambda: (
             {name.split("-")[0].rstrip("3") for name in studies.table("ratios")["model"]} == {"gemini", "qwen"}
         ),
         "trusted to a few per cent, where the steps are known": lambda: (
-            median(abs(studies.masks.errors(studies.table("masks"), 5, "o200k"))) < 0.05
+            median(abs(studies.masks.measure_prediction_errors(studies.table("masks"), 5, "o200k"))) < 0.05
         ),
         "The mask that suits SWE-agent doubles the turns of OpenHands": lambda: (
             (of := published()[published()["setting"] == "M=10"].groupby("scaffold")["turns"].max())["openhands"] > 2
@@ -544,9 +550,9 @@ CLAIMS = {
         ),
     },
     "a1": {
-        "of their 80 % interval": lambda: predictions._HELD == 80,
+        "of their 80 % interval": lambda: prediction._HELD == 80,
         "The record lies in the 80 % interval where `low` <= 0 <= `high`": lambda: (
-            (of := predictions.prediction(sample())).low <= 0 <= of.high
+            (of := prediction.predict_input_cost(load_sample())).low <= 0 <= of.high
         ),
         "In others two fifths of what is missed has no such cause": lambda: "| `unexplained` | no rule holds |" in TRUST
         and 0.35 < float(re.search(r"`unexplained` \| no rule holds \|[^|]*\|[^|]*\| ([\d.]+)%", TRUST)[1]) / 100 < 0.45,
@@ -554,58 +560,58 @@ CLAIMS = {
     },
     "a2": {
         "fifteen of fifteen facts are there; under the preset `codex` twelve are": lambda: [
-            sum(ck.course.facts_kept(replayed(name)).values()) for name in ("none", "codex")
+            sum(ck.course.facts_kept(replay_sample(name)).values()) for name in ("none", "codex")
         ] == [15, 12],
         "All columns are in scores.md": lambda: all(
-            f"`{name}`" in (NOTEBOOKS.parent / "docs/scores.md").read_text(encoding="utf-8") for name in ck.score(sample()).index
+            f"`{name}`" in (NOTEBOOKS.parent / "docs/scores.md").read_text(encoding="utf-8") for name in ck.score(load_sample()).index
         ),
         "What survives one need not survive the next": lambda: (
-            (of := drift(sample()).query("cohort == 0").set_index("cuts_n")["retained"])[2] < of[1]
+            (of := drift(load_sample()).query("cohort == 0").set_index("cuts_n")["retained"])[2] < of[1]
         ),
         "`window_loss` flatters a setting that cuts every few calls, as `pi` does in this small window": lambda: (
-            figures(replayed("pi"))["window_loss"] < 0.1 < 1 - sum(ck.course.facts_kept(replayed("pi")).values()) / 15
+            score_replay(replay_sample("pi"))["window_loss"] < 0.1 < 1 - sum(ck.course.facts_kept(replay_sample("pi")).values()) / 15
         ),
     },
     "a3": {
         "Over the six samples the preset `fuseraft` costs a dollar a session less than no management, on the mean": lambda: (
-            pairs(_fuseraft(), "fuseraft", "none")["mean"] == pytest.approx(-1, abs=0.05)
+            compare_settings(_fuseraft(), "fuseraft", "none")["mean"] == pytest.approx(-1, abs=0.05)
         ),
         "Sessions differ far more than settings do": lambda: (
             (of := gridded()).mean(axis=0).std() > 5 * of.mean(axis=1).std()
         ),
         "Two sessions would be far too few, and the kit marks fewer than five": lambda: (
-            pairs(few(4), "fuseraft", "none")["few"] and not pairs(few(5), "fuseraft", "none")["few"]
+            compare_settings(few(4), "fuseraft", "none")["few"] and not compare_settings(few(5), "fuseraft", "none")["few"]
         ),
     },
 }  # fmt: skip
 
 
 def hours(first, last):
-    return (sample().call(last).message.time - sample().call(first).message.time) / 3600
+    return (load_sample().call(last).message.time - load_sample().call(first).message.time) / 3600
 
 
 BECAUSE = {
     "01-a": {"for a whole morning": lambda: 4 < hours(300, 331) < 6},
     "03-guess": {
         "send fewer tokens and cost more": lambda: (
-            (of := figures(replayed(CAREFUL), loss=False))["prompt_tokens"] < ck.score(sample())["prompt_tokens"]
-            and of["cost_usd"] > ck.score(sample())["cost_usd"]
+            (of := score_replay(replay_sample(CAREFUL), loss=False))["prompt_tokens"] < ck.score(load_sample())["prompt_tokens"]
+            and of["cost_usd"] > ck.score(load_sample())["cost_usd"]
         )
     },
     "04-b": {"would have said another one": lambda: lived()["usd_foretold"].idxmin() == "mask 2" != lived()["usd_real"].idxmin()},
     "05-a": {"Half of it is the read": lambda: round(88_000 * PRICE.cache_read / 0.05475, 1) == 0.5},
     "05-c": {
         "More than a seventh of the bill": lambda: (
-            sum(m.expected - m.kept for m in pauses()) * (PRICE.cache_write - PRICE.cache_read) > ck.score(sample())["cost_usd"] / 7
+            sum(m.expected - m.kept for m in pauses()) * (PRICE.cache_write - PRICE.cache_read) > ck.score(load_sample())["cost_usd"] / 7
         )
     },
     "06-a": {
         "Two of them the first summary still had": lambda: sum(
-            bool(re.search(pattern, sample().edits[0].inserted[0].text))
-            for fact, pattern in sample().details["facts"] if not ck.course.facts_kept(sample())[fact]
+            bool(re.search(pattern, load_sample().edits[0].inserted[0].text))
+            for fact, pattern in load_sample().details["facts"] if not ck.course.facts_kept(load_sample())[fact]
         ) == 2
     },
-    "a2-guess": {"three tosses of a coin": lambda: 15 - sum(ck.course.facts_kept(replayed("codex")).values()) == 3},
+    "a2-guess": {"three tosses of a coin": lambda: 15 - sum(ck.course.facts_kept(replay_sample("codex")).values()) == 3},
     "a3-a": {
         "the one that loses most": lambda: (
             (of := gridded_runs().groupby("rules")[["cost_usd", "needed_later_loss"]].mean())["cost_usd"].idxmin()

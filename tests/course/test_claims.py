@@ -15,8 +15,8 @@ from course.made import MADE
 from numpy import median
 
 from ctxkit.course.exercises import _all
-from ctxkit.course.matter import replayed
-from ctxkit.metrics.thrash import cuts
+from ctxkit.course.sample_data import replay_sample
+from ctxkit.metrics.thrashing import get_compaction_outcomes
 
 
 def printed(number):
@@ -139,6 +139,6 @@ def test_a_sentence_stands_there_and_is_so(number, said):
 
 def test_claude_code_keeps_what_the_teacher_says_it_keeps():
     """In a window of 48,000 it is due at 15,000: it keeps 33,000 free."""
-    assert [c.before for c in cuts(replayed("claude_code"))] == pytest.approx(
-        [15_000] * 8, abs=1_600
-    )
+    assert [
+        c.before for c in get_compaction_outcomes(replay_sample("claude_code"))
+    ] == pytest.approx([15_000] * 8, abs=1_600)

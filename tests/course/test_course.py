@@ -28,13 +28,13 @@ NUMBERS = ["01-b", "01-c", "02-a", "02-b", "03-a", "05-a", "05-b", "05-c", "09-a
 
 def test_a_number_is_marked_by_what_is_wrong_with_it():
     slips = {"You forgot the cache.": 7.0}
-    assert marks.number(4.2, 4.2) == ""
-    assert marks.number(7.0, 4.2, slips=slips) == "You forgot the cache."
-    assert "factor of 100" in marks.number(420, 4.2)
-    assert "million" in marks.number(4.2e6, 4.2)
-    assert marks.number(-4.2, 4.2) == "The sign is wrong."
-    assert marks.number(4.5, 4.2) == "A little too high."
-    assert marks.number(1, 4.2) == "Far too low."
+    assert marks.mark_number(4.2, 4.2) == ""
+    assert marks.mark_number(7.0, 4.2, slips=slips) == "You forgot the cache."
+    assert "factor of 100" in marks.mark_number(420, 4.2)
+    assert "million" in marks.mark_number(4.2e6, 4.2)
+    assert marks.mark_number(-4.2, 4.2) == "The sign is wrong."
+    assert marks.mark_number(4.5, 4.2) == "A little too high."
+    assert marks.mark_number(1, 4.2) == "Far too low."
     for nothing in (
         "4.2",
         None,
@@ -46,7 +46,7 @@ def test_a_number_is_marked_by_what_is_wrong_with_it():
         np.array([1, 2]),
         4j,
     ):
-        assert "without quotes" in marks.number(nothing, 4.2)
+        assert "without quotes" in marks.mark_number(nothing, 4.2)
 
 
 @pytest.mark.parametrize(
@@ -54,38 +54,39 @@ def test_a_number_is_marked_by_what_is_wrong_with_it():
     [4, 4.0, np.int64(4), np.float32(4), Decimal(4), Fraction(4), np.array([4]), pd.Series([4])],
 )
 def test_a_number_is_right_in_any_form_that_python_or_a_table_gives(four):
-    assert marks.number(four, 4) == ""
-    assert "well guessed" in marks.guessed(four, 4)
-    assert marks.span((four, four), (4, 4)) == ""
+    assert marks.mark_number(four, 4) == ""
+    assert "well guessed" in marks.score_guess(four, 4)
+    assert marks.mark_span((four, four), (4, 4)) == ""
 
 
 def test_words_lists_and_spans_are_marked():
-    assert marks.choice(" Loss. ", "loss", ("bill", "loss"), {}) == ""
+    assert marks.mark_choice(" Loss. ", "loss", ("bill", "loss"), {}) == ""
     assert (
-        marks.choice("bill", "loss", ("bill", "loss"), {"bill": "It is known."}) == "It is known."
+        marks.mark_choice("bill", "loss", ("bill", "loss"), {"bill": "It is known."})
+        == "It is known."
     )
-    assert "one of" in marks.choice("x", "loss", ("bill", "loss"), {})
-    assert marks.several(["a", "b"], "ab") == ""
-    assert marks.several(["a", "x"], "ab") == "1 of yours does not belong there and 1 is missing."
-    assert marks.several(["x", "y"], "ab") == "2 of yours do not belong there and 2 are missing."
-    assert marks.several("ab", "ab") == "Give a list."
-    assert marks.several([" It is. "], ["it is"]) == ""
-    assert "do not belong there and 1 is missing" in marks.several(count(), "a")
-    assert "one of" in marks.choice(10**5_000, "loss", ("bill", "loss"), {})
-    assert "3 of yours" in marks.several([8, 9, 10], "ab")
-    assert marks.several([["a"]], "a") == "1 of yours does not belong there and 1 is missing."
+    assert "one of" in marks.mark_choice("x", "loss", ("bill", "loss"), {})
+    assert marks.mark_list(["a", "b"], "ab") == ""
+    assert marks.mark_list(["a", "x"], "ab") == "1 of yours does not belong there and 1 is missing."
+    assert marks.mark_list(["x", "y"], "ab") == "2 of yours do not belong there and 2 are missing."
+    assert marks.mark_list("ab", "ab") == "Give a list."
+    assert marks.mark_list([" It is. "], ["it is"]) == ""
+    assert "do not belong there and 1 is missing" in marks.mark_list(count(), "a")
+    assert "one of" in marks.mark_choice(10**5_000, "loss", ("bill", "loss"), {})
+    assert "3 of yours" in marks.mark_list([8, 9, 10], "ab")
+    assert marks.mark_list([["a"]], "a") == "1 of yours does not belong there and 1 is missing."
     for pair in ((3, 9), [3.0, 9], np.array([3, 9]), pd.Series([3, 9])):
-        assert marks.span(pair, (3, 9)) == ""
-    assert marks.span([2, 10], (3, 9)) == "The first is too early and the last is too late."
+        assert marks.mark_span(pair, (3, 9)) == ""
+    assert marks.mark_span([2, 10], (3, 9)) == "The first is too early and the last is too late."
     for nothing in (3, ("3", "9"), (None, 9), (1, 2, 3)):
-        assert "two numbers" in marks.span(nothing, (3, 9))
+        assert "two numbers" in marks.mark_span(nothing, (3, 9))
 
 
 def test_a_guess_is_told_what_is_so():
-    assert "it is 75%" in marks.guessed(40, 75, "%")
-    assert "well guessed" in marks.guessed(74, 75, "%")
-    assert "guess first" in marks.guessed("many", 75, "%")
-    assert "You said 0.75%" in marks.guessed(0.75, 75, "%")
+    assert "it is 75%" in marks.score_guess(40, 75, "%")
+    assert "well guessed" in marks.score_guess(74, 75, "%")
+    assert "guess first" in marks.score_guess("many", 75, "%")
+    assert "You said 0.75%" in marks.score_guess(0.75, 75, "%")
 
 
 def test_a_figure_may_be_rounded_as_a_notebook_prints_it():

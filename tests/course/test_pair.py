@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 
 import ctxkit as ck
+from ctxkit.agent.models.model import Request, ignore_delta
 from ctxkit.errors import ModelError
-from ctxkit.messages import Message, Text
-from ctxkit.models.model import Request, silent
-from ctxkit.tokens import estimate
+from ctxkit.session.messages import Message, Text
+from ctxkit.tokens import estimated_counter
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 PAIR = NOTEBOOKS / "pair"
@@ -36,7 +36,7 @@ def script():
 
 @pytest.fixture(scope="module")
 def reader(script):
-    return script.Reader(counter=estimate(), clock=lambda: 0.0)
+    return script.Reader(counter=estimated_counter(), clock=lambda: 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def changed(message, pattern, text):
 
 
 def said(reader, messages):
-    reply = asyncio.run(reader(Request(messages=tuple(messages)), silent))
+    reply = asyncio.run(reader(Request(messages=tuple(messages)), ignore_delta))
     return reply.text or reply.tool_calls[0].arguments["path"]
 
 

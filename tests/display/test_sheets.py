@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reports.hostile import EVIL, intruders
 
-from ctxkit.display.sheets import Box, Heading, Tabular, padded, width
+from ctxkit._internal.tables import Cell, Column, Table, display_width, pad_to_width
 
-HEADS = (Heading("name", number=False), Heading("cost", "dollars"), Heading("spare", spare=True))
+HEADS = (Column("name", number=False), Column("cost", "dollars"), Column("spare", spare=True))
 
 
 @given(
@@ -19,38 +19,38 @@ HEADS = (Heading("name", number=False), Heading("cost", "dollars"), Heading("spa
     )
 )
 def test_a_text_is_never_wider_than_a_terminal(rows):
-    made = Tabular(HEADS, tuple((Box(a), Box(b), Box(b)) for a, b in rows)).to_text()
-    assert max(map(width, made.split("\n"))) <= 80
+    made = Table(HEADS, tuple((Cell(a), Cell(b), Cell(b)) for a, b in rows)).to_text()
+    assert max(map(display_width, made.split("\n"))) <= 80
 
 
 def test_wide_letters_take_two_columns():
-    assert width("漢字") == 4
-    assert width(padded("漢字漢字", 5)) == 5
+    assert display_width("漢字") == 4
+    assert display_width(pad_to_width("漢字漢字", 5)) == 5
 
 
 def test_spare_columns_go_first_and_firm_texts_stay():
     heads = (
-        Heading("a", number=False),
-        Heading("b", spare=True),
-        Heading("word", number=False, firm=True),
+        Column("a", number=False),
+        Column("b", spare=True),
+        Column("word", number=False, firm=True),
     )
-    made = Tabular(heads, ((Box("x" * 60), Box("9" * 40), Box("y" * 30)),)).to_text()
+    made = Table(heads, ((Cell("x" * 60), Cell("9" * 40), Cell("y" * 30)),)).to_text()
     assert "9" not in made
     assert "y" * 30 in made
 
 
 def test_nothing_of_a_log_leaves_its_cell():
-    made = Tabular(
-        HEADS, ((Box(EVIL, None, EVIL), Box(EVIL, 1.0, EVIL, "bad"), Box(EVIL)),), EVIL, EVIL
+    made = Table(
+        HEADS, ((Cell(EVIL, None, EVIL), Cell(EVIL, 1.0, EVIL, "bad"), Cell(EVIL)),), EVIL, EVIL
     )
     assert intruders(made.to_html(sorts=False)) == []
     assert not {"\x1b", "\u202e", "\x00"} & set(made.to_text())
 
 
 def test_a_missing_value_is_sorted_last():
-    shown = Tabular(HEADS, ((Box("a"), Box("–"), Box("1", 1.0)),)).to_html()
+    shown = Table(HEADS, ((Cell("a"), Cell("–"), Cell("1", 1.0)),)).to_html()
     assert shown.count("data-value=") == 2
 
 
 def test_no_rows_are_no_table():
-    assert (Tabular(HEADS).to_html(), Tabular(HEADS).to_text()) == ("", "")
+    assert (Table(HEADS).to_html(), Table(HEADS).to_text()) == ("", "")

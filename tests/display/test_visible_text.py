@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.display.visible_text import make_visible
+from ctxkit._internal.formatting import make_visible
 
 HIDERS = st.sampled_from("\x00\x07\x08\x1b\r\x0b\x0c\x1c\x7f\x85\xa0\xad\u200b\u200d\u202e\u2028"
                          "\u2066\ufeff\ufe0f\u3164\u2800\u034f\U000e0041\ud800\t\n⟨⟩⇥ aU+0301B"

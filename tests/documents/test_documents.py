@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 from documents import made
 
-from ctxkit.documents import KINDS, Bounds, document, is_document
+from ctxkit.agent.documents import DOCUMENT_MODULES, DocumentBounds, is_document, read_document
 from ctxkit.errors import BadArguments, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-for _each in KINDS.values():
+for _each in DOCUMENT_MODULES.values():
     pytest.importorskip(_each)
 
 
 def read(path: Path, *wanted: str, **bounds):
     with path.open("rb") as file:
-        return document(file, path.name, wanted or None, Bounds(**bounds))
+        return read_document(file, path.name, wanted or None, DocumentBounds(**bounds))
 
 
 def test_each_kind_gives_its_text_piece_by_piece(tmp_path):
@@ -155,22 +155,22 @@ def test_kinds_are_known_by_their_endings():
     assert is_document("A.PDF")
     assert not is_document("a.txt")
     with pytest.raises(BadArguments, match=r"no document: those end in \.pdf"):
-        document(None, "a.txt")
+        read_document(None, "a.txt")
 
 
 def test_the_process_gets_no_key_of_the_environment(tmp_path, monkeypatch):
-    from ctxkit.documents import process, reading
+    from ctxkit.agent import document_worker, documents
 
     child = tmp_path / "child.py"
     child.write_text(
         "import json, os\nprint(json.dumps({'name': 'env', 'text': ' '.join(os.environ)}))"
     )
     monkeypatch.setenv("SECRET_API_KEY", "x" * 40)
-    monkeypatch.setattr(process, "__file__", str(child))
+    monkeypatch.setattr(document_worker, "__file__", str(child))
     told = read(made.pdf(tmp_path / "a.pdf", "x")).text
     assert "PATH" in told
     assert "SECRET" not in told
-    assert reading.process.__file__ == str(child)
+    assert documents.document_worker.__file__ == str(child)
 
 
 def test_an_archive_with_very_many_files_is_refused(tmp_path):
@@ -195,4 +195,4 @@ def test_a_sheet_that_says_it_is_smaller_than_it_is_is_read_whole(tmp_path):
         for name in old.namelist():
             new.writestr(name, old.read(name).replace(b'ref="A1:B5"', b'ref="A1"'))
     with (tmp_path / "wrong.xlsx").open("rb") as file:
-        assert document(file, "wrong.xlsx").text.splitlines()[-1] == "5\trow 5"
+        assert read_document(file, "wrong.xlsx").text.splitlines()[-1] == "5\trow 5"

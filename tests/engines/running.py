@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Image, Message, Sized, Text, Thinking, ToolCall
-from ctxkit.presets.preset_names import differences
-from ctxkit.readers.reader_names import read_all
+from ctxkit.formats.reading import read_all
+from ctxkit.presets.registry import preset_differences
+from ctxkit.session.messages import Image, Message, SizeOnly, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 HERE = Path(__file__).parent
 LEAST = 0.99
@@ -63,7 +63,7 @@ class Tally:
         self.equal = 0
         self.named: Counter[str] = Counter()
         self.unnamed: list[Any] = []
-        self._topics = {d.topic for d in differences(system)}
+        self._topics = {d.topic for d in preset_differences(system)}
 
     def add(self, same: bool, cause: str = "", example: Any = None) -> None:
         """Count a decision; a cause is a topic of the preset's differences."""
@@ -123,7 +123,7 @@ def part(p: Any) -> dict[str, Any] | None:
         return {"type": "thinking", "thinking": p.text}
     if isinstance(p, ToolCall):
         return {"type": "toolCall", "id": p.id, "name": p.name, "arguments": p.arguments}
-    if isinstance(p, Sized) and p.kind != "image":  # only its size is known
+    if isinstance(p, SizeOnly) and p.kind != "image":  # only its size is known
         return {
             "type": "text",
             "text": "x" * (4 * p.tokens if p.tokens is not None else p.chars or 0),

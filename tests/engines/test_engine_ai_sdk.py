@@ -6,10 +6,10 @@ import pytest
 from engines.running import Tally, ask, sessions, version
 
 from ctxkit import presets
-from ctxkit.engine import log_of
-from ctxkit.history import History
-from ctxkit.messages import Text, Thinking, ToolCall
-from ctxkit.tokens import Room, named
+from ctxkit.engine import log_from_session
+from ctxkit.policies.history import History
+from ctxkit.session.messages import Text, Thinking, ToolCall
+from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.engines
 SETTINGS = (
@@ -80,7 +80,7 @@ def test_what_is_left_of_each_call(engines, real):
         ):
             continue
         rules = presets.ai_sdk()
-        log = log_of(session, rules)
+        log = log_from_session(session, rules)
         if not log.messages or any(
             m.role == "tool" and log.groups[r] == r for r, m in enumerate(log.messages)
         ):
@@ -95,7 +95,9 @@ def test_what_is_left_of_each_call(engines, real):
         answers = ask("ai.mjs", str(engines / "ai"), jobs=jobs)
         for real_, messages, (call, given) in zip(answers, said, looked, strict=True):
             pruning = presets.ai_sdk(**given).pruning
-            kept = pruning(History.start(log, call), Room(10**9, 0, named("chars/4"))).messages
+            kept = pruning(
+                History.start(log, call), ContextBudget(10**9, 0, get_counter("chars/4"))
+            ).messages
             own = log.messages[len(messages) : log.upto[call]]
             assert list(kept[len(kept) - len(own) :]) == own
             mine = left(kept[: len(kept) - len(own)])

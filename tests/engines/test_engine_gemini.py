@@ -9,11 +9,11 @@ import pytest
 from engines.running import Tally, ask, sessions, version
 
 from ctxkit import presets
-from ctxkit.engine import log_of
-from ctxkit.history import History
-from ctxkit.messages import Image, Text, ToolCall
-from ctxkit.presets._gemini import split_point
-from ctxkit.tokens import Room, named
+from ctxkit.engine import log_from_session
+from ctxkit.policies.history import History
+from ctxkit.presets.systems.gemini import split_point
+from ctxkit.session.messages import Image, Text, ToolCall
+from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.engines
 
@@ -68,7 +68,7 @@ def test_what_is_left_of_a_compressed_chat(engines, real, tmp_path):
     policy = presets.gemini().bare.using(lambda _: "S")
     looked, jobs = [], []
     for i, (path, session) in enumerate(sessions(real, 3, 300, size=1_600_000)):
-        log = log_of(session, presets.gemini())
+        log = log_from_session(session, presets.gemini())
         picked = [*range(1, log.calls, max(1, log.calls // 12))]
         said = [History.start(log, call) for call in picked]
         if not said or any(m.role == "tool" and not m.call_id for m in said[-1].messages):
@@ -99,7 +99,7 @@ def answered(answer, first, size, n):
 
 def kept(policy, history):
     """The place of the first message that the preset leaves, and the results that it cuts there."""
-    new = policy(history, Room(10**9, 0, named("chars/4")))
+    new = policy(history, ContextBudget(10**9, 0, get_counter("chars/4")))
     if not any(m.role == "summary" for m in new.messages):
         return None, []
     place = {m.id: p for p, m in enumerate(history.messages)}

@@ -13,19 +13,20 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.engine import log_of
-from ctxkit.history import columns
-from ctxkit.messages import Image, Message, Sized, ToolCall
+from ctxkit.engine import log_from_session
+from ctxkit.policies import safeguard
+from ctxkit.policies.history import columns
 from ctxkit.policies.rules import Rules
-from ctxkit.texts import contents, plans
-from ctxkit.tokens import named
-from ctxkit.tokens.counters import arguments
+from ctxkit.policies.texts import content
+from ctxkit.session.messages import Image, Message, SizeOnly, ToolCall, plain_text
+from ctxkit.tokens import get_counter
+from ctxkit.tokens.counters import arguments_json
 from ctxkit.tokens.estimates import OPENCLAW
 
 pytestmark = pytest.mark.engines
 WINDOWS = (32_000, 64_000, 200_000)
 SMALL = (8_000, 16_000, 64_000)
-COUNT = named("openclaw").message
+COUNT = get_counter("openclaw").message
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_plans_of_a_summary(engines, found):
         looked = [(n, w) for n in cuts[:: max(1, len(cuts) // 6)] for w in WINDOWS]
         wanted, jobs = [], []
         for n, window in looked:
-            chunk = plans.chunk_tokens(n, sum(ours[:n]), window)
+            chunk = safeguard.chunk_tokens(n, sum(ours[:n]), window)
             others = (n * 7919) % window
             about = {"window": window, "chunk": chunk, "others": others}
             jobs.append({"file": file, "upto": n, **about})
@@ -88,13 +89,13 @@ def test_plans_of_a_summary(engines, found):
 def planned(messages, sizes, window, chunk, others):
     """What the preset's rules plan."""
     rules = presets.openclaw(context_window=window, keep_recent_tokens=1000)
-    kept, _, _ = plans.within_share(messages, sizes, int(window * 0.5))
+    kept, _, _ = safeguard.drop_oldest_to_budget(messages, sizes, int(window * 0.5))
     return {
-        "halves": [[*rows] for rows in plans.by_share(messages, sizes)],
-        "chunks": [[*rows] for rows in plans.by_size(messages, sizes, chunk)],
-        "ratio": plans.ratio(len(messages), sum(sizes), window),
+        "halves": [[*rows] for rows in safeguard.chunk_by_share(messages, sizes)],
+        "chunks": [[*rows] for rows in safeguard.chunk_by_size(messages, sizes, chunk)],
+        "ratio": safeguard.chunk_share(len(messages), sum(sizes), window),
         "kept": sorted(kept),
-        "apart": others > int(window * 0.5 * plans.MARGIN),
+        "apart": others > int(window * 0.5 * safeguard.SAFETY_MARGIN),
         "reserve": rules.reserve,
     }
 
@@ -108,8 +109,8 @@ def part_chars(p):
     if isinstance(p, Image):
         return 8000
     if isinstance(p, ToolCall):
-        return len(arguments(p))
-    if isinstance(p, Sized):
+        return len(arguments_json(p))
+    if isinstance(p, SizeOnly):
         return 4 * p.tokens if p.tokens is not None else p.chars or 0
     return OPENCLAW.units(p.text)
 
@@ -124,7 +125,9 @@ def test_what_a_call_after_a_pause_is_sent(engines, found, tmp_path, monkeypatch
     talks = [each[:4] for each in found if len(each[1].calls) <= 100 and plain(each[1])]
     longer = [lengthened(each, tmp_path / f"{i}.json") for i, each in enumerate(talks)]
     runs, answers = both_sides(engines, talks)
-    for module in [m for m in sys.modules.values() if getattr(m, "chars", None) is columns.chars]:
+    for module in [
+        m for m in sys.modules.values() if getattr(m, "chars", None) is columns.count_chars
+    ]:
         monkeypatch.setattr(module, "chars", program_chars)
     alike, _ = both_sides(engines, talks, ask_too=False)
     other, others = both_sides(engines, longer)
@@ -145,7 +148,7 @@ def both_sides(engines, talks, *, ask_too=True):
         number = {m.id: n for n, m in enumerate(said)}
         for window in SMALL:
             rules = Rules(pruning=pruning, window=window, assumed=True, estimator="openclaw")
-            log, run = log_of(session, rules), ck.replay(session, rules)
+            log, run = log_from_session(session, rules), ck.replay(session, rules)
             upto = log.upto[: log.calls]
             known = [sum(m.id in number for m in log.messages[:n]) for n in upto]
             jobs.append({"file": file, "cold": known, "window": window})
@@ -167,10 +170,10 @@ def lengthened(talk, file):
 
 
 def relength(message):
-    text = contents.texts(message)
+    text = plain_text(message)
     if len(text) < 200:
-        return contents.with_text(message, f"{text} {' '.join(map(str, range(100)))}")
-    return contents.with_text(message, text[:4000]) if 4000 < len(text) < 5000 else message
+        return content.replace_text(message, f"{text} {' '.join(map(str, range(100)))}")
+    return content.replace_text(message, text[:4000]) if 4000 < len(text) < 5000 else message
 
 
 def plain(session):
@@ -181,4 +184,4 @@ def plain(session):
 def sent(run, log, number, call):
     """The results that a call of a run is not sent as they came, with their text."""
     changed = ((i.row, i.message) for i in run.sent(call) if i.changed_by and i.row >= 0)
-    return {number[log.messages[row].id]: contents.texts(m) for row, m in changed}
+    return {number[log.messages[row].id]: plain_text(m) for row, m in changed}

@@ -9,10 +9,10 @@ import pytest
 from engines.running import Tally, as_pi, ask, sessions, version
 
 from ctxkit import presets
-from ctxkit.engine import log_of
-from ctxkit.history import History
-from ctxkit.policies.summary_places import asks_anew
-from ctxkit.tokens import Room, named
+from ctxkit.engine import log_from_session
+from ctxkit.policies.history import History
+from ctxkit.policies.history.history import is_new_request
+from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.engines
 PACKAGES = {"0.58.3": "pi58", "0.73.1": "pi73", "1.5.2": "pi1"}
@@ -37,13 +37,13 @@ class Both:
         self.messages = {e["message"]["n"]: m for m, e in zip(held, said, strict=True)}
         self.file = str(folder / f"{abs(hash(path))}.json")
         Path(self.file).write_text(json.dumps(entries), encoding="utf-8")
-        self.log = log_of(session, rules)
+        self.log = log_from_session(session, rules)
 
     def moments(self):
         """Each call before which the program looks, and the entries that it has then."""
         for call in range(1, self.log.calls):
             row = self.log.upto[call] - 1
-            if asks_anew(self.log, row, call):
+            if is_new_request(self.log, row, call):
                 yield call, self.number[self.log.messages[row].id]
 
     def is_sent(self, n):
@@ -112,7 +112,7 @@ def compacted(each, rules, calls):
     for call in calls:
         asked.clear()
         history = history.at(call)
-        new = policy(history, Room(10**9, 16_384, named("pi")))
+        new = policy(history, ContextBudget(10**9, 16_384, get_counter("pi")))
         shown = [each.number.get(m.id, -1) for m in new.messages if m.role != "system"]
         told = [[n for n in a if n >= 0] for a in asked]
         out.append(None if new is history else (told, [n for n in shown if n >= 0]))
@@ -160,7 +160,7 @@ def cause(each, real, ours, upto):
 @pytest.mark.parametrize("name", PACKAGES)
 def test_estimates_of_messages(name, engines, both):
     tally = Tally("pi", version(PACKAGES[name]), "size of a message")
-    counter = named("pi/1" if name == "1.5.2" else "pi")
+    counter = get_counter("pi/1" if name == "1.5.2" else "pi")
     for each in both(name):
         theirs = ask(
             "pi.mjs", str(engines / PACKAGES[name]), jobs=[{"file": each.file, "sizes": True}]
@@ -236,7 +236,9 @@ def test_when_it_compacts_by_itself(name, engines, both):
         for window, theirs in zip(WINDOWS, answers, strict=True):
             trigger = presets.pi(version=name, quirks=True, context_window=window).trigger
             for (call, _), real in zip(looks, theirs, strict=True):
-                mine = trigger(History.start(each.log, call), Room(window, 16_384, named("pi")))
+                mine = trigger(
+                    History.start(each.log, call), ContextBudget(window, 16_384, get_counter("pi"))
+                )
                 tally.add((real is not None) == mine, "", (each.name, window, call, real, mine))
     tally.done(100)
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxkit.engine.agent_loop import Context, fit
+from ctxkit.engine.replay import replay
 from ctxkit.errors import BadArguments, UnsoundHistory
-from ctxkit.fitting.fits import Context, fit
 from ctxkit.policies import triggers
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import fuseraft
-from ctxkit.replays import replay
 
 
 def asked(n, text="x" * 400):

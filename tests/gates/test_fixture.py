@@ -27,7 +27,7 @@ def run(folder, *words):
             "pytest",
             "-q",
             "-p",
-            "ctxkit.gates.fixtures",
+            "ctxkit.experiments.gates.pytest_plugin",
             "-p",
             "no:cacheprovider",
             *words,

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.gates.baselines import load
-from ctxkit.gates.gate_verdicts import compared, number
-from ctxkit.gates.readings import FIGURES, Entry, Reading, measured
+from ctxkit.experiments.gates.regression_gate import (
+    FIGURES,
+    Measurement,
+    SessionFigures,
+    compare_with_baseline,
+    format_figure,
+    load_baseline,
+    measure_rules,
+)
 
 SAMPLE = ck.samples.path("billing")
 
@@ -41,7 +47,7 @@ def test_what_did_not_change_passes(session, kept):
 def test_sessions_of_one_id_are_each_held(tmp_path):
     short, long = (talk(n, id="same") for n in (20, 30))
     ck.gate([short, long], "none", tmp_path / "b.json", update=True)
-    found = load(tmp_path / "b.json")["none"]
+    found = load_baseline(tmp_path / "b.json")["none"]
     assert list(found) == ["same", "same (2)"]
     assert (
         found["same"].figures["peak_tokens"].value < found["same (2)"].figures["peak_tokens"].value
@@ -51,14 +57,14 @@ def test_sessions_of_one_id_are_each_held(tmp_path):
 def test_rules_that_fit_no_other_window_are_held_without_noise(session, tmp_path):
     rules = "pi:reserve_tokens=150_000"  # more than the window of the sample
     assert ck.gate(session, rules, tmp_path / "b.json", update=True).ok
-    cost = load(tmp_path / "b.json")["pi"][session.id].figures["cost_usd"]
+    cost = load_baseline(tmp_path / "b.json")["pi"][session.id].figures["cost_usd"]
     assert cost.value > 0
     assert cost.noise == 0
 
 
 def test_the_figures_are_those_of_the_comparison(session, kept):
     row = ck.compare(session, ["pi"], progress=False).loc["pi"]
-    found = load(kept)["pi"][session.id].figures
+    found = load_baseline(kept)["pi"][session.id].figures
     for name in (
         "cost_usd",
         "peak_tokens",
@@ -71,14 +77,14 @@ def test_the_figures_are_those_of_the_comparison(session, kept):
 
 
 def test_facts_kept_are_those_that_stand_in_the_replay(session, kept):
-    from ctxkit.metrics import planted
+    from ctxkit.metrics import retention_checks
 
     shares = []
     for seed in range(3):
-        said = planted.facts(12, seed)
-        replay = ck.replay(planted.plant(session, said, seed), "codex")
-        shares.append(sum(planted.available(replay, said).values()) / 12)
-    assert load(kept)["codex"][session.id].figures["facts_kept"].value == pytest.approx(
+        said = retention_checks.make_facts(12, seed)
+        replay = ck.replay(retention_checks.plant_facts(session, said, seed), "codex")
+        shares.append(sum(retention_checks.check_facts_in_view(replay, said).values()) / 12)
+    assert load_baseline(kept)["codex"][session.id].figures["facts_kept"].value == pytest.approx(
         sum(shares) / 3
     )
 
@@ -104,10 +110,10 @@ def test_rules_that_got_worse_are_named_with_by_how_much(session, tmp_path):
 
 
 def test_the_noise_is_what_a_window_1_percent_other_moves(session):
-    from ctxkit.replays import window
+    from ctxkit.engine.replay import context_window_of
 
-    found = measured([session], ["pi"])["pi"][session.id].figures["cost_usd"]
-    limit = window(session)
+    found = measure_rules([session], ["pi"])["pi"][session.id].figures["cost_usd"]
+    limit = context_window_of(session)
     rules = ck.presets.pi()
     costs = [
         ck.compare(session, [rules.but(window=int(limit * s))], progress=False)["cost_usd"].iloc[1]
@@ -151,7 +157,7 @@ def test_an_update_keeps_what_it_does_not_measure(session, kept, tmp_path):
     path = tmp_path / "b.json"
     path.write_bytes(kept.read_bytes())
     ck.gate(session, "none", path, update=True)
-    assert set(load(path)) == {"pi", "codex", "none"}
+    assert set(load_baseline(path)) == {"pi", "codex", "none"}
 
 
 @pytest.mark.parametrize(
@@ -197,36 +203,43 @@ def test_a_change_below_the_noise_is_never_worse_and_one_above_always(values, fi
     sign = 1 if figure.worse == "up" else -1
     before = {
         "r": {
-            str(i): Entry(key="k", figures={figure.name: Reading(v, n)})
+            str(i): SessionFigures(key="k", figures={figure.name: Measurement(v, n)})
             for i, (v, n, _) in enumerate(values)
         }
     }
 
     def now(share):
         moved = {
-            str(i): Reading(v + sign * (n + m + 1) * share, n) for i, (v, n, m) in enumerate(values)
+            str(i): Measurement(v + sign * (n + m + 1) * share, n)
+            for i, (v, n, m) in enumerate(values)
         }
-        return {"r": {i: Entry(key="k", figures={figure.name: m}) for i, m in moved.items()}}
+        return {
+            "r": {i: SessionFigures(key="k", figures={figure.name: m}) for i, m in moved.items()}
+        }
 
-    assert [c.state for c in compared(before, now(1)).changes] == ["worse"]
-    assert [c.state for c in compared(before, now(-1)).changes] == ["better"]
+    assert [c.state for c in compare_with_baseline(before, now(1)).changes] == ["worse"]
+    assert [c.state for c in compare_with_baseline(before, now(-1)).changes] == ["better"]
     still = {
         "r": {
-            str(i): Entry(key="k", figures={figure.name: Reading(v + n / 2, n)})
+            str(i): SessionFigures(key="k", figures={figure.name: Measurement(v + n / 2, n)})
             for i, (v, n, _) in enumerate(values)
         }
     }
-    assert {c.state for c in compared(before, still).changes} <= {"same", "noise"}
+    assert {c.state for c in compare_with_baseline(before, still).changes} <= {"same", "noise"}
 
 
 def test_a_figure_that_is_gone_is_worse_but_what_was_retained_where_nothing_was_cut_is_not():
     before = {
-        "r": {"s": Entry(key="k", figures={"cost_usd": Reading(1.0), "retained": Reading(0.5)})}
+        "r": {
+            "s": SessionFigures(
+                key="k", figures={"cost_usd": Measurement(1.0), "retained": Measurement(0.5)}
+            )
+        }
     }
-    found = compared(before, {"r": {"s": Entry(key="k")}}).changes
+    found = compare_with_baseline(before, {"r": {"s": SessionFigures(key="k")}}).changes
     assert [(c.figure, c.state) for c in found] == [("cost_usd", "gone")]
 
 
 def test_a_small_change_is_not_told_as_none():
-    shown = [number(n, "share", sign="+") for n in (0.0, 0.0004, -0.25)]
+    shown = [format_figure(n, "share", sign="+") for n in (0.0, 0.0004, -0.25)]
     assert shown == ["+0.0%", "+0.040%", "-25.0%"]

@@ -9,11 +9,10 @@ import pytest
 from redaction.corpus import B64, drawn
 
 import ctxkit as ck
-from ctxkit.gates import gate_compactor, survival
-from ctxkit.gates.baselines import load
-from ctxkit.gates.pairing import faults
-from ctxkit.gates.programs import command
-from ctxkit.gates.rounds import canaries, pieces
+from ctxkit.experiments.gates import gate_compactor, survival
+from ctxkit.experiments.gates.compactor_command import command
+from ctxkit.experiments.gates.compactor_gate import find_faults, make_canaries, split_session
+from ctxkit.experiments.gates.regression_gate import load_baseline
 
 SAMPLE = ck.samples.path("billing")
 
@@ -67,17 +66,17 @@ def test_a_value_whose_new_one_is_gone_is_wrong(session):
 
 
 def test_parts_of_a_session_are_all_of_it_and_part_no_call(session):
-    whole = [m for part in pieces(session, 1) for m in part]
-    parts = list(pieces(session, 6))
+    whole = [m for part in split_session(session, 1) for m in part]
+    parts = list(split_session(session, 6))
     assert [m for part in parts for m in part] == whole
     assert len(whole) == len(session.messages)
-    assert all(part[0]["role"] != "tool" and not faults(part, part) for part in parts)
+    assert all(part[0]["role"] != "tool" and not find_faults(part, part) for part in parts)
     with pytest.raises(ck.BadArguments, match="ask for fewer rounds"):
-        list(pieces(session, 10_000))
+        list(split_session(session, 10_000))
 
 
 def test_words_of_facts_stand_nowhere_else(session):
-    facts, values = canaries(6, 0)
+    facts, values = make_canaries(6, 0)
     keys = [f.key for f in facts] + [c.key for v in values for c in v]
     assert len(set(keys)) == len(keys) == 18 + 10
     assert not [k for k in keys if k in SAMPLE.read_text()]
@@ -115,14 +114,14 @@ SYSTEM, USER, REPLY = ({"role": r, "content": r} for r in ("system", "user", "as
 )
 def test_what_cannot_be_sent_is_told(back, told):
     given = [SYSTEM, USER, _call("a"), _result("a"), REPLY]
-    found = faults(given, back)
+    found = find_faults(given, back)
     assert (found == []) if told is None else any(told in f for f in found), found
 
 
 def test_a_message_said_twice_may_come_back_once_or_twice():
     given = [SYSTEM, USER, REPLY, USER, REPLY]
-    assert faults(given, given) == []
-    assert faults(given, [SYSTEM, REPLY, USER]) == []
+    assert find_faults(given, given) == []
+    assert find_faults(given, [SYSTEM, REPLY, USER]) == []
 
 
 PROGRAM = """
@@ -170,7 +169,7 @@ def test_a_program_is_asked_as_a_function_is(session, program):
     ],
 )
 def test_a_program_that_misbehaves_is_a_sentence(session, program, monkeypatch, body, told):
-    monkeypatch.setattr("ctxkit.gates.programs.LARGEST", 1 << 20)
+    monkeypatch.setattr("ctxkit.experiments.gates.compactor_command.MAX_OUTPUT_BYTES", 1 << 20)
     begun = time.monotonic()
     with pytest.raises(ck.BadArguments) as error:
         gate_compactor(program(body), session, timeout=1 if "sleep" in body else 20)
@@ -208,8 +207,10 @@ def test_what_is_quoted_of_a_program_holds_no_key(session, program, monkeypatch,
 
 
 def test_what_a_program_printed_before_it_ended_is_bounded_too(session, program, monkeypatch):
-    monkeypatch.setattr("ctxkit.gates.programs.LARGEST", 1 << 20)
-    monkeypatch.setattr("ctxkit.gates.programs._PAUSE", 1.0)  # it ends between two looks
+    monkeypatch.setattr("ctxkit.experiments.gates.compactor_command.MAX_OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setattr(
+        "ctxkit.experiments.gates.compactor_command._PAUSE", 1.0
+    )  # it ends between two looks
     with pytest.raises(ck.BadArguments, match="printed more than 1 MB"):
         gate_compactor(program("print('[' + ' ' * (1 << 20) + ']')"), session)
 
@@ -267,6 +268,6 @@ def test_repeats_tell_the_noise(session, tmp_path):
 
     path = tmp_path / "b.json"
     gate_compactor(moody, session, path, repeat=2, update=True)
-    found = load(path)["compacted"][session.id].figures["survived"]
+    found = load_baseline(path)["compacted"][session.id].figures["survived"]
     assert found.value == 1
     assert found.noise > 0.5

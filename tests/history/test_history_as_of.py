@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from late_talks import grown, late_talk
 from talks_by_chance import Fours
 
-from ctxkit.history import History, Log
+from ctxkit.policies.history import History, MessageLog
 
 
 def looks(h: History) -> tuple[object, ...]:
@@ -26,7 +26,7 @@ def looks(h: History) -> tuple[object, ...]:
 @settings(max_examples=25)
 @given(st.integers(0, 10**6))
 def test_a_history_knows_no_more_than_the_log_did_at_its_call(seed):
-    whole = Log.of(late_talk(seed, 20, late=0.4), Fours())
+    whole = MessageLog.of(late_talk(seed, 20, late=0.4), Fours())
     for call, live in grown(whole, whole.calls):
         then, now = History.start(live, call), History.start(whole, call)
         assert looks(now) == looks(then)
@@ -41,7 +41,7 @@ def test_a_history_knows_no_more_than_the_log_did_at_its_call(seed):
 @settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 12))
 def test_an_edited_head_stays_as_of_the_call_too(seed, first):
-    whole = Log.of(late_talk(seed, 20, late=0.4), Fours())
+    whole = MessageLog.of(late_talk(seed, 20, late=0.4), Fours())
     heads = {}
     for call, live in grown(whole, whole.calls):
         if call < first:

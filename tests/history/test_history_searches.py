@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
 
 from ctxkit.errors import BadArguments
-from ctxkit.history import History, Log
+from ctxkit.policies.history import History, MessageLog
 
 
 @st.composite
 def histories(draw):
     talk = by_chance(draw(st.integers(0, 10**6)), draw(st.integers(3, 25)))
-    log = Log.of(talk.messages, Fours())
+    log = MessageLog.of(talk.messages, Fours())
     h = History.start(log, draw(st.integers(1, log.calls)))
     for verb in draw(st.lists(st.sampled_from(["cut", "clear", "drop", "shorten"]), max_size=3)):
         p = draw(st.integers(0, len(h)))
@@ -88,10 +88,10 @@ def test_sums_are_those_of_the_messages_shown(h):
 
 @given(histories())
 def test_columns_say_what_the_messages_say(h):
-    from ctxkit.history.columns import chars
+    from ctxkit.policies.history.columns import count_chars
 
     assert h.errors.tolist() == [m.is_error for m in h.messages]
-    assert h.chars.tolist() == [chars(m) for m in h.messages]
+    assert h.chars.tolist() == [count_chars(m) for m in h.messages]
     assert h.agent("MAIN").all()
     tools = h.tool("read_*").nonzero()[0].tolist()
     assert tools == [
@@ -101,7 +101,7 @@ def test_columns_say_what_the_messages_say(h):
 
 
 def test_unknown_words_are_refused():
-    h = History.start(Log.of(by_chance(1, 3).messages, Fours()), 2)
+    h = History.start(MessageLog.of(by_chance(1, 3).messages, Fours()), 2)
     with pytest.raises(BadArguments, match="Did you mean 'assistant'"):
         h.count("asistant")
     with pytest.raises(BadArguments, match="count from 1"):
@@ -111,7 +111,7 @@ def test_unknown_words_are_refused():
 
 
 def test_a_row_is_found_again_by_its_position():
-    h = History.start(Log.of(by_chance(5, 20).messages, Fours()), 20)
+    h = History.start(MessageLog.of(by_chance(5, 20).messages, Fours()), 20)
     h = h.summarise(h.safe(h.back(900)), 50)
     shown = [p for p in range(len(h)) if h.row(p) >= 0]
     assert [h.position(h.row(p)) for p in shown] == shown

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from late_talks import late_talk
 from talks_by_chance import Fours, by_chance, shown
 
-from ctxkit.engine import run
+from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments, UnsoundHistory
-from ctxkit.history import History, Log
-from ctxkit.history.invariants import ALL
-from ctxkit.messages import Message, Text
-from ctxkit.presets.preset_names import preset
-from ctxkit.session import apply_edit
+from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies.history.invariants import INVARIANTS
+from ctxkit.presets.registry import preset
+from ctxkit.session.messages import Message, Text
+from ctxkit.session.session import apply_edit
 
 
 def roles(h):
@@ -58,7 +58,7 @@ VERBS = {
 )
 def test_any_verbs_leave_a_sound_history_whose_edits_say_the_same(seed, verbs):
     talk = by_chance(seed, 14)
-    log = Log.of(talk.messages, Fours())
+    log = MessageLog.of(talk.messages, Fours())
     h = History.start(log, 9)
     for name, a, b in verbs:
         before = h.messages
@@ -66,7 +66,7 @@ def test_any_verbs_leave_a_sound_history_whose_edits_say_the_same(seed, verbs):
         assert h.messages == before  # nothing was changed in place
         assert (new is h) == (new.steps == h.steps)
         h = new
-    assert [i.broken(h) for i in ALL] == [None] * len(ALL)
+    assert [i.broken(h) for i in INVARIANTS] == [None] * len(INVARIANTS)
     view = list(History.start(log, 9).messages)
     for edit in h.edits:
         view = apply_edit(view, edit)
@@ -145,7 +145,7 @@ def test_tool_calls_remain_when_a_text_is_shortened():
 
 
 def test_one_text_has_one_size_whoever_put_it_there():
-    log = Log(Fours())
+    log = MessageLog(Fours())
     log.append(user("x" * 400), tokens=300)  # three times what the counter says
     log.append(user("x" * 400), tokens=60)
     log.append(assistant())
@@ -158,7 +158,7 @@ def test_one_text_has_one_size_whoever_put_it_there():
 
 
 def test_what_is_shorter_has_no_more_tokens_than_its_row():
-    log = Log(Fours())
+    log = MessageLog(Fours())
     log.append(user("x" * 400), tokens=60)
     log.append(assistant())
     assert History.start(log, 0).replace({0: "x" * 390}).tokens == 60
@@ -169,7 +169,9 @@ def test_a_measure_of_its_own_is_kept_beside():
         def message(self, m):
             return 3
 
-    log = Log.of([user("x" * 400), user("y" * 400), assistant()], Fours(), estimator=Threes())
+    log = MessageLog.of(
+        [user("x" * 400), user("y" * 400), assistant()], Fours(), estimator=Threes()
+    )
     h = History.start(log, 0)
     assert (h.tokens, h.estimated) == (200, 6)
     new = h.summarise(1, "S" * 40)
@@ -247,9 +249,9 @@ def test_under_one_measure_a_summary_of_a_known_size_is_as_large_in_both():
 def test_a_result_that_came_after_its_call_was_dropped_is_nobodys_fault():
     call, other = tool_call("shell"), tool_call("shell")
     late = (user("go"), assistant("", call), user("on"), assistant("", other), result("x", other))
-    log = Log.of((*late, result("late", call), assistant("a"), assistant("b")), Fours())
+    log = MessageLog.of((*late, result("late", call), assistant("a"), assistant("b")), Fours())
     h = History.start(log, 1).drop(np.array([1]), "why").at(log.calls - 1)
-    assert [i.broken(h) for i in ALL].count(None) == len(ALL) - 1
+    assert [i.broken(h) for i in INVARIANTS].count(None) == len(INVARIANTS) - 1
     said = next(p for p, m in enumerate(h.messages) if m.text == "a")
     changed = short(h[said], "something longer")
     assert h.replace({said: changed}, reason="why")[said].text == "something longer"
@@ -260,13 +262,13 @@ def test_a_result_that_came_after_its_call_was_dropped_is_nobodys_fault():
 
 
 def test_rules_that_replace_can_be_replayed_where_a_result_came_late():
-    log = Log.of(late_talk(6, 25), Fours())
+    log = MessageLog.of(late_talk(6, 25), Fours())
     rules = preset("agent_framework").but(window=9_000, assumed=True, reserve=1_000)
-    assert run(log, rules).cuts
+    assert run_rules(log, rules).cuts
 
 
 def test_an_edit_says_why_a_summary_failed_and_one_that_puts_it_back_does_not():
-    h = History.start(Log.of([user(), assistant(), user(), assistant()], counter=Fours()))
+    h = History.start(MessageLog.of([user(), assistant(), user(), assistant()], counter=Fours()))
     told = Message(role="summary", parts=(Text("none"),), details={"error": "down"})
     failed = h.summarise(2, told)
     dropped = h.drop(2).instead_of("down")

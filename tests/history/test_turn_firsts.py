@@ -6,8 +6,8 @@ import pytest
 from builders import assistant, result, tool_call, user
 from histories import CHARS
 
-from ctxkit.history import Log
-from ctxkit.messages import CORRECTION, FRAME, HEARD, INJECTED
+from ctxkit.policies.history import MessageLog
+from ctxkit.session.messages import CORRECTION, FRAME, HEARD, INJECTED_KIND
 
 
 def works(agent=None, turn=None):
@@ -18,7 +18,7 @@ def works(agent=None, turn=None):
 
 def log_of(messages):
     flat = [m for each in messages for m in (each if isinstance(each, tuple) else (each,))]
-    return Log.of(flat, CHARS)
+    return MessageLog.of(flat, CHARS)
 
 
 def first(*messages):
@@ -37,7 +37,7 @@ def first(*messages):
         (1, [user(), user()]),
         (0, [user(), works(), works()]),
         (3, [user(), works(), user("no, stop")]),
-        (0, [user(), works(), user("a reminder", kind=INJECTED), works()]),
+        (0, [user(), works(), user("a reminder", kind=INJECTED_KIND), works()]),
         (0, [user(), works(), assistant("is cut", stop="length")]),
         (0, [user(), works(), assistant("failed", is_error=True), works()]),
     ],
@@ -52,8 +52,8 @@ def test_a_turn_begins_with_its_last_input_before_a_reply(begins, messages):
         (4, []),
         (4, [user()]),
         (4, [works(), works()]),
-        (4, [user("a reminder", kind=INJECTED), works()]),
-        (5, [user("a reminder", kind=INJECTED), user(), works()]),
+        (4, [user("a reminder", kind=INJECTED_KIND), works()]),
+        (5, [user("a reminder", kind=INJECTED_KIND), user(), works()]),
     ],
 )
 def test_a_reply_that_calls_no_tool_ends_a_turn(begins, messages):

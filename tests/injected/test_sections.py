@@ -9,14 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent.system_prompt import (
+    MAX_PROJECT_BYTES,
+    SECTIONS,
+    PromptSections,
+    PromptSources,
+    fence_text,
+    parse_section_names,
+)
+from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments
-from ctxkit.injected import SECTIONS, Sections, Surroundings, chosen
-from ctxkit.injected.blocks import fenced
-from ctxkit.injected.files import MOST_BYTES
-from ctxkit.library import Library
-from ctxkit.messages import Message, Text
-from ctxkit.session import Session
-from ctxkit.tools.root import Root
+from ctxkit.session.messages import Message, Text
+from ctxkit.session.session import Session
 
 NOW = 1_780_000_000.0
 
@@ -26,8 +31,8 @@ def root(tmp_path):
     return Root(tmp_path / "root")
 
 
-def around(root: Root, **more) -> Surroundings:
-    return Surroundings(folder=root.folder, root=root, **more)
+def around(root: Root, **more) -> PromptSources:
+    return PromptSources(folder=root.folder, root=root, **more)
 
 
 def made(name: str, root: Root, **more):
@@ -95,7 +100,7 @@ def test_a_projects_words_are_read_bounded_once_and_as_the_projects(root):
     )
     (root.folder / "AGENTS.md").write_text("line of words\n" * 10_000)
     cut = made("project", root)
-    assert MOST_BYTES - 100 < len(cut.text) < MOST_BYTES + 1000
+    assert MAX_PROJECT_BYTES - 100 < len(cut.text) < MAX_PROJECT_BYTES + 1000
     assert re.search(r"AGENTS.md \(truncated to 32,7\d\d of 140,000 bytes\)", cut.text)
     assert cut.raw_chars >= 140_000
 
@@ -129,7 +134,7 @@ def test_keys_and_controls_are_taken_out(root):
 
 @given(st.text(alphabet="`~\n a", max_size=60))
 def test_no_text_ends_its_fence(text):
-    lines = fenced(text).split("\n")
+    lines = fence_text(text).split("\n")
     assert lines[0] == lines[-1]
     assert set(lines[0]) == {"`"}
     assert all(lines[0] not in line for line in lines[1:-1])
@@ -138,7 +143,7 @@ def test_no_text_ends_its_fence(text):
 def test_without_a_named_root_no_file_is_read(root):
     (root.folder / "AGENTS.md").write_text("Use tabs.")
     (root.folder / ".gitignore").write_text("build/")
-    bare = Surroundings(folder=root.folder)
+    bare = PromptSources(folder=root.folder)
     assert [n for n in SECTIONS if SECTIONS[n](bare, NOW)] == ["base", "runtime", "time"]
 
 
@@ -154,7 +159,7 @@ def test_without_a_named_root_no_file_is_read(root):
     ],
 )
 def test_sections_are_chosen_in_words(words, names):
-    assert chosen(words) == names
+    assert parse_section_names(words) == names
 
 
 @pytest.mark.parametrize(
@@ -168,13 +173,13 @@ def test_sections_are_chosen_in_words(words, names):
 )
 def test_what_is_no_section_is_refused(words, match):
     with pytest.raises(BadArguments, match=match):
-        chosen(words)
+        parse_section_names(words)
 
 
 # -- when they are said ------------------------------------------------------------------------------
 
 
-def grown(session: Session, sections: Sections, now: float) -> tuple[Session, Message | None]:
+def grown(session: Session, sections: PromptSections, now: float) -> tuple[Session, Message | None]:
     from msgspec.structs import replace
 
     due = sections.due(session, now)
@@ -189,9 +194,9 @@ def names(message: Message | None) -> list[str]:
 
 
 def test_a_session_begins_with_its_sections_and_says_again_only_what_changed(root, tmp_path):
-    store = Library(tmp_path)
+    store = ContextStore(tmp_path)
     (root.folder / ".gitignore").write_text("build/")
-    sections = Sections(chosen("on"), around(root, own="In verse.", store=store))
+    sections = PromptSections(parse_section_names("on"), around(root, own="In verse.", store=store))
     session, first = grown(Session(id="s"), sections, NOW)
     assert (first.role, names(first)) == ("system", ["base", "own", "runtime", "gitignore", "time"])
     assert "\n\n## Runtime Environment" in first.text
@@ -214,10 +219,10 @@ def test_a_session_begins_with_its_sections_and_says_again_only_what_changed(roo
 
 
 def test_what_a_compaction_took_away_is_said_again(root, tmp_path):
-    from ctxkit.messages import Edit
+    from ctxkit.session.messages import Edit
 
-    store = Library(tmp_path)
-    sections = Sections(("base", "store"), around(root, store=store))
+    store = ContextStore(tmp_path)
+    sections = PromptSections(("base", "store"), around(root, store=store))
     session, _ = grown(Session(id="s"), sections, NOW)
     store.put("spec", {"a.md": (b"x", 1)})
     session, again = grown(session, sections, NOW)
@@ -230,13 +235,13 @@ def test_what_a_compaction_took_away_is_said_again(root, tmp_path):
 
 def test_instructions_of_its_own_are_never_left_out_but_by_off(root):
     with_own = around(root, own="In verse.")
-    assert names(Sections(("base",), with_own).due(Session(id="s"), NOW)) == ["base", "own"]
-    assert Sections((), with_own).names == ()
+    assert names(PromptSections(("base",), with_own).due(Session(id="s"), NOW)) == ["base", "own"]
+    assert PromptSections((), with_own).names == ()
 
 
 def test_a_memory_is_asked_before_each_turn(root):
     facts = ["MEMORY\n[fact] a: 1"]
-    sections = Sections(("base", "memory"), around(root, memory=lambda: facts[0]))
+    sections = PromptSections(("base", "memory"), around(root, memory=lambda: facts[0]))
     session, first = grown(Session(id="s"), sections, NOW)
     assert names(first) == ["base", "memory"]
     facts[0] = "MEMORY\n[fact] a: 2"
@@ -245,17 +250,17 @@ def test_a_memory_is_asked_before_each_turn(root):
 
 
 def test_a_session_keeps_the_instructions_it_began_with(root):
-    sections = Sections(("base", "own"), around(root, own="In verse."))
+    sections = PromptSections(("base", "own"), around(root, own="In verse."))
     session, _ = grown(Session(id="s"), sections, NOW)
     sections.check(session)
     with pytest.raises(BadArguments, match="began with other instructions"):
-        Sections(("base", "own"), around(root, own="In prose.")).check(session)
-    bare, _ = grown(Session(id="s"), Sections(("base",), around(root)), NOW)
+        PromptSections(("base", "own"), around(root, own="In prose.")).check(session)
+    bare, _ = grown(Session(id="s"), PromptSections(("base",), around(root)), NOW)
     with pytest.raises(BadArguments, match="began with no instructions"):
         sections.check(bare)
     plain = Session(id="s").append(Message(role="system", id="s0", parts=(Text("In verse."),)))
     sections.check(plain)
-    windows = Sections(("base", "own"), around(root, own="In verse.\r\nIn rhyme.\r\n"))
+    windows = PromptSections(("base", "own"), around(root, own="In verse.\r\nIn rhyme.\r\n"))
     session, _ = grown(Session(id="s"), windows, NOW)
     windows.check(session)
 

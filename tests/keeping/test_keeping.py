@@ -16,7 +16,8 @@ from opencode_databases import older
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.keeping import COLUMNS, FOUND, copies
+from ctxkit.formats import archive
+from ctxkit.formats.archive import FIND_COLUMNS, KEEP_COLUMNS
 
 GOLDEN = Path(__file__).parents[1] / "readers" / "golden"
 PLACES = {
@@ -57,7 +58,7 @@ def test_every_reader_takes_the_archive(home: Path, tmp_path: Path):
     before = snapshot(home)
     told = ck.keep(tmp_path / "kept", home)
     assert snapshot(home) == before
-    assert dict(told.dtypes.astype(str)) == COLUMNS
+    assert dict(told.dtypes.astype(str)) == KEEP_COLUMNS
     assert set(told["what"]) == {"new"}
     kept = ck.read_all(tmp_path / "kept", progress=False)
     assert kept.failed.empty
@@ -109,7 +110,7 @@ def test_what_the_tool_deletes_stays(home: Path, tmp_path: Path):
 def test_a_copy_that_was_broken_off_goes_on(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    real, done = copies.Archive.take, []
+    real, done = archive.Archive.take, []
 
     def killed(self, original):
         if len(done) == 3:
@@ -119,11 +120,11 @@ def test_a_copy_that_was_broken_off_goes_on(
         done.append(original)
         return real(self, original)
 
-    monkeypatch.setattr(copies.Archive, "take", killed)
+    monkeypatch.setattr(archive.Archive, "take", killed)
     with pytest.raises(KeyboardInterrupt):
         ck.keep(tmp_path / "kept", home)
     monkeypatch.undo()
-    with (tmp_path / "kept" / copies.INDEX).open("ab") as file:
+    with (tmp_path / "kept" / archive.INDEX_NAME).open("ab") as file:
         file.write(b'\n{"path": "/torn')
     told = ck.keep(tmp_path / "kept", home)
     assert told["what"].tolist().count("same") == 3
@@ -132,7 +133,7 @@ def test_a_copy_that_was_broken_off_goes_on(
 
 def test_a_torn_line_of_the_index_takes_no_other_with_it(home: Path, tmp_path: Path):
     ck.keep(tmp_path / "kept", home, tools="codex")
-    index = tmp_path / "kept" / copies.INDEX
+    index = tmp_path / "kept" / archive.INDEX_NAME
     index.write_bytes(index.read_bytes()[:-10])
     ck.keep(tmp_path / "kept", home, tools="pi")
     assert ck.keep(tmp_path / "kept", home, tools="pi")["what"].tolist() == ["same"]
@@ -147,7 +148,7 @@ def test_a_kill_between_a_copy_and_its_note_loses_and_doubles_nothing(
 
     def kill() -> None:
         with monkeypatch.context() as m:
-            m.setattr(copies.Archive, "_note", killed)
+            m.setattr(archive.Archive, "_note", killed)
             with pytest.raises(KeyboardInterrupt):
                 ck.keep(tmp_path / "kept", home, tools="pi")
 
@@ -275,8 +276,8 @@ def test_mistakes_are_told_in_a_sentence(home: Path, tmp_path: Path):
 
 
 def test_two_at_once_do_not_mix(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(copies, "WAIT", 0.1)
-    with copies.Archive(tmp_path / "kept"), pytest.raises(CtxkitError, match="Another keep"):
+    monkeypatch.setattr(archive, "WAIT", 0.1)
+    with archive.Archive(tmp_path / "kept"), pytest.raises(CtxkitError, match="Another keep"):
         ck.keep(tmp_path / "kept", home)
 
 
@@ -331,8 +332,8 @@ COPY = "pi/agent-sessions/--w--/s.jsonl"
 LINKED = {
     "tool": ("pi", to_folder), "place": ("pi/agent-sessions", to_folder), "folder": (str(Path(COPY).parent), to_folder),
     "copy": (COPY, to_file), "hard copy": (COPY, hard), "part": (f"{COPY}.part", to_file),
-    "hard part": (f"{COPY}.part", hard), "name": (f"{COPY}.part2", to_file), "index": (copies.INDEX, to_file),
-    "hard index": (copies.INDEX, hard), "lock": (".lock", to_file), "hard lock": (".lock", hard),
+    "hard part": (f"{COPY}.part", hard), "name": (f"{COPY}.part2", to_file), "index": (archive.INDEX_NAME, to_file),
+    "hard index": (archive.INDEX_NAME, hard), "lock": (".lock", to_file), "hard lock": (".lock", hard),
     "database": ("opencode/opencode/opencode.db", to_folder),
 }  # fmt: skip
 """Where in an archive a link may stand, and how it is made."""
@@ -354,7 +355,7 @@ def test_nothing_is_written_outside_the_archive(
         (home / PLACES["pi.jsonl"]).write_bytes(data + more if grown else data[:-9])
     link(kept / place, outside)
     before = snapshot(outside)
-    if link is to_file and place in (copies.INDEX, ".lock"):
+    if link is to_file and place in (archive.INDEX_NAME, ".lock"):
         with pytest.raises(CtxkitError, match="links are not followed"):
             ck.keep(kept, home)
         assert snapshot(outside) == before
@@ -363,7 +364,7 @@ def test_nothing_is_written_outside_the_archive(
     assert snapshot(outside) == before
     assert len(told) == len(ck.keep(tmp_path / "other", home))
     failed = told[told["what"] == "failed"]
-    linked = link is to_folder or place == copies.INDEX
+    linked = link is to_folder or place == archive.INDEX_NAME
     assert bool(len(failed)) == linked
     assert all("links" in why for why in failed["why"])
 
@@ -374,7 +375,7 @@ def test_nothing_is_written_outside_the_archive(
 def test_words_are_found_across_all_tools(home: Path, tmp_path: Path):
     ck.keep(tmp_path / "kept", home)
     frame = ck.find(tmp_path / "kept", "THERE IS NO log.txt")
-    assert {c: str(t) for c, t in frame.dtypes.items()} == FOUND
+    assert {c: str(t) for c, t in frame.dtypes.items()} == FIND_COLUMNS
     assert set(frame["format"]) == {
         "claude-code",
         "codex",

@@ -8,19 +8,19 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 
 import ctxkit as ck
-from ctxkit.ledgers import (
+from ctxkit.agent.work_records import (
     ChangeLog,
     EvidenceGraph,
     IntentLog,
-    changes_of,
-    evidence_of,
+    build_change_log,
+    build_evidence_graph,
+    build_intent_log,
+    encode_record,
+    find_claims,
     grounding,
-    intents_of,
-    ledger,
-    ledger_bytes,
+    read_record,
 )
-from ctxkit.ledgers.grounding import claims
-from ctxkit.texts import reconstructions
+from ctxkit.policies import evidence
 
 KEY = "sk-ant-api03-" + "Ab1" * 30
 
@@ -52,7 +52,7 @@ def talk():
 
 def test_a_change_log_has_fusterafts_keys_and_what_was_done():
     """F129: The change log holds files, commands and commits of each turn."""
-    told = json.loads(ledger_bytes(changes_of(talk())))
+    told = json.loads(encode_record(build_change_log(talk())))
     first, second = told["Entries"]
     assert (first["FilesWritten"], first["TurnIndex"]) == (["src/a.py", "src/b.py"], 0)
     assert first["CommandsRun"] == [
@@ -66,7 +66,7 @@ def test_a_change_log_has_fusterafts_keys_and_what_was_done():
 def test_intents_are_pending_until_their_result_came():
     """F65: Each tracked call has an intent with its status; texts and file are made from one record."""
     held = talk()
-    log = intents_of(held)
+    log = build_intent_log(held)
     assert [e.status for e in log.entries] == [
         "Applied",
         "Applied",
@@ -79,14 +79,14 @@ def test_intents_are_pending_until_their_result_came():
     assert log.entries[2].error_message == "It leads out."
     assert log.entries[3].operation.target_path is None
     assert all(len(e.intent_id) == 16 for e in log.entries)
-    text = reconstructions.intents(held.messages, [m.turn or 0 for m in held.messages])
+    text = evidence.write_intents(held.messages, [m.turn or 0 for m in held.messages])
     marks = {"Applied": "✓", "Failed": "✗", "Pending": "⧖"}
     rows = [row for row in text.split("\n") if row.startswith(("  ✓", "  ✗", "  ⧖"))]
     assert [(r[2], r[4:].split(" ")[0]) for r in rows] == [
         (marks[e.status], e.operation.function_name) for e in log.entries
     ]
     open_call = tool_call("write_file", "c9", path="a", content="x" * 500)
-    pending = intents_of(session(user("Go"), assistant("", open_call))).entries[0]
+    pending = build_intent_log(session(user("Go"), assistant("", open_call))).entries[0]
     assert (
         pending.status,
         pending.completed_at,
@@ -96,7 +96,7 @@ def test_intents_are_pending_until_their_result_came():
 
 def test_evidence_has_exit_codes_hashes_symbols_and_edges():
     """F62, F129: Files, commands with exit codes, tests, symbols and references, and how they hang together."""
-    graph = evidence_of(talk())
+    graph = build_evidence_graph(talk())
     kinds = [n.node_type for n in graph.nodes]
     assert kinds[:7] == [
         "FileWrite",
@@ -141,13 +141,13 @@ def test_each_file_of_a_list_is_a_claim():
     said = (
         "Updated `a.py`, `b/c.ts` and **d.md**; I created e.py, but not f.py, version 1.2 and more."
     )
-    assert [c.target for c in claims(said)] == ["a.py", "b/c.ts", "d.md", "e.py"]
+    assert [c.target for c in find_claims(said)] == ["a.py", "b/c.ts", "d.md", "e.py"]
 
 
 @pytest.mark.parametrize("text", ["I will create a.py", "I have not changed a.py", "To be added: nothing", "Should tests pass, go on",
                                   "We never ran `pytest`", "the probe.active_low was added"])  # fmt: skip
 def test_what_is_no_claim_is_none(text):
-    assert list(claims(text)) == []
+    assert list(find_claims(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,14 @@ def test_what_is_no_claim_is_none(text):
 )
 def test_each_file_is_read_as_it_was_written_and_bad_ones_are_sentences(tmp_path, name, kind):
     """F129: The files are written and read back."""
-    make = {"changes": changes_of, "intents": intents_of, "evidence": evidence_of}[name]
+    make = {
+        "changes": build_change_log,
+        "intents": build_intent_log,
+        "evidence": build_evidence_graph,
+    }[name]
     made, path = make(talk()), tmp_path / f"{name}.json"
-    path.write_bytes(b"\xef\xbb\xbf" + ledger_bytes(made))
-    assert ledger(path, kind) == made
+    path.write_bytes(b"\xef\xbb\xbf" + encode_record(made))
+    assert read_record(path, kind) == made
     for text in (
         "",
         "[]",
@@ -168,11 +172,11 @@ def test_each_file_is_read_as_it_was_written_and_bad_ones_are_sentences(tmp_path
     ):
         path.write_text(text)
         with pytest.raises(ck.ReadError):
-            ledger(path, kind)
+            read_record(path, kind)
     with pytest.raises(ck.ReadError, match="no such file"):
-        ledger(tmp_path / "none", kind)
+        read_record(tmp_path / "none", kind)
     with pytest.raises(ck.ReadError):
-        ledger(tmp_path, kind)
+        read_record(tmp_path, kind)
 
 
 def test_fusterafts_own_file_grounds_a_session(tmp_path):
@@ -181,7 +185,7 @@ def test_fusterafts_own_file_grounds_a_session(tmp_path):
         {"Agent": "Developer", "TurnIndex": 0, "Timestamp": "2026-05-27T10:30:00Z", "SessionId": None,
          "FilesWritten": ["src/c.py"], "FilesDeleted": [], "GitCommits": [], "New": 1,
          "CommandsRun": [{"Command": "dotnet test", "succeeded": False}]}]}))  # fmt: skip
-    table = grounding(talk(), ledger(path, ChangeLog))
+    table = grounding(talk(), read_record(path, ChangeLog))
     assert dict(zip(table.target, table.grounded, strict=True))["c.py"]
     assert table[table.kind == "passed"].why.iloc[0] == "the last test command failed"
 
@@ -195,9 +199,9 @@ def test_a_commit_by_a_tool_of_its_own_is_a_commit():
         assistant("", bad), result("nothing to commit", bad, is_error=True),
         assistant("Done."),
     )  # fmt: skip
-    (entry,) = changes_of(held).entries
+    (entry,) = build_change_log(held).entries
     assert [c.startswith("Add totals ") for c in entry.git_commits] == [True]
-    nodes = evidence_of(held).nodes
+    nodes = build_evidence_graph(held).nodes
     assert [(n.node_type, n.status) for n in nodes] == [
         ("GitCommit", "passed"),
         ("GitCommit", "failed"),

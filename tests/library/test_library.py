@@ -13,22 +13,28 @@ from documents import made
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit.agent.context_store import (
+    INDEX_HEADING,
+    MAX_INDEX_CHARS,
+    ContextStore,
+    decode_index,
+    format_index_block,
+    import_files,
+    split_path,
+)
+from ctxkit.agent.memory import MemoryStore
+from ctxkit.agent.tools.file_tools import make_file_tools
+from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.held_folders import Folder
-from ctxkit.library import Library, index_block, taken
-from ctxkit.library.block import HEAD, MOST_CHARS
-from ctxkit.library.index import decoded, parts_of
-from ctxkit.memory import Memories
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def add(base: Path, source: Path, name: str, **more) -> Library:
-    library = Library(base)
-    found = taken(source)
+def add(base: Path, source: Path, name: str, **more) -> ContextStore:
+    library = ContextStore(base)
+    found = import_files(source)
     library.put(name, found.files, source=str(source), info=found.info, **more)
     return library
 
@@ -50,8 +56,8 @@ def test_a_file_is_kept_listed_read_and_removed(base, tmp_path):
         base, write(tmp_path / "schema.sql", "create table x;"), "db-schema", description="Tables"
     )
     assert (
-        index_block(library.items())
-        == f"{HEAD}\n  [db-schema] — Tables: .ctxkit/context/db-schema/schema.sql"
+        format_index_block(library.items())
+        == f"{INDEX_HEADING}\n  [db-schema] — Tables: .ctxkit/context/db-schema/schema.sql"
     )
     with library.opened(".ctxkit/context/db-schema/schema.sql") as file:
         assert file.read() == b"create table x;"
@@ -66,7 +72,7 @@ def test_a_file_is_kept_listed_read_and_removed(base, tmp_path):
         "files",
     }
     assert library.remove("db-schema").name == "db-schema"
-    assert (library.items(), index_block(library.items())) == ({}, "")
+    assert (library.items(), format_index_block(library.items())) == ({}, "")
     assert not (base / ".ctxkit/context/db-schema").exists()
 
 
@@ -83,14 +89,14 @@ def test_a_folder_is_kept_with_its_documents_as_text(base, tmp_path):
     made.pdf(specs / "rates.pdf", "Page one")
     (specs / "link.md").symlink_to(tmp_path / "elsewhere.md")
     write(tmp_path / "elsewhere.md", "elsewhere")
-    found = taken(specs)
+    found = import_files(specs)
     assert sorted(found.files) == ["a.md", "rates.txt", "rates.xlsx.txt", "sub/b.md"]
     assert found.left == ["bin.dat (it is no text)"]
     library = add(base, specs, "specs", home=".fuseraft")
     item = library.items()[".fuseraft/context/specs"]
     assert item.raw_bytes > (specs / "rates.xlsx").stat().st_size > item.size_bytes
     assert "2 documents" in item.extraction_info
-    block = index_block(library.items())
+    block = format_index_block(library.items())
     assert "  [specs] (4 files):\n    .fuseraft/context/specs/a.md\n" in block
     assert library.listed(".fuseraft/context/specs/sub") == [".fuseraft/context/specs/sub/b.md"]
 
@@ -125,10 +131,10 @@ def test_a_store_as_fuseraft_writes_it_is_read(base):
             }
         ),
     )
-    assert index_block(Library(base).items()).endswith(
+    assert format_index_block(ContextStore(base).items()).endswith(
         "  [design]: .fuseraft/context/design/design.txt"
     )
-    assert Library(base).faults() == []
+    assert ContextStore(base).faults() == []
 
 
 @pytest.mark.parametrize(
@@ -156,7 +162,7 @@ def test_paths_that_lead_out_are_not_used(base, path):
             {"items": {"bad": {"name": "bad", "files": [{"relativePath": path, "sizeBytes": 1}]}}}
         ),
     )
-    library = Library(base)
+    library = ContextStore(base)
     assert library.items() == {}
     assert "1 entry is not used" in library.faults()[0]
     with pytest.raises(StoreError), library.opened(f".ctxkit/context/bad/{path}"):
@@ -176,7 +182,7 @@ def test_links_in_a_strangers_store_are_not_followed(base, tmp_path):
     write(tmp_path / "out/f.txt", "out")
     (home / "folder").symlink_to(tmp_path / "out")
     write(home / "ok/f.txt", "fine")
-    library = Library(base)
+    library = ContextStore(base)
     assert list(library.items()) == [".ctxkit/context/ok"]
     for name in ("file", "folder"):
         with pytest.raises(StoreError), library.opened(f".ctxkit/context/{name}/f.txt"):
@@ -192,7 +198,7 @@ def test_a_store_that_is_a_link_is_none_and_is_not_written_through(base, tmp_pat
     )
     (base / link).parent.mkdir(parents=True, exist_ok=True)
     (base / link).symlink_to(target)
-    library = Library(base)
+    library = ContextStore(base)
     assert library.items() == {}
     before = sorted(outside.rglob("*"))
     with pytest.raises(StoreError):
@@ -212,8 +218,8 @@ def test_damaged_indexes_are_empty_and_said(base):
         b"x" * 5_000_000,
     ):
         write(home / "index.json", content)
-        assert Library(base).items() == {}
-        assert len(Library(base).faults()) == 1
+        assert ContextStore(base).items() == {}
+        assert len(ContextStore(base).faults()) == 1
 
 
 def test_hostile_names_and_words_cannot_break_out_of_the_block(base):
@@ -233,7 +239,7 @@ def test_hostile_names_and_words_cannot_break_out_of_the_block(base):
             }
         ),
     )
-    block = index_block(Library(base).items())
+    block = format_index_block(ContextStore(base).items())
     assert block.count("\n") == 1
     assert "\x1b" not in block
     assert "\u202e" not in block
@@ -249,7 +255,7 @@ def test_a_strangers_index_of_very_many_items_is_bounded(base):
     for n in range(30):
         write(home / "i00000" / f"{n}.md", "x")
     began = time.process_time()
-    library = Library(base)
+    library = ContextStore(base)
     assert list(library.items()) == [".ctxkit/context/i00000"]  # what it names is there
     assert time.process_time() - began < 1
     assert library.faults()[0].startswith("1499 entries are not used")
@@ -258,14 +264,14 @@ def test_a_strangers_index_of_very_many_items_is_bounded(base):
 
 
 def test_a_large_store_has_a_bounded_block(base):
-    library = Library(base)
+    library = ContextStore(base)
     for n in range(60):
         library.put(f"item{n}", {"f.md": (b"x", 1)}, description="long " * 50)
-    block = index_block(library.items())
-    assert len(block) < MOST_CHARS + 200
+    block = format_index_block(library.items())
+    assert len(block) < MAX_INDEX_CHARS + 200
     assert "more are not named here" in block
     library.put("many", {f"f{n:03}.md": (b"x", 1) for n in range(50)})
-    assert "(30 more: list_files .ctxkit/context/many)" in index_block(
+    assert "(30 more: list_files .ctxkit/context/many)" in format_index_block(
         {".ctxkit/context/many": library.of("many")[1]}
     )
 
@@ -273,34 +279,34 @@ def test_a_large_store_has_a_bounded_block(base):
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a b", "x" * 65, "é", "index.json"])
 def test_names_are_letters_digits_and_two_signs(base, name):
     with pytest.raises(BadArguments, match="no name for the context store"):
-        Library(base).put(name, {"a": (b"x", 1)})
+        ContextStore(base).put(name, {"a": (b"x", 1)})
     assert not (base / ".ctxkit").exists()
 
 
 def test_what_cannot_be_taken_is_said(tmp_path, base):
     with pytest.raises(BadArguments, match="no file or folder"):
-        taken(tmp_path / "lost")
+        import_files(tmp_path / "lost")
     with pytest.raises(BadArguments, match="it is no text"):
-        taken(write(tmp_path / "b.bin", b"\0"))
+        import_files(write(tmp_path / "b.bin", b"\0"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadArguments, match="holds no text"):
-        taken(tmp_path / "empty")
+        import_files(tmp_path / "empty")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(StoreError, match="no regular file"):
-        taken(tmp_path / "pipe")
+        import_files(tmp_path / "pipe")
     with pytest.raises(BadArguments, match="has no 'lost'"):
-        Library(base).remove("lost")
+        ContextStore(base).remove("lost")
 
 
 @given(st.text(alphabet="./\\a\0", max_size=12))
 def test_no_path_has_a_part_that_leads_up(path):
-    parts = parts_of(path)
+    parts = split_path(path)
     assert parts is None or not {"..", ".", ""} & set(parts)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_index_or_none(data):
-    items, unsound = decoded(data)
+    items, unsound = decode_index(data)
     assert unsound or isinstance(items, dict)
 
 
@@ -334,14 +340,14 @@ def test_a_damaged_index_is_not_written_over(base, tmp_path, data):
 
 def test_an_item_that_cannot_be_replaced_stays(base, tmp_path, monkeypatch):
     library = add(base, write(tmp_path / "a.md", "A"), "a")
-    rename = Folder.rename
+    rename = SafeFolder.rename
 
     def fails(self, old, new):
         if old.startswith(".new-"):
             raise OSError(28, "No space left on device")
         rename(self, old, new)
 
-    monkeypatch.setattr(Folder, "rename", fails)
+    monkeypatch.setattr(SafeFolder, "rename", fails)
     with pytest.raises(StoreError, match="could not be kept"):
         add(base, write(tmp_path / "a.md", "B"), "a")
     assert library.text(".ctxkit/context/a") == "A"
@@ -354,14 +360,14 @@ def test_an_item_that_cannot_be_replaced_stays(base, tmp_path, monkeypatch):
 
 ADDS = """
 import sys
-from ctxkit.library import Library
-from ctxkit.memory import Memories
-from ctxkit.memory.entry import entry
+from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent.memory import MemoryStore
+from ctxkit.policies.memory_entries import make_entry
 who, base = sys.argv[1:]
 sys.stdin.read(1)
 for n in range(12):
-    Library(base).put(f"{who}{n}", {"a.txt": (b"text", 4)}, source="a")
-    Memories([base + "/home"], base).add(entry(f"{who}{n}", "Said."))
+    ContextStore(base).put(f"{who}{n}", {"a.txt": (b"text", 4)}, source="a")
+    MemoryStore([base + "/home"], base).add(make_entry(f"{who}{n}", "Said."))
 """
 
 
@@ -378,30 +384,30 @@ def test_two_kernels_that_add_at_once_lose_nothing(tmp_path):
         each.stdin.close()
     assert [each.wait(60) for each in adding] == [0, 0]
     names = {f"{who}{n}" for who in "ab" for n in range(12)}
-    assert {p.rsplit("/", 1)[1] for p in Library(tmp_path).items()} == names
-    assert {e.name for e in Memories([tmp_path / "home"], tmp_path).entries()} == names
+    assert {p.rsplit("/", 1)[1] for p in ContextStore(tmp_path).items()} == names
+    assert {e.name for e in MemoryStore([tmp_path / "home"], tmp_path).entries()} == names
     index = (tmp_path / "home" / "MEMORY.md").read_text()
     assert all(f"- [{name}](" in index for name in names)
 
 
 def test_a_folder_that_another_process_holds_is_a_sentence(tmp_path):
-    Library(tmp_path).put("a", {"a.txt": (b"text", 4)})
-    here = Folder(tmp_path / ".ctxkit" / "context")
+    ContextStore(tmp_path).put("a", {"a.txt": (b"text", 4)})
+    here = SafeFolder(tmp_path / ".ctxkit" / "context")
     refused = pytest.raises(OSError, match="another process")
     with here, here.locked(), refused, here.locked(0.05):
         raise AssertionError
-    Library(tmp_path).put("b", {"a.txt": (b"text", 4)})  # it was given free
+    ContextStore(tmp_path).put("b", {"a.txt": (b"text", 4)})  # it was given free
 
 
 def test_the_store_is_searched(tmp_path):
     """A search below a path of the store reads its files, whatever the root; elsewhere nothing is
     changed.
     """
-    store = Library(tmp_path)
+    store = ContextStore(tmp_path)
     store.put("specs", {"a.txt": (b"one\ntwo words\n", 14), "b/c.md": (b"two\n", 4)})
     (tmp_path / ".ctxkit" / "context" / "secret.txt").write_text("two")
     (tmp_path / "root").mkdir()
-    tools = {t.name: t.run for t in file_tools(Root(tmp_path / "root"), store)}
+    tools = {t.name: t.run for t in make_file_tools(Root(tmp_path / "root"), store)}
     found = tools["search"]("two", ".ctxkit/context/specs")
     assert sorted(found.split("\n")) == [
         ".ctxkit/context/specs/a.txt:2: two words",
@@ -415,14 +421,14 @@ def test_the_store_is_searched(tmp_path):
 
 
 def test_hidden_files_of_a_folder_are_left_and_told(tmp_path):
-    from ctxkit.library.takes import taken
+    from ctxkit.agent.context_store import import_files
 
     keys = tmp_path / "home" / ".ssh"
     keys.mkdir(parents=True)
     (keys / "id").write_text("a key")
     (tmp_path / "home" / ".netrc").write_text("a password")
     (tmp_path / "home" / "notes.md").write_text("notes")
-    found = taken(tmp_path / "home")
+    found = import_files(tmp_path / "home")
     assert list(found.files) == ["notes.md"]
     assert found.left == ["2 hidden files (add one by its own path)"]
-    assert list(taken(tmp_path / "home" / ".netrc").files) == [".netrc"]
+    assert list(import_files(tmp_path / "home" / ".netrc").files) == [".netrc"]

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import (
+    format_usage,
     option,
-    parse,
+    parse_line,
     rest,
-    tokens,
-    uncommented,
-    unterminated,
-    usage,
+    split_tokens,
+    strip_comment,
+    strip_semicolon,
     word,
 )
 
@@ -59,7 +59,7 @@ class Wish:
     ],
 )
 def test_a_line_becomes_a_value(line: str, value: Line):
-    assert parse(Line, line, "%magic") == value
+    assert parse_line(Line, line, "%magic") == value
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_line_becomes_a_value(line: str, value: Line):
     ["keep the paths; and 'quotes'", "use $HOME and {braces}", "  x  ", "a - b", '"--keep 9"'],
 )
 def test_the_rest_is_taken_as_it_stands(focus: str):
-    assert parse(Focus, f"--keep 2 {focus}", "%magic") == Focus(focus.lstrip(), keep=2)
+    assert parse_line(Focus, f"--keep 2 {focus}", "%magic") == Focus(focus.lstrip(), keep=2)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_rest_is_taken_as_it_stands(focus: str):
     ],
 )  # fmt: skip
 def test_an_option_in_the_text_counts_unless_it_is_in_quotes(line: str, value: Wish):
-    assert parse(Wish, line, "%magic") == value
+    assert parse_line(Wish, line, "%magic") == value
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_an_option_in_the_text_counts_unless_it_is_in_quotes(line: str, value: W
 )
 def test_what_looks_like_an_option_in_the_text_counts_or_is_refused(line: str, said: str):
     with pytest.raises(BadArguments, match=said):
-        parse(Wish, line, "%magic")
+        parse_line(Wish, line, "%magic")
 
 
 @given(
@@ -111,7 +111,7 @@ def test_what_looks_like_an_option_in_the_text_counts_or_is_refused(line: str, s
 )
 def test_no_place_hides_an_option(words: list[str], at: int):
     said = [*words[:at], "--dry-run", *words[at:]]
-    assert parse(Wish, " ".join(said), "%magic") == Wish(" ".join(words), dry_run=True)
+    assert parse_line(Wish, " ".join(said), "%magic") == Wish(" ".join(words), dry_run=True)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,11 @@ def test_no_place_hides_an_option(words: list[str], at: int):
 )
 def test_a_mistake_is_one_sentence(line: str, said: str):
     with pytest.raises(BadArguments, match=said):
-        parse(Line, line, "%magic")
+        parse_line(Line, line, "%magic")
 
 
 def test_usage_names_every_word_and_option():
-    text = usage(Line, "%magic")
+    text = format_usage(Line, "%magic")
     assert text.startswith("%magic [--keep KEEP] [--share SHARE] [--dry-run] FILE [AGAIN]\n")
     assert len(text.splitlines()) == 6
 
@@ -144,16 +144,16 @@ def test_usage_names_every_word_and_option():
 )
 def test_quoted_words_come_back_whole(words: list[str]):
     line = " ".join(f'"{w}"' for w in words)
-    assert [t.text for t in tokens(line)] == words
+    assert [t.text for t in split_tokens(line)] == words
 
 
 @given(st.text())
 def test_any_line_is_parsed_or_refused_in_one_sentence(line: str):
     with suppress(BadArguments):
-        assert isinstance(parse(Line, unterminated(line), "%magic"), Line)
+        assert isinstance(parse_line(Line, strip_semicolon(line), "%magic"), Line)
 
 
 def test_a_comment_ends_a_line_but_not_a_word():
-    assert uncommented("use a.jsonl   # makes it active") == "use a.jsonl"
-    assert uncommented("# nothing") == ""
-    assert uncommented('use "#1.jsonl" --name a#b') == 'use "#1.jsonl" --name a#b'
+    assert strip_comment("use a.jsonl   # makes it active") == "use a.jsonl"
+    assert strip_comment("# nothing") == ""
+    assert strip_comment('use "#1.jsonl" --name a#b') == 'use "#1.jsonl" --name a#b'

@@ -9,10 +9,10 @@ from models.wires import FORMATS, Play, wire
 from tools.test_pictures import PNG, Drawn
 
 import ctxkit as ck
+from ctxkit.agent.tools.images import image_from_bytes
 from ctxkit.errors import BadArguments
-from ctxkit.tools.pictures import picture
 
-DATA = picture(PNG).data
+DATA = image_from_bytes(PNG).data
 
 
 def run(shell, cell):
@@ -82,7 +82,7 @@ def test_a_dry_run_counts_them(plot):
 
 
 def test_whether_a_model_takes_pictures_is_in_the_table():
-    from ctxkit.prices import price
+    from ctxkit.tokens.prices import price
 
     assert price("claude-sonnet-4-5").pictures is True
     assert price("gpt-3.5-turbo").pictures is False

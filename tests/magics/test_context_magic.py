@@ -99,10 +99,10 @@ def test_help_is_a_value_and_names_what_it_explains(shell, line: str):
 
 
 def test_the_help_of_ipython_lists_every_subcommand(shell):
-    from ctxkit.magics.kit import CONTEXT
+    from ctxkit.magics.kit import CONTEXT_SUBCOMMANDS
 
     doc = shell.magics_manager.magics["line"]["context"].__doc__
-    assert all(f"%context {name} " in doc for name in CONTEXT)
+    assert all(f"%context {name} " in doc for name in CONTEXT_SUBCOMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_without_a_session_it_says_how_to_get_one(loaded):
 def test_a_usage_error_of_ipython_leaves_as_one_of_ours():
     from IPython.core.error import UsageError
 
-    from ctxkit.magics.door import door
+    from ctxkit.magics.kit import convert_errors
 
-    @door
+    @convert_errors
     def magic():
         raise UsageError("no such thing")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ctxkit.magics.arguments import usage
-from ctxkit.magics.kit import CONTEXT
-from ctxkit.magics.recollections import MEMORY
+from ctxkit.magics.arguments import format_usage
+from ctxkit.magics.kit import CONTEXT_SUBCOMMANDS
+from ctxkit.magics.memory_commands import MEMORY_SUBCOMMANDS
 
-MAGICS = {"context": CONTEXT, "memory": MEMORY}
+MAGICS = {"context": CONTEXT_SUBCOMMANDS, "memory": MEMORY_SUBCOMMANDS}
 EVERY = [(magic, name) for magic, known in MAGICS.items() for name in known]
 GOLDEN = Path(__file__).parents[1] / "readers/golden/pi.jsonl"
 VALUES = {
@@ -109,4 +109,4 @@ def test_its_help_is_that_of_its_shape(kernel, magic, name):
     known = MAGICS[magic][name]
     told = repr(run(kernel, f"%{magic} {name} -h"))
     assert told.endswith(known.help)
-    assert usage(known.shape, "").split("\n")[1:] == told.split("\n")[1:-2]
+    assert format_usage(known.shape, "").split("\n")[1:] == told.split("\n")[1:-2]

@@ -13,7 +13,7 @@ from magics.test_agent_in_a_kernel import Kernel, errors
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.magics.questions import MOST_SHOWN, UNASKED
+from ctxkit.magics.approval_questions import MOST_SHOWN, UNASKED
 
 
 def run(shell, cell: str):
@@ -186,12 +186,16 @@ def test_an_unknown_tool_is_refused(shell):
 
 
 def test_a_group_of_tools_asks_for_each_of_them(tmp_path):
-    from ctxkit.magics.approvals import needed
-    from ctxkit.tools.root import Root
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.magics.approvals import select_approval_tools
 
     root = Root(tmp_path)
-    assert {"brief_write", "session_context_write"} <= needed("work", ["brief_write"], root)
-    assert {"write_file", "document"} <= needed("files,document", ["write_file"], root)
+    assert {"brief_write", "session_context_write"} <= select_approval_tools(
+        "work", ["brief_write"], root
+    )
+    assert {"write_file", "document"} <= select_approval_tools(
+        "files,document", ["write_file"], root
+    )
 
 
 def scripted(shell, *contents: str) -> None:

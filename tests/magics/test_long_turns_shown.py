@@ -7,16 +7,16 @@ from itertools import count
 
 from talkers import COUNT, Says
 
-from ctxkit.agent.live import LiveSession
-from ctxkit.magics import turn_views
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.magics import turn_display
 from ctxkit.magics.turn_display import TurnDisplay
 from ctxkit.policies.rules import Rules
-from ctxkit.store.workspace import Workspace
 
 
 def test_showing_a_turn_leaves_it_most_of_the_time(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(turn_views.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(turn_display.time, "monotonic", lambda: now[0])
     shows = []
 
     class Slow:
@@ -29,7 +29,7 @@ def test_showing_a_turn_leaves_it_most_of_the_time(tmp_path, monkeypatch):
     ticks = count(1)
     with LiveSession("one", model=Says(), rules=Rules(counter=COUNT), clock=lambda: next(ticks),
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
-        with turn_views.Screen(live, Slow()) as screen:
+        with turn_display.TurnScreen(live, Slow()) as screen:
             for _ in range(100):
                 now[0] += 0.01
                 live._say("delta", {"kind": "text", "text": "word "})

@@ -9,7 +9,7 @@ import pytest
 from outside.test_mcp_servers import PROGRAM
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.servers import ServerCommand, told_servers
+from ctxkit.magics.mcp import ServerCommand, parse_servers
 
 COMMAND = f"{sys.executable} {PROGRAM}"
 
@@ -44,14 +44,14 @@ def test_files_variables_and_commands_name_servers(tmp_path):
         json.dumps({"mcpServers": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}})
     )
     a = {"a": ServerCommand(("x", "-v"), (("K", "1"),))}
-    assert told_servers(str(path), {}) == a
+    assert parse_servers(str(path), {}) == a
     assert (
-        told_servers("held", {"held": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}})
+        parse_servers("held", {"held": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}})
         == a
     )
-    assert told_servers("held", {"held": ["x", "-v"]}) == {"": ServerCommand(("x", "-v"))}
-    assert told_servers("x 'two words'", {}) == {"": ServerCommand(("x", "two words"))}
-    assert told_servers("  ", {}) == {}
+    assert parse_servers("held", {"held": ["x", "-v"]}) == {"": ServerCommand(("x", "-v"))}
+    assert parse_servers("x 'two words'", {}) == {"": ServerCommand(("x", "two words"))}
+    assert parse_servers("  ", {}) == {}
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -66,4 +66,4 @@ def test_what_names_none_is_a_sentence(words, said, tmp_path, monkeypatch):
     (tmp_path / "args.json").write_text('{"mcpServers": {"a": {"command": "x", "args": "-v y"}}}')
     (tmp_path / "empty.json").write_text('{"mcpServers": {"a": {}}}')
     with pytest.raises(BadArguments, match=said):
-        told_servers(words, {"held": 3})
+        parse_servers(words, {"held": 3})

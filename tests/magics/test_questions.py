@@ -17,10 +17,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import ctxkit
-from ctxkit.agent.told import ReplyBuilder
+from ctxkit.agent.acp_client import ReplyBuilder
 from ctxkit.errors import BadArguments
-from ctxkit.magics.questions import MOST_SHOWN, UNSAFE, as_html, ask_waiting, question_about
-from ctxkit.messages import ToolCall
+from ctxkit.magics.approval_questions import (
+    MOST_SHOWN,
+    UNSAFE,
+    as_html,
+    ask_waiting,
+    question_about,
+)
+from ctxkit.session.messages import ToolCall
 
 PACKAGE = Path(ctxkit.__file__).parent
 MARKER = "touch${IFS}X"

@@ -11,9 +11,8 @@ from magics.test_agent_magic import kit, lines_of_error, run
 from models.wires import Play, wire
 
 from ctxkit import presets, read
-from ctxkit.composition.groups import TOOLS, UNSEEN
-from ctxkit.composition.groups_by_call import layers
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.prompt_groups import NOT_IN_LOG, TOOL_SCHEMAS, count_groups_by_call
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 
@@ -184,9 +183,9 @@ def test_the_schemas_of_other_tools_are_counted_as_schemas(kernel):
     assert {t.name for t in session.tools} == {
         "read_file", "write_file", "patch_file", "list_files", "search", "compact_conversation",
     }  # fmt: skip
-    found = layers(session).groups
-    assert found[TOOLS][-1] > 300, found
-    assert sum(n[-1] for g, n in found.items() if g not in (TOOLS, UNSEEN)) < 50, found
+    found = count_groups_by_call(session).groups
+    assert found[TOOL_SCHEMAS][-1] > 300, found
+    assert sum(n[-1] for g, n in found.items() if g not in (TOOL_SCHEMAS, NOT_IN_LOG)) < 50, found
 
 
 def test_rules_with_a_function_of_the_users_are_the_same_in_another_kernel(kernel, capsys):

@@ -11,17 +11,17 @@ from models.wires import FORMATS, Play, wire
 from talkers import run
 
 import ctxkit as ck
-from ctxkit.agent.live import LiveSession
-from ctxkit.composition import layers, report
-from ctxkit.magics.turn_views import Screen
-from ctxkit.metrics.thrash import thrash
-from ctxkit.models.provider import Provider
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.provider import Provider
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.tools.tool import tool
+from ctxkit.magics.turn_display import TurnScreen
+from ctxkit.metrics.context_report import report
+from ctxkit.metrics.prompt_groups import count_groups_by_call
+from ctxkit.metrics.thrashing import thrash
 from ctxkit.plots import growth
-from ctxkit.plots._savings import savings_data
-from ctxkit.plots._thrash import thrash_data
-from ctxkit.sizes.prompt_sizes import standing_call
-from ctxkit.store.workspace import Workspace
-from ctxkit.tools.tool import tool
+from ctxkit.plots.compaction_charts import savings_data, thrash_data
+from ctxkit.tokens.live_prompt_sizes import standing_call
 
 pytestmark = pytest.mark.filterwarnings("default")
 WINDOW = 200_000
@@ -89,7 +89,7 @@ class Watched:
         if plays:
             self.up.plays[:] = plays
         view = Seen()
-        with Screen(self.live, view) as screen:
+        with TurnScreen(self.live, view) as screen:
             ended = run(self.live.turn(prompt))
             self.holds(screen.turn.bar()[0], ended.context_tokens)
             assert f"context {self.up.account[-1]:,}/{WINDOW:,} " in ended.account()
@@ -103,7 +103,7 @@ class Watched:
         assert len(session.calls) == len(account)
         frame = ck.frame(session, per="call")["prompt_tokens"].tolist()
         turns = ck.frame(session, per="turn")["context_tokens"]
-        stacked = layers(session).groups.values()
+        stacked = count_groups_by_call(session).groups.values()
         [line] = growth(session).drawing.traces[:1]
         assert frame == account == [sum(g[i] for g in stacked) for i in range(len(account))]
         assert list(line.y) == account

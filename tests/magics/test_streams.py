@@ -11,18 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from talkers import COUNT, ECHO, Says, live, run, said
 
-from ctxkit.agent.live import LiveSession
-from ctxkit.display.markup import TextAndHtml, escape
+from ctxkit._internal.formatting import TextAndHtml, escape_html
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.model import Delta
+from ctxkit.agent.models.provider import Provider
+from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import ModelError
-from ctxkit.magics.turn_display import newest
-from ctxkit.magics.turn_views import Screen
-from ctxkit.messages import Message, Text, ToolCall, Usage
-from ctxkit.models.model import Delta
-from ctxkit.models.provider import Provider
+from ctxkit.magics.turn_display import TurnScreen, truncate_start
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.store.workspace import Workspace
+from ctxkit.session.messages import Message, Text, ToolCall, Usage
 
 MOST = 12_000
 """Bytes of a turn in a saved notebook."""
@@ -44,7 +43,7 @@ class Seen:
 def taken(session, prompt="go", **more):
     """Take a turn; return what was shown."""
     view = Seen()
-    with Screen(session, view, **more):
+    with TurnScreen(session, view, **more):
         run(session.turn(prompt))
     return view
 
@@ -109,8 +108,8 @@ def test_what_stays_of_a_turn_is_bounded_and_does_not_grow_with_the_session(tmp_
 
 @given(st.text(), st.integers(200, 4000))
 def test_the_end_of_a_text_fits_its_room(text, room):
-    kept = newest(text, room)
-    assert len(escape(kept).encode()) <= room
+    kept = truncate_start(text, room)
+    assert len(escape_html(kept).encode()) <= room
     assert kept == text or text.endswith(kept.split("turn)\n", 1)[1])
 
 
@@ -135,7 +134,7 @@ def test_the_import_of_litellm_is_told(monkeypatch):
     def importing():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ctxkit.models.provider.load_litellm", importing)
+    monkeypatch.setattr("ctxkit.agent.models.provider.load_litellm", importing)
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(
             Provider("openai/x", options={"api_base": "http://127.0.0.1:9"})(None, heard.append)

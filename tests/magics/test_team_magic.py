@@ -9,13 +9,13 @@ import pytest
 from magics.shells import completions
 
 from ctxkit.errors import BadArguments
-from ctxkit.teams.troupe import TASK
+from ctxkit.teams.demo import DEMO_TASK
 
 PLAN = "Agents:\n  - Name: A\n  - Name: B\nSelection: {Type: sequential}\n"
 
 
 def test_a_team_works_on_the_task_of_the_cell(shell):
-    page = repr(shell.run_cell_magic("team", "roman --tools files,shell --out crew", TASK))
+    page = repr(shell.run_cell_magic("team", "roman --tools files,shell --out crew", DEMO_TASK))
     assert "Developer: validation fail" in page
     assert "Developer: state advanced -> Testing" in page
     assert page.endswith("done: Done is reached")
@@ -65,7 +65,7 @@ def test_a_person_is_asked_where_the_line_or_the_settings_say_so(shell, monkeypa
     monkeypatch.setattr(builtins, "input", lambda prompt="": asked.append(prompt) or "n")
     if not words:
         shell.run_line_magic("config", "CtxKit.approve = 'shell'")
-    page = repr(shell.run_cell_magic("team", f"roman --tools files,shell {words}", TASK))
+    page = repr(shell.run_cell_magic("team", f"roman --tools files,shell {words}", DEMO_TASK))
     assert asked
     assert all("May the agent call shell?" in a for a in asked)
     assert "stopped: " in page

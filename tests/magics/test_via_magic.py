@@ -13,9 +13,9 @@ import pytest
 import tools.test_pictures as pictures
 
 import ctxkit as ck
-from ctxkit.agent.told import UNTOLD, usage_of
+from ctxkit.agent.acp_client import MISSING_RESULT, parse_acp_usage
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.messages import Usage
+from ctxkit.session.messages import Usage
 
 PROGRAM = Path(__file__).parents[1] / "outside" / "an_agent.py"
 
@@ -176,14 +176,14 @@ def test_an_agent_that_dies_leaves_what_it_said(via):
         via("dies")
     log = via.live().session.messages
     assert [m.role for m in log] == ["user", "assistant", "tool"]
-    assert log[2].text == UNTOLD
+    assert log[2].text == MISSING_RESULT
     assert log[2].is_error
 
 
 @pytest.mark.parametrize("manner", ["hangs", "deaf", "floods"])
 def test_a_turn_that_takes_too_long_is_ended(via, manner, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.elsewhere._GRACE", 0.5)
-    monkeypatch.setattr("ctxkit.outside.children._GRACE", 0.5)
+    monkeypatch.setattr("ctxkit.agent.acp_agent._GRACE", 0.5)
+    monkeypatch.setattr("ctxkit.agent.child_process._GRACE", 0.5)
     began = time.monotonic()
     answer = via(manner, options="--max-seconds 2")
     assert time.monotonic() - began < 20  # the first turn of a process imports, on a busy machine
@@ -207,7 +207,7 @@ def test_a_limit_that_only_the_agent_could_keep_is_refused(via):
 
 
 def test_calls_are_limited(via, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.elsewhere._GRACE", 0.5)
+    monkeypatch.setattr("ctxkit.agent.acp_agent._GRACE", 0.5)
     answer = via(options="--max-calls 1")
     assert answer.outcome.ended == "limit"
     assert '"session/cancel"' in via.heard.read_text()
@@ -248,7 +248,7 @@ def test_what_it_does_not_do_is_said(via):
 
 
 def test_its_own_log_is_found_by_its_conversation(via, tmp_path, monkeypatch):
-    from ctxkit.agent.own_logs import own_log
+    from ctxkit.agent.acp_client import find_agent_log
 
     folder = tmp_path / ".qwen/projects/p/chats"
     folder.mkdir(parents=True)
@@ -256,9 +256,9 @@ def test_its_own_log_is_found_by_its_conversation(via, tmp_path, monkeypatch):
     sample = next(p for p in golden.rglob("*") if "qwen" in p.name)
     ident = ck.read(sample).id
     (folder / f"{ident}.jsonl").write_bytes(sample.read_bytes())
-    assert own_log(ident, time.time(), str(tmp_path)).format == ck.read(sample).format
-    assert own_log("another", time.time(), str(tmp_path)) is None
-    assert own_log(ident, time.time() + 100, str(tmp_path)) is None
+    assert find_agent_log(ident, time.time(), str(tmp_path)).format == ck.read(sample).format
+    assert find_agent_log("another", time.time(), str(tmp_path)) is None
+    assert find_agent_log(ident, time.time() + 100, str(tmp_path)) is None
 
 
 @pytest.mark.parametrize(("told", "usage"), [
@@ -269,7 +269,7 @@ def test_its_own_log_is_found_by_its_conversation(via, tmp_path, monkeypatch):
     ({"inputTokens": -1}, None), ({"inputTokens": True}, None), ("?", None),
 ])  # fmt: skip
 def test_a_usage_is_split_as_its_total_says(told, usage):
-    assert usage_of(told) == usage
+    assert parse_acp_usage(told) == usage
 
 
 def test_what_goes_both_ways_is_as_the_published_schema_has_it(via):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.memory import Budgets, Memories
-from ctxkit.memory.consolidation import surplus
-from ctxkit.memory.digests import kind_of
-from ctxkit.memory.entry import TYPES, entry
+from ctxkit.agent.memory import MemoryBudgets, MemoryStore
+from ctxkit.agent.memory.folders import find_surplus
+from ctxkit.policies.memory_entries import MEMORY_TYPES, make_entry, memory_kind
 
-SMALL = Budgets(
+SMALL = MemoryBudgets(
     items=4, chars=400, kinds={"fact": (2, 300), "note": (2, 300), "procedure": (1, 90)}
 )
 
@@ -18,7 +17,7 @@ SMALL = Budgets(
 def kept(*of):
     """Return entries and rows: name, type, who, when."""
     entries = [
-        entry(name, "Said so.", kind, guid=f"g{i}") for i, (name, kind, _, _) in enumerate(of)
+        make_entry(name, "Said so.", kind, guid=f"g{i}") for i, (name, kind, _, _) in enumerate(of)
     ]
     rows = {f"g{i}": {"by": by, "time": time} for i, (_, _, by, time) in enumerate(of)}
     return entries, rows
@@ -32,34 +31,34 @@ def test_of_one_name_the_newest_stays_and_of_a_kind_the_newest():
         ("c", "fact", "extract", "4"),
         ("d", "project", "user", "0"),
     )
-    gone = [(e.name, why) for e, why in surplus(entries, rows, "extract", SMALL)]
+    gone = [(e.name, why) for e, why in find_surplus(entries, rows, "extract", SMALL)]
     assert gone == [("a", "a newer one has its name"), ("A", "3 entries of fact are more than 2")]
 
 
 def test_what_a_person_wrote_stays_also_where_it_is_too_much():
     entries, rows = kept(*((f"n{i}", "fact", "user", str(i)) for i in range(9)))
-    assert surplus(entries, rows, "extract", SMALL) == []
+    assert find_surplus(entries, rows, "extract", SMALL) == []
 
 
-@given(st.lists(st.tuples(st.text("ab", min_size=1, max_size=2), st.sampled_from(TYPES),
+@given(st.lists(st.tuples(st.text("ab", min_size=1, max_size=2), st.sampled_from(MEMORY_TYPES),
                           st.sampled_from(["extract", "user"]), st.text("12", max_size=2))))  # fmt: skip
 def test_what_is_left_of_what_was_found_fits(of):
     """Whatever was found by itself is within the budgets afterwards, or nothing of it is left."""
     entries, rows = kept(*of)
-    gone = [e for e, _ in surplus(entries, rows, "extract", SMALL)]
+    gone = [e for e, _ in find_surplus(entries, rows, "extract", SMALL)]
     assert all(rows[e.guid]["by"] == "extract" for e in gone)
     left = [e for e in entries if e not in gone]
     found = [e for e in left if rows[e.guid]["by"] == "extract"]
     for kind, (items, _) in SMALL.kinds.items():
-        of_kind = [e for e in left if kind_of(e) == kind]
-        assert len(of_kind) <= items or not any(kind_of(e) == kind for e in found)
+        of_kind = [e for e in left if memory_kind(e) == kind]
+        assert len(of_kind) <= items or not any(memory_kind(e) == kind for e in found)
     assert len(left) <= SMALL.items or not found
 
 
 def test_it_is_asked_for_by_hand(tmp_path):
-    held = Memories([tmp_path / "home"], tmp_path)
+    held = MemoryStore([tmp_path / "home"], tmp_path)
     for n in range(4):
-        held.add(entry(f"n{n}", "Said so.", "fact"), by="extract")
+        held.add(make_entry(f"n{n}", "Said so.", "fact"), by="extract")
     gone = held.consolidate("extract", SMALL)
     assert [e.name for e, _ in gone] == ["n0", "n1"] or len(gone) == 2
     assert len(held.entries()) == 2

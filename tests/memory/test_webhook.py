@@ -8,9 +8,9 @@ import time
 import pytest
 from memory.hooks import BAD, hook
 
+from ctxkit.agent.memory import Webhook
+from ctxkit.agent.memory.webhook import MAX_ANSWER_BYTES
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.memory import Webhook
-from ctxkit.memory.webhook import MOST_BYTES
 
 
 def test_a_block_is_loaded_for_an_agent_with_headers_from_the_environment(monkeypatch):
@@ -65,7 +65,7 @@ def test_a_long_block_is_cut_and_controls_go():
     assert block.startswith("abx")
     assert block.endswith("(cut to 8,000 characters)")
     with (
-        hook(block="x" * MOST_BYTES) as (url, _),
+        hook(block="x" * MAX_ANSWER_BYTES) as (url, _),
         pytest.raises(StoreError, match="more than 1,000,000 bytes"),
     ):
         asyncio.run(Webhook(load_url=url).before("main"))

@@ -6,7 +6,7 @@ import pytest
 from builders import assistant, result, session, step, summarised, tool_call, user
 
 import ctxkit as ck
-from ctxkit.metrics.afterwards import afterwards, pairs
+from ctxkit.metrics.aftermath import extract_value_pairs, tabulate_aftermath
 
 BAN = "Never write to config/live.yaml, it is finance's."
 
@@ -17,7 +17,7 @@ def one(*after, summary: str = "ok", first: str = BAN):
     old = [user(first), assistant("The retry limit is 3."), user("Make it 5: the retry limit is now 5."),
            assistant("Yes."), asked, told]  # fmt: skip
     s = session(*old, summarised(old, summary), *after)
-    [row] = afterwards(s).to_dict("records")
+    [row] = tabulate_aftermath(s).to_dict("records")
     return row, ck.score(s)
 
 
@@ -88,4 +88,4 @@ def test_an_old_value_put_in_beside_the_new_one_is_stale_and_the_new_one_is_not(
 
 def test_pairs_are_names_with_values():
     text = "the port is 8080, `MAX_RUNS`=3; a-1->b-2 and it is not so. timeout: none"
-    assert list(pairs(text)) == [("port", "8080"), ("max_runs", "3"), ("a-1", "b-2")]
+    assert list(extract_value_pairs(text)) == [("port", "8080"), ("max_runs", "3"), ("a-1", "b-2")]

@@ -7,10 +7,15 @@ from builders import assistant, call, result, session, summarised, user
 from test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.metrics.audits import audits
-from ctxkit.metrics.drift import drift
-from ctxkit.metrics.planted import available, facts, mcnemar, plant
-from ctxkit.metrics.thrash import thrash
+from ctxkit.metrics.loss import drift
+from ctxkit.metrics.retention_checks import (
+    audits,
+    check_facts_in_view,
+    make_facts,
+    mcnemar,
+    plant_facts,
+)
+from ctxkit.metrics.thrashing import thrash
 
 
 def test_a_good_summary_passes_and_a_bad_one_is_named():
@@ -72,17 +77,17 @@ def test_drift_follows_the_same_items_through_the_cuts():
 
 
 def test_planted_facts_stand_until_a_summary_drops_them():
-    given = facts(8)
+    given = make_facts(8)
     recorded = talk(20)
-    s = plant(recorded, given, until=0.3)
+    s = plant_facts(recorded, given, until=0.3)
     assert len({f.family for f in given}) == 4
-    assert all(available(s, given).values())
+    assert all(check_facts_in_view(s, given).values())
     again = ck.replay(
         s, ck.presets.pi(context_window=50_000, keep_recent_tokens=3000, summariser="fixed")
     )
     assert again.edits
-    assert not any(available(again, given).values())
-    assert plant(recorded, given, until=0.3) == s
+    assert not any(check_facts_in_view(again, given).values())
+    assert plant_facts(recorded, given, until=0.3) == s
 
 
 @pytest.mark.parametrize(
@@ -107,7 +112,7 @@ def test_unpaired_outcomes_and_sessions_without_a_user_are_refused():
     with pytest.raises(ck.BadArguments, match="paired"):
         mcnemar([True], [])
     with pytest.raises(ck.BadArguments, match="user message"):
-        plant(session(assistant()), facts(1))
+        plant_facts(session(assistant()), make_facts(1))
 
 
 def test_what_follows_cuts_is_what_thrash_says(real):

@@ -10,7 +10,7 @@ import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.errors import BadArguments
 from ctxkit.plots import calibration
-from ctxkit.plots._calibration import calibration_data
+from ctxkit.plots.calibration_chart import calibration_data
 
 
 def grown(*, ratio: float = 2.0, calls: int = 6):
@@ -89,7 +89,7 @@ def test_pi_counts_a_quarter_too_low_on_its_own_session(real):
 
 
 def test_the_chart_shows_what_the_calibration_says():
-    c = ck.calibrate(grown(), ["chars/4", tokens.estimate(2)])
+    c = ck.calibrate(grown(), ["chars/4", tokens.estimated_counter(2)])
     data = calibration_data(c)
     assert data.recorded == tuple(c.calls["recorded"])
     assert [e.name for e in data.estimates] == ["chars/4", "chars/2"]

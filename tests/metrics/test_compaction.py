@@ -7,23 +7,23 @@ import pytest
 from builders import assistant, session, summarised, user
 
 import ctxkit as ck
-from ctxkit.messages import Usage
 from ctxkit.metrics import breakeven
-from ctxkit.metrics import size as sizes_module
-from ctxkit.metrics import thrash as thrash_module
-from ctxkit.metrics.bills import Sheet
-from ctxkit.metrics.compaction import (
-    SPIRAL,
+from ctxkit.metrics import compactions as sizes_module
+from ctxkit.metrics import thrashing as thrash_module
+from ctxkit.metrics.compactions import (
+    SPIRAL_LENGTH,
     Compaction,
-    held,
-    pays_after,
-    thrashes,
-    verdicts,
+    count_requests_to_break_even,
+    is_thrashing,
+    judge_compactions,
+    make_compaction_columns,
 )
-from ctxkit.metrics.shared_prefixes import Sent
-from ctxkit.metrics.thrash import thrash
+from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+from ctxkit.metrics.prompt_sizes import SentPrompts
+from ctxkit.metrics.thrashing import thrash
 from ctxkit.policies import Rules, triggers
-from ctxkit.prices import price
+from ctxkit.session.messages import Usage
+from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-4-5"
 
@@ -49,8 +49,8 @@ def talk(
     return session(*log)
 
 
-def sheet(**more) -> Sheet:
-    return Sheet.of(talk(**more))
+def sheet(**more) -> ReplayCostModel:
+    return ReplayCostModel.of(talk(**more))
 
 
 changed = msgspec.structs.replace
@@ -58,21 +58,21 @@ CUT = Compaction(10, 30_000, 10_000, 20, 4, 500)
 
 
 def pays(cut, of):
-    return pays_after(cut, of, of.summaries_usd(cut.written))
+    return count_requests_to_break_even(cut, of, of.summaries_usd(cut.written))
 
 
 @pytest.mark.parametrize(
     ("run", "unpaid", "told"),
     [
-        (SPIRAL - 1, (), False),
-        (SPIRAL, (), True),
+        (SPIRAL_LENGTH - 1, (), False),
+        (SPIRAL_LENGTH, (), True),
         (0, (True,), False),  # one says nothing
         (0, (True, False), False),  # half is not most
         (0, (True, True, False), True),
     ],
 )
 def test_cuts_thrash_where_three_made_no_progress_or_most_did_not_pay(run, unpaid, told):
-    assert thrashes(run, unpaid) is told
+    assert is_thrashing(run, unpaid) is told
 
 
 def test_what_it_saved_is_a_share_of_tokens_and_of_messages():
@@ -81,7 +81,9 @@ def test_what_it_saved_is_a_share_of_tokens_and_of_messages():
 
 def test_how_soon_it_was_full_again():
     prompts = [30_000] * 10 + [10_000 + 1_000 * i for i in range(30)]
-    (one, two) = verdicts([CUT, changed(CUT, call=30)], Sent(prompts), sheet(), [0.0, 0.0])
+    (one, two) = judge_compactions(
+        [CUT, changed(CUT, call=30)], SentPrompts(prompts), sheet(), [0.0, 0.0]
+    )
     assert (one.interval, one.refill_3, one.refill_10, one.rebound_calls) == (20, 0.15, 0.5, 13)
     assert (two.interval, two.unpaid, two.refill_10, two.rebound_calls) == (None, None, None, 0)
     assert one.pays_after == two.pays_after
@@ -100,9 +102,10 @@ def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
     assert pays(CUT, sheet(pauses=(10,))) == 0.0
     assert pays(CUT, sheet(pauses=(11,))) == pytest.approx(11.5 / 2)
     cuts = [CUT, changed(CUT, call=12)]
-    prompts = Sent([20_000] * 40)
+    prompts = SentPrompts([20_000] * 40)
     assert [
-        held(cuts, prompts, sheet(pauses=p), [0.0, 0.0])["unpaid_cuts_n"] for p in ((), (10,))
+        make_compaction_columns(cuts, prompts, sheet(pauses=p), [0.0, 0.0])["unpaid_cuts_n"]
+        for p in ((), (10,))
     ] == [1, 0]
 
 
@@ -208,7 +211,7 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
 
 @pytest.mark.parametrize(
     ("module", "name", "new"),
-    [(sizes_module, "Spot", Compaction), (thrash_module, "Cut", thrash_module.Judged)],
+    [(sizes_module, "Spot", Compaction), (thrash_module, "Cut", thrash_module.CompactionOutcome)],
 )
 def test_the_old_names_still_stand_for_one_version(module, name, new):
     with pytest.warns(DeprecationWarning, match=new.__name__):
@@ -221,7 +224,7 @@ def test_what_is_asked_again_counts_where_its_result_alone_was_cleared_and_ids_a
     first, other = tool_call("read_file", path="a.py"), tool_call("bash", command="ls")
     other = type(other)(id=first.id, name=other.name, arguments=other.arguments)
     old = [user(), assistant("", first), result("A", first), assistant("on")]
-    cleared = ck.messages.Edit(
+    cleared = ck.session.messages.Edit(
         kind="shortened",
         id="e",
         targets=(old[2].id,),

@@ -13,17 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.engine import run
-from ctxkit.metrics.forgotten import Forgotten
-from ctxkit.metrics.loss import columns
-from ctxkit.metrics.regrets import HARDEST
-from ctxkit.metrics.shown import shown_by, shown_in
+from ctxkit.engine import run_rules
+from ctxkit.engine.replay import session_from_run
+from ctxkit.experiments.session_runner import NamedRules, RunOptions, SessionRunner
+from ctxkit.metrics.loss import make_loss_columns
+from ctxkit.metrics.loss_analysis import ORACLE_MOMENTS, LossAnalysis
+from ctxkit.metrics.visibility import get_run_visibility, get_session_visibility
 from ctxkit.policies import triggers, window
+from ctxkit.policies.offline_summarisers import Fixed
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
-from ctxkit.replays import session_of
-from ctxkit.sweeps.batches import Bench, NamedRules, Options
 
 WORDS = [f"src/part{i}/file{k}.py" for i in range(5) for k in range(3)] + [
     f"file{k}.py" for k in range(3)
@@ -43,7 +42,7 @@ WORDS += [
 
 
 @cache
-def bench(seed: int, n: int = 40) -> Bench:
+def bench(seed: int, n: int = 40) -> SessionRunner:
     """A session that reads and writes files and speaks of them again, at times in a message that nobody sees."""
     chance, log = (
         random.Random(seed),
@@ -63,7 +62,7 @@ def bench(seed: int, n: int = 40) -> Bench:
         )
         if log[-1].tool_calls:
             log.append(result(" or ".join(chance.choices(WORDS, k=9)), asked[0]))
-    return Bench(session(*log, id=f"said{seed}"))
+    return SessionRunner(session(*log, id=f"said{seed}"))
 
 
 def said(passage):
@@ -97,17 +96,20 @@ def called(history, room):
     return history.shorten(results, "[hidden]", "not now") if results else history
 
 
-def found(own: Bench, done) -> Forgotten:
-    return Forgotten(own.base.memory, shown_by(own.base.memory, done))
+def found(own: SessionRunner, done) -> LossAnalysis:
+    return LossAnalysis(own.base.memory, get_run_visibility(own.base.memory, done))
 
 
-def differing(own: Bench, rules: Rules) -> dict:
+def differing(own: SessionRunner, rules: Rules) -> dict:
     """What the columns say otherwise than the definition."""
-    done = run(own.log(rules), rules, own.limit)
+    done = run_rules(own.log(rules), rules, own.limit)
     lost = found(own, done)
     moments = lost.shown.moments.tolist()
     flagged = {time // 2 for time in lost.shown.elsewhere[:, 1].tolist()}
-    told, slow = columns(lost), by_definition(own.session, views_of(done), moments, flagged)
+    told, slow = (
+        make_loss_columns(lost),
+        by_definition(own.session, views_of(done), moments, flagged),
+    )
     return {
         k: (told[k], v)
         for k, v in slow.items()
@@ -134,9 +136,14 @@ def test_what_prunings_hid_is_what_the_same_definition_says(seed, pruning, polic
 @given(st.integers(0, 9), st.sampled_from(POLICIES))
 def test_the_edits_of_a_replay_say_what_its_run_does(seed, policy):
     own, rules = bench(seed), Rules(policy=policy, trigger=triggers.Above(1800))
-    done = run(own.log(rules), rules, own.limit)
-    again = Forgotten(own.base.memory, shown_in(own.base.memory, session_of(own.session, done)))
-    assert columns(again) == pytest.approx(columns(found(own, done)), nan_ok=True)
+    done = run_rules(own.log(rules), rules, own.limit)
+    again = LossAnalysis(
+        own.base.memory,
+        get_session_visibility(own.base.memory, session_from_run(own.session, done)),
+    )
+    assert make_loss_columns(again) == pytest.approx(
+        make_loss_columns(found(own, done)), nan_ok=True
+    )
 
 
 def test_a_rule_said_by_a_schedule_and_by_a_function_loses_the_same():
@@ -146,7 +153,7 @@ def test_a_rule_said_by_a_schedule_and_by_a_function_loses_the_same():
         return history if not history.call else masked.pruning(history, room)
 
     one, other = (
-        columns(found(bench(3), run(bench(3).log(r), r, None)))
+        make_loss_columns(found(bench(3), run_rules(bench(3).log(r), r, None)))
         for r in (masked, Rules(pruning=plain))
     )
     assert one == other
@@ -154,7 +161,7 @@ def test_a_rule_said_by_a_schedule_and_by_a_function_loses_the_same():
 
 
 def test_a_real_session(real):
-    own = Bench(ck.read(real / "pi/before-compaction.jsonl"))
+    own = SessionRunner(ck.read(real / "pi/before-compaction.jsonl"))
     for rules in ck.grid(
         "pi",
         context_window=[100_000],
@@ -166,12 +173,16 @@ def test_a_real_session(real):
 
 def test_a_row_of_a_sweep_and_a_score_of_the_replay_say_the_same():
     own, rules = bench(1), Rules(policy=POLICIES[0], trigger=triggers.Above(1800))
-    row = own.row(NamedRules.of("x", rules), Options(loss=True))
+    row = own.row(NamedRules.of("x", rules), RunOptions(loss=True))
     score = ck.score(ck.replay(own.session, rules))
     assert row["cuts_n"] > 1
     assert row["needed_lost_n"] > 0
-    assert {k: score[k] for k in columns(found(own, run(own.log(rules), rules, own.limit)))} == {
-        k: row[k] for k in columns(found(own, run(own.log(rules), rules, own.limit)))
+    assert {
+        k: score[k]
+        for k in make_loss_columns(found(own, run_rules(own.log(rules), rules, own.limit)))
+    } == {
+        k: row[k]
+        for k in make_loss_columns(found(own, run_rules(own.log(rules), rules, own.limit)))
     }
 
 
@@ -182,7 +193,7 @@ def test_the_work_does_not_grow_with_the_cuts():
     def work(more: int) -> tuple[int, int]:
         own = bench(5, 300)
         rules = Rules(policy=window.Window(keep_tokens=1500), trigger=triggers.Above(1500 + more))
-        done = run(own.log(rules), rules, own.limit)
+        done = run_rules(own.log(rules), rules, own.limit)
         lost, n = found(own, done), 0
 
         def count(*_):
@@ -191,11 +202,11 @@ def test_the_work_does_not_grow_with_the_cuts():
 
         sys.setprofile(count)
         try:
-            columns(lost)
+            make_loss_columns(lost)
         finally:
             sys.setprofile(None)
         return len(done.cuts), n
 
     (many, much), (few, little) = work(100), work(1200)
-    assert many > 3 * few > 3 * HARDEST
+    assert many > 3 * few > 3 * ORACLE_MOMENTS
     assert much < 1.2 * little

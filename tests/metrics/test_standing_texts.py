@@ -9,16 +9,19 @@ from builders import assistant, call, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.metrics.items import CUT_AT, FoundItem, items
-from ctxkit.metrics.standing_texts import Places, StandingTexts
-from ctxkit.metrics.text_items import TextItems
-from ctxkit.metrics.wordings import Wordings
+from ctxkit.metrics.item_index import (
+    MultiTextSearch,
+    NumberedTextSearch,
+    RuleMatcher,
+    TextItemMatcher,
+)
+from ctxkit.metrics.items import ERROR_LINE_CHARS, Item, extract_items
 
 SIGNS = st.text(st.sampled_from("ab/.é語_ "), max_size=40)
 
 
-def found(texts, text, cut_at=CUT_AT):
-    return StandingTexts(((t, n) for n, t in enumerate(texts) if t), cut_at).in_text(text)
+def found(texts, text, cut_at=ERROR_LINE_CHARS):
+    return NumberedTextSearch(((t, n) for n, t in enumerate(texts) if t), cut_at).in_text(text)
 
 
 def stands(words, text):
@@ -54,10 +57,10 @@ def test_halves_of_surrogate_pairs_hide_nothing():
 
 def held(text, *given):
     """The items of some texts that stand in another."""
-    numbers = {f: n for n, f in enumerate({f for t in given for f in items(user(t))})}
+    numbers = {f: n for n, f in enumerate({f for t in given for f in extract_items(user(t))})}
     known = list(numbers)
-    rules = Wordings((n, f) for f, n in numbers.items() if f.family == "constraint")
-    return {known[n].text for n in TextItems(numbers, rules).of(assistant(text))}
+    rules = RuleMatcher((n, f) for f, n in numbers.items() if f.family == "constraint")
+    return {known[n].text for n in TextItemMatcher(numbers, rules).of(assistant(text))}
 
 
 @pytest.mark.parametrize(
@@ -91,13 +94,13 @@ def test_another_item_is_not(said, text):
 @given(st.integers(0, 400))
 def test_an_error_line_is_found_however_long_it_is(n):
     said = "ValueError: " + "x" * n
-    assert held(f"then {said}", said) == {f.text for f in items(user(said))} != set()
+    assert held(f"then {said}", said) == {f.text for f in extract_items(user(said))} != set()
 
 
 def test_what_a_call_of_a_tool_names_is_found():
-    [path] = [f for f in items(user("src/a/b.ts")) if f.family == "path"]
+    [path] = [f for f in extract_items(user("src/a/b.ts")) if f.family == "path"]
     put_in = call("read", path="src/a/b.ts")
-    assert TextItems({FoundItem("path", path.text): 0}, Wordings([])).of(put_in).tolist() == [0]
+    assert TextItemMatcher({Item("path", path.text): 0}, RuleMatcher([])).of(put_in).tolist() == [0]
 
 
 @given(
@@ -108,5 +111,5 @@ def test_lines_in_which_any_stand(texts, text):
         (folded, {n for n, t in enumerate(texts) if t in folded})
         for folded in text.casefold().split("\n")
     ]
-    found = [(line.casefold(), of) for line, of in Places(texts).lines(text)]
+    found = [(line.casefold(), of) for line, of in MultiTextSearch(texts).lines(text)]
     assert sorted(found, key=str) == sorted([(line, of) for line, of in told if of], key=str)

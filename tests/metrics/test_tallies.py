@@ -10,16 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.engine import run
-from ctxkit.messages import Usage
-from ctxkit.metrics.bills import Sheet
-from ctxkit.metrics.shared_prefixes import Sent, SentByRun
-from ctxkit.metrics.tallies import Plain, Tally, bill
-from ctxkit.policies.clear import Clear
+from ctxkit.engine import run_rules
+from ctxkit.engine.replay import shared_prompt_tokens
+from ctxkit.experiments.scores import score_run
+from ctxkit.experiments.session_runner import SessionRunner
+from ctxkit.metrics.cost.replay_bill import LogPrefixSums, ReplayCostModel, TokenTally, bill_replay
+from ctxkit.metrics.prompt_sizes import RunPrompts, SentPrompts
+from ctxkit.policies.clearing import Clear
 from ctxkit.policies.rules import Rules
-from ctxkit.replays import shared_tokens
-from ctxkit.sweeps.batches import Bench
-from ctxkit.sweeps.scores import run_row
+from ctxkit.session.messages import Usage
 
 
 def wild(seed: int, n: int = 60):
@@ -48,12 +47,12 @@ def wild(seed: int, n: int = 60):
 
 def each_call(bench, done):
     """The bill with every call added by itself."""
-    sent = Sent(done.prompts.tolist(), shared_tokens(done).tolist())
-    return bill(bench.base.sheet, sent)
+    sent = SentPrompts(done.prompts.tolist(), shared_prompt_tokens(done).tolist())
+    return bill_replay(bench.base.sheet, sent)
 
 
 def agree(bench, done):
-    whole, one_by_one = bill(bench.base.sheet, SentByRun(done)), each_call(bench, done)
+    whole, one_by_one = bill_replay(bench.base.sheet, RunPrompts(done)), each_call(bench, done)
     assert whole == pytest.approx(one_by_one)
     assert whole[:5] == one_by_one[:5]
     return whole
@@ -65,25 +64,25 @@ def agree(bench, done):
     st.sampled_from([500, 3000, 9000]),
 )
 def test_a_stretch_is_billed_as_its_calls(seed, window, keep):
-    bench = Bench(wild(seed))
+    bench = SessionRunner(wild(seed))
     rules = ck.presets.pi(
         context_window=window, reserve_tokens=4000, keep_recent_tokens=keep, summariser="fixed:800"
     )
-    agree(bench, run(bench.log(rules), rules, 200_000))
+    agree(bench, run_rules(bench.log(rules), rules, 200_000))
 
 
 def test_stretches_are_summed_up_where_it_matters(monkeypatch):
-    bench = Bench(wild(3))
+    bench = SessionRunner(wild(3))
     rules = ck.presets.pi(
         context_window=30_000, reserve_tokens=4000, keep_recent_tokens=3000, summariser="fixed"
     )
-    done = run(bench.log(rules), rules, 200_000)
+    done = run_rules(bench.log(rules), rules, 200_000)
     assert len(done.cuts) > 2
     by_hand = []
-    monkeypatch.setattr(Tally, "each", lambda self, sent, calls: by_hand.append(calls))
-    monkeypatch.setattr(Sheet, "read", lambda self, call, sent: by_hand.append(call) or 0)
+    monkeypatch.setattr(TokenTally, "each", lambda self, sent, calls: by_hand.append(calls))
+    monkeypatch.setattr(ReplayCostModel, "read", lambda self, call, sent: by_hand.append(call) or 0)
     sheet = bench.base.sheet
-    bill(sheet, SentByRun(done))
+    bill_replay(sheet, RunPrompts(done))
     seams = {cut.call for cut in done.cuts if sheet.billed[cut.call]}
     assert seams <= set(by_hand) < set(range(60))
 
@@ -97,9 +96,9 @@ def test_the_first_call_reads_what_others_left_whole():
             input_tokens=0, cache_read_tokens=read, cache_write_tokens=size - read, output_tokens=50
         )
         log += [user("word " * 900), assistant("ok", usage=usage, model="claude-sonnet-4-5")]
-    bench = Bench(session(*log))
-    done, sheet = run(bench.log(Rules()), Rules(), 200_000), bench.base.sheet
-    assert (sheet.fit.lag, sheet.read(0, SentByRun(done))) == (200, 2900)
+    bench = SessionRunner(session(*log))
+    done, sheet = run_rules(bench.log(Rules()), Rules(), 200_000), bench.base.sheet
+    assert (sheet.fit.lag, sheet.read(0, RunPrompts(done))) == (200, 2900)
     assert agree(bench, done).read == sum(m.usage.cache_read_tokens for m in log[1::2])
 
 
@@ -108,16 +107,16 @@ def test_a_record_without_a_cache_split_is_summed_up_as_its_calls(monkeypatch):
     for size in range(4500, 64_500, 1500):
         usage = Usage(input_tokens=size, output_tokens=50)
         log += [user("word " * 900), assistant("ok", usage=usage, model="claude-sonnet-4-5")]
-    bench = Bench(session(*log))
+    bench = SessionRunner(session(*log))
     rules = ck.presets.pi(
         context_window=40_000, reserve_tokens=4000, keep_recent_tokens=3000, summariser="fixed"
     )
-    done = run(bench.log(rules), rules, 200_000)
+    done = run_rules(bench.log(rules), rules, 200_000)
     assert done.cuts
     found = agree(bench, done)
     assert (found.read, found.write, found.fresh) == (0, 0, found.prompts)
-    monkeypatch.setattr(Tally, "each", None)
-    assert bill(bench.base.sheet, SentByRun(done)) == found
+    monkeypatch.setattr(TokenTally, "each", None)
+    assert bill_replay(bench.base.sheet, RunPrompts(done)) == found
 
 
 def test_several_models_are_billed_call_by_call():
@@ -125,28 +124,29 @@ def test_several_models_are_billed_call_by_call():
         user(), assistant(usage=Usage(input_tokens=0, cache_read_tokens=0, cache_write_tokens=9), model="claude-opus-4-5"),
         user(), assistant(usage=Usage(input_tokens=0, cache_read_tokens=0, cache_write_tokens=20), model="claude-sonnet-4-5"),
     )  # fmt: skip
-    bench = Bench(two)
-    done = run(bench.log(ck.presets.none()), ck.presets.none(), None)
-    assert Plain.of(bench.base.sheet, done.log) is None
+    bench = SessionRunner(two)
+    done = run_rules(bench.log(ck.presets.none()), ck.presets.none(), None)
+    assert LogPrefixSums.of(bench.base.sheet, done.log) is None
     assert agree(bench, done).prompts > 0
 
 
 def test_pis_session(real):
-    bench = Bench(ck.read(real / "pi/before-compaction.jsonl"))
+    bench = SessionRunner(ck.read(real / "pi/before-compaction.jsonl"))
     for window in (60_000, 100_000, 200_000):
         rules = ck.presets.pi(context_window=window, summariser="fixed")
-        agree(bench, run(bench.log(rules), rules, None))
+        agree(bench, run_rules(bench.log(rules), rules, None))
 
 
 def test_two_rules_that_send_the_same_cost_the_same():
     """Old results masked for each call, or cleared for good at each call."""
     for talk in (wild(3), ck.read(ck.samples.path("billing"))):
-        bench, clear = Bench(talk), Clear(keep_last=3)
+        bench, clear = SessionRunner(talk), Clear(keep_last=3)
         masked, cleared = (
-            run(bench.log(rules), rules, 200_000) for rules in (Rules(pruning=clear), Rules(clear))
+            run_rules(bench.log(rules), rules, 200_000)
+            for rules in (Rules(pruning=clear), Rules(clear))
         )
         assert masked.prompts.tolist() == cleared.prompts.tolist()
         assert masked.fresh_tokens.tolist() == cleared.fresh_tokens.tolist()
-        a, b = (run_row(bench.base, done, "x")["cost_usd"] for done in (masked, cleared))
+        a, b = (score_run(bench.base, done, "x")["cost_usd"] for done in (masked, cleared))
         assert a == pytest.approx(b)
     assert cleared.cuts

@@ -7,8 +7,8 @@ from builders import assistant, call, result, session, summarised, user
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.messages import Message, Usage
-from ctxkit.metrics.thrash import spiral, thrash
+from ctxkit.metrics.thrashing import spiral, thrash
+from ctxkit.session.messages import Message, Usage
 
 MODEL = "claude-sonnet-4-5"
 

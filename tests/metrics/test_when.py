@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from reports.hostile import EVIL, intruders
 
-from ctxkit import read, samples
+from ctxkit import read
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.when import when
-from ctxkit.prices import price
+from ctxkit.formats import samples
+from ctxkit.metrics.timing import when_to_compact
+from ctxkit.tokens.prices import price
 
 SONNET = "claude-sonnet-4-5"
 
@@ -33,7 +34,7 @@ def grown(n=40, by=500, *, pause_every=None, model=SONNET, start=5_000, timed=Tr
 
 
 def test_the_shipped_sample_has_an_answer():
-    told = when(read(samples.path("billing")))
+    told = when_to_compact(read(samples.path("billing")))
     assert (told.window, told.window_source, told.model) == (48_000, "recorded", SONNET)
     assert told.floor < told.best < next(c.tokens for c in told.ceilings if c.name == "recorded")
     assert told.wait is not None
@@ -43,19 +44,21 @@ def test_the_shipped_sample_has_an_answer():
 def test_another_window_gets_another_answer():
     """In its own window the sample must compact; in a large one it is left alone: it never gets so large."""
     sample = read(samples.path("billing"))
-    small, own, large = (when(sample, context_window=n) for n in (30_000, 48_000, 200_000))
-    assert own == replace(when(sample), window_source="given")
+    small, own, large = (
+        when_to_compact(sample, context_window=n) for n in (30_000, 48_000, 200_000)
+    )
+    assert own == replace(when_to_compact(sample), window_source="given")
     assert small.best == small.cheapest == own.cheapest < own.best
     assert max(c.message.usage.prompt_tokens for c in sample.calls) < 77_542 < large.best
     assert "window 200,000 (given)" in repr(large)
     for wrong in (0, -1, own.floor):
         with pytest.raises(BadArguments, match="does not lie in a window"):
-            when(sample, context_window=wrong)
+            when_to_compact(sample, context_window=wrong)
 
 
 @given(by=st.integers(50, 5_000), floor=st.integers(2_000, 60_000), summary=st.integers(100, 5_000))
 def test_no_other_ceiling_is_cheaper(by, floor, summary):
-    told = when(grown(8, by), floor=floor, summary_tokens=summary)
+    told = when_to_compact(grown(8, by), floor=floor, summary_tokens=summary)
     best = next(c for c in told.ceilings if c.name == "best")
     if told.best < told.window and best.calls > 1:  # no cycle is shorter than a call
         cheapest = min((c for c in told.ceilings if c.calls > 1), key=lambda c: c.usd)
@@ -65,8 +68,8 @@ def test_no_other_ceiling_is_cheaper(by, floor, summary):
 
 def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
     near, far = (
-        when(grown(40, pause_every=3), floor=8_000),
-        when(grown(60, pause_every=59), floor=8_000),
+        when_to_compact(grown(40, pause_every=3), floor=8_000),
+        when_to_compact(grown(60, pause_every=59), floor=8_000),
     )
     assert (near.wait, far.wait) == (True, False)
     assert near.cold_every < far.cold_every
@@ -75,14 +78,14 @@ def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
 
 
 def test_without_pauses_there_is_nothing_to_wait_for():
-    told = when(grown())
+    told = when_to_compact(grown())
     assert (told.cold_every, told.missed) == (inf, 0.0)
     assert "no cold call to wait for" in repr(told)
 
 
 def test_times_that_say_when_lines_were_copied_tell_of_no_pauses():
     log = [replace(e, time=1_000.0) for e in grown().log]
-    told = when(session(*log))
+    told = when_to_compact(session(*log))
     assert (told.cold_every, told.wait) == (None, None)
     assert "no times that can be used" in repr(told)
 
@@ -91,25 +94,25 @@ def test_no_more_is_missed_than_was_carried():
     """The first call of each model carries nothing, so what it does not find was not missed."""
     log = list(grown(30).log)
     turned = (replace(e, model="gpt-5") if e.model else e for e in log[:10])
-    told = when(session(*turned, *log[10:]))
+    told = when_to_compact(session(*turned, *log[10:]))
     assert told.missed == 0.0
 
 
 def test_a_log_that_cannot_say_is_refused_in_a_sentence():
     with pytest.raises(BadArguments, match="has no usage"):
-        when(session(user(), assistant()))
+        when_to_compact(session(user(), assistant()))
     with pytest.raises(BadArguments, match="has no price"):
-        when(grown(model="nobody-knows-it"))
+        when_to_compact(grown(model="nobody-knows-it"))
     with pytest.raises(BadArguments, match="do not grow"):
-        when(grown(5, 0))
+        when_to_compact(grown(5, 0))
     with pytest.raises(BadArguments, match="does not lie in a window"):
-        when(grown(), floor=300_000)
+        when_to_compact(grown(), floor=300_000)
     with pytest.raises(BadArguments, match="0 tokens or more"):
-        when(grown(), summary_tokens=-1)
+        when_to_compact(grown(), summary_tokens=-1)
 
 
 def test_a_summary_of_no_tokens_costs_none():
-    least, some = (when(grown(), floor=8_000, summary_tokens=n) for n in (0, 1_000))
+    least, some = (when_to_compact(grown(), floor=8_000, summary_tokens=n) for n in (0, 1_000))
     p, behind = price(SONNET), 8_000 - least.stays.fixed  # the cache still has the front
     assert some.reset_usd - least.reset_usd > 0
     assert 0 < behind < 8_000
@@ -119,13 +122,13 @@ def test_a_summary_of_no_tokens_costs_none():
 
 
 def test_the_floor_is_measured_or_given_and_says_which():
-    assert when(grown(), floor=7_000).floor_source == "given"
-    bare = when(grown(start=5_000))
+    assert when_to_compact(grown(), floor=7_000).floor_source == "given"
+    bare = when_to_compact(grown(start=5_000))
     assert (bare.floor, bare.floor_source) == (6_000, "its smallest prompt and a summary")
 
 
 def test_names_of_a_log_stay_text():
-    shown = when(grown(model=SONNET))
+    shown = when_to_compact(grown(model=SONNET))
     assert intruders(shown._repr_html_()) == []
     from msgspec.structs import replace
 

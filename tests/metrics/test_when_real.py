@@ -9,7 +9,7 @@ from conftest import sample, sessions_folder
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.when import when
+from ctxkit.metrics.timing import when_to_compact
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ FILES = sorted(p for p in FOLDER.rglob("*.jsonl") if p.parent != FOLDER) if FOLD
 def test_a_real_session_has_an_answer_or_a_reason(file: Path, real: Path):
     for session in list(ck.read_all(file, progress=False))[:2]:
         try:
-            told = when(session)
+            told = when_to_compact(session)
         except BadArguments as error:
             assert str(error).endswith(".")  # noqa: PT017  either is an answer
             continue

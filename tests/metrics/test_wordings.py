@@ -7,16 +7,16 @@ from builders import assistant, session, summarised, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.metrics.items import FoundItem, items
-from ctxkit.metrics.loss import lost, shares
-from ctxkit.metrics.meaning import missing, values
-from ctxkit.metrics.wordings import Wordings
+from ctxkit.metrics.item_index import RuleMatcher
+from ctxkit.metrics.items import Item, extract_items
+from ctxkit.metrics.loss import analyse_loss, score_loss_shares
+from ctxkit.metrics.semantic import extract_exact_values, find_missing_values
 
 RULE = "Never write to the table billing_runs directly, and support Python 3.9 only"
 
 
 def gives(text: str, rule: str = RULE) -> bool:
-    return Wordings([(0, FoundItem("constraint", rule))]).in_text(text) == {0}
+    return RuleMatcher([(0, Item("constraint", rule))]).in_text(text) == {0}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,9 @@ def test_another_value_a_lifted_ban_or_a_bare_name_does_not(text):
 
 def test_a_sentence_does_not_end_at_the_dot_of_a_number():
     found = {
-        f.text for f in items(user(f"{RULE}. Thank you very much.")) if f.family == "constraint"
+        f.text
+        for f in extract_items(user(f"{RULE}. Thank you very much."))
+        if f.family == "constraint"
     }
     assert found == {RULE}
 
@@ -55,8 +57,10 @@ def test_a_sentence_does_not_end_at_the_dot_of_a_number():
 def told_in(summary: str) -> tuple[float, float]:
     old = [user(RULE + "."), assistant("I see."), user("The runs are monthly."), assistant("Yes.")]
     s = session(*old, summarised(old, summary), user("go on"), assistant("on it"))
-    [constraint] = [fate for item, fate in lost(s).fates().items() if item.family == "constraint"]
-    return shares(s)["rules_kept"], constraint
+    [constraint] = [
+        fate for item, fate in analyse_loss(s).fates().items() if item.family == "constraint"
+    ]
+    return score_loss_shares(s)["rules_kept"], constraint
 
 
 def test_a_summary_in_other_words_keeps_a_rule_and_an_empty_one_loses_it():
@@ -80,14 +84,14 @@ SAYINGS = st.lists(st.sampled_from(WORDS + VALUES), min_size=1, max_size=7).map(
 @given(st.lists(SAYINGS, max_size=8, unique=True), st.lists(SAYINGS, max_size=5))
 def test_many_rules_are_given_as_each_alone_is(rules, said):
     text = ". ".join(said)
-    given = Wordings((n, FoundItem("constraint", rule)) for n, rule in enumerate(rules))
+    given = RuleMatcher((n, Item("constraint", rule)) for n, rule in enumerate(rules))
     assert given.in_text(text) == {n for n, rule in enumerate(rules) if gives(text, rule)}
 
 
 @given(SAYINGS, st.lists(SAYINGS, max_size=4).map(". ".join))
 def test_a_rule_is_given_only_with_all_its_values(said, text):
-    told = values(said)
+    told = extract_exact_values(said)
     if gives(text, said):
-        assert not missing(told, text.casefold())
+        assert not find_missing_values(told, text.casefold())
     elif gives(text + f"\n{said}", said):
-        assert not missing(told, f"{text}\n{said}".casefold())
+        assert not find_missing_values(told, f"{text}\n{said}".casefold())

@@ -11,9 +11,9 @@ from models.wires import FORMATS, OUT, PROMPT, WRITERS, Play, wire
 from talkers import ECHO, agent, run
 
 from ctxkit.agent import Limits
-from ctxkit.messages import Message
-from ctxkit.models.provider import Provider
-from ctxkit.models.retries import Patience
+from ctxkit.agent.models.provider import Provider
+from ctxkit.agent.models.retries import RetryPolicy
+from ctxkit.session.messages import Message
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
 
@@ -33,7 +33,7 @@ class Held:
             self.waits.append(seconds)
 
         with wire(kind, *plays, *([] if for_ever else [WELL])) as self.wire:
-            patience = Patience(sleep=sleep, chance=lambda: 0.0)
+            patience = RetryPolicy(sleep=sleep, chance=lambda: 0.0)
             own = {"api_base": self.wire.url, "api_key": "none", **options}
             model = Provider(
                 FORMATS[kind][0], context_window=50_000, patience=patience, options=own
@@ -327,7 +327,7 @@ def test_an_address_that_nobody_serves_is_named():
         waits.append(seconds)
 
     model = Provider("openai/m", context_window=50_000, options={"api_base": url, "api_key": "none"},
-                     patience=Patience(sleep=sleep, chance=lambda: 0.0))  # fmt: skip
+                     patience=RetryPolicy(sleep=sleep, chance=lambda: 0.0))  # fmt: skip
     outcome = run(agent(model=model).turn("go"))
     assert outcome.ended == "error"
     assert f"cannot be reached at {url}" in outcome.why
@@ -362,9 +362,9 @@ def test_a_reply_of_thoughts_alone_is_not_said_to_be_empty():
     import asyncio
 
     from ctxkit.agent import Agent
-    from ctxkit.messages import Message, Thinking
     from ctxkit.policies.rules import Rules
-    from ctxkit.session import Session
+    from ctxkit.session.messages import Message, Thinking
+    from ctxkit.session.session import Session
 
     class Thinks:
         name, notice, context_window = "own", "", 10_000
@@ -378,7 +378,7 @@ def test_a_reply_of_thoughts_alone_is_not_said_to_be_empty():
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_what_happens_before_a_call_is_sent_is_not_the_models_time(kind, monkeypatch):
-    from ctxkit.models.provider import load_litellm
+    from ctxkit.agent.models.provider import load_litellm
 
     litellm = load_litellm()
     asked = litellm.acompletion

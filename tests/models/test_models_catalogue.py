@@ -6,14 +6,14 @@ import pytest
 from builders import assistant, session, user
 
 from ctxkit import tokens
+from ctxkit.agent.models.names import make_model
 from ctxkit.errors import BadArguments
-from ctxkit.models.model_names import model
 
-COUNT = tokens.named("chars/4")
+COUNT = tokens.get_counter("chars/4")
 
 
 def get(name, **more):
-    return model(name, counter=COUNT, clock=lambda: 0.0, **more)
+    return make_model(name, counter=COUNT, clock=lambda: 0.0, **more)
 
 
 def test_the_default_is_scripted_and_says_so():
@@ -42,10 +42,10 @@ def test_what_does_not_exist_is_said(name):
 
 
 def test_options_stand_after_a_providers_name():
-    made = model(
+    made = make_model(
         "ollama_chat/qwen3:4b?num_ctx=8192&api_base=http://localhost:1", counter=COUNT, clock=float
     )
     assert (made.name, made.context_window) == ("ollama_chat/qwen3:4b", 8192)
     assert made._options == {"num_ctx": 8192, "api_base": "http://localhost:1"}
     with pytest.raises(BadArguments, match="environment variable"):
-        model("openai/x?api_key=abc", counter=COUNT, clock=float)
+        make_model("openai/x?api_key=abc", counter=COUNT, clock=float)

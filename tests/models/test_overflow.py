@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from builders import assistant
 
-from ctxkit.messages import Usage
-from ctxkit.models.overflow import (
-    EXCLUSIONS,
-    TABLE,
+from ctxkit.session.messages import Usage
+from ctxkit.session.overflow_errors import (
+    NOT_OVERFLOW_TEXTS,
+    OVERFLOW_TEXTS,
     is_overflow,
     is_rate_limit,
-    overflowed_silently,
+    is_silent_overflow,
 )
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda r: r.provider)
+@pytest.mark.parametrize("row", OVERFLOW_TEXTS, ids=lambda r: r.provider)
 def test_every_sample_is_found(row):
     assert is_overflow(row.sample)
     assert is_overflow(row.sample.upper() if row.sample.isascii() else row.sample)
@@ -24,7 +24,7 @@ def test_every_sample_is_found(row):
     )
 
 
-@pytest.mark.parametrize("row", EXCLUSIONS, ids=lambda r: r.pattern)
+@pytest.mark.parametrize("row", NOT_OVERFLOW_TEXTS, ids=lambda r: r.pattern)
 def test_no_exclusion_is_taken_for_overflow(row):
     assert not is_overflow(row.sample)
 
@@ -79,8 +79,8 @@ def test_silent_overflow(stop, prompt, output, window, expected):
         stop=stop,
         usage=Usage(input_tokens=58, cache_read_tokens=prompt - 58, output_tokens=output),
     )
-    assert overflowed_silently(reply, window) is expected
+    assert is_silent_overflow(reply, window) is expected
 
 
 def test_without_usage_nothing_is_claimed():
-    assert not overflowed_silently(assistant("", stop="stop"), 10)
+    assert not is_silent_overflow(assistant("", stop="stop"), 10)

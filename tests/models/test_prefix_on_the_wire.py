@@ -12,12 +12,12 @@ from models.wires import FORMATS, Play, wire
 
 from ctxkit import tokens
 from ctxkit.agent import Agent
-from ctxkit.models.chat import NO_RESULT, to_chat
-from ctxkit.models.provider import Provider
+from ctxkit.agent.models.provider import Provider
+from ctxkit.agent.tools.tool import tool
+from ctxkit.formats.chat_completions import MISSING_RESULT, to_chat_messages
 from ctxkit.policies.rules import Rules
-from ctxkit.presets.preset_names import names, preset
-from ctxkit.session import Session
-from ctxkit.tools.tool import tool
+from ctxkit.presets.registry import names, preset
+from ctxkit.session.session import Session
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 
@@ -63,9 +63,9 @@ def talked(kind, rules, turns):
 
 
 def quick():
-    from ctxkit.models.scripted import Scripted
+    from ctxkit.agent.models.scripted import ScriptedModel
 
-    return Scripted((), name="s", counter=tokens.named("chars/4"), clock=lambda: 0.0)
+    return ScriptedModel((), name="s", counter=tokens.get_counter("chars/4"), clock=lambda: 0.0)
 
 
 def bodies(kind, body):
@@ -120,7 +120,11 @@ def small(name):
 
 def pieces(kind, messages):
     """Into how many pieces messages go on the wire."""
-    chats = [c for c in to_chat(messages) if c["content"] != NO_RESULT and c["role"] != "system"]
+    chats = [
+        c
+        for c in to_chat_messages(messages)
+        if c["content"] != MISSING_RESULT and c["role"] != "system"
+    ]
     if kind != "anthropic":
         return len(chats)
     return sum(bool(c["content"]) + len(c.get("tool_calls") or ()) for c in chats)

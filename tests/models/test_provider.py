@@ -8,13 +8,18 @@ import os
 import pytest
 from builders import assistant, call, result, system, user
 
+from ctxkit._internal.redaction import redact
+from ctxkit.agent.models.model import Request, ignore_delta
+from ctxkit.agent.models.provider import (
+    Provider,
+    anthropic_clearing,
+    load_litellm,
+    openai_compaction,
+)
+from ctxkit.agent.models.retries import RetryPolicy
 from ctxkit.errors import ModelError
-from ctxkit.messages import ToolSchema
-from ctxkit.models.chat import to_chat, usage_of, with_cache_marks
-from ctxkit.models.model import Request, silent
-from ctxkit.models.provider import Provider, anthropic_clearing, load_litellm, openai_compaction
-from ctxkit.models.retries import Patience
-from ctxkit.redaction import redact
+from ctxkit.formats.chat_completions import parse_chat_usage, to_chat_messages, with_cache_marks
+from ctxkit.session.messages import ToolSchema
 
 TOOLS = (
     ToolSchema(name="look", parameters={"type": "object", "properties": {"x": {"type": "string"}}}),
@@ -80,7 +85,7 @@ def litellm():
         module.custom_provider_map = before
 
 
-def ask(model, *messages, emit=silent):
+def ask(model, *messages, emit=ignore_delta):
     return asyncio.run(model(Request(messages=messages or (user("hi"),), tools=TOOLS), emit))
 
 
@@ -112,7 +117,7 @@ def test_a_rate_limit_is_waited_for_and_an_overflow_is_not(litellm):
         RuntimeError("Rate limit reached"),
     ]
     heard = []
-    patience = Patience(pause=0.001, chance=lambda: 0.0)
+    patience = RetryPolicy(pause=0.001, chance=lambda: 0.0)
     assert ask(Provider("ctxkit-test/one", patience=patience), emit=heard.append).text == "Hello "
     assert [d.text for d in heard if d.kind == "wait"] == [
         "ctxkit-test/one is over its rate limit; it is asked again in 0.001 s",
@@ -150,7 +155,7 @@ def test_a_missing_key_is_named_before_any_network(litellm, monkeypatch):
 
 def test_messages_become_chat_dictionaries():
     asked = call("look", x=1)
-    chat = to_chat([system("S"), user("U"), asked, result("R", asked), assistant("A")])
+    chat = to_chat_messages([system("S"), user("U"), asked, result("R", asked), assistant("A")])
     assert [m["role"] for m in chat] == ["system", "user", "assistant", "tool", "assistant"]
     assert chat[2]["content"] is None
     assert chat[2]["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"x": 1}'}
@@ -158,7 +163,7 @@ def test_messages_become_chat_dictionaries():
 
 
 def test_cache_marks_stand_on_the_system_prompt_and_the_last_two():
-    marked = with_cache_marks(to_chat([system("S"), user("1"), assistant("2"), user("3")]))
+    marked = with_cache_marks(to_chat_messages([system("S"), user("1"), assistant("2"), user("3")]))
     assert ["cache_control" in m["content"][-1] for m in marked] == [True, False, True, True]
     assert {tuple(sorted(m["content"][-1].keys() - {"cache_control"})) for m in marked} == {
         ("text", "type")
@@ -182,7 +187,7 @@ def test_cache_marks_stand_on_the_system_prompt_and_the_last_two():
     ],
 )
 def test_usage_is_disjoint(given, expected):
-    u = usage_of(given)
+    u = parse_chat_usage(given)
     assert (
         u and (u.input_tokens, u.cache_read_tokens, u.cache_write_tokens, u.output_tokens)
     ) == expected

@@ -12,11 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from builders import assistant, result, system, tool_call, user
 
+from ctxkit.agent.models import provider
+from ctxkit.agent.models.model import Request
+from ctxkit.agent.models.provider import Provider
 from ctxkit.errors import ModelError
-from ctxkit.messages import ToolSchema
-from ctxkit.models import provider_counts
-from ctxkit.models.model import Request
-from ctxkit.models.provider import Provider
+from ctxkit.session.messages import ToolSchema
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM takes its own warnings for failures
 CALL = tool_call("read_file", "c1", path="a.py")
@@ -95,7 +95,7 @@ def test_what_the_provider_does_not_count_is_missing(answer, status):
 
 
 def test_a_provider_that_hangs_is_given_up(monkeypatch):
-    monkeypatch.setattr(provider_counts, "SECONDS", 0.3)
+    monkeypatch.setattr(provider, "COUNT_SECONDS", 0.3)
     with counting(wait=1.5) as (url, _):
         began = time.monotonic()
         assert counted("anthropic/claude-sonnet-4-5", url) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.models.retries import Patience, asked_wait, failure_of
+from ctxkit.agent.models.retries import RetryPolicy, classify_failure, parse_retry_after
 
 
 class Failed(Exception):
@@ -36,7 +36,7 @@ class Failed(Exception):
     ],
 )
 def test_each_failure_is_what_it_is(error, failure):
-    assert failure_of(error) == failure
+    assert classify_failure(error) == failure
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_each_failure_is_what_it_is(error, failure):
     ],
 )
 def test_what_the_server_asks_for_is_read(error, seconds):
-    assert asked_wait(error, now=lambda: 100.0) == seconds
+    assert parse_retry_after(error, now=lambda: 100.0) == seconds
 
 
 def test_pauses_double_to_a_cap_with_a_quarter_by_chance():
-    patience = Patience(attempts=9, chance=lambda: 1.0)
+    patience = RetryPolicy(attempts=9, chance=lambda: 1.0)
     waits = [patience.wait("rate limit", n, None) for n in range(9)]
     assert waits == [1.25, 2.5, 5.0, 10.0, 20.0, 40.0, 75.0, 75.0, None]
     assert [patience.wait("server error", n, None) is None for n in range(5)] == [
@@ -74,5 +74,5 @@ def test_pauses_double_to_a_cap_with_a_quarter_by_chance():
 
 
 def test_a_server_may_ask_for_an_hour_and_no_more():
-    assert Patience().wait("rate limit", 0, 3_000.0) == 3_000.0
-    assert Patience().wait("rate limit", 0, 30_000.0) is None
+    assert RetryPolicy().wait("rate limit", 0, 3_000.0) == 3_000.0
+    assert RetryPolicy().wait("rate limit", 0, 30_000.0) is None

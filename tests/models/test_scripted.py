@@ -8,23 +8,30 @@ import pytest
 from builders import assistant, call, result, system, user
 
 from ctxkit import tokens
+from ctxkit.agent.models.model import Request, ignore_delta
+from ctxkit.agent.models.scripted import (
+    SCRIPT_OVER,
+    SCRIPTS,
+    ScriptedModel,
+    get_script,
+    split_replies,
+)
+from ctxkit.agent.tools.file_tools import make_file_tools
+from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.messages import ToolSchema
-from ctxkit.models.model import Request, silent
-from ctxkit.models.scripted import OVER, Scripted, turns_of
-from ctxkit.models.scripts import SCRIPTS, script
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.root import Root
+from ctxkit.session.messages import ToolSchema
 
-COUNT = tokens.named("chars/4")
+COUNT = tokens.get_counter("chars/4")
 
 
-def ask(model, *messages, turn=0, step=0, tools=(), emit=silent):
+def ask(model, *messages, turn=0, step=0, tools=(), emit=ignore_delta):
     return asyncio.run(model(Request(messages=messages, turn=turn, step=step, tools=tools), emit))
 
 
 def scripted(*turns, **more):
-    return Scripted(turns, name="test", counter=COUNT, clock=more.pop("clock", lambda: 0.0), **more)
+    return ScriptedModel(
+        turns, name="test", counter=COUNT, clock=more.pop("clock", lambda: 0.0), **more
+    )
 
 
 def test_the_turn_and_the_step_choose_the_reply_not_the_messages():
@@ -36,7 +43,7 @@ def test_the_turn_and_the_step_choose_the_reply_not_the_messages():
 
 def test_past_the_last_turn_the_script_is_over():
     model = scripted((assistant("one"),))
-    assert ask(model, user(), turn=1).text == OVER
+    assert ask(model, user(), turn=1).text == SCRIPT_OVER
     assert ask(model, user(), turn=0, step=5).stop == "stop"
 
 
@@ -69,7 +76,7 @@ def test_tool_schemas_are_part_of_the_prompt():
 
 def test_a_session_becomes_a_script():
     asked = call("look")
-    turns = turns_of(
+    turns = split_replies(
         [
             system(),
             user(),
@@ -86,30 +93,33 @@ def test_a_session_becomes_a_script():
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_tools_of_a_script_really_work(name, tmp_path):
-    made = script(name)
-    tools = {t.name: t.run for t in file_tools(Root(tmp_path))}
+    made = get_script(name)
+    tools = {t.name: t.run for t in make_file_tools(Root(tmp_path))}
     for turn in made.turns:
         for reply in turn:
             for c in reply.tool_calls:
                 tools[c.name](**c.arguments)
     assert len(made.prompts) == len(made.turns)
-    assert made == script(name)
+    assert made == get_script(name)
 
 
 def test_the_audit_finds_what_it_mends(tmp_path):
-    tools = {t.name: t.run for t in file_tools(Root(tmp_path))}
+    tools = {t.name: t.run for t in make_file_tools(Root(tmp_path))}
     last = [
-        tools[c.name](**c.arguments) for t in script("audit").turns for m in t for c in m.tool_calls
+        tools[c.name](**c.arguments)
+        for t in get_script("audit").turns
+        for m in t
+        for c in m.tool_calls
     ][-1]
     assert last == "(no hits)"
 
 
 def test_the_audit_is_long_enough_to_compact_twice(tmp_path):
-    exact = tokens.named("exact")
-    total = sum(exact.message(m) for t in script("audit").turns for m in t)
+    exact = tokens.get_counter("exact")
+    total = sum(exact.message(m) for t in get_script("audit").turns for m in t)
     assert total > 2 * 8_000  # what it writes; as much again is read back
 
 
 def test_an_unknown_script_is_named():
     with pytest.raises(BadArguments, match="Did you mean 'audit'"):
-        script("audits")
+        get_script("audits")

@@ -13,10 +13,9 @@ from models.wires import FORMATS, Play, wire
 from talkers import agent, run
 
 from ctxkit import tokens
-from ctxkit.models.model_names import model
-from ctxkit.models.overflow import TABLE, is_overflow, window_in
-from ctxkit.models.provider import Provider
-from ctxkit.models.served import served_window
+from ctxkit.agent.models.names import fetch_window, make_model
+from ctxkit.agent.models.provider import Provider
+from ctxkit.session.overflow_errors import OVERFLOW_TEXTS, is_overflow, parse_window
 
 WELL = Play("All is well.")
 SAID = {
@@ -31,13 +30,13 @@ NAMED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.provider)
+@pytest.mark.parametrize("row", OVERFLOW_TEXTS, ids=lambda row: row.provider)
 def test_the_window_is_read_where_a_provider_names_it(row):
-    assert window_in(row.sample) == NAMED.get(row.provider)
+    assert parse_window(row.sample) == NAMED.get(row.provider)
 
 
 def test_the_size_of_a_prompt_is_never_taken_for_the_window():
-    assert window_in("prompt too long; exceeded max context length by 100918 tokens") is None
+    assert parse_window("prompt too long; exceeded max context length by 100918 tokens") is None
 
 
 @pytest.mark.filterwarnings("default")
@@ -98,16 +97,18 @@ def answers(paths):
 )  # fmt: skip
 def test_a_server_of_ones_own_is_asked(paths, window):
     with answers(paths) as url:
-        assert served_window(url, "m") == window
-        made = model(f"openai/m?api_base={url}", counter=tokens.named("chars/4"), clock=lambda: 0.0)
+        assert fetch_window(url, "m") == window
+        made = make_model(
+            f"openai/m?api_base={url}", counter=tokens.get_counter("chars/4"), clock=lambda: 0.0
+        )
     assert made.context_window == window
 
 
 def test_others_are_not_asked_and_a_dead_one_says_nothing():
-    assert served_window("https://api.example.com/v1", "m") is None
+    assert fetch_window("https://api.example.com/v1", "m") is None
     with answers({}) as url:
         gone = url
-    assert served_window(gone, "m") is None
+    assert fetch_window(gone, "m") is None
     assert is_overflow(SAID["chat"])
 
 
@@ -115,7 +116,7 @@ def test_others_are_not_asked_and_a_dead_one_says_nothing():
     ("piece", "wait"), [(b" " * 65_536, 0.0), (b" ", 0.05)], ids=["long", "slow"]
 )
 def test_an_answer_without_an_end_is_left(piece, wait, monkeypatch):
-    monkeypatch.setattr("ctxkit.models.served._SECONDS", 0.3)
+    monkeypatch.setattr("ctxkit.agent.models.names._SECONDS", 0.3)
     left = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -136,7 +137,7 @@ def test_an_answer_without_an_end_is_left(piece, wait, monkeypatch):
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
-        assert served_window(f"http://127.0.0.1:{http.server_port}/v1", "m") is None
+        assert fetch_window(f"http://127.0.0.1:{http.server_port}/v1", "m") is None
         assert left.wait(10)
     finally:
         http.shutdown()

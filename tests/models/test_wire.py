@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from stand_ins import anthropic_events, openai_response, server
 
 import ctxkit as ck
-from ctxkit.messages import Thinking, ToolSchema
-from ctxkit.models.model import Request, silent
-from ctxkit.models.provider import Provider, anthropic_clearing, openai_compaction
-from ctxkit.session import Session
+from ctxkit.agent.models.model import Request, ignore_delta
+from ctxkit.agent.models.provider import Provider, anthropic_clearing, openai_compaction
+from ctxkit.session.messages import Thinking, ToolSchema
+from ctxkit.session.session import Session
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
 
@@ -30,7 +30,7 @@ ON = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 
 def ask(url, *messages, name=CLAUDE, options=(), **more):
     model = Provider(name, options={"api_base": url, "api_key": "none", **dict(options)}, **more)
-    return asyncio.run(model(Request(messages=messages, tools=TOOLS), silent))
+    return asyncio.run(model(Request(messages=messages, tools=TOOLS), ignore_delta))
 
 
 def after(reply):
@@ -116,6 +116,6 @@ def test_the_schemas_of_tools_stay_as_they_are(name: str):
     with server([{"type": "none"}]) as (url, asked):
         model = Provider(name, options={"api_base": url, "api_key": "none", "num_retries": 0})
         with contextlib.suppress(ck.ModelError):
-            asyncio.run(model(Request(messages=(user("hi"),), tools=tools), silent))
+            asyncio.run(model(Request(messages=(user("hi"),), tools=tools), ignore_delta))
     assert asked
     assert tools[0].parameters == parameters

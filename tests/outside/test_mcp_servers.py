@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from builders import tool_call
 
-from ctxkit.agent.running import run_tool
+from ctxkit.agent.mcp import McpServer
+from ctxkit.agent.tools.runner import run_tool
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.messages import Image
-from ctxkit.outside.mcp_servers import McpServer
+from ctxkit.session.messages import Image
 
 PROGRAM = str(Path(__file__).parent / "a_server.py")
 

@@ -9,8 +9,8 @@ from peer_talks import alone, history, kept, messages, run
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.policies.chain import applied
-from ctxkit.tokens import Room, named
+from ctxkit.policies.base import apply_policy
+from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore:.EXPERIMENTAL.:UserWarning")]
 with warnings.catch_warnings():
@@ -27,7 +27,7 @@ with warnings.catch_warnings():
     from google.adk.flows.llm_flows.context._compaction import _process_compaction_events
     from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 
-ROOM = Room(100_000, 0, named("chars/4"))
+ROOM = ContextBudget(100_000, 0, get_counter("chars/4"))
 SEEDS = range(20)
 
 
@@ -97,7 +97,7 @@ def test_the_same_events_stay_by_tokens(retained):
                 config=config, session=talk, session_service=service, agent=None, agent_name=""
             )
         )
-        assert kept(applied(rules.policy, history(lines), ROOM)) == shown(talk.events), seed
+        assert kept(apply_policy(rules.policy, history(lines), ROOM)) == shown(talk.events), seed
 
 
 @pytest.mark.parametrize(("interval", "overlap"), [(1, 0), (2, 1), (3, 1), (4, 2)])

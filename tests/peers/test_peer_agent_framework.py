@@ -4,8 +4,8 @@ import pytest
 from peer_talks import history, kept, run, script
 
 from ctxkit import presets
-from ctxkit.policies.chain import applied
-from ctxkit.tokens import Room, named
+from ctxkit.policies.base import apply_policy
+from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
 pytest.importorskip("agent_framework", reason="needs ctxkit[peers]: make test-peers")
@@ -16,7 +16,7 @@ from agent_framework._compaction import (  # noqa: E402
     project_included_messages,
 )
 
-ROOM = Room(100_000, 0, named("chars/4"))
+ROOM = ContextBudget(100_000, 0, get_counter("chars/4"))
 SEEDS = range(20)
 
 
@@ -49,7 +49,7 @@ def test_the_same_tool_uses_become_lines(keep):
         annotate_message_groups(messages)
         run(ToolResultCompactionStrategy(keep_last_tool_call_groups=keep)(messages))
         left = {m.message_id for m in project_included_messages(messages)}
-        new = applied(rules.policy, history(lines), ROOM)
+        new = apply_policy(rules.policy, history(lines), ROOM)
         gone = [x.id for x in lines if x.role == "tool" and x.id not in left]
         assert [x.id for x in lines if x.role == "tool" and x.id not in kept(new)] == gone, seed
         said = [

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from ctxkit import presets
-from ctxkit.presets._deepagents import TRUNCATED, DeepSummary
+from ctxkit.presets.systems.deepagents import TRUNCATED_MARK, DeepSummary
 
 pytestmark = pytest.mark.peers
 with warnings.catch_warnings():
@@ -31,7 +31,7 @@ def test_the_defaults_are_those_of_a_model_whose_window_is_known():
 
 
 def test_an_argument_is_cut_to_the_same_text():
-    from ctxkit.messages import ToolCall
+    from ctxkit.session.messages import ToolCall
 
     model = FakeListChatModel(responses=["x"], profile={"max_input_tokens": 200_000})
     settings = {"trigger": ("messages", 1), "keep": ("messages", 1)}
@@ -46,4 +46,4 @@ def test_an_argument_is_cut_to_the_same_text():
     }
     ours = DeepSummary()._short(ToolCall("c", "write_file", call["args"]))
     assert middleware._truncate_tool_call(call)["args"] == ours
-    assert ours["content"].endswith(TRUNCATED)
+    assert ours["content"].endswith(TRUNCATED_MARK)

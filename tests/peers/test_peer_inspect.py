@@ -4,10 +4,10 @@ import pytest
 from peer_talks import cleared, history, kept, run, script
 
 from ctxkit import presets
-from ctxkit.policies.chain import applied
-from ctxkit.presets._inspect_edit import REMOVED
-from ctxkit.presets._inspect_trim import Trim
-from ctxkit.tokens import Room, named
+from ctxkit.policies.base import apply_policy
+from ctxkit.presets.systems.inspect_edit import REMOVED_PLACEHOLDER
+from ctxkit.presets.systems.inspect_trim import Trim
+from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
 pytest.importorskip("inspect_ai", reason="needs ctxkit[peers]: make test-peers")
@@ -21,7 +21,7 @@ from inspect_ai.model import (  # noqa: E402
 from inspect_ai.model._trim import trim_messages  # noqa: E402
 from inspect_ai.tool import ToolCall  # noqa: E402
 
-ROOM = Room(100_000, 0, named("chars/4"))
+ROOM = ContextBudget(100_000, 0, get_counter("chars/4"))
 SEEDS = range(20)
 
 
@@ -47,9 +47,13 @@ def test_the_same_results_are_cleared(keep):
         done, _ = run(
             CompactionEdit(keep_tool_uses=keep, memory=False).compact(model, theirs(lines), [])
         )
-        theirs_cleared = [m.tool_call_id for m in done if m.role == "tool" and m.text == REMOVED]
-        new = applied(rules.policy, history(lines), ROOM)
-        assert [i.removeprefix("r") for i in cleared(new, REMOVED)] == theirs_cleared, seed
+        theirs_cleared = [
+            m.tool_call_id for m in done if m.role == "tool" and m.text == REMOVED_PLACEHOLDER
+        ]
+        new = apply_policy(rules.policy, history(lines), ROOM)
+        assert [i.removeprefix("r") for i in cleared(new, REMOVED_PLACEHOLDER)] == theirs_cleared, (
+            seed
+        )
 
 
 @pytest.mark.parametrize("preserve", [0.8, 0.5])

@@ -6,8 +6,8 @@ import pytest
 from peer_talks import cleared, history, kept, script
 
 from ctxkit import presets
-from ctxkit.policies.chain import applied
-from ctxkit.tokens import Room, named
+from ctxkit.policies.base import apply_policy
+from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
 with warnings.catch_warnings():
@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     from langchain_core.language_models.fake_chat_models import FakeListChatModel
     from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 
-ROOM = Room(100_000, 0, named("chars/4"))
+ROOM = ContextBudget(100_000, 0, get_counter("chars/4"))
 SEEDS = range(20)
 
 
@@ -76,7 +76,7 @@ def test_the_same_messages_stay_behind_the_summary(keep, trigger):
         done = middleware.before_model({"messages": theirs(lines)}, None)
         ours = history(lines)
         due = rules.trigger(ours, ROOM)
-        new = applied(rules.policy, ours, ROOM) if due else ours
+        new = apply_policy(rules.policy, ours, ROOM) if due else ours
         if done is None:
             assert kept(new) == [x.id for x in lines], seed
         else:
@@ -94,7 +94,7 @@ def test_the_same_results_are_cleared(keep, at_least):
         lines = script(seed, turns=2 + seed % 9)
         messages = theirs(lines)
         edit.apply(messages, count_tokens=lambda m: size(list(m)))
-        new = applied(rules.pruning, history(lines), ROOM)
+        new = apply_policy(rules.pruning, history(lines), ROOM)
         assert cleared(new, "[cleared]") == [m.id for m in messages if m.content == "[cleared]"], (
             seed
         )

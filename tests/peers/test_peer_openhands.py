@@ -7,8 +7,8 @@ import pytest
 from peer_talks import alone, history, kept
 
 from ctxkit import presets
-from ctxkit.policies.chain import applied
-from ctxkit.tokens import Room, named
+from ctxkit.policies.base import apply_policy
+from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
 os.environ.setdefault("OPENHANDS_SUPPRESS_BANNER", "1")
@@ -30,7 +30,7 @@ with warnings.catch_warnings():
     from openhands.sdk.llm import Message, MessageToolCall, TextContent
     from openhands.sdk.tool.schema import Observation
 
-ROOM = Room(100_000, 0, named("chars/4"))
+ROOM = ContextBudget(100_000, 0, get_counter("chars/4"))
 SEEDS = range(20)
 
 
@@ -101,7 +101,7 @@ def condensed(lines, *, asked=False, **settings):
 
 def ours(lines, **settings):
     return kept(
-        applied(
+        apply_policy(
             presets.openhands(summariser=lambda p: "S", **settings).policy, history(lines), ROOM
         )
     )

@@ -4,8 +4,8 @@ import pytest
 from peer_talks import history, kept, run, script
 
 from ctxkit import presets
-from ctxkit.policies.chain import applied
-from ctxkit.tokens import Room, named
+from ctxkit.policies.base import apply_policy
+from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
 pytest.importorskip("semantic_kernel", reason="needs ctxkit[peers-older]: make test-peers")
@@ -17,7 +17,7 @@ from semantic_kernel.contents import (  # noqa: E402
     TextContent,
 )
 
-ROOM = Room(100_000, 0, named("chars/4"))
+ROOM = ContextBudget(100_000, 0, get_counter("chars/4"))
 SEEDS = range(20)
 
 
@@ -44,6 +44,6 @@ def test_the_same_messages_stay(target, threshold):
         )
         done = run(reducer.reduce())
         ours = history(lines)
-        new = applied(rules.policy, ours, ROOM) if rules.trigger(ours, ROOM) else ours
+        new = apply_policy(rules.policy, ours, ROOM) if rules.trigger(ours, ROOM) else ours
         rest = reducer.messages if done is None else done.messages
         assert kept(new) == [m.metadata["id"] for m in rest], seed

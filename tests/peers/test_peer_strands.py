@@ -6,8 +6,8 @@ import pytest
 from peer_talks import alone, history, kept
 
 from ctxkit import presets
-from ctxkit.policies.chain import applied
-from ctxkit.tokens import Room, named
+from ctxkit.policies.base import apply_policy
+from ctxkit.tokens import ContextBudget, get_counter
 
 pytestmark = pytest.mark.peers
 pytest.importorskip("strands", reason="needs ctxkit[peers]: make test-peers")
@@ -16,7 +16,7 @@ from strands.agent.conversation_manager.compression.context_compression import (
     adjust_split_point_for_tool_pairs,
 )
 
-ROOM = Room(100_000, 0, named("chars/4"))
+ROOM = ContextBudget(100_000, 0, get_counter("chars/4"))
 SEEDS = range(20)
 
 
@@ -54,7 +54,7 @@ def test_the_same_window_stays(size):
         lines = alone(seed)
         agent = SimpleNamespace(messages=theirs(lines))
         SlidingWindowConversationManager(window_size=size).apply_management(agent)
-        new = applied(rules.policy, history(lines), ROOM)
+        new = apply_policy(rules.policy, history(lines), ROOM)
         assert kept(new) == [m["id"] for m in agent.messages], seed
 
 
@@ -70,5 +70,5 @@ def test_a_summary_takes_the_same_messages(ratio, recent):
         lines = alone(seed)
         count = min(max(1, int(len(lines) * ratio)), len(lines) - recent)
         first = adjust_split_point_for_tool_pairs(theirs(lines), count) if count > 0 else 0
-        new = applied(rules.policy, history(lines), ROOM)
+        new = apply_policy(rules.policy, history(lines), ROOM)
         assert [i for i in kept(new) if i != "S"] == [x.id for x in lines[first:]], seed

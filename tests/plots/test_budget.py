@@ -7,8 +7,8 @@ import pytest
 from builders import assistant, session, summarised, usage
 
 import ctxkit as ck
-from ctxkit.messages import Message
-from ctxkit.plots._budget import budget_data
+from ctxkit.plots.budget_charts import budget_data
+from ctxkit.session.messages import Message
 
 
 def turn(agent, number, tokens):

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import ctxkit as ck
-from ctxkit.plots.axes import Axes
-from ctxkit.plots.chart import PLOTLY, Chart, safe
+from ctxkit._internal.palette import COLOURS, DASHES, GROUP_COLOURS, SYMBOLS, TEXT_COLOUR
+from ctxkit.plots.chart import PLOTLY_MIME_TYPE, Chart, escape_label
 from ctxkit.plots.decimation import decimate
-from ctxkit.plots.palette import COLOURS, DASHES, GROUP_COLOURS, SYMBOLS, TEXT
-from ctxkit.plots.svg import nice, short
-from ctxkit.plots.traces import Limit, Mark, Trace
+from ctxkit.plots.figure_data import Limit, Mark, Trace
+from ctxkit.plots.svg import choose_ticks, format_tick
+from ctxkit.plots.xy_figure import Axes
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'
 CHARTS = ["growth", "budget", "composition", "tiles", "savings", "thrash", "diff"]
@@ -94,7 +94,7 @@ def test_nothing_of_a_log_becomes_markup(name):
     assert not [
         a for a in tags.attributes if a.startswith("on") or a in ("href", "src", "xlink:href")
     ]
-    told = json.dumps(bundle[PLOTLY], ensure_ascii=False)
+    told = json.dumps(bundle[PLOTLY_MIME_TYPE], ensure_ascii=False)
     assert not re.search(r"<(?!br>|extra>|/extra>)", told)  # plotly would read any other tag
     assert "$" not in told  # nor may MathJax find a formula
     for text in (told, bundle["text/html"], bundle["text/plain"]):
@@ -106,10 +106,10 @@ def test_nothing_of_a_log_becomes_markup(name):
 def test_a_chart_has_its_three_forms_and_a_figure_of_the_same_json(name):
     chart = chart_of(name, evil_session())
     bundle = chart._repr_mimebundle_()
-    assert set(bundle) == {"text/plain", "text/html", PLOTLY}
+    assert set(bundle) == {"text/plain", "text/html", PLOTLY_MIME_TYPE}
     assert not hasattr(chart, "_ipython_display_")  # it would stop updates in place
-    assert len(chart.figure().data) == len(bundle[PLOTLY]["data"])
-    assert bundle[PLOTLY]["layout"]["paper_bgcolor"] == "rgba(0,0,0,0)"
+    assert len(chart.figure().data) == len(bundle[PLOTLY_MIME_TYPE]["data"])
+    assert bundle[PLOTLY_MIME_TYPE]["layout"]["paper_bgcolor"] == "rgba(0,0,0,0)"
     json.dumps(bundle, allow_nan=False)
 
 
@@ -213,7 +213,7 @@ def test_the_text_twin_is_bounded():
 
 
 def test_labels_keep_what_looks_like_markup_as_text():
-    assert safe("<b>&$x$") == "&lt;b&gt;&amp;&#36;x&#36;"
+    assert escape_label("<b>&$x$") == "&lt;b&gt;&amp;&#36;x&#36;"
 
 
 def luminance(colour):
@@ -232,7 +232,7 @@ def contrast(a, b):
 @pytest.mark.parametrize("page", ["#ffffff", "#111111"])
 def test_every_colour_reads_on_both_themes(page):
     assert min(contrast(c, page) for c in (*COLOURS, *GROUP_COLOURS)) >= 3
-    assert contrast(TEXT, page) >= 4.2
+    assert contrast(TEXT_COLOUR, page) >= 4.2
 
 
 def test_traces_differ_by_more_than_colour():
@@ -244,5 +244,5 @@ def test_traces_differ_by_more_than_colour():
 
 
 def test_ticks_are_round():
-    assert nice(0, 100_000) == [0, 50_000, 100_000]
-    assert [short(v) for v in (0, 999, 1500, 2e6, 0.25)] == ["0", "999", "1.5k", "2M", "0.25"]
+    assert choose_ticks(0, 100_000) == [0, 50_000, 100_000]
+    assert [format_tick(v) for v in (0, 999, 1500, 2e6, 0.25)] == ["0", "999", "1.5k", "2M", "0.25"]

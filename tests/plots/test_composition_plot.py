@@ -5,11 +5,11 @@ from __future__ import annotations
 from builders import assistant, session, step, summarised, system, usage, user
 
 import ctxkit as ck
-from ctxkit.composition import layers
-from ctxkit.plots._composition import Composition, composition_data
-from ctxkit.tokens import estimate
+from ctxkit.metrics.prompt_groups import count_groups_by_call
+from ctxkit.plots.composition_chart import CompositionData, composition_data
+from ctxkit.tokens import estimated_counter
 
-COUNTER = estimate()
+COUNTER = estimated_counter()
 
 
 def some():
@@ -27,13 +27,15 @@ def some():
 
 def test_the_data_are_the_layers_and_the_compactions():
     s = some()
-    assert composition_data(s, counter=COUNTER) == Composition("test", layers(s, COUNTER), (1.5,))
+    assert composition_data(s, counter=COUNTER) == CompositionData(
+        "test", count_groups_by_call(s, COUNTER), (1.5,)
+    )
 
 
 def test_the_stack_has_a_trace_for_each_group():
     chart = ck.plots.composition(some(), counter=COUNTER)
     drawn = chart.to_plotly()["data"]
-    groups = list(layers(some(), COUNTER).groups)
+    groups = list(count_groups_by_call(some(), COUNTER).groups)
     assert [d["name"] for d in drawn] == [groups[-1], *groups[:-1]]
     assert groups[-1] == "not in the log"  # what never changes is the floor
     assert {d["type"] for d in drawn} == {"bar"}

@@ -8,14 +8,13 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 
 import ctxkit as ck
-from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.messages import Edit, Message
-from ctxkit.plots._diff import diff_data
-from ctxkit.plots._savings import Saving, savings_data
-from ctxkit.plots._thrash import thrash_data
-from ctxkit.tokens import estimate
+from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.plots.compaction_charts import Saving, savings_data, thrash_data
+from ctxkit.plots.diff_chart import diff_data
+from ctxkit.session.messages import Edit, Message
+from ctxkit.tokens import estimated_counter
 
-COUNTER = estimate()
+COUNTER = estimated_counter()
 
 
 def shrinking(*sizes):
@@ -168,7 +167,7 @@ def test_an_unknown_compaction_says_which_there_are():
 @pytest.mark.parametrize("name", ["pi", "claude-code", "codex", "kimi-cli"])
 def test_sizes_of_a_diff_are_those_of_the_views(real, name):
     for s in ck.read_all(real / name, progress=False):
-        for k in range(len(cuts(s))):
+        for k in range(len(group_edits(s))):
             data = diff_data(s, k, counter=COUNTER)
             assert (
                 sum(c.before > 0 or c.what != "put in" for c in data)

@@ -6,9 +6,8 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.messages import Message
-from ctxkit.plots._growth import growth_data
-from ctxkit.plots.growth_lines import CompactionMark, GrowthLine
+from ctxkit.plots.growth_chart import CompactionMark, GrowthLine, growth_data
+from ctxkit.session.messages import Message
 
 
 def compacted(**more):

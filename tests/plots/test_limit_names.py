@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.plots.axes import Axes
-from ctxkit.plots.traces import Limit, Mark, Trace
+from ctxkit.plots.figure_data import Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes
 
 LIMIT = Limit(y=100, label="limit 100", colour="#888888")
 

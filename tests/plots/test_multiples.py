@@ -9,8 +9,8 @@ from builders import assistant, session, summarised, usage, user
 from plots.test_chart import EVIL, SAFE_TAGS, Tags, evil_session
 
 import ctxkit as ck
-from ctxkit.plots.multiples import DRAWN
-from ctxkit.plots.palette import COLOURS
+from ctxkit._internal.palette import COLOURS
+from ctxkit.plots.growth_chart import MAX_PANELS
 
 
 def talk(name, *sizes, cut=False, **more):
@@ -90,9 +90,9 @@ def test_more_sessions_than_colours_are_small_multiples_unless_told_otherwise():
 
 
 def test_what_is_too_much_is_said_and_stands_in_no_panel():
-    chart = ck.plots.growth([talk(str(i), 10) for i in range(DRAWN + 3)])
+    chart = ck.plots.growth([talk(str(i), 10) for i in range(MAX_PANELS + 3)])
     assert "3 more are not drawn" in chart.caption
-    assert len(chart.figure().data) == DRAWN
+    assert len(chart.figure().data) == MAX_PANELS
     assert "... and 3 more" in chart.to_text()
 
 

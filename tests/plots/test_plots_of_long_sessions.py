@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.frames.recorded_cuts import cuts
-from ctxkit.plots._diff import diff_data
-from ctxkit.plots.axes import Axes
-from ctxkit.plots.chart import PLOTLY
+from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.plots.chart import PLOTLY_MIME_TYPE
 from ctxkit.plots.decimation import decimate_stack
-from ctxkit.plots.traces import Plane, Trace
-from ctxkit.presets.preset_names import names
+from ctxkit.plots.diff_chart import diff_data
+from ctxkit.plots.figure_data import AxesData, Trace
+from ctxkit.plots.xy_figure import Axes
+from ctxkit.presets.registry import names
 
 CALLS, OUTPUT, RESULT = 450, 40, 380
 MODEL = "claude-sonnet-4-5"
@@ -76,7 +76,7 @@ def render(chart):
     assert text == bundle["text/plain"]
     assert "<svg" in page
     assert text.startswith(chart.title[:20])
-    live = json.loads(json.dumps(bundle[PLOTLY], allow_nan=False))
+    live = json.loads(json.dumps(bundle[PLOTLY_MIME_TYPE], allow_nan=False))
     assert len(chart.figure().data) == len(live["data"])
     return chart.drawing.svg()
 
@@ -95,18 +95,18 @@ def test_every_chart_of_a_replay_of_it_is_shown_in_every_form(name):
 @pytest.mark.parametrize("rules", dict.fromkeys([*CUT, *PRESETS]))
 def test_a_compaction_of_any_size_is_shown_message_by_message(rules):
     replay = long_replay(rules)
-    found = cuts(replay)
+    found = group_edits(replay)
     for number in {0, len(found) - 1} if found else ():
         render(ck.plots.diff(replay, number))
     if rules in CUT:
-        assert len(diff_data(replay)) > max(800, Plane.points)
+        assert len(diff_data(replay)) > max(800, AxesData.points)
 
 
 def test_more_compactions_than_a_picture_has_points_are_shown():
     """savings stacks what each compaction put in, kept and saved"""
     one = long_replay("agent_framework")
     several = [msgspec.structs.replace(one, id=name) for name in "abc"]
-    assert sum(len(cuts(s)) for s in several) > Plane.points
+    assert sum(len(group_edits(s)) for s in several) > AxesData.points
     render(ck.plots.savings(several))
 
 

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.plots._cache import cache_data
-from ctxkit.plots._frontier import frontier_data
-from ctxkit.plots._heatmap import heatmap_data
-from ctxkit.plots._loss import loss_data
-from ctxkit.plots.labels import labels
+from ctxkit.plots.cache_charts import cache_data
+from ctxkit.plots.compaction_charts import loss_data
+from ctxkit.plots.svg import place_labels
+from ctxkit.plots.sweep_charts import frontier_data, heatmap_data
 
 
 def runs():
@@ -153,10 +152,10 @@ def test_advice_needs_five_sessions_and_then_names_the_front():
 
 
 def test_advice_shows_no_bar_where_none_is_asked_for(monkeypatch):
-    from ctxkit.sweeps import sweep_runs
+    from ctxkit.experiments import sweep_runs
 
-    asked, real = [], sweep_runs._bar
-    monkeypatch.setattr(sweep_runs, "_bar", lambda *a: asked.append(a[-1]) or real(*a))
+    asked, real = [], sweep_runs._progress_bar
+    monkeypatch.setattr(sweep_runs, "_progress_bar", lambda *a: asked.append(a[-1]) or real(*a))
     ck.advise([talk(20 + i, id=f"s{i}") for i in range(5)], ["none"], progress=False)
     assert asked == [False]
 
@@ -169,15 +168,17 @@ def test_no_session_and_no_text():
 
 
 def test_points_have_their_names_where_they_find_room():
-    found = labels([(100, 50), (595, 50)], ["first", "last"], [(110, 50)], width=600, height=100)
+    found = place_labels(
+        [(100, 50), (595, 50)], ["first", "last"], [(110, 50)], width=600, height=100
+    )
     assert [(label.text, label.anchor) for label in found] == [("first", "middle"), ("last", "end")]
-    assert labels([(10, 5)], ["too long for it"], width=60, height=10) == [None]
+    assert place_labels([(10, 5)], ["too long for it"], width=60, height=10) == [None]
 
 
 def test_points_in_a_heap_are_all_named():
     """A name without room beside its point stands farther off, at the end of a line."""
     heap = [(300 + 6 * i, 100 + 4 * (i % 3)) for i in range(8)]
-    found = labels(heap, [f"setting {i}" for i in range(8)], width=600, height=240)
+    found = place_labels(heap, [f"setting {i}" for i in range(8)], width=600, height=240)
     assert None not in found
     assert {bool(label.side) for label in found} == {True, False}
 
@@ -190,7 +191,7 @@ def test_the_picture_of_a_frontier_names_its_points():
 @given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 200)), max_size=12))
 def test_names_never_leave_the_picture_nor_cover_each_other(points):
     named = [f"name{i}" for i in range(len(points))]
-    found = [label for label in labels(points, named, width=600, height=200) if label]
+    found = [label for label in place_labels(points, named, width=600, height=200) if label]
     ends = {"start": 0.0, "middle": 0.5, "end": 1.0}
     boxes = [(w.x - ends[w.anchor] * 5.8 * len(w.text), w.y) for w in found]
     assert all(

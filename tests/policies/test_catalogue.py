@@ -3,39 +3,39 @@
 import pytest
 
 from ctxkit.errors import BadArguments, UnknownPreset
-from ctxkit.policies import policy_names
-from ctxkit.policies.chain import Chain
-from ctxkit.policies.clear import Clear
+from ctxkit.policies import registry
+from ctxkit.policies.base import Chain
+from ctxkit.policies.clearing import Clear
 from ctxkit.policies.shorten import Results
 from ctxkit.policies.window import Window
 
 
 def test_a_line_is_a_chain_of_policies():
-    assert policy_names.parse("clear:keep_last=3 | window:keep_tokens=60_000") == Chain(
+    assert registry.parse("clear:keep_last=3 | window:keep_tokens=60_000") == Chain(
         (Clear(keep_last=3), Window(keep_tokens=60000))
     )
-    assert policy_names.parse("clear") == Clear()
+    assert registry.parse("clear") == Clear()
 
 
 def test_lists_tables_and_quoted_texts():
-    assert policy_names.parse('clear:deny=bash+read*,placeholder="[a, | b]"') == Clear(
+    assert registry.parse('clear:deny=bash+read*,placeholder="[a, | b]"') == Clear(
         deny=("bash", "read*"), placeholder="[a, | b]"
     )
-    assert policy_names.parse("shorten:max_chars=9,overrides=grep:20000+bash:5") == Results(
+    assert registry.parse("shorten:max_chars=9,overrides=grep:20000+bash:5") == Results(
         max_chars=9, overrides={"grep": 20000, "bash": 5}
     )
 
 
-@pytest.mark.parametrize("name", policy_names.names())
+@pytest.mark.parametrize("name", registry.names())
 def test_every_name_makes_a_policy(name):
-    assert callable(policy_names.policy(name))
+    assert callable(registry.create_policy(name))
 
 
 def test_the_nearest_right_word_is_named():
     with pytest.raises(UnknownPreset, match="'window'"):
-        policy_names.parse("windw:keep_tokens=3")
+        registry.parse("windw:keep_tokens=3")
     with pytest.raises(BadArguments, match="'keep_last'"):
-        policy_names.parse("clear:keep_lats=3")
+        registry.parse("clear:keep_lats=3")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_nearest_right_word_is_named():
 )
 def test_lines_that_say_nothing_are_refused(words):
     with pytest.raises(BadArguments):
-        policy_names.parse(words)
+        registry.parse(words)
 
 
 def test_policies_of_other_packages_are_found_by_name(tmp_path, monkeypatch):
@@ -65,7 +65,7 @@ def test_policies_of_other_packages_are_found_by_name(tmp_path, monkeypatch):
         "def halve():\n    return lambda history, room: history.drop(len(history) // 2)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert "halve" in policy_names.names()
-    assert len(policy_names.parse("clear | halve").parts) == 2
+    assert "halve" in registry.names()
+    assert len(registry.parse("clear | halve").parts) == 2
     with pytest.raises(UnknownPreset, match="'halve'"):
-        policy_names.parse("halv")
+        registry.parse("halv")

@@ -6,13 +6,18 @@ import pytest
 from builders import assistant, call, result, step, user
 from histories import CHARS, ROOM, shown
 
-from ctxkit.engine import run
+from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
-from ctxkit.history import Log
-from ctxkit.policies.budget import Budget
-from ctxkit.policies.clear import CLEARED, Clear
-from ctxkit.policies.idle import CacheTtl
-from ctxkit.policies.pairs import WINDOW, ToolPairs, window_size
+from ctxkit.policies.cache_ttl import CacheTtl
+from ctxkit.policies.clearing import (
+    CLEARED_PLACEHOLDER,
+    PAIR_PLACEHOLDER,
+    Budget,
+    Clear,
+    ToolPairs,
+    stable_window_size,
+)
+from ctxkit.policies.history import MessageLog
 from ctxkit.policies.rules import Rules
 
 LONG = "long result " * 50
@@ -37,7 +42,7 @@ def test_fu15_older_pairs_become_placeholders_with_their_ids():
     """5 pairs keep 2: the last two intact, the others a placeholder; call ids equal result ids"""
     h = shown(user(), pairs(5))
     new = ToolPairs(keep_pairs=2)(h, ROOM)
-    assert results(new)[:3] == [WINDOW] * 3
+    assert results(new)[:3] == [PAIR_PLACEHOLDER] * 3
     assert results(new)[3:] == results(h)[3:]
     asked = [c.id for m in new.messages for c in m.tool_calls]
     assert asked == [m.call_id for m in new.messages if m.role == "tool"]
@@ -45,7 +50,9 @@ def test_fu15_older_pairs_become_placeholders_with_their_ids():
 
 def test_fu16_keep_no_pair_omits_all():
     """keep 0: all collapsed"""
-    assert set(results(ToolPairs(keep_pairs=0)(shown(user(), pairs(4)), ROOM))) == {WINDOW}
+    assert set(results(ToolPairs(keep_pairs=0)(shown(user(), pairs(4)), ROOM))) == {
+        PAIR_PLACEHOLDER
+    }
 
 
 @pytest.mark.parametrize(
@@ -53,7 +60,7 @@ def test_fu16_keep_no_pair_omits_all():
 )
 def test_fu17_the_stable_window_floats(groups, size):
     """StableWindowSize(min 12, step 8): 10→12, 12→12, 13→13, 19→19, 20→12, 27→19"""
-    assert window_size(groups, 12, 8) == size
+    assert stable_window_size(groups, 12, 8) == size
 
 
 def test_fu18_a_step_of_eight_keeps_the_prefix():
@@ -75,7 +82,7 @@ def test_fu19_below_the_trigger_nothing_happens():
     """a trigger of characters that is not reached leaves all untouched; 10 characters collapse"""
     h = shown(user(), pairs(5))
     assert ToolPairs(keep_pairs=1, from_chars=10**6)(h, ROOM) is h
-    assert WINDOW in results(ToolPairs(keep_pairs=1, from_chars=10)(h, ROOM))
+    assert PAIR_PLACEHOLDER in results(ToolPairs(keep_pairs=1, from_chars=10)(h, ROOM))
 
 
 def test_fu20_the_budget_elides_the_oldest_until_it_fits():
@@ -130,20 +137,23 @@ def test_what_all_calls_are_sent_at_once_is_what_each_is_sent(settings):
     rows = [user(), *pairs(4), *pairs(3, text="short "), *pairs(3, tool="bash"), assistant("end")]
     policy = Clear(**settings)
     plain, at_once = (Rules(pruning=p) for p in (policy.__call__, policy))
-    a, b = (run(Log.of(rows, CHARS), rules) for rules in (plain, at_once))
+    a, b = (run_rules(MessageLog.of(rows, CHARS), rules) for rules in (plain, at_once))
     assert a.prompts.tolist() == b.prompts.tolist()
     assert a.fresh_tokens.tolist() == b.fresh_tokens.tolist()
 
 
 def test_all_but_the_last_results_are_cleared():
     new = Clear(keep_last=2)(shown(user(), pairs(5)), ROOM)
-    assert [t == CLEARED for t in results(new)] == [True] * 3 + [False] * 2
+    assert [t == CLEARED_PLACEHOLDER for t in results(new)] == [True] * 3 + [False] * 2
 
 
 def test_tools_can_be_allowed_and_denied_and_deny_wins():
     h = shown(user(), pairs(2, tool="exec"), pairs(2, tool="read"))
     assert results(Clear(keep_last=0, allow=("ex*",), deny=("EXEC",))(h, ROOM)) == results(h)
-    assert sum(t == CLEARED for t in results(Clear(keep_last=0, deny=("exec",))(h, ROOM))) == 2
+    assert (
+        sum(t == CLEARED_PLACEHOLDER for t in results(Clear(keep_last=0, deny=("exec",))(h, ROOM)))
+        == 2
+    )
 
 
 def test_a_single_name_is_not_taken_for_its_letters():
@@ -169,7 +179,7 @@ def test_lines_are_counted_in_the_placeholder_and_only_once():
 def test_polling_clears_in_batches():
     def cleared(n):
         return sum(
-            t == CLEARED
+            t == CLEARED_PLACEHOLDER
             for t in results(Clear(keep_last=2, polling=4)(shown(user(), pairs(n)), ROOM))
         )
 
@@ -205,6 +215,6 @@ def test_no_names_allow_all_tools():
         hard_clear_ratio=0,
         soft_trim_ratio=0,
     )
-    assert results(rule(h, ROOM)).count(CLEARED) == 4
+    assert results(rule(h, ROOM)).count(CLEARED_PLACEHOLDER) == 4
     assert results(replace(rule, allow=())(h, ROOM)) == results(rule(h, ROOM))
     assert replace(rule, deny=("read*",))(h, ROOM) is h

@@ -6,10 +6,10 @@ from contracts import history_of, holds, messages
 from histories import CHARS
 from hypothesis import given, settings
 
-from ctxkit.policies import policy_names
-from ctxkit.tokens import Room
+from ctxkit.policies import registry
+from ctxkit.tokens import ContextBudget
 
-ROOM = Room(1500, 200, CHARS)
+ROOM = ContextBudget(1500, 200, CHARS)
 SETTINGS = {
     "text_only": {},
     "roles": {"roles": ("user", "assistant", "summary")},
@@ -55,12 +55,12 @@ SETTINGS = {
 
 
 def test_every_policy_is_held_to_the_contract():
-    assert set(SETTINGS) == set(policy_names.MEMBERS)
+    assert set(SETTINGS) == set(registry.MEMBERS)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_contract_on_arbitrary_histories(name):
-    policy = policy_names.policy(name, **SETTINGS[name])
+    policy = registry.create_policy(name, **SETTINGS[name])
 
     @settings(max_examples=30)
     @given(messages())
@@ -72,14 +72,14 @@ def test_the_contract_on_arbitrary_histories(name):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_contract_on_real_sessions(name, real_histories):
-    policy = policy_names.policy(name, **SETTINGS[name])
+    policy = registry.create_policy(name, **SETTINGS[name])
     for history in real_histories:
-        holds(policy, history, Room(max(history.tokens // 3, 400), 0, CHARS))
+        holds(policy, history, ContextBudget(max(history.tokens // 3, 400), 0, CHARS))
 
 
 @pytest.fixture(scope="module")
 def real_histories(real):
-    from ctxkit.readers.reader_names import read_all
+    from ctxkit.formats.reading import read_all
 
     sessions = [
         s

@@ -11,23 +11,29 @@ from builders import assistant, user
 from talks_by_chance import Fours, shown
 
 import ctxkit as ck
-from ctxkit.engine import run
+from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
-from ctxkit.history import Log
 from ctxkit.policies import guards, triggers
-from ctxkit.policies.chain import Called, Chain, Ladder, Part, as_part
-from ctxkit.policies.dues import Asked, as_due
-from ctxkit.policies.forecasts import Straight
-from ctxkit.policies.hinges import written
-from ctxkit.policies.policy import name_of
-from ctxkit.policies.rules import Rules
-from ctxkit.policies.scheduled import Scheduled, says_when
-from ctxkit.policies.summarisers import Extractive, Fixed
+from ctxkit.policies.base import (
+    BasePolicy,
+    Chain,
+    Fallback,
+    FunctionPolicy,
+    ScheduledPruning,
+    as_policy,
+    is_fully_scheduled,
+)
+from ctxkit.policies.forecast import UnprunedForecast
+from ctxkit.policies.history import MessageLog
+from ctxkit.policies.offline_summarisers import Extractive, Fixed
+from ctxkit.policies.protocols import name_of
+from ctxkit.policies.rules import Rules, unwrap_function
 from ctxkit.policies.summary import Summary
-from ctxkit.tokens.counters import Room
+from ctxkit.policies.triggers import FunctionTrigger, as_trigger
+from ctxkit.tokens.counters import ContextBudget
 
-ROOM = Room(200, 50, Fours())
-LOG = Log.of([m for n in range(9) for m in (user("x" * 40), assistant("y" * 40))], Fours())
+ROOM = ContextBudget(200, 50, Fours())
+LOG = MessageLog.of([m for n in range(9) for m in (user("x" * 40), assistant("y" * 40))], Fours())
 
 
 def nothing(h, room):
@@ -43,13 +49,13 @@ def late(h, room):
     return h.call >= 5
 
 
-class Oldest(Part):
+class Oldest(BasePolicy):
     def __call__(self, h, room):
         return oldest(h, room)
 
 
 def cuts(policy, trigger=None, **more):
-    return [c.call for c in run(LOG, Rules(policy, trigger, counter=Fours(), **more)).cuts]
+    return [c.call for c in run_rules(LOG, Rules(policy, trigger, counter=Fours(), **more)).cuts]
 
 
 # -- the defaults, and each of them said otherwise -------------------------------------------------
@@ -58,7 +64,7 @@ def cuts(policy, trigger=None, **more):
 def test_a_part_says_nothing_unless_it_does():
     part = Oldest()
     assert (name_of(part), part.name, part.keeps) == ("Oldest", "", None)
-    assert part.first(Straight(shown(user()), ROOM), 3, 9) == 3
+    assert part.first(UnprunedForecast(shown(user()), ROOM), 3, 9) == 3
     assert part.using(Fixed(3)) is part.focused("tests") is part
 
 
@@ -79,17 +85,17 @@ class Waits(Oldest):
     [
         (lambda p: p, 6),
         (lambda p: p | Waits(7), 6),
-        (lambda p: Ladder((Waits(4), p)), 4),
+        (lambda p: Fallback((Waits(4), p)), 4),
         (lambda p: p | nothing, 0),
     ],
 )
 def test_a_policy_is_not_asked_before_the_call_that_it_names(joined, first):
     whole = joined(waits := Waits(6))
-    run(LOG, Rules(whole, counter=Fours()))
-    assert whole.first(Straight(shown(user()), ROOM), 0, 9) == first
+    run_rules(LOG, Rules(whole, counter=Fours()))
+    assert whole.first(UnprunedForecast(shown(user()), ROOM), 0, 9) == first
     assert waits.asked[:1] in ([first], []), "it is asked first where the whole can do something"
     assert cuts(Waits(6), triggers.AtCalls((2, 7))) == [7]
-    assert cuts(Waits(6), guards=guards.Open()) == [6, 7, 8]
+    assert cuts(Waits(6), guards=guards.BaseGuard()) == [6, 7, 8]
 
 
 def test_a_policy_is_lent_a_summariser_and_told_a_focus():
@@ -107,10 +113,10 @@ def test_a_policy_is_lent_a_summariser_and_told_a_focus():
     rules = Rules(Writes(), summariser="fixed:90")
     assert rules.policy == Writes(Fixed(90))
     assert rules.bare == Writes()
-    chain = (Ladder((Writes(), nothing)) | Writes("own")).using(Fixed(7)).focused("tests")
+    chain = (Fallback((Writes(), nothing)) | Writes("own")).using(Fixed(7)).focused("tests")
     ladder, own = chain.parts
     assert own == Writes("own", "tests")
-    assert ladder == Ladder((Writes(Fixed(7), "tests"), nothing))
+    assert ladder == Fallback((Writes(Fixed(7), "tests"), nothing))
     assert Summary().focused("tests").focus == "tests"
 
 
@@ -140,18 +146,18 @@ def test_every_kind_says_its_name_by_an_attribute():
     class DueNamed(triggers.Always):
         name = "now"
 
-    class GuardNamed(guards.Open):
+    class GuardNamed(guards.BaseGuard):
         name = "gate"
 
         def first(self, past, forecast, start, stop):
             return min(max(start, 8), stop)
 
     rules = Rules(PartNamed(), DueNamed(), guards=GuardNamed(), counter=Fours())
-    done = run(LOG, rules)
+    done = run_rules(LOG, rules)
     assert rules.label == "mine"
     assert [c.trigger for c in done.cuts] == ["now"]
     assert {h.guard for h in done.held} == {"gate"}
-    assert [name_of(p) for p in (Oldest(), triggers.Always(), guards.Open())] == [
+    assert [name_of(p) for p in (Oldest(), triggers.Always(), guards.BaseGuard())] == [
         "Oldest",
         "Always",
         "Open",
@@ -177,7 +183,7 @@ def test_a_trigger_says_at_which_size_it_fires():
     class Keeps(Oldest):
         keeps = 100
 
-    class Half(triggers.Due):
+    class Half(triggers.BaseTrigger):
         def first(self, forecast, start, stop):
             return forecast.above(self.tokens(forecast.room), start, stop)
 
@@ -193,29 +199,29 @@ def test_a_trigger_says_at_which_size_it_fires():
 
 
 def test_a_trigger_that_says_its_parts_is_looked_into():
-    from ctxkit.policies.thresholds import _spent
+    from ctxkit.policies.rules import _first_spent_limit
 
-    class Twice(triggers.Due):
+    class Twice(triggers.BaseTrigger):
         def __init__(self, *parts):
             self.parts = parts
 
-    assert _spent((Twice(triggers.Always(), triggers.Spent(9)),)) == 9
-    assert _spent((triggers.Above(3) | triggers.Spent(9),)) == 9
-    assert _spent((~triggers.Spent(9), as_due(late))) is None
+    assert _first_spent_limit((Twice(triggers.Always(), triggers.Spent(9)),)) == 9
+    assert _first_spent_limit((triggers.Above(3) | triggers.Spent(9),)) == 9
+    assert _first_spent_limit((~triggers.Spent(9), as_trigger(late))) is None
 
 
 def test_a_function_is_a_trigger_and_asked_at_each_call():
-    assert cuts(oldest, late) == cuts(Oldest(), as_due(late)) == [5, 6, 7, 8]
+    assert cuts(oldest, late) == cuts(Oldest(), as_trigger(late)) == [5, 6, 7, 8]
     assert cuts(oldest, late & triggers.AtCalls((3, 7))) == [7]
-    assert cuts(oldest, ~as_due(late)) == [2, 3, 4]
+    assert cuts(oldest, ~as_trigger(late)) == [2, 3, 4]
     assert (late | triggers.Never()) == triggers.Either((late, triggers.Never()))
-    assert (name_of(as_due(late)), repr(as_due(late)), as_due(late)) == (
+    assert (name_of(as_trigger(late)), repr(as_trigger(late)), as_trigger(late)) == (
         "late",
         repr(late),
-        Asked(late),
+        FunctionTrigger(late),
     )
-    assert as_due(as_due(late)) is not as_due(late)
-    warned = run(LOG, Rules(oldest, triggers.Never(), warnings=late, counter=Fours())).warned
+    assert as_trigger(as_trigger(late)) is not as_trigger(late)
+    warned = run_rules(LOG, Rules(oldest, triggers.Never(), warnings=late, counter=Fours())).warned
     assert warned == [(5, "late")]
 
 
@@ -225,7 +231,8 @@ def test_what_only_looks_like_a_trigger_is_told_what_to_derive_from():
             return start
 
     with pytest.raises(
-        BadArguments, match=r"has `first` and no call: derive .* from ctxkit.policies.triggers.Due"
+        BadArguments,
+        match=r"has `first` and no call: derive .* from ctxkit.policies.triggers.BaseTrigger",
     ):
         Rules(oldest, Looks())
     with pytest.raises(BadArguments, match="The warning 3 cannot be called"):
@@ -242,7 +249,7 @@ def test_what_only_looks_like_a_trigger_is_told_what_to_derive_from():
 
 
 def test_a_guard_holds_back_and_refuses():
-    class Refuses(guards.Open):
+    class Refuses(guards.BaseGuard):
         def refuses(self, past, was, new):
             return "no" if was.call < 7 else None
 
@@ -253,7 +260,7 @@ def test_a_guard_holds_back_and_refuses():
         def refuses(self, past, was, new):
             return None
 
-    assert cuts(oldest, guards=guards.Open()) == cuts(oldest)
+    assert cuts(oldest, guards=guards.BaseGuard()) == cuts(oldest)
     assert cuts(oldest, guards=Refuses()) == [7, 8]
     assert cuts(oldest, guards=[Refuses(), Holds()]) == [8]
     with pytest.raises(BadArguments, match="is no guard"):
@@ -264,12 +271,16 @@ def test_a_guard_holds_back_and_refuses():
 
 
 def test_a_function_is_a_part_like_any_other():
-    part = as_part(oldest)
-    assert part == Called(oldest) == Rules(oldest).policy == Rules(pruning=oldest).pruning
-    assert (hash(part), repr(part), name_of(part)) == (hash(Called(oldest)), repr(oldest), "oldest")
-    assert part != Called(nothing)
-    assert as_part(part) is part
-    assert written(part) is written(oldest) is oldest
+    part = as_policy(oldest)
+    assert part == FunctionPolicy(oldest) == Rules(oldest).policy == Rules(pruning=oldest).pruning
+    assert (hash(part), repr(part), name_of(part)) == (
+        hash(FunctionPolicy(oldest)),
+        repr(oldest),
+        "oldest",
+    )
+    assert part != FunctionPolicy(nothing)
+    assert as_policy(part) is part
+    assert unwrap_function(part) is unwrap_function(oldest) is oldest
     assert Rules(oldest) == Rules(oldest) != Rules(nothing)
     assert repr(oldest) in repr(Rules(oldest))
     assert cuts(oldest) == cuts(Oldest()) == cuts(Chain((oldest,)))
@@ -287,9 +298,9 @@ def test_a_policy_without_the_base_works_asked_at_each_call():
 
     assert cuts(Duck(), triggers.Above(60)) == cuts(Oldest(), triggers.Above(60)) != []
     assert Rules(Duck(), triggers.Above(60)).label == "duck"
-    assert [m.text for m in run(LOG, Rules(pruning=Duck(), counter=Fours())).shown().messages] == [
-        m.text for m in run(LOG, Rules(pruning=Oldest(), counter=Fours())).shown().messages
-    ]
+    assert [
+        m.text for m in run_rules(LOG, Rules(pruning=Duck(), counter=Fours())).shown().messages
+    ] == [m.text for m in run_rules(LOG, Rules(pruning=Oldest(), counter=Fours())).shown().messages]
 
 
 def test_a_policy_that_wants_to_be_lent_a_summariser_must_derive_from_the_base():
@@ -301,18 +312,18 @@ def test_a_policy_that_wants_to_be_lent_a_summariser_must_derive_from_the_base()
             return h
 
     with pytest.raises(
-        BadArguments, match=r"Wants has a method `using`, .* from ctxkit.policies.Part"
+        BadArguments, match=r"Wants has a method `using`, .* from ctxkit.policies.BasePolicy"
     ):
         Rules(Wants())
 
 
 def test_a_part_without_a_call_is_refused():
     with pytest.raises(BadArguments, match="cannot be called"):
-        Rules(Part())
+        Rules(BasePolicy())
 
 
 def test_schedules_are_those_of_classes_that_did_not_redefine_the_call():
-    class Says(Scheduled):
+    class Says(ScheduledPruning):
         def schedule(self, view, room):
             pass
 
@@ -320,8 +331,12 @@ def test_schedules_are_those_of_classes_that_did_not_redefine_the_call():
         def __call__(self, h, room):
             return h
 
-    assert says_when(Says())
-    assert not any(map(says_when, (Calls(), Called(nothing), Called(Says()), Oldest())))
+    assert is_fully_scheduled(Says())
+    assert not any(
+        map(
+            is_fully_scheduled, (Calls(), FunctionPolicy(nothing), FunctionPolicy(Says()), Oldest())
+        )
+    )
 
 
 def test_a_chain_whose_call_was_redefined_is_asked_by_its_call():
@@ -330,7 +345,7 @@ def test_a_chain_whose_call_was_redefined_is_asked_by_its_call():
             return oldest(h, room)
 
     one, other = (
-        run(LOG, Rules(pruning=p, counter=Fours())).prompts.tolist()
+        run_rules(LOG, Rules(pruning=p, counter=Fours())).prompts.tolist()
         for p in (Backwards((nothing,)), Oldest())
     )
     assert one == other
@@ -357,9 +372,9 @@ def test_rules_travel_and_are_frozen():
 
 
 def test_the_names_that_users_derive_from_are_on_the_face():
-    assert ck.policies.Part is Part
-    assert ck.policies.triggers.Due is triggers.Due
-    assert ck.policies.guards.Open is guards.Open
+    assert ck.policies.BasePolicy is BasePolicy
+    assert ck.policies.triggers.BaseTrigger is triggers.BaseTrigger
+    assert ck.policies.guards.BaseGuard is guards.BaseGuard
 
 
 class Patience(NamedTuple):
@@ -386,4 +401,4 @@ class Long(NamedTuple):
 def test_a_named_tuple_is_one_guard_and_one_warning():
     rules = Rules(nothing, Long(0), guards=Patience(3), warnings=Long(0), counter=Fours())
     assert rules.guards == (Patience(3),)
-    assert len(run(LOG, rules).warned) == 1
+    assert len(run_rules(LOG, rules).warned) == 1

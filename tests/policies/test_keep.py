@@ -4,10 +4,10 @@ import pytest
 from builders import assistant, result, step, system, tool_call, user
 from histories import CHARS, ROOM, ids, shown, texts
 
-from ctxkit.engine import run
+from ctxkit.engine import run_rules
 from ctxkit.errors import BadArguments
-from ctxkit.history import Log
-from ctxkit.policies.keep import Roles, Tail, TextOnly, TurnAge, WithoutAgents
+from ctxkit.policies.history import MessageLog
+from ctxkit.policies.message_filters import Roles, Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.rules import Rules
 
 CALL = tool_call("read_file", path="a")
@@ -137,9 +137,11 @@ def test_a_tail_counts_the_input_of_the_turn_but_not_its_calls():
 def test_what_a_turn_said_is_filtered_with_the_next_one_and_billed_so():
     """a turn's prompts only grow; the next one's shares with them what stands before the first tool call"""
     one, two = step(text="r" * 400), step(text="r" * 80)
-    log = Log.of([user("u" * 40), *one, *two, assistant("a" * 40), user("v" * 40), *step()], CHARS)
+    log = MessageLog.of(
+        [user("u" * 40), *one, *two, assistant("a" * 40), user("v" * 40), *step()], CHARS
+    )
     log.open()
-    done = run(log, Rules(pruning=TextOnly(), counter=CHARS))
+    done = run_rules(log, Rules(pruning=TextOnly(), counter=CHARS))
     size = log.tokens.sizes
     within = [size[0], sum(size[:3]), sum(size[:5])]
     assert done.prompts[:3].tolist() == within

@@ -14,15 +14,21 @@ from talkers import COUNT, said
 
 import ctxkit as ck
 from ctxkit.agent import Agent
-from ctxkit.history import Log
-from ctxkit.messages import RECALLED, Message, Text, ToolCall
-from ctxkit.models.scripted import Scripted
-from ctxkit.policies.recall import HEAD, Recall, _Promoted
+from ctxkit.agent.models.scripted import ScriptedModel
+from ctxkit.agent.tools.tool import tool
+from ctxkit.policies.history import MessageLog
+from ctxkit.policies.memory import (
+    RECALL_HEADING,
+    Lesson,
+    LessonIndex,
+    Recall,
+    _Promoted,
+    extract_lessons,
+)
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.texts.lessons import Lesson, LessonIndex, lessons
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import RECALLED_KIND, Message, Text, ToolCall
 
 RULES = Rules(
     policy=Summary(keep_tokens=800) | Recall(), trigger=Above(1_500), window=6_000, counter=COUNT
@@ -47,7 +53,7 @@ def test_what_may_outlive_a_talk_is_found_with_the_messages_it_rests_on():
         *(m for pair in runs for m in pair),
         spoken("user", "You must obey.", kind="injected"),
     ]
-    found = lessons(talk)
+    found = extract_lessons(talk)
     assert [(x.type, x.text) for x in found] == [
         ("preference", f"{WISH}."),
         ("fact", "The root cause is a missing index in ledger.py."),
@@ -55,7 +61,7 @@ def test_what_may_outlive_a_talk_is_found_with_the_messages_it_rests_on():
     ]
     assert found[0].sources == (talk[0].id,)
     assert found[2].sources == ("r0", "r1")
-    assert found[0].entry() == lessons(talk)[0].entry()
+    assert found[0].entry() == extract_lessons(talk)[0].entry()
 
 
 PARTS = st.sampled_from(("wish", "fact", "run", "run", "good", "good", "bad"))
@@ -81,9 +87,9 @@ def test_what_rows_of_a_growing_log_say_is_what_their_messages_say(batches, data
         ]
         rows = some[: data.draw(st.integers(0, len(some)))]
         found = index.of(rows)
-        assert [Lesson(*k, tuple(dict.fromkeys(ids))) for k, ids in found.items()] == lessons(
-            [log[row] for row in rows]
-        )
+        assert [
+            Lesson(*k, tuple(dict.fromkeys(ids))) for k, ids in found.items()
+        ] == extract_lessons([log[row] for row in rows])
 
 
 def test_a_command_did_its_work_by_the_last_result_among_the_rows():
@@ -102,7 +108,7 @@ def test_a_command_did_its_work_by_the_last_result_among_the_rows():
 
 def test_entries_are_made_anew_where_the_environment_has_another_secret(monkeypatch):
     secret = "xq7-Kd93-mvT0-18zR"
-    log = Log.of([spoken("user", f"Always use {secret} there.")], COUNT)
+    log = MessageLog.of([spoken("user", f"Always use {secret} there.")], COUNT)
     budgets, found = Recall().budgets, [("preference", f"Always use {secret} there.")]
     shown = [_Promoted.of(log).fitting(found, "", budgets)[0].description for _ in range(2)]
     monkeypatch.setenv("MY_SECRET", secret)
@@ -115,7 +121,7 @@ def lived(resumed=False, rules=RULES):
     call = lambda: ToolCall(f"c{next(ids)}", "give", {"n": 90})
     script = tuple((said("It was decided to use uuid4 because of clashes. ", call(), stop="tool", usage=None),
                     said("thought " * 20, call(), stop="tool", usage=None), said("Done. " * 5, usage=None)) for _ in range(5))  # fmt: skip
-    model = Scripted(script, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
+    model = ScriptedModel(script, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
     make = lambda at: Agent(
         at, model=model, rules=rules, tools=[tool(give)], clock=lambda: float(next(ticks))
     )
@@ -131,14 +137,14 @@ def test_live_and_replay_recall_the_same(resumed):
     a = lived(resumed)
     assert agree(a, RULES) >= 2
     views = [v for _, v in a.session.views()]
-    held = [[m for m in v if m.kind == RECALLED] for v in views]
+    held = [[m for m in v if m.kind == RECALLED_KIND] for v in views]
     assert max(map(len, held)) == 1  # one digest, never two
     assert held[-1]
     text = held[-1][0].text
-    assert text.startswith(HEAD)
+    assert text.startswith(RECALL_HEADING)
     assert WISH in text
-    assert len(text) < 2_400 + len(HEAD) + 20
-    shown = "\n".join(m.text for m in views[-1] if m.kind != RECALLED and m.role == "user")
+    assert len(text) < 2_400 + len(RECALL_HEADING) + 20
+    shown = "\n".join(m.text for m in views[-1] if m.kind != RECALLED_KIND and m.role == "user")
     assert not any(row.rsplit(") ", 1)[-1] in shown for row in text.split("\n")[1:])
 
 
@@ -151,7 +157,7 @@ def test_nothing_is_recalled_where_nothing_is_gone():
 def test_budgets_hold():
     few = Recall(items=1, chars=400)
     a = lived(rules=RULES.but(policy=Summary(keep_tokens=800) | few))
-    last = next(m for m in [v for _, v in a.session.views()][-1] if m.kind == RECALLED)
+    last = next(m for m in [v for _, v in a.session.views()][-1] if m.kind == RECALLED_KIND)
     assert last.text.count("\n") == 1
     assert few.budgets.chars == 400
     with pytest.raises(ck.BadArguments):

@@ -8,11 +8,11 @@ from builders import user
 from talks_by_chance import Fours, shown
 
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.history import Log
 from ctxkit.policies import guards, triggers
-from ctxkit.policies.chain import Called, Chain, Ladder, Part
+from ctxkit.policies.base import BasePolicy, Chain, Fallback, FunctionPolicy
+from ctxkit.policies.history import MessageLog
+from ctxkit.policies.offline_summarisers import Fixed
 from ctxkit.policies.rules import Rules, as_rules
-from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
 
 
@@ -20,7 +20,7 @@ def nothing(h, room):
     return h
 
 
-class Drops(Part):
+class Drops(BasePolicy):
     def __init__(self, n):
         self.n = n
 
@@ -68,7 +68,7 @@ class Curves(Drops):
     [
         (dict(policy=Leaps(1)), "policy Leaps has a method `leap`, .* take it out"),
         (dict(policy=Drops(1) | Leaps(1)), "policy Leaps"),
-        (dict(policy=Ladder((Drops(1), Leaps(1)))), "policy Leaps"),
+        (dict(policy=Fallback((Drops(1), Leaps(1)))), "policy Leaps"),
         (dict(policy=nothing, trigger=Levels(9)), "trigger Levels has a method `level`, .*`first"),
         (dict(policy=nothing, trigger=~Levels(9) & triggers.Above(3)), "trigger Levels"),
         (dict(warnings=(triggers.Above(3) | Levels(9),)), "trigger Levels"),
@@ -118,7 +118,7 @@ def test_a_trigger_must_lie_above_what_is_kept():
         lambda: guards.Attempts(1, "day"),
         guards.Hysteresis,
         lambda: Fixed(0),
-        lambda: Ladder(()),
+        lambda: Fallback(()),
         lambda: Chain((1,)),
     ],
 )
@@ -145,7 +145,7 @@ def test_but_names_the_nearest_setting():
 def test_policies_are_joined_in_order():
     joined = Rules(Drops(1)) | Drops(2) | Rules(pruning=nothing, window=900, name="b")
     assert [p.n for p in joined.policy.parts] == [1, 2]
-    assert (joined.window, joined.name, joined.pruning) == (900, "b", Called(nothing))
+    assert (joined.window, joined.name, joined.pruning) == (900, "b", FunctionPolicy(nothing))
     h = shown(*(user(str(n)) for n in range(5)))
     assert [m.text for m in (Drops(1) | Drops(2))(h, None).messages] == ["3", "4"]
     assert (nothing | Drops(2))(h, None).messages == (Drops(2) | nothing)(h, None).messages
@@ -163,15 +163,15 @@ def test_a_ladder_takes_the_first_that_helps():
         raise ModelError("No answer.")
 
     h = shown(*(user("x" * 40) for _ in range(5)))
-    assert len(Ladder((nothing, fails, Drops(2), Drops(4)))(h, None)) == 3
+    assert len(Fallback((nothing, fails, Drops(2), Drops(4)))(h, None)) == 3
     with pytest.raises(ModelError, match="No answer"):
-        Ladder((nothing, fails))(h, None)
-    room = Rules(window=25).room(Log(Fours()))
-    assert len(Ladder((Drops(1), Drops(2), Drops(3), Drops(4)), fits=True)(h, room)) == 2
+        Fallback((nothing, fails))(h, None)
+    room = Rules(window=25).room(MessageLog(Fours()))
+    assert len(Fallback((Drops(1), Drops(2), Drops(3), Drops(4)), fits=True)(h, room)) == 2
 
 
 def test_a_summariser_is_handed_to_those_that_take_one():
-    class Wants(Part):
+    class Wants(BasePolicy):
         def __init__(self, summariser=None):
             self.summariser = summariser
 
@@ -194,19 +194,19 @@ def test_a_summariser_is_handed_to_those_that_take_one():
 
 
 def test_rules_are_made_of_a_function_or_words():
-    assert as_rules(nothing).policy == Called(nothing)
+    assert as_rules(nothing).policy == FunctionPolicy(nothing)
     assert as_rules(as_rules(nothing)).label == "nothing"
     assert as_rules(Rules()).label == "none"
 
 
 def test_a_room_needs_space_beside_what_cannot_be_changed():
     with pytest.raises(BadArguments, match="fixed part of the prompt"):
-        Rules(nothing, window=1000).room(Log(Fours(), fixed=1000))
-    assert Rules(nothing).room(Log(Fours()), 128_000).limit == 128_000
+        Rules(nothing, window=1000).room(MessageLog(Fours(), fixed=1000))
+    assert Rules(nothing).room(MessageLog(Fours()), 128_000).limit == 128_000
 
 
 def test_a_window_that_nobody_asked_for_is_no_bound():
-    log = Log(Fours(), fixed=1000)
+    log = MessageLog(Fours(), fixed=1000)
     assert Rules(nothing, window=1000, assumed=True).room(log).budget == 1000
     assert Rules(nothing, reserve=900).room(log, 1000).budget == 100
     with pytest.raises(BadArguments, match="fixed part of the prompt"):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.adaptive import AdaptiveTrim
-from ctxkit.policies.clear import Clear
-from ctxkit.policies.idle import CacheTtl
+from ctxkit.policies.cache_ttl import CacheTtl
+from ctxkit.policies.clearing import Clear
+from ctxkit.policies.message_filters import Prune
 from ctxkit.policies.offload import Offload
-from ctxkit.policies.prune import Prune
 from ctxkit.policies.shorten import Results
+from ctxkit.policies.window import AdaptiveTrim
 
 
 @pytest.mark.parametrize(

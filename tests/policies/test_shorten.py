@@ -5,11 +5,10 @@ from builders import assistant, call, result, step, tool_call, user
 from histories import ROOM, shown, texts
 
 from ctxkit.errors import BadArguments
-from ctxkit.messages import FRAME, HEARD, INJECTED, Image, Message, Text
-from ctxkit.policies.adaptive import Stage
-from ctxkit.policies.intermediate import Intermediate
-from ctxkit.policies.shorten import ConsumedReads, Outputs, Replies, Results
+from ctxkit.policies.shorten import ConsumedReads, Intermediate, Outputs, Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands
+from ctxkit.policies.window import TrimStage
+from ctxkit.session.messages import FRAME, HEARD, INJECTED_KIND, Image, Message, Text
 
 LONG = "x" * 10_000
 
@@ -154,7 +153,7 @@ def test_a_stage_leaves_results_with_images():
     c = call()
     seen = Message(role="tool", id="i", call_id=c.tool_calls[0].id, parts=(Text(LONG * 9), Image()))
     h = shown(user(), c, seen)
-    assert Stage(max_chars=10, consumed_chars=10)(h, ROOM) is h
+    assert TrimStage(max_chars=10, consumed_chars=10)(h, ROOM) is h
 
 
 def test_a_command_is_the_same_whatever_its_time_limit():
@@ -194,7 +193,9 @@ def test_what_is_cut_of_the_past_alone_stands_whole_in_its_turn():
 
 def test_what_others_said_is_cut_at_once():
     frame = user(LONG, kind=FRAME, agent="B", tool="bash")
-    h = shown(user(), step(), frame, user(LONG, kind=HEARD, agent="B"), user(LONG, kind=INJECTED))
+    h = shown(
+        user(), step(), frame, user(LONG, kind=HEARD, agent="B"), user(LONG, kind=INJECTED_KIND)
+    )
     cut = Replies(max_chars=100, past_only=True)(
         Results(max_chars=1000, past_only=True)(h, ROOM), ROOM
     )

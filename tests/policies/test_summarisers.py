@@ -8,13 +8,13 @@ from builders import assistant, call, result, step, summarised, user
 from talks_by_chance import shown
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.summarisers import (
+from ctxkit.policies.offline_summarisers import (
     Extractive,
     Fixed,
     Passage,
     RecordedSummary,
     ShareOfInput,
-    named,
+    parse_summariser,
 )
 
 TALK = (
@@ -114,10 +114,10 @@ def test_a_passage_leaves_out_what_stays():
     ],
 )
 def test_summarisers_have_names(words, made):
-    assert named(words) == made
+    assert parse_summariser(words) == made
 
 
 @pytest.mark.parametrize("words", ["fixd:3", "fixed:many", "fixed:1:2:3"])
 def test_wrong_names_are_refused(words):
     with pytest.raises(BadArguments):
-        named(words)
+        parse_summariser(words)

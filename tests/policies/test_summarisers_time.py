@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from builders import user
 
-from ctxkit.policies.summarisers import Extractive
-from ctxkit.texts.sentences import CUE
+from ctxkit.policies.offline_summarisers import Extractive
+from ctxkit.policies.texts.line_index import CUE_PATTERN
 
 
 def test_a_megabyte_without_a_space_is_one_scan():
-    assert CUE.search("y" * 1_000_000) is None
+    assert CUE_PATTERN.search("y" * 1_000_000) is None
     assert Extractive().extract([user("z" * 1_000_000)], 100).startswith("User: zzz")
 
 
 def test_a_path_is_still_a_cue():
-    assert CUE.search("look at src/app.py")
+    assert CUE_PATTERN.search("look at src/app.py")

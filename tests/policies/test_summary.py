@@ -9,14 +9,14 @@ from histories import CHARS, ROOM, shown, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.engine import Run, advance, run
+from ctxkit.engine import Run, advance, run_rules
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.history import Log
-from ctxkit.messages import Message, Text
+from ctxkit.policies.history import MessageLog
+from ctxkit.policies.offline_summarisers import Fixed
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
+from ctxkit.session.messages import Message, Text
 
 LONG = "word " * 80  # 100 tokens
 
@@ -181,8 +181,8 @@ class Sized(Fixed):
 
 def test_what_a_class_writes_is_billed_and_sent_for_a_summary_of_a_fixed_size():
     policy = Noted(keep_tokens=300, summariser=Fixed(7))
-    log, rules = Log.of(turns(8), CHARS), Rules(policy, Above(900), counter=CHARS)
-    done, live = run(log, rules), Run(log, rules)
+    log, rules = MessageLog.of(turns(8), CHARS), Rules(policy, Above(900), counter=CHARS)
+    done, live = run_rules(log, rules), Run(log, rules)
     for cut in done.cuts:
         advance(live, rules, cut.call + 1)
         plain = policy(cut.was, done.room)

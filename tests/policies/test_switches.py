@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from ctxkit import presets
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments
-from ctxkit.history import History, Log
+from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies.modifiers import append_only, at_boundaries, leveled, prepared, stable_first
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
-from ctxkit.policies.switches import append_only, at_boundaries, leveled, prepared, stable_first
 from ctxkit.policies.triggers import Above
-from ctxkit.tokens import Room
+from ctxkit.tokens import ContextBudget
 
-ROOM = Room(100_000, 0, CHARS)
+ROOM = ContextBudget(100_000, 0, CHARS)
 
 
 def rules(**more):
@@ -37,7 +37,7 @@ def twice(made):
         summariser=lambda p: asked.append([m.id for m in p.messages]) or f"S{len(asked)}"
     )
     rows = talk(8)
-    log = Log(CHARS)
+    log = MessageLog(CHARS)
     for m in rows[:9]:
         log.append(m)
     log.open()
@@ -113,7 +113,7 @@ def test_a_task_ends_where_a_new_request_comes():
     ]
     inner = Summary(keep_messages=1, apart=False, summariser=lambda p: "S")
     plain = Rules(policy=inner, trigger=Above(350), window=400)
-    log = Log.of(rows, CHARS)
+    log = MessageLog.of(rows, CHARS)
     early = at_boundaries(plain, 0.4)
     cuts = [[c.call for c in advance(Run(log, r), r, log.calls).cuts] for r in (plain, early)]
     assert cuts[0][:1] != cuts[1][:1]
@@ -157,7 +157,7 @@ def test_summaries_of_one_level_become_one_of_the_next(fan, cuts):
         return f"S{len(asked)}"
 
     made = leveled(rules(summariser=writer), fan)
-    history = History.start(Log(CHARS), 0)
+    history = History.start(MessageLog(CHARS), 0)
     log, n = history.log, 0
     for _ in range(cuts):
         for m in talk(3):

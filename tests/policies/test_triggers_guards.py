@@ -10,16 +10,15 @@ from builders import assistant, step, system, user
 from msgspec.structs import replace
 from talks_by_chance import Fours, shown
 
-from ctxkit.history import History, Log
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
-from ctxkit.policies.dues import as_due
-from ctxkit.policies.forecasts import Straight
+from ctxkit.policies.forecast import UnprunedForecast
+from ctxkit.policies.history import History, MessageLog
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.totals import LastTotal
-from ctxkit.tokens.counters import Room
+from ctxkit.policies.triggers import LastUsageOverBudget, as_trigger
+from ctxkit.tokens.counters import ContextBudget
 
-ROOM = Room(200, 50, Fours())
+ROOM = ContextBudget(200, 50, Fours())
 
 
 def due(trigger, *log, **more):
@@ -31,10 +30,10 @@ def test_a_reply_that_was_broken_off_counts_as_nothing_where_the_system_takes_it
     talk = [user("x" * 400), assistant("y" * 800), user("more"), assistant("b", stop="aborted")]
     talk[-1] = replace(talk[-1], is_error=True)
     log = [*talk, user("again"), assistant("c")]
-    history = History.start(Log.of(log, Fours()), 2)
-    assert LastTotal()(history, ROOM)
-    assert not LastTotal(waits=True)(history, ROOM)
-    assert LastTotal(waits=True)(history.at(1), ROOM)
+    history = History.start(MessageLog.of(log, Fours()), 2)
+    assert LastUsageOverBudget()(history, ROOM)
+    assert not LastUsageOverBudget(waits=True)(history, ROOM)
+    assert LastUsageOverBudget(waits=True)(history.at(1), ROOM)
 
 
 def test_sizes_compare_as_they_say():
@@ -86,7 +85,7 @@ def test_a_trigger_must_answer_yes_or_no():
 
     h = shown(user())
     with pytest.raises(BadArguments, match="must return True or False"):
-        as_due(lambda h, room: "perhaps").first(Straight(h, ROOM), 0, 1)
+        as_trigger(lambda h, room: "perhaps").first(UnprunedForecast(h, ROOM), 0, 1)
 
 
 def cut(call, before=100, after=50, messages_before=10, messages_after=5):
@@ -100,7 +99,7 @@ def cut(call, before=100, after=50, messages_before=10, messages_after=5):
 
 
 def first(guard, *cuts, calls=20, start=10, life=None):
-    log = Log.of(
+    log = MessageLog.of(
         [
             m
             for n in range(calls)
@@ -109,7 +108,7 @@ def first(guard, *cuts, calls=20, start=10, life=None):
         Fours(),
     )
     past = SimpleNamespace(cuts=cuts, log=log, begin=0)
-    return guard.first(past, Straight(History.start(log, start), ROOM), start, calls)
+    return guard.first(past, UnprunedForecast(History.start(log, start), ROOM), start, calls)
 
 
 def test_thrash_is_told_by_messages_or_by_tokens():
@@ -154,7 +153,7 @@ def test_results_are_refused_with_a_reason():
 
 def test_turns_since_the_last_compaction():
     rules = Rules(lambda h, room: h.drop(h.safe(len(h) - 1)), t.Turns(2), counter=Fours())
-    from ctxkit.engine import run
+    from ctxkit.engine import run_rules
 
-    log = Log.of([m for _ in range(7) for m in (user(), assistant())], Fours())
-    assert [c.call for c in run(log, rules).cuts] == [2, 4, 6]
+    log = MessageLog.of([m for _ in range(7) for m in (user(), assistant())], Fours())
+    assert [c.call for c in run_rules(log, rules).cuts] == [2, 4, 6]

@@ -10,25 +10,25 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FITS = """
 from collections.abc import Sequence
-from ctxkit.history import History
-from ctxkit.messages import Message
+from ctxkit.policies.history import History
+from ctxkit.session.messages import Message
 from ctxkit.policies import guards, triggers
-from ctxkit.policies.chain import Chain, Ladder, applied
-from ctxkit.policies.clear import Clear
+from ctxkit.policies.base import Chain, Fallback, apply_policy
+from ctxkit.policies.clearing import Clear
 from ctxkit.policies.rules import Rules, as_rules
-from ctxkit.tokens import Room
+from ctxkit.tokens import ContextBudget
 
-def policy(history: History, room: Room) -> History: return history
-def listed(history: History, room: Room) -> Sequence[Message]: return history.messages
-def due(history: History, room: Room) -> bool: return True
+def policy(history: History, room: ContextBudget) -> History: return history
+def listed(history: History, room: ContextBudget) -> Sequence[Message]: return history.messages
+def due(history: History, room: ContextBudget) -> bool: return True
 def alone(history: History) -> History: return history
 
 Rules(policy, due, "clear", guards.Smaller(), warnings=triggers.Above(3))
 Rules(Clear() | listed, due | triggers.Above(3), listed, [guards.Smaller(), guards.Grace(1)])
-Ladder((policy, Clear(), Chain.of(listed, policy)), fits=True)
+Fallback((policy, Clear(), Chain.of(listed, policy)), fits=True)
 as_rules(Rules(policy=None) | "clear")
-def left(rules: Rules, history: History, room: Room) -> History:
-    return history if rules.pruning is None else applied(rules.pruning, history, room)
+def left(rules: Rules, history: History, room: ContextBudget) -> History:
+    return history if rules.pruning is None else apply_policy(rules.pruning, history, room)
 """
 FAILS = """
 Rules(alone)

@@ -6,10 +6,10 @@ import pytest
 from talks_by_chance import Fours, by_chance
 
 import ctxkit as ck
-from ctxkit.engine import log_of, run
+from ctxkit.engine import log_from_session, run_rules
 from ctxkit.policies import guards, triggers
 from ctxkit.policies.rules import Rules
-from ctxkit.presets._fuseraft import Except
+from ctxkit.presets.systems.fuseraft import GuardUnlessDue
 
 
 def summary(history, _room):
@@ -17,8 +17,8 @@ def summary(history, _room):
 
 
 def fired(trigger, **more):
-    log = log_of(by_chance(3, 40), Rules(counter=Fours()))
-    done = run(log, Rules(summary, trigger, counter=Fours(), **more))
+    log = log_from_session(by_chance(3, 40), Rules(counter=Fours()))
+    done = run_rules(log, Rules(summary, trigger, counter=Fours(), **more))
     return {cut.trigger for cut in done.cuts}, done
 
 
@@ -50,7 +50,7 @@ def test_of_several_the_one_that_was_due_is_named():
 
 def test_what_holds_back_says_how_much_it_saw():
     thrash = guards.AntiThrash(min_savings=0.99, window=2)
-    for guard in (thrash, Except(thrash, triggers.Never())):
+    for guard in (thrash, GuardUnlessDue(thrash, triggers.Never())):
         _, done = fired(triggers.Above(1000), guards=guard)
         assert {h.guard for h in done.held} == {"anti-thrash"}
         assert {h.why for h in done.held} == {"held back: anti-thrash: 2 of 2 below 99%"}

@@ -7,10 +7,10 @@ from histories import CHARS, ids, shown, texts
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets._agent_framework import MARK, line
-from ctxkit.tokens import Room
+from ctxkit.presets.systems.agent_framework import TRUNCATED_MARK, tool_results_line
+from ctxkit.tokens import ContextBudget
 
-ROOM = Room(2000, 0, CHARS)
+ROOM = ContextBudget(2000, 0, CHARS)
 
 
 def rules(**settings):
@@ -51,9 +51,9 @@ def test_the_first_user_group_stays_where_asked():
 
 
 def test_a_line_has_at_most_4096_characters():
-    text = line(["bash: " + "x" * 9000])
+    text = tool_results_line(["bash: " + "x" * 9000])
     assert len(text) == 4096
-    assert text.endswith(MARK + "]")
+    assert text.endswith(TRUNCATED_MARK + "]")
 
 
 @pytest.mark.parametrize(

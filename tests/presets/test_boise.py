@@ -5,12 +5,12 @@ from builders import assistant, session, user
 from histories import CHARS, ids, shown
 
 from ctxkit import presets
+from ctxkit.engine.replay import run_replay
 from ctxkit.errors import BadArguments
-from ctxkit.presets._boise import FloorSummary, numbers
-from ctxkit.replays import replayed
-from ctxkit.tokens import Room
+from ctxkit.presets.systems.boise import FloorSummary, window_thresholds
+from ctxkit.tokens import ContextBudget
 
-ROOM = Room(200_000, 0, CHARS)
+ROOM = ContextBudget(200_000, 0, CHARS)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ ROOM = Room(200_000, 0, CHARS)
 )
 def test_three_numbers_from_the_window(window, row):
     """the table of section 3.1"""
-    assert tuple(round(n) for n in numbers(window)) == row
+    assert tuple(round(n) for n in window_thresholds(window)) == row
 
 
 def turns(n, chars):
@@ -63,14 +63,14 @@ def paused(pauses):
 
 def test_a_cut_waits_for_a_cold_cache():
     rules = {"context_window": 80_000, "summariser": "fixed:100"}
-    warm = replayed(paused([10.0] * 10), presets.boise(**rules))
-    cold = replayed(paused([10.0] * 9 + [900.0, 10.0]), presets.boise(**rules))
+    warm = run_replay(paused([10.0] * 10), presets.boise(**rules))
+    cold = run_replay(paused([10.0] * 9 + [900.0, 10.0]), presets.boise(**rules))
     assert [c.call for c in warm.cuts] == []
     assert [c.call for c in cold.cuts] == [9]
 
 
 def test_the_hard_ceiling_does_not_wait():
-    done = replayed(
+    done = run_replay(
         paused([10.0] * 18), presets.boise(context_window=80_000, summariser="fixed:100")
     )
     assert len(done.cuts) == 1

@@ -6,8 +6,8 @@ from histories import ROOM, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies.summarisers import Fixed
-from ctxkit.presets._claude_code import ClaudeSummary, last_files
+from ctxkit.policies.offline_summarisers import Fixed
+from ctxkit.presets.systems.claude_code import ClaudeSummary, last_files
 
 
 def compacted(history, **settings):

@@ -6,9 +6,9 @@ from histories import ROOM, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies.clear import CLEARED
+from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
 
-BOTH = {"langchain_clear_tools": "[cleared]", "anthropic_clear_tools": CLEARED}
+BOTH = {"langchain_clear_tools": "[cleared]", "anthropic_clear_tools": CLEARED_PLACEHOLDER}
 
 
 def uses(n, size=4000, tool="bash"):
@@ -68,12 +68,12 @@ def test_langchain_stops_once_enough_is_freed():
 
 def test_anthropic_clears_nothing_where_too_little_would_be_freed():
     """clear_at_least: the strategy is not applied"""
-    assert CLEARED not in results(
+    assert CLEARED_PLACEHOLDER not in results(
         "anthropic_clear_tools", uses(6), trigger=100, keep=1, clear_at_least=90_000
     )
     assert (
         results("anthropic_clear_tools", uses(6), trigger=100, keep=1, clear_at_least=1500).count(
-            CLEARED
+            CLEARED_PLACEHOLDER
         )
         == 5
     )

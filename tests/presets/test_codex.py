@@ -6,16 +6,16 @@ from histories import shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets._codex import PREFIX, CodexSummary
-from ctxkit.tokens import Room, named
+from ctxkit.presets.systems.codex import SUMMARY_PREFIX, CodexSummary
+from ctxkit.tokens import ContextBudget, get_counter
 
-ROOM = Room(100_000, 0, named("bytes/4"))
+ROOM = ContextBudget(100_000, 0, get_counter("bytes/4"))
 
 
 def compacted(history, **settings):
-    return CodexSummary(keep_messages=1, prefix=PREFIX, summariser=lambda p: "SUMMARY", **settings)(
-        history, ROOM
-    )
+    return CodexSummary(
+        keep_messages=1, prefix=SUMMARY_PREFIX, summariser=lambda p: "SUMMARY", **settings
+    )(history, ROOM)
 
 
 def test_only_user_messages_survive_and_the_summary_stands_last():
@@ -23,12 +23,12 @@ def test_only_user_messages_survive_and_the_summary_stands_last():
     new = compacted(
         shown(user("first"), assistant("ignored " * 50), *step("bash", "x" * 400), user("second"))
     )
-    assert texts(new) == ["first", "second", PREFIX + "SUMMARY"]
+    assert texts(new) == ["first", "second", SUMMARY_PREFIX + "SUMMARY"]
 
 
 def test_an_overlong_user_message_is_cut_in_the_middle():
     """compact.rs: a budget of 16 tokens over 200 words leaves a marker of truncated tokens and the summary"""
-    h = shown(user("word " * 200), assistant("x" * 900), counter=named("bytes/4"))
+    h = shown(user("word " * 200), assistant("x" * 900), counter=get_counter("bytes/4"))
     first, second = texts(compacted(h, user_tokens=16))
     assert "tokens truncated" in first
     assert len(first) < 120
@@ -36,7 +36,9 @@ def test_an_overlong_user_message_is_cut_in_the_middle():
 
 
 def test_the_newest_user_messages_have_the_budget_first():
-    h = shown(user("old " * 100), user("new " * 10), assistant("x" * 900), counter=named("bytes/4"))
+    h = shown(
+        user("old " * 100), user("new " * 10), assistant("x" * 900), counter=get_counter("bytes/4")
+    )
     assert texts(compacted(h, user_tokens=10))[0] == "new " * 10
 
 

@@ -13,34 +13,34 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.presets.configs import (
+from ctxkit.presets import config_keys
+from ctxkit.presets.loading import CONFIG_FORMATS
+from ctxkit.presets.systems import (
     ai,
-    codex_config,
+    codex,
     fased,
     fuseraft,
-    gemini_config,
+    gemini,
     openclaw,
-    opencode_config,
-    pi_config,
-    pulse_coder_config,
-    values,
+    opencode,
+    pi,
+    pulse_coder,
 )
-from ctxkit.presets.configs.config_files import CONFIGS
-from ctxkit.presets.configs.openclaw import RETIRED
+from ctxkit.presets.systems.openclaw import RETIRED_SETTINGS
 
 SAMPLES = sorted((Path(__file__).parent / "configs").iterdir())
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NAMES = st.lists(TEXT, max_size=3).map(tuple)
 KINDS = {
-    values.WHOLE: st.integers(0, 9000),
-    values.POSITIVE: st.integers(200_000, 900_000),
-    values.NUMBER: st.floats(0.1, 0.9),
-    values.FLAG: st.booleans(),
-    values.TEXT: TEXT,
-    values.PROMPT: TEXT,
-    values.NAMES: NAMES,
-    values.COUNTS: st.dictionaries(TEXT, st.integers(0, 9000), max_size=3),
-    values.DURATION: st.floats(0, 1e6) | st.integers(0, 9000),
+    config_keys.WHOLE: st.integers(0, 9000),
+    config_keys.POSITIVE: st.integers(200_000, 900_000),
+    config_keys.NUMBER: st.floats(0.1, 0.9),
+    config_keys.FLAG: st.booleans(),
+    config_keys.TEXT: TEXT,
+    config_keys.PROMPT: TEXT,
+    config_keys.NAMES: NAMES,
+    config_keys.COUNTS: st.dictionaries(TEXT, st.integers(0, 9000), max_size=3),
+    config_keys.DURATION: st.floats(0, 1e6) | st.integers(0, 9000),
 }
 SPECIAL = {
     "quality_retries": st.integers(0, 3),
@@ -62,15 +62,15 @@ SPECIAL = {
     "soft_trim_head_chars": st.integers(0, 900),
 }
 KEYS = {
-    "fuseraft": (*fuseraft.KEYS, *fuseraft.AGENT_KEYS, fuseraft.WINDOW),
-    "fased": (*fased.TABLE.keys, fased.RETRIES),
-    "openclaw": openclaw.TABLE.keys,
-    "ai": ai.TABLE.keys,
-    "pi": pi_config.TABLE.keys,
-    "gemini": gemini_config.TABLE.keys,
-    "opencode": (*opencode_config.TABLE.keys, *opencode_config.LIMIT.keys),
-    "codex": codex_config.TABLE.keys,
-    "pulse_coder": pulse_coder_config.TABLE.keys,
+    "fuseraft": (*fuseraft.CONFIG_KEYS, *fuseraft.AGENT_CONFIG_KEYS, fuseraft.WINDOW_KEY),
+    "fased": (*fased.CONFIG_TABLE.keys, fased.GUARD_RETRIES_KEY),
+    "openclaw": openclaw.CONFIG_TABLE.keys,
+    "ai": ai.CONFIG_TABLE.keys,
+    "pi": pi.CONFIG_TABLE.keys,
+    "gemini": gemini.CONFIG_TABLE.keys,
+    "opencode": (*opencode.CONFIG_TABLE.keys, *opencode.LIMIT_TABLE.keys),
+    "codex": codex.CONFIG_TABLE.keys,
+    "pulse_coder": pulse_coder.CONFIG_TABLE.keys,
 }
 
 
@@ -78,7 +78,7 @@ def settings_of(system):
     known = ck.presets.preset(system).parameters
     by_kind = {k.parameter: k.kind for k in KEYS[system]}
     drawn = {}
-    for name in CONFIGS[system].keys:
+    for name in CONFIG_FORMATS[system].keys:
         if name in known:
             kind = by_kind.get(name)
             words = None if kind is None else kind.words.removeprefix("one of ").split(", ")
@@ -100,18 +100,18 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("configs")
 
 
-@pytest.mark.parametrize("system", list(CONFIGS))
+@pytest.mark.parametrize("system", list(CONFIG_FORMATS))
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_what_a_preset_says_reads_back_as_the_same(system, folder, data):
     try:
         given = data.draw(settings_of(system))
-        if system == "openclaw" and given.keys() & set(RETIRED):
+        if system == "openclaw" and given.keys() & set(RETIRED_SETTINGS):
             given["version"] = "2026.3"  # today's deletes these keys
         rules = ck.presets.preset(system, **given)
     except BadArguments:
         reject()  # too many of these, and Hypothesis fails the test
-    again = reread(rules.to_config(), folder / CONFIGS[system].file)
+    again = reread(rules.to_config(), folder / CONFIG_FORMATS[system].file)
     assert dict(again.parameters) == dict(rules.parameters)
     assert again == rules
 
@@ -190,7 +190,7 @@ def test_rules_of_no_system_say_that_they_have_no_file():
             rules.to_config()
 
 
-@pytest.mark.parametrize("system", list(CONFIGS))
+@pytest.mark.parametrize("system", list(CONFIG_FORMATS))
 def test_rules_that_can_be_written_stay_equal_and_picklable(system):
     rules = ck.presets.preset(system)
     again = pickle.loads(pickle.dumps(rules))

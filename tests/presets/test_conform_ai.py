@@ -6,10 +6,10 @@ from histories import ROOM, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Image, Message, Text, Thinking
-from ctxkit.policies.digest import ARCHIVED, DIGEST, Digest, Excerpts
-from ctxkit.presets._ai import AiSummary, effective_limit, strategy
-from ctxkit.texts import summary_passages, trims
+from ctxkit.policies.offload import ARCHIVED_STUB, DIGEST_HEADING, Digest, Excerpts
+from ctxkit.policies.texts import content, summary_prompts
+from ctxkit.presets.systems.ai import AiSummary, effective_limit, parse_strategy
+from ctxkit.session.messages import Image, Message, Text, Thinking
 from ctxkit.tokens import AI
 
 LIMITS = {"max_lines": 2000, "max_chars": 204_800, "max_bytes": 51_200, "mode": "head_tail"}
@@ -81,22 +81,22 @@ def test_go6_old_results_go_behind_a_digest():
     h = shown(user("u"), step("read", "old " * 400), step("bash", "new"))
     new = Digest(keep_last=1)(h, ROOM).messages
     assert [m.kind for m in new if m.role == "tool"] == ["tool_result_archived", ""]
-    assert new[2].text == ARCHIVED
+    assert new[2].text == ARCHIVED_STUB
     assert (new[-1].kind, new[-1].role, new[-1].visible, new[-1].details["user_visible"]) == (
         "tool_summary",
         "user",
         True,
         False,
     )
-    assert new[-1].text == f"{DIGEST}\n- read (ok): {('old ' * 50).strip()}"
+    assert new[-1].text == f"{DIGEST_HEADING}\n- read (ok): {('old ' * 50).strip()}"
 
 
 def test_go7_results_are_cut_for_the_summariser():
     """5000 characters become 1821 with the mark in the middle; an empty result says so"""
-    text = summary_passages.ai_result("a" * 5000)
+    text = summary_prompts.ai_tool_result("a" * 5000)
     assert len(text) == 1821
     assert "... (truncated) ..." in text
-    assert summary_passages.ai_result("") == "(empty output)"
+    assert summary_prompts.ai_tool_result("") == "(empty output)"
 
 
 @pytest.mark.parametrize(
@@ -130,19 +130,19 @@ def test_go7_results_are_cut_for_the_summariser():
 )
 def test_go8_go9_go10_go11_output_is_cut(number, text, limits, expected):
     """lines with both ends, bytes without splitting a character, and a notice of what is shown"""
-    assert trims.output(text, **LIMITS | limits) == expected
+    assert content.truncate_output(text, **LIMITS | limits) == expected
 
 
 def test_go12_many_lines_with_the_defaults():
     """2501 lines: a mark for 501, and 2001/2501 lines, 8.7KB/11.1KB, 8922/11397 characters"""
-    out = trims.output("\n".join(map(str, range(1, 2502))), **LIMITS)
+    out = content.truncate_output("\n".join(map(str, range(1, 2502))), **LIMITS)
     assert "... [truncated 501 lines] ..." in out
     assert out.endswith("showing 2001/2501 lines, 8.7KB/11.1KB bytes, 8922/11397 chars]")
 
 
 def test_go13_one_long_line_with_the_defaults():
     """60000 characters are cut to 50 KiB"""
-    assert trims.output("x" * 60_000, **LIMITS).endswith(
+    assert content.truncate_output("x" * 60_000, **LIMITS).endswith(
         "showing 1/1 lines, 50.0KB/58.6KB bytes, 51200/60000 chars]"
     )
 
@@ -156,7 +156,7 @@ def test_go15_estimates_of_single_messages():
 def test_go16_strategies():
     """empty and unknown words mean llm"""
     words = ["", "llm", "LLM", "heuristic", "off", "unknown"]
-    assert [strategy(w) for w in words] == ["llm", "llm", "llm", "heuristic", "off", "llm"]
+    assert [parse_strategy(w) for w in words] == ["llm", "llm", "llm", "heuristic", "off", "llm"]
 
 
 def test_the_programs_session_path_keeps_whole_turns():

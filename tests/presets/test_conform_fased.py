@@ -7,19 +7,19 @@ from builders import assistant, call, result, step, user
 from histories import shown, texts
 
 from ctxkit import presets
-from ctxkit.agent.memories import Memory
+from ctxkit.agent.memory.flush import MemoryFlusher
+from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.messages import Image, Message, Text
-from ctxkit.policies import idle
-from ctxkit.policies.safeguard import Safeguard, failed_line, failures
-from ctxkit.presets._fased import flush_at
-from ctxkit.presets.claws import reserve
-from ctxkit.texts import identifiers, plans
-from ctxkit.tokens import PI, Room
-from ctxkit.tools.root import Root
+from ctxkit.policies import cache_ttl, safeguard
+from ctxkit.policies.safeguard import Safeguard, failure_line, failures_section
+from ctxkit.policies.texts import summary_prompts
+from ctxkit.presets.openclaw_shared import effective_reserve
+from ctxkit.presets.systems.fased import memory_flush_threshold
+from ctxkit.session.messages import Image, Message, Text
+from ctxkit.tokens import PI, ContextBudget
 
-ROOM = Room(200_000, 20_000, PI)
-SMALL = Room(1000, 0, PI)
+ROOM = ContextBudget(200_000, 20_000, PI)
+SMALL = ContextBudget(1000, 0, PI)
 LONG = "word " * 800  # 1000 tokens
 
 
@@ -29,7 +29,12 @@ def say(text="SUMMARY"):
 
 def test_fa1_the_floor_lies_under_the_reserve():
     """reserve = max(configured or 16384, floor 20000): a window of 200000 compacts above 180000"""
-    assert (reserve(), reserve(40_000), reserve(None, 0), reserve(1000)) == (
+    assert (
+        effective_reserve(),
+        effective_reserve(40_000),
+        effective_reserve(None, 0),
+        effective_reserve(1000),
+    ) == (
         20_000,
         40_000,
         16_384,
@@ -69,15 +74,15 @@ def test_fa4_what_is_beyond_the_share_is_summarised_first():
         keep_turns=1,
         max_history_share=0.1,
         summariser=lambda p: asked.append(p.messages[0].id) or "x",
-    )(h, Room(40_000, 0, PI))
+    )(h, ContextBudget(40_000, 0, PI))
     assert len(asked) > 1
     assert asked[0] == h.messages[0].id
 
 
 def test_fa5_chunks_follow_the_size_of_messages():
     """chunk = window x ratio - 4096, ratio 0.4 down to 0.15 where the mean message is above a tenth of the window"""
-    assert plans.chunk_tokens(10, 1000, 100_000) == 40_000 - 4096
-    assert plans.chunk_tokens(2, 60_000, 100_000) == 15_000 - 4096
+    assert safeguard.chunk_tokens(10, 1000, 100_000) == 40_000 - 4096
+    assert safeguard.chunk_tokens(2, 60_000, 100_000) == 15_000 - 4096
 
 
 def test_fa6_a_long_history_is_summarised_in_parts_and_merged():
@@ -85,7 +90,7 @@ def test_fa6_a_long_history_is_summarised_in_parts_and_merged():
     told = []
     h = shown([user(LONG) for _ in range(9)], counter=PI)
     Safeguard(keep_turns=1, summariser=lambda p: told.append(p.instructions) or "part")(
-        h, Room(14_000, 0, PI)
+        h, ContextBudget(14_000, 0, PI)
     )
     assert "Merge these partial summaries" in told[-1]
     assert any("The summary so far:\npart" in t for t in told)
@@ -94,7 +99,7 @@ def test_fa6_a_long_history_is_summarised_in_parts_and_merged():
 def test_fa7_messages_too_large_are_left_out_with_a_note():
     """a message of more than half the window (times 1.2) is not summarised but noted"""
     h = shown(user("go"), assistant(LONG * 5), user("now"), user("end"), counter=PI)
-    text = texts(Safeguard(keep_turns=1, summariser=say())(h, Room(8000, 0, PI)))[0]
+    text = texts(Safeguard(keep_turns=1, summariser=say())(h, ContextBudget(8000, 0, PI)))[0]
     assert text == "SUMMARY\n\n[Large assistant (~5K tokens) omitted from summary]"
 
 
@@ -102,14 +107,14 @@ def test_fa8_failed_tools_are_listed():
     """at most eight, 240 characters each, with status, and how many more"""
     bad = [result(f"boom {i}\nexit code: {i}", tool="bash", is_error=True) for i in range(1, 11)]
     lines = (
-        failures([said for m in [*bad, result("fine")] if (said := failed_line(m))])
+        failures_section([said for m in [*bad, result("fine")] if (said := failure_line(m))])
         .strip()
         .splitlines()
     )
     assert lines[:2] == ["## Tool Failures", "- bash (exitCode=1): boom 1 exit code: 1"]
     assert lines[-1] == "- ...and 2 more"
-    assert failed_line(result("fine")) is None
-    assert failures([]) == ""
+    assert failure_line(result("fine")) is None
+    assert failures_section([]) == ""
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ def test_fa8_failed_tools_are_listed():
 )
 def test_fa9_an_audit_names_its_reasons(summary, why):
     """OpenClaw's reasons: missing sections, missing identifiers, the last request"""
-    reasons = identifiers.audit(
+    reasons = summary_prompts.audit_summary(
         summary,
         sections=("## Decisions", "## Open TODOs"),
         names=("/a/b/c",),
@@ -133,19 +138,25 @@ def test_fa9_an_audit_names_its_reasons(summary, why):
 
 def test_fa10_identifiers_are_strict_off_or_custom():
     """strict asks to keep them exactly; off says nothing; custom says its own; a blank custom is strict"""
-    assert "UUIDs" in identifiers.instructions("strict")
-    assert identifiers.instructions("off") == ""
-    assert identifiers.instructions("custom", "Keep ticket keys.") == "Keep ticket keys."
-    assert identifiers.instructions("custom", " ") == identifiers.STRICT
+    assert "UUIDs" in summary_prompts.identifier_instructions("strict")
+    assert summary_prompts.identifier_instructions("off") == ""
+    assert (
+        summary_prompts.identifier_instructions("custom", "Keep ticket keys.")
+        == "Keep ticket keys."
+    )
+    assert (
+        summary_prompts.identifier_instructions("custom", " ")
+        == summary_prompts.STRICT_INSTRUCTIONS
+    )
 
 
 def test_fa11_a_focus_follows_the_identifiers():
     """identifier text, blank line, Additional focus; with off exactly the focus"""
     assert (
-        identifiers.instructions("strict", focus="x")
-        == identifiers.STRICT + "\n\nAdditional focus:\nx"
+        summary_prompts.identifier_instructions("strict", focus="x")
+        == summary_prompts.STRICT_INSTRUCTIONS + "\n\nAdditional focus:\nx"
     )
-    assert identifiers.instructions("off", focus="x") == "Additional focus:\nx"
+    assert summary_prompts.identifier_instructions("off", focus="x") == "Additional focus:\nx"
 
 
 def test_fa12_mode_default_ignores_the_identifier_policy():
@@ -180,7 +191,7 @@ def test_fa14_fa15_fa16_fa17_memory_is_flushed_once_a_cycle(
         soft_threshold_tokens=soft,
         keep_recent_tokens=1,
     )
-    memory = Memory(rules.flush, Root(tmp_path), None, lambda: 0.0, lambda *_: None)
+    memory = MemoryFlusher(rules.flush, Root(tmp_path), None, lambda: 0.0, lambda *_: None)
     compactions, flushed_at = state
     assert flushed_at is None or memory.due(window, window, flushed_at)
     assert memory.due(tokens, window, compactions) is due
@@ -188,8 +199,8 @@ def test_fa14_fa15_fa16_fa17_memory_is_flushed_once_a_cycle(
 
 def test_fa19_numbers_that_make_no_sense_are_defaults():
     """soft -100 is 4000, a floor of NaN is 20000"""
-    assert flush_at(100_000, 20_000, -100) == 76_000
-    assert flush_at(100_000, nan, 4000) == 76_000
+    assert memory_flush_threshold(100_000, 20_000, -100) == 76_000
+    assert memory_flush_threshold(100_000, nan, 4000) == 76_000
 
 
 TTL = {
@@ -219,13 +230,20 @@ def results(history):
 
 def test_fa20_results_before_the_last_replies_are_cleared():
     """four turns, keep 3: the first result is cleared, the others intact"""
-    assert results(idle.CacheTtl(**TTL)(shown(talk(4)), SMALL)) == ["[cleared]", "t2", "t3", "t4"]
+    assert results(cache_ttl.CacheTtl(**TTL)(shown(talk(4)), SMALL)) == [
+        "[cleared]",
+        "t2",
+        "t3",
+        "t4",
+    ]
 
 
 def test_fa21_results_before_the_first_user_message_are_left():
     """a result before the first user message is intact"""
     c = call("t0")
-    assert results(idle.CacheTtl(**TTL)(shown(c, result("x" * 20_000, c), talk(4)), SMALL))[:2] == [
+    assert results(cache_ttl.CacheTtl(**TTL)(shown(c, result("x" * 20_000, c), talk(4)), SMALL))[
+        :2
+    ] == [
         "t0",
         "[cleared]",
     ]
@@ -238,7 +256,7 @@ def test_fa22_several_results_of_a_reply():
     h = shown(
         user(), both, result("x" * 9000, a), result("x" * 9000, b), user(), c, result("x" * 9000, c)
     )
-    assert results(idle.CacheTtl(**TTL, keep_last_assistants=1)(h, SMALL)) == [
+    assert results(cache_ttl.CacheTtl(**TTL, keep_last_assistants=1)(h, SMALL)) == [
         "[cleared]",
         "[cleared]",
         "t3",
@@ -248,14 +266,14 @@ def test_fa22_several_results_of_a_reply():
 def test_fa23_deny_wins_over_allow():
     """allow ex*, deny exec: nothing is pruned"""
     h = shown(user(), step("exec", "x" * 9000), user(), assistant(), assistant(), assistant())
-    assert idle.CacheTtl(**TTL, allow=("ex*",), deny=("exec",))(h, SMALL) is h
-    assert idle.CacheTtl(**TTL, allow=("EX*",))(h, SMALL) is not h
+    assert cache_ttl.CacheTtl(**TTL, allow=("ex*",), deny=("exec",))(h, SMALL) is h
+    assert cache_ttl.CacheTtl(**TTL, allow=("EX*",))(h, SMALL) is not h
 
 
 def test_fa24_a_trimmed_result_says_what_it_was():
     """AAAAA and BBBBB, max 5, head 7, tail 3"""
     expected = "AAAAA\nB\n...\nBBB\n\n[Tool result trimmed: kept first 7 chars and last 3 chars of 11 chars.]"
-    assert idle.soft("AAAAA\nBBBBB", 7, 3) == expected
+    assert cache_ttl.soft_trim_text("AAAAA\nBBBBB", 7, 3) == expected
 
 
 @pytest.mark.parametrize(("pause", "pruned"), [(299, False), (300, True), (None, False)])
@@ -263,13 +281,13 @@ def test_fa25_nothing_within_the_life_of_the_cache(pause, pruned):
     """a second call within the ttl changes nothing; an unknown time neither"""
     rows = [*talk(4), assistant("end", time=1000.0)]
     h = shown(rows, time=None if pause is None else 1000.0 + pause)
-    assert (idle.CacheTtl(**{**TTL, "ttl_seconds": 300})(h, SMALL) is not h) is pruned
+    assert (cache_ttl.CacheTtl(**{**TTL, "ttl_seconds": 300})(h, SMALL) is not h) is pruned
 
 
 def test_fa26_pruning_is_off_unless_set():
     """mode off, or nothing said: no pruning"""
     assert presets.fased().pruning is None
-    assert isinstance(presets.fased(context_pruning="cache-ttl").pruning, idle.CacheTtl)
+    assert isinstance(presets.fased(context_pruning="cache-ttl").pruning, cache_ttl.CacheTtl)
 
 
 def test_fa27_below_the_ratios_nothing_happens_and_between_them_only_trimming():
@@ -281,14 +299,14 @@ def test_fa27_below_the_ratios_nothing_happens_and_between_them_only_trimming():
             *(assistant() for _ in range(3)),
         )
 
-    room = Room(20_000, 0, PI)  # 80,000 characters
-    policy = idle.CacheTtl(ttl_seconds=0, min_prunable_tool_chars=0)
+    room = ContextBudget(20_000, 0, PI)  # 80,000 characters
+    policy = cache_ttl.CacheTtl(ttl_seconds=0, min_prunable_tool_chars=0)
     few = said(2)
     assert policy(few, room) is few
     some = policy(said(3), room)
     assert ["trimmed" in m.text for m in some.messages if m.role == "tool"] == [True] * 3
     many = policy(said(30), room)
-    cleared = [m.text == idle.CLEARED for m in many.messages if m.role == "tool"]
+    cleared = [m.text == cache_ttl.CLEARED_PLACEHOLDER for m in many.messages if m.role == "tool"]
     assert cleared[0]
     assert not cleared[-1]
     assert int(many.chars.sum()) < 0.5 * 80_000
@@ -305,7 +323,7 @@ def test_fa28_results_with_images_are_skipped():
         parts=(Text("x" * 9000), Image()),
     )
     h = shown(user(), c, seen, assistant(), assistant(), assistant())
-    assert idle.CacheTtl(**TTL)(h, SMALL) is h
+    assert cache_ttl.CacheTtl(**TTL)(h, SMALL) is h
 
 
 def test_modes_and_shares_are_checked():

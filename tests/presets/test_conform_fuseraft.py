@@ -8,18 +8,18 @@ from histories import CHARS, ROOM, shown, texts
 
 import ctxkit as ck
 from ctxkit import presets
-from ctxkit.agent.offloads import Offloads
+from ctxkit.agent.live_context import ArtifactOffloader
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.history import Log
-from ctxkit.policies.adaptive import AdaptiveTrim, Stage, Untooled
-from ctxkit.policies.intermediate import Intermediate
-from ctxkit.policies.narrative import Narrative
-from ctxkit.policies.offload import Offload, artifact_named
+from ctxkit.policies.clearing import Tombstones
+from ctxkit.policies.evidence import Narrative
+from ctxkit.policies.history import MessageLog
+from ctxkit.policies.offload import Offload, artifact_in_stub
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import Intermediate
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
-from ctxkit.policies.tombstones import Tombstones
-from ctxkit.tokens import Room
+from ctxkit.policies.window import AdaptiveTrim, TrimStage, WithoutTools
+from ctxkit.tokens import ContextBudget
 
 
 def talk(n, chars=400):
@@ -103,7 +103,7 @@ def test_fu26_steps_on_the_way_are_cut():
 def test_fu27_trimming_stages(stage, cap):
     """stage 1 has "context-trimmed" and at most 4,100 characters, stage 2 less; short results are unchanged"""
     h = shown(user(), step("bash", "x" * 9000), step("bash", "short"))
-    new = results(Stage(max_chars=stage, consumed_chars=500)(h, ROOM))
+    new = results(TrimStage(max_chars=stage, consumed_chars=500)(h, ROOM))
     assert "context-trimmed" in new[0]
     assert len(new[0]) <= cap
     assert new[1] == "short"
@@ -112,16 +112,16 @@ def test_fu27_trimming_stages(stage, cap):
 def test_fu28_the_last_stage_has_no_tool_content():
     """stage 3 leaves no tool messages and no calls, but the words of a reply"""
     c = call("bash").tool_calls[0]
-    new = Untooled()(shown(user("u"), assistant("I look.", c), result("x", c)), ROOM)
+    new = WithoutTools()(shown(user("u"), assistant("I look.", c), result("x", c)), ROOM)
     assert texts(new) == ["u", "I look."]
 
 
 def test_fu29_the_first_stage_that_fits_is_taken():
     """nothing while it fits; then the mildest stage that does"""
     h = shown(user(), step("bash", "x" * 9000))
-    assert AdaptiveTrim()(h, Room(5000, 0, CHARS)) is h
-    assert "context-trimmed" in results(AdaptiveTrim()(h, Room(1100, 0, CHARS)))[0]
-    assert results(AdaptiveTrim()(h, Room(50, 0, CHARS))) == []
+    assert AdaptiveTrim()(h, ContextBudget(5000, 0, CHARS)) is h
+    assert "context-trimmed" in results(AdaptiveTrim()(h, ContextBudget(1100, 0, CHARS)))[0]
+    assert results(AdaptiveTrim()(h, ContextBudget(50, 0, CHARS))) == []
 
 
 def test_fu30_results_over_their_budget_are_evicted():
@@ -151,7 +151,7 @@ def test_fu32_large_results_are_offloaded():
     """threshold 10, 500 x: a stub and one artifact; images and short results untouched"""
     h = shown(user(), step("read_file", "x" * 500, path="src/Large.cs"), step("bash", "ok"))
     new = Offload(threshold=10)(h, ROOM)
-    artifact = artifact_named(new.messages[2])
+    artifact = artifact_in_stub(new.messages[2])
     assert {n: m.text for n, m in Offload(threshold=10).artifacts(h.messages).items()} == {
         artifact: "x" * 500
     }
@@ -169,11 +169,11 @@ def test_fu33_what_cannot_be_saved_stays():
     def full(*_):
         raise OSError("disk full")
 
-    log = Log.of([user(), *step("read_file", "x" * 500), assistant("so")], CHARS)
+    log = MessageLog.of([user(), *step("read_file", "x" * 500), assistant("so")], CHARS)
     live = Run(log, Rules(pruning=Offload(threshold=10)))
     advance(live, live.rules, log.calls)
-    assert artifact_named(live.shown().messages[-1])
-    sent = Offloads(full).settled(live, live.shown())
+    assert artifact_in_stub(live.shown().messages[-1])
+    sent = ArtifactOffloader(full).settled(live, live.shown())
     assert [m.parts for m in sent.messages] == [m.parts for m in live.history.at(1).messages]
 
 
@@ -340,7 +340,7 @@ def test_fu42_the_last_handoff_signal_is_said_again():
 
 def run(messages, **settings):
     rules = presets.fuseraft(adaptive_trim=False, offload_chars=0, summariser="fixed:5", **settings)
-    log = Log.of(messages, CHARS, estimator=rules.estimator)
+    log = MessageLog.of(messages, CHARS, estimator=rules.estimator)
     return advance(Run(log, rules), rules, log.calls)
 
 

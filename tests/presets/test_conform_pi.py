@@ -9,14 +9,14 @@ from histories import shown
 from ctxkit import presets
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments
-from ctxkit.history import History, Log
-from ctxkit.messages import Usage
-from ctxkit.policies.structured import PiSummary
-from ctxkit.readers.reader_names import read
-from ctxkit.texts import summary_passages
-from ctxkit.tokens import PI, Room, named
+from ctxkit.formats.reading import read
+from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies.summary import PiSummary
+from ctxkit.policies.texts import summary_prompts
+from ctxkit.session.messages import Usage
+from ctxkit.tokens import PI, ContextBudget, get_counter
 
-ROOM = Room(100_000, 10_000, PI)
+ROOM = ContextBudget(100_000, 10_000, PI)
 
 
 def block(n, make=user, **more):
@@ -69,7 +69,7 @@ def test_pi4_a_large_last_result_is_cut_before_unless_quirks(keep):
 @pytest.mark.parametrize(("quirks", "lost"), [(True, 2), (False, 0)])
 def test_pi8_messages_kept_once_are_lost_at_the_second_compaction(quirks, lost):
     """e2 and e3, kept by the first compaction, are in no summary of the program; the preset summarises four"""
-    log = Log(PI)
+    log = MessageLog(PI)
     rows = [block(10, make, id=f"e{i}") for i, make in enumerate([user, assistant] * 4)]
     asked = []
     policy = PiSummary(
@@ -108,7 +108,9 @@ def test_pi11_due_above_the_window_less_the_reserve(tokens, due):
 
 def test_pi11_disabled_compacts_nothing():
     """enabled false: nothing is compacted"""
-    log = Log.of([block(50_000), block(10, assistant), block(50_000), block(1, assistant)], PI)
+    log = MessageLog.of(
+        [block(50_000), block(10, assistant), block(50_000), block(1, assistant)], PI
+    )
     rules = presets.pi(context_window=60_000, enabled=False)
     assert advance(Run(log, rules), rules, log.calls).cuts == []
 
@@ -116,14 +118,14 @@ def test_pi11_disabled_compacts_nothing():
 def test_pi12_tool_results_are_cut_for_the_summariser():
     """5000 characters become 2000 and a note; 1500 are unchanged"""
     c = call("read", path="a.py", limit=3)
-    text = summary_passages.pi([c, result("x" * 5000, c)])
+    text = summary_prompts.pi_transcript([c, result("x" * 5000, c)])
     assert (
         text
         == '[Assistant tool calls]: read(path="a.py", limit=3)\n\n[Tool result]: '
         + "x" * 2000
         + "\n\n[... 3000 more characters truncated]"
     )
-    assert summary_passages.pi([result("x" * 1500)]) == "[Tool result]: " + "x" * 1500
+    assert summary_prompts.pi_transcript([result("x" * 1500)]) == "[Tool result]: " + "x" * 1500
 
 
 def written(tmp_path, *entries):
@@ -248,7 +250,7 @@ def test_custom_instructions_reach_the_summariser():
         custom_instructions="the tests",
         summariser=lambda p: told.append(p.instructions) or "S",
     )
-    rules.policy(shown(alternating(), counter=named("pi")), ROOM)
+    rules.policy(shown(alternating(), counter=get_counter("pi")), ROOM)
     assert "Additional focus: the tests" in told[0]
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pi_oracle import COSTED, Cut, pi
 
-from ctxkit.history import History, Log
-from ctxkit.policies.structured import PiSummary
-from ctxkit.policies.summary_places import boundary
+from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies.history.history import first_since_compaction
+from ctxkit.policies.summary import PiSummary
 from ctxkit.tokens import PI
 
 A = (["user", "assistant"] * 3, [10] * 6)
@@ -26,7 +26,7 @@ class Entries:
     """Pi's entries as rows of a log; those without a message are none, as in the reader."""
 
     def __init__(self):
-        self.kinds, self.sizes, self.log, self.entry_of = [], [], Log(PI), []
+        self.kinds, self.sizes, self.log, self.entry_of = [], [], MessageLog(PI), []
         self.calls = []
 
     def add(self, kinds, sizes):
@@ -193,6 +193,6 @@ def test_the_shipped_cut_after_a_compaction_is_the_oracles(before, after, at, ke
         start = 0
     made.add(["assistant"], [3]).add(*after)
     history = first.at(made.log.open())
-    assert bool(boundary(history)) == bool(start)
+    assert bool(first_since_compaction(history)) == bool(start)
     policy = PiSummary(keep_tokens=keep, quirks=True)
     same(policy, made, history, pi(made.kinds, made.sizes, keep, start), start)

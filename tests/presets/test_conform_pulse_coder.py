@@ -9,13 +9,13 @@ from histories import shown, texts
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments, CtxkitError
-from ctxkit.messages import Message, Text, ToolCall
+from ctxkit.formats.openai import encode_chat_message
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.presets._pulse_coder import estimate
+from ctxkit.presets.systems.pulse_coder import estimate_tokens
+from ctxkit.session.messages import Message, Text, ToolCall
 from ctxkit.tokens import PULSE_CODER
-from ctxkit.writers.as_openai import to_message
 
 
 def turns(n, s):
@@ -55,7 +55,7 @@ def test_pc4_forced_it_keeps_six_turns():
     _, h, new = compacted(turns(10, 400))
     assert len(new) == 13
     assert texts(new)[0] == "[COMPACTED_CONTEXT]\nSUM"
-    assert estimate(h) == 2033
+    assert estimate_tokens(h) == 2033
 
 
 @pytest.mark.parametrize("messages", [turns(5, 400), [user("x")], []])
@@ -68,7 +68,7 @@ def test_pc5_pc6_not_more_than_the_turns_kept_is_no_compaction(messages):
 def test_pc7_above_the_trigger_it_compacts():
     """10 turns of 10000: 50033 tokens, due; 13 messages"""
     rules, h, new = compacted(turns(10, 10_000))
-    assert estimate(h) == 50_033
+    assert estimate_tokens(h) == 50_033
     assert due(rules, h)
     assert len(new) == 13
 
@@ -76,10 +76,10 @@ def test_pc7_above_the_trigger_it_compacts():
 def test_pc8_a_result_above_the_target_loses_its_summary():
     """8 turns of 20000: 80026 tokens; the 12 messages of the last six turns, no summary"""
     _, h, new = compacted(turns(8, 20_000))
-    assert estimate(h) == 80_026
+    assert estimate_tokens(h) == 80_026
     assert len(new) == 12
     assert new.steps[-1].words[1] == "summary-too-large"
-    assert estimate(new) > 32_000
+    assert estimate_tokens(new) > 32_000
 
 
 def broken(passage):
@@ -115,10 +115,10 @@ def test_the_summary_is_the_assistants():
     """P14: It is sent under the role of the assistant; another system's under the user's."""
     rows = [m for n in range(10) for m in (user(f"{n} " * 50), assistant("yes " * 50))]
     due = {"context_window_tokens": 1000, "compact_trigger": 700, "compact_target": 690}
-    sent = ck.fit([to_message(m) for m in rows], presets.pulse_coder(**due))
+    sent = ck.fit([encode_chat_message(m) for m in rows], presets.pulse_coder(**due))
     assert (sent[0]["role"], sent[0]["content"][:19]) == ("assistant", "[COMPACTED_CONTEXT]")
     other = Rules(policy=Summary(keep_turns=2), trigger=Above(100))
-    assert ck.fit([to_message(m) for m in rows], other)[0]["role"] == "user"
+    assert ck.fit([encode_chat_message(m) for m in rows], other)[0]["role"] == "user"
 
 
 VARIABLES = {

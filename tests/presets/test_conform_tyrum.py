@@ -8,10 +8,15 @@ from histories import ROOM, ids, shown
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Message, Sized, Text
-from ctxkit.models.overflow import is_overflow
-from ctxkit.policies.summarisers import Passage
-from ctxkit.presets._tyrum import CheckpointMaker, TyrumSummary, last_units, pruning
+from ctxkit.policies.offline_summarisers import Passage
+from ctxkit.presets.systems.tyrum import (
+    CheckpointMaker,
+    TyrumSummary,
+    last_units_start,
+    make_pruning,
+)
+from ctxkit.session.messages import Message, SizeOnly, Text
+from ctxkit.session.overflow_errors import is_overflow
 from ctxkit.tokens import TYRUM
 
 
@@ -24,7 +29,7 @@ def pairs(n):
 
 
 def pruned(messages, **settings):
-    return ids(pruning(**settings)(shown(messages), ROOM))
+    return ids(make_pruning(**settings)(shown(messages), ROOM))
 
 
 THREE = [system(id="sys"), user(id="user"), *pairs(3), assistant("done", id="done")]
@@ -87,7 +92,7 @@ def test_ty8_the_cap_limits_what_pruning_keeps():
 
 def test_ty10_the_estimate_rounds_once():
     """texts of 11 and 1, a part of 64, a system prompt of 3 and a request of 2: 21 = ceil(81/4)"""
-    part = Message(role="assistant", parts=(Text("x"), Sized("tool", chars=64)))
+    part = Message(role="assistant", parts=(Text("x"), SizeOnly("tool", chars=64)))
     assert TYRUM.total([user("hello world"), part, system("sys"), user("go")]) == 21
 
 
@@ -130,9 +135,9 @@ def test_ty13_overflow_is_known_by_its_words(text):
 
 def test_a_reply_with_all_its_steps_is_one_message():
     h = shown(user("a"), *pairs(3), assistant("end"), user("b"), assistant("c"))
-    assert last_units(h, 2) == len(h) - 2
-    assert last_units(h, 3) == 1
-    assert last_units(h, 99) == 0
+    assert last_units_start(h, 2) == len(h) - 2
+    assert last_units_start(h, 3) == 1
+    assert last_units_start(h, 99) == 0
 
 
 def passage(*rows):
@@ -208,11 +213,11 @@ def test_the_program_looks_only_before_a_turn():
 
 
 def test_names_that_nobody_said_are_paths_files_numbers_and_tickets():
-    from ctxkit.texts.identifiers import invented
+    from ctxkit.policies.texts.summary_prompts import invented_identifiers
 
     said = "We read src/a.py of PR-7, and/or the rest."
     told = "See src/a.py, PR-7, and/or src/ghost.py, ABC-12, read/write v1.2, /etc/made/up.conf."
-    assert invented(told, said) == ("/etc/made/up.conf", "src/ghost.py", "ABC-12")
+    assert invented_identifiers(told, said) == ("/etc/made/up.conf", "src/ghost.py", "ABC-12")
 
 
 def test_a_model_that_makes_up_names_is_asked_again_and_then_replaced():

@@ -10,14 +10,14 @@ from histories import CHARS
 from hypothesis import given, settings
 
 from ctxkit import presets
+from ctxkit.engine.replay import run_replay
 from ctxkit.errors import BadArguments, UnknownPreset
-from ctxkit.policies.chain import Part
+from ctxkit.policies.base import BasePolicy
 from ctxkit.policies.rules import Rules
-from ctxkit.presets.preset_names import differences, preset
-from ctxkit.replays import replayed
-from ctxkit.tokens import Room
+from ctxkit.presets.registry import preset, preset_differences
+from ctxkit.tokens import ContextBudget
 
-ROOM = Room(1500, 200, CHARS)
+ROOM = ContextBudget(1500, 200, CHARS)
 SMALL = {
     "fuseraft": {
         "trigger_turn_count": 6,
@@ -229,13 +229,13 @@ def test_every_part_of_a_preset_is_held_to_the_contract():
     cases = [*SMALL.items(), *((name, more) for name, all_ in WINDOWS.items() for more in all_)]
     rules = [preset(name, **more) for name, more in cases]
     held = {kind for r in rules for kind in made_of((r.policy, r.pruning))}
-    bases = {base for kind in kinds(Part, "presets") for base in kind.__mro__[1:]}
-    assert kinds(Part, "presets") - bases <= held
+    bases = {base for kind in kinds(BasePolicy, "presets") for base in kind.__mro__[1:]}
+    assert kinds(BasePolicy, "presets") - bases <= held
 
 
 @pytest.fixture(scope="module")
 def sessions(real):
-    from ctxkit.readers.reader_names import read_all
+    from ctxkit.formats.reading import read_all
 
     files = [p for p in real.rglob("*.json*") if p.stat().st_size < 400_000]
     read = [s for path in sample(sorted(files), 5) for s in read_all(path, progress=False)]
@@ -247,7 +247,7 @@ def test_real_sessions_stay_sound_under_every_preset(name, quirks, more, session
     rules = preset(name, **more, **({"quirks": True} if quirks else {}))
     for session in sessions:
         try:
-            done = replayed(session, rules)
+            done = run_replay(session, rules)
         except BadArguments as error:  # its system prompt alone is larger than this small window
             if "cannot hold the fixed part" not in str(error):
                 raise
@@ -287,8 +287,8 @@ def test_every_parameter_is_explained_and_kept(name):
 
 @pytest.mark.parametrize("name", ["fuseraft", "tyrum", "ai", "pulse_coder", "fased", "pi"])
 def test_differences_are_told(name):
-    assert all(d.topic and d.program and d.default for d in differences(name))
-    assert differences(name)
+    assert all(d.topic and d.program and d.default for d in preset_differences(name))
+    assert preset_differences(name)
 
 
 @pytest.mark.parametrize(

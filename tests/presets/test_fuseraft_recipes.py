@@ -10,8 +10,8 @@ from running_turns import TURNS, lived
 import ctxkit as ck
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments
-from ctxkit.history import Log
-from ctxkit.policies.chain import applied
+from ctxkit.policies.base import apply_policy
+from ctxkit.policies.history import MessageLog
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import fuseraft
 
@@ -42,7 +42,7 @@ def loaded(tmp_path, name):
 
 
 def ran(rules, messages):
-    log = Log.of(messages, CHARS, estimator=rules.estimator)
+    log = MessageLog.of(messages, CHARS, estimator=rules.estimator)
     return advance(Run(log, rules), rules, log.calls)
 
 
@@ -82,7 +82,7 @@ def test_replies_that_are_sent_again_have_2000_characters():
     long = shown(user("u"), assistant("Q" * 9000), user("v"))
 
     def kept(**settings):
-        view = applied(fuseraft(**settings).pruning, long, ROOM)
+        view = apply_policy(fuseraft(**settings).pruning, long, ROOM)
         return texts(view)[1].count("Q")
 
     assert kept() == kept(max_replay_chars=0) == 2000
@@ -106,9 +106,9 @@ def test_pairs_are_counted_before_characters():
     both = fuseraft(max_in_turn_tool_pairs=2, max_in_turn_context_tokens=500)
     assert [type(p).__name__ for p in both.pruning.parts][-3:-1] == ["ToolPairs", "Budget"]
     h = shown(rows(10))
-    pairs = applied(fuseraft(max_in_turn_tool_pairs=2).pruning, h, ROOM)
-    assert texts(applied(both.pruning, h, ROOM)) == texts(pairs)  # they fit: nothing is elided
-    alone = applied(fuseraft(max_in_turn_context_tokens=500).pruning, h, ROOM)
+    pairs = apply_policy(fuseraft(max_in_turn_tool_pairs=2).pruning, h, ROOM)
+    assert texts(apply_policy(both.pruning, h, ROOM)) == texts(pairs)  # they fit: nothing is elided
+    alone = apply_policy(fuseraft(max_in_turn_context_tokens=500).pruning, h, ROOM)
     assert texts(alone) != texts(pairs)
 
 

@@ -6,10 +6,10 @@ from histories import CHARS, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets._gemini import GeminiSummary, split_point
-from ctxkit.tokens import Room
+from ctxkit.presets.systems.gemini import GeminiSummary, split_point
+from ctxkit.tokens import ContextBudget
 
-ROOM = Room(100_000, 0, CHARS)
+ROOM = ContextBudget(100_000, 0, CHARS)
 
 
 def test_the_split_is_the_first_user_message_beyond_the_share():

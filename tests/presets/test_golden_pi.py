@@ -10,9 +10,9 @@ import pytest
 from pi_oracle import COSTED, pi
 
 from ctxkit import presets, read
-from ctxkit.engine import log_of
-from ctxkit.history import History
-from ctxkit.messages import Image, Message, Text, Thinking, ToolCall
+from ctxkit.engine import log_from_session
+from ctxkit.policies.history import History
+from ctxkit.session.messages import Image, Message, Text, Thinking, ToolCall
 from ctxkit.tokens import PI
 
 PARTS = {
@@ -66,7 +66,7 @@ def shipped(real, entries):
     session = read(real / "pi" / "before-compaction.jsonl")
     said = [i for i, kind in enumerate(entries[0]) if kind in COSTED]
     rows = [i for i, m in zip(said, session.messages, strict=True) if m.visible]
-    log = log_of(session, presets.pi(version="0.58.3", quirks=True))
+    log = log_from_session(session, presets.pi(version="0.58.3", quirks=True))
     log.open()
     return log, rows
 

@@ -6,9 +6,9 @@ from histories import ROOM, ids, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets._inspect_edit import REMOVED
-from ctxkit.presets._inspect_summary import PREFIX
-from ctxkit.tokens import Room
+from ctxkit.presets.systems.inspect_edit import REMOVED_PLACEHOLDER
+from ctxkit.presets.systems.inspect_summary import SUMMARY_PREFIX
+from ctxkit.tokens import ContextBudget
 
 
 def uses(n, tool="bash"):
@@ -17,7 +17,9 @@ def uses(n, tool="bash"):
 
 def test_edit_keeps_the_last_three_tool_uses():
     h = shown(user("go"), uses(5))
-    assert [t == REMOVED for t in texts(presets.inspect_edit().policy(h, ROOM))[2::2]] == [
+    assert [
+        t == REMOVED_PLACEHOLDER for t in texts(presets.inspect_edit().policy(h, ROOM))[2::2]
+    ] == [
         True,
         True,
         False,
@@ -30,7 +32,14 @@ def test_edit_does_not_count_excluded_tools():
     """a tool that is excluded is neither cleared nor counted"""
     h = shown(user("go"), uses(2), uses(3, "memory"), uses(1))
     new = presets.inspect_edit(keep_tool_uses=1, exclude_tools=("memory",)).policy(h, ROOM)
-    assert [t == REMOVED for t in texts(new)[2::2]] == [True, True, False, False, False, False]
+    assert [t == REMOVED_PLACEHOLDER for t in texts(new)[2::2]] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_edit_takes_no_other_call_of_the_same_id():
@@ -85,7 +94,7 @@ def test_summary_keeps_the_task_and_nothing_else():
     """system, input, summary"""
     h = shown(system("be good"), user("task"), uses(3))
     new = presets.inspect_summary(summariser=lambda p: "SUMMARY").policy(h, ROOM)
-    assert texts(new) == ["be good", "task", PREFIX + "SUMMARY"]
+    assert texts(new) == ["be good", "task", SUMMARY_PREFIX + "SUMMARY"]
 
 
 def test_a_second_summary_starts_from_the_first():
@@ -101,7 +110,7 @@ def test_a_second_summary_starts_from_the_first():
 @pytest.mark.parametrize("name", ["inspect_edit", "inspect_trim", "inspect_summary"])
 def test_a_threshold_is_a_share_or_tokens(name):
     """0.9 of the window, or 5,000 tokens; strictly above"""
-    room = Room(10_000, 0, ROOM.counter)
+    room = ContextBudget(10_000, 0, ROOM.counter)
     share, tokens = getattr(presets, name)(), getattr(presets, name)(threshold=5000)
     h = [shown(user("abcd" * n)) for n in (5000, 5001, 9000, 9001)]
     assert [tokens.trigger(x, room) for x in h] == [False, True, True, True]

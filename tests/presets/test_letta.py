@@ -6,9 +6,9 @@ from histories import CHARS, ids, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.tokens import Room
+from ctxkit.tokens import ContextBudget
 
-ROOM = Room(2000, 0, CHARS)
+ROOM = ContextBudget(2000, 0, CHARS)
 
 
 def talk(n, chars=40):

@@ -6,7 +6,7 @@ from builders import assistant, session, step, user
 import ctxkit as ck
 from ctxkit.errors import UnknownPreset
 from ctxkit.presets import names
-from ctxkit.presets.naming import as_rules
+from ctxkit.presets.registry import resolve_rules
 
 
 @pytest.mark.parametrize("name", names())
@@ -15,26 +15,26 @@ def test_every_preset_by_its_name(name):
         made = ck.presets.preset(name)
     except ImportError as error:
         pytest.skip(str(error))
-    assert as_rules(name).label == made.label
-    assert as_rules(name.upper().replace("_", "-")).label == made.label
+    assert resolve_rules(name).label == made.label
+    assert resolve_rules(name.upper().replace("_", "-")).label == made.label
 
 
 def test_a_name_may_have_settings_and_words_may_be_a_policy():
-    assert as_rules("pi:reserve_tokens=8_000, keep_recent_tokens=500").reserve == 8000
-    assert as_rules("clear:keep_last=3 | outputs:max_chars=300").label.startswith("clear")
-    assert as_rules(ck.presets.pi).label == "pi"
+    assert resolve_rules("pi:reserve_tokens=8_000, keep_recent_tokens=500").reserve == 8000
+    assert resolve_rules("clear:keep_last=3 | outputs:max_chars=300").label.startswith("clear")
+    assert resolve_rules(ck.presets.pi).label == "pi"
 
 
 def test_settings_of_presets_are_written_as_those_of_policies():
     """lists joined by a plus, tables by colons, commas inside double quotes"""
-    rules = as_rules("anthropic_clear_tools:exclude_tools=bash+read*, keep=1")
+    rules = resolve_rules("anthropic_clear_tools:exclude_tools=bash+read*, keep=1")
     assert rules.pruning.exclude == ("bash", "read*")
     assert rules.pruning.keep == 1
-    assert as_rules('pi:custom_instructions="names, paths"').parameters["custom_instructions"] == (
-        "names, paths"
-    )
+    assert resolve_rules('pi:custom_instructions="names, paths"').parameters[
+        "custom_instructions"
+    ] == ("names, paths")
     words = "fuseraft:tool_result_char_overrides=grep:20000+bash:500"
-    overrides = as_rules(words).parameters["tool_result_char_overrides"]
+    overrides = resolve_rules(words).parameters["tool_result_char_overrides"]
     assert overrides == {"grep": 20_000, "bash": 500}
 
 
@@ -42,7 +42,7 @@ def test_settings_of_presets_are_written_as_those_of_policies():
 def test_the_nearest_name_is_suggested(word):
     right = "clear" if word.startswith("cler") else "fuseraft"
     with pytest.raises(UnknownPreset, match=f"Did you mean '?{right}"):
-        as_rules(word)
+        resolve_rules(word)
 
 
 def test_replays_and_fits_take_names():

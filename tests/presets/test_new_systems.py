@@ -6,12 +6,12 @@ from histories import CHARS, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets._cline import held
-from ctxkit.presets.halves import DropHalf
-from ctxkit.texts import contents
-from ctxkit.tokens import Room
+from ctxkit.presets.common import DropHalf
+from ctxkit.presets.systems.cline import reserve_for_window
+from ctxkit.session.messages import plain_text
+from ctxkit.tokens import ContextBudget
 
-ROOM = Room(100_000, 0, CHARS)
+ROOM = ContextBudget(100_000, 0, CHARS)
 
 
 def talk(n):
@@ -30,7 +30,7 @@ def talk(n):
 )
 def test_cline_3_holds_so_much_free(window, free):
     """context-window-utils.ts: three windows by name, else the larger of window - 40,000 and 0.8 of it"""
-    assert held(window) == free
+    assert reserve_for_window(window) == free
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def rows_of(n, chars=1000):
 def test_jev_keeps_all_text_and_cuts_old_results():
     """preserveRecentMessages 6, truncateHeadChars 300"""
     new = presets.jev().policy(shown(rows_of(4), counter=CHARS), ROOM)
-    lengths = [len(contents.texts(m)) for m in new.messages if m.role == "tool"]
+    lengths = [len(plain_text(m)) for m in new.messages if m.role == "tool"]
     assert lengths[-2:] == [1000, 1000]
     assert all(300 < n < 420 for n in lengths[:2])
     assert [m.text for m in new.messages if m.text.startswith("said")] == [
@@ -206,7 +206,7 @@ def test_lcm_makes_leaves_and_condenses_them():
         summariser=lambda p: asked.append({m.role for m in p.messages}) or "S",
     )
     rows = [m for i in range(8) for m in (user("u" * 100), assistant("a" * 100))]
-    new = rules.policy(shown(rows, counter=CHARS), Room(500, 0, CHARS))
+    new = rules.policy(shown(rows, counter=CHARS), ContextBudget(500, 0, CHARS))
     assert {"summary"} in asked
     assert [m.role for m in new.messages].count("summary") < 3
     assert texts(new)[-1] == "a" * 100

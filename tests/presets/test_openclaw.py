@@ -7,13 +7,12 @@ from histories import shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.history import History, Log
-from ctxkit.messages import Image, Message, Text
-from ctxkit.presets._openclaw import recent
-from ctxkit.texts import contents
-from ctxkit.tokens import PI, Room
+from ctxkit.policies.history import History, MessageLog
+from ctxkit.presets.systems.openclaw import recent_turns_section
+from ctxkit.session.messages import Image, Message, Text, plain_text
+from ctxkit.tokens import PI, ContextBudget
 
-SMALL = Room(1000, 0, PI)
+SMALL = ContextBudget(1000, 0, PI)
 ZERO = {
     "pruning": "cache-ttl",
     "ttl_seconds": 0,
@@ -107,7 +106,7 @@ def test_without_pruning_nothing_is():
 def test_the_newest_turns_of_what_goes_follow_word_for_word():
     """recentTurnsPreserve 3, 600 characters each"""
     gone = [m for i in range(5) for m in (user(f"ask {i}"), assistant("r" * 700))]
-    lines = recent(gone, 3).strip().splitlines()
+    lines = recent_turns_section(gone, 3).strip().splitlines()
     assert lines[1] == "- user: ask 2"
     assert len(lines) == 7
     assert max(map(len, lines)) < 620
@@ -118,7 +117,7 @@ def test_reserve_and_cut_are_pis_with_a_floor():
     assert (rules.reserve, presets.openclaw(reserve_tokens=40_000).reserve) == (20_000, 40_000)
     rules = presets.openclaw(keep_recent_tokens=500, summariser=lambda p: "S")
     h = shown([user("x" * 400), *step("exec", "y" * 400)] * 6, counter=PI)
-    text = texts(rules.policy(h, Room(200_000, 20_000, PI)))[0]
+    text = texts(rules.policy(h, ContextBudget(200_000, 20_000, PI)))[0]
     assert text.startswith("S")
     assert "## Recent turns preserved verbatim" in text
 
@@ -151,7 +150,7 @@ def test_turns_that_follow_word_for_word_are_not_summarised():
         )
         rules.policy(
             shown([user("x" * 400), assistant("y" * 400)] * 8, counter=PI),
-            Room(200_000, 20_000, PI),
+            ContextBudget(200_000, 20_000, PI),
         )
     assert asked[2] - asked[0] == 6
 
@@ -177,11 +176,11 @@ def test_pruning_persists():
             keep_recent_tokens=100,
             keep_last_assistants=1,
         )
-        log = Log.of(rows, PI)
+        log = MessageLog.of(rows, PI)
         sent = [
             max(
-                len(contents.texts(m))
-                for m in rules.pruning(History.start(log, c), Room(24_000, 0, PI)).messages
+                len(plain_text(m))
+                for m in rules.pruning(History.start(log, c), ContextBudget(24_000, 0, PI)).messages
             )
             for c in range(1, log.calls)
         ]
@@ -193,7 +192,7 @@ def test_what_is_cleared_already_does_not_make_more_be_cleared():
     rows = [user("u"), *(m for _ in range(20) for m in step("exec", "y" * 3000))]
     settings = {**ZERO, "keep_last_assistants": 1, "hard_clear_ratio": 0.5}
     rules = presets.openclaw(**{**settings, "min_prunable_tool_chars": 19_000})
-    log, room = Log.of(rows, PI), Room(10_000, 0, PI)
+    log, room = MessageLog.of(rows, PI), ContextBudget(10_000, 0, PI)
     sent = [
         texts(rules.pruning(History.start(log, c), room)).count("[cleared]")
         for c in range(1, log.calls)

@@ -6,10 +6,10 @@ from histories import CHARS, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.presets._opencode import OpenCodeSummary
-from ctxkit.tokens import Room
+from ctxkit.presets.systems.opencode import OpenCodeSummary
+from ctxkit.tokens import ContextBudget
 
-ROOM = Room(100_000, 0, CHARS)
+ROOM = ContextBudget(100_000, 0, CHARS)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.readers.aider import to_usage
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.aider import parse_usage_line
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 CHAT = """
 # aider chat started at 2024-08-05 13:33:02
@@ -74,7 +74,7 @@ def test_output_that_is_answered_was_sent():
     ],
 )
 def test_rounded_thousands(line: str, fresh: int, read: int | None, write: int | None):
-    u = to_usage(line)
+    u = parse_usage_line(line)
     assert (u.input_tokens, u.cache_read_tokens, u.cache_write_tokens) == (fresh, read, write)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from written import document, source, texts
 
-from ctxkit.messages import Usage
-from ctxkit.readers import anthropic
-from ctxkit.readers.reader_names import sniff
+from ctxkit.formats import anthropic
+from ctxkit.formats.registry import detect_reader
+from ctxkit.session.messages import Usage
 
 ASK = {"role": "user", "content": "do"}
 USE = {
@@ -55,7 +55,7 @@ def response(message: dict[str, Any], stop: str) -> dict[str, Any]:
     "file", [document([ASK, USE, RESULT, DONE]), source(ASK, USE, RESULT, DONE)]
 )
 def test_messages_are_read_in_every_wrapping(file: Any) -> None:
-    assert sniff(file).NAME == "anthropic"
+    assert detect_reader(file).NAME == "anthropic"
     (s,) = anthropic.read(file)
     assert [m.role for m in s.messages] == ["user", "assistant", "tool", "user", "assistant"]
     assert (s.messages[2].tool, s.messages[2].is_error, s.messages[2].text) == ("ls", True, "no")
@@ -74,7 +74,7 @@ def test_requests_and_responses_are_one_conversation_with_usage() -> None:
         "response": response(DONE, "end_turn"),
     }
     file = source(first, second)
-    assert sniff(file).NAME == "anthropic"
+    assert detect_reader(file).NAME == "anthropic"
     (s,) = anthropic.read(file)
     assert [m.role for m in s.messages] == [
         "system",
@@ -99,5 +99,5 @@ def test_a_request_that_lacks_messages_is_a_derived_edit() -> None:
 
 def test_a_response_alone_is_a_session() -> None:
     file = document(response(DONE, "end_turn"))
-    assert sniff(file).NAME == "anthropic"
+    assert detect_reader(file).NAME == "anthropic"
     assert anthropic.read(file)[0].calls[0].message.usage.prompt_tokens == 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import ctxkit as ck
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 
 def read(*steps: dict, **more):

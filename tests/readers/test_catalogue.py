@@ -13,8 +13,8 @@ from written import document, source
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.readers import members as room
-from ctxkit.readers import reader_names
+from ctxkit.formats import reading
+from ctxkit.formats import registry as room
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def test_several_sessions_in_a_file_are_named_and_counted(tmp_path: Path) -> Non
     assert len(ck.read_all(tmp_path / "a.jsonl")) == 2
 
 
-@pytest.mark.parametrize("format", reader_names.names())
+@pytest.mark.parametrize("format", reading.format_names())
 def test_a_forced_format_does_not_invent_a_session(format: str, tmp_path: Path) -> None:
     path = put(
         tmp_path, "a.json", b'{"name": "x", "version": "1.0.0", "dependencies": {"left-pad": "1"}}'
@@ -75,9 +75,9 @@ def test_an_unknown_format_asks_what_was_meant(format: str, said: str, tmp_path:
 
 
 def test_formats_have_other_names_too() -> None:
-    assert reader_names.named("Claude_Code").NAME == "claude-code"
-    assert reader_names.named("openai-messages").NAME == "openai"
-    assert len(set(reader_names.names())) == len(reader_names.names())
+    assert reading.get_reader("Claude_Code").NAME == "claude-code"
+    assert reading.get_reader("openai-messages").NAME == "openai"
+    assert len(set(reading.format_names())) == len(reading.format_names())
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_a_reader_of_another_package_is_asked_and_a_broken_one_is_named(
     reader.read = lambda s: [session(user("hello"))]
     monkeypatch.setitem(sys.modules, "their_reader", reader)
     points = [
-        EntryPoint("theirs", "their_reader", room.GROUP),
-        EntryPoint("bad", "no_such", room.GROUP),
+        EntryPoint("theirs", "their_reader", room.ENTRY_POINT_GROUP),
+        EntryPoint("bad", "no_such", room.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(room, "entry_points", lambda group: points)
     room._installed.cache_clear()
@@ -201,10 +201,10 @@ def test_a_reader_of_ones_own_is_asked_first_and_may_be_registered_again(
     with pytest.raises(UnknownFormat):
         ck.read(path)
     for word in ("first form", "second form"):
-        ck.readers.register(made_reader("mine", word))
+        ck.formats.register(made_reader("mine", word))
         assert ck.read(path).messages[0].text == word
         assert ck.read(path, format="mine").messages[0].text == word
-    assert ck.readers.names().count("mine") == 1
+    assert ck.formats.format_names().count("mine") == 1
 
 
 def test_the_collector_waits_while_a_log_is_read(monkeypatch: Any, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_the_collector_waits_while_a_log_is_read(monkeypatch: Any, tmp_path: Pat
     reader, waits = made_reader("mine", "hello"), list[bool]()
     read = reader.read
     reader.read = lambda s: [waits.append(not gc.isenabled()), *read(s)][1:]
-    ck.readers.register(reader)
+    ck.formats.register(reader)
     path = put(tmp_path, "x", b"mine: {}")
     ck.read(path)
     ck.read_all(path)
@@ -223,10 +223,10 @@ def test_the_collector_waits_while_a_log_is_read(monkeypatch: Any, tmp_path: Pat
 def test_what_is_no_reader_or_bears_a_taken_name_is_not_registered(monkeypatch: Any) -> None:
     monkeypatch.setattr(room, "_REGISTERED", {})
     with pytest.raises(BadArguments, match="NAME"):
-        ck.readers.register(object())
+        ck.formats.register(object())
     with pytest.raises(BadArguments, match="'pi' is there already"):
-        ck.readers.register(made_reader("pi", "no"))
-    assert "mine" not in ck.readers.names()
+        ck.formats.register(made_reader("pi", "no"))
+    assert "mine" not in ck.formats.format_names()
 
 
 def test_a_reader_that_breaks_gives_a_read_error(monkeypatch: Any) -> None:
@@ -239,11 +239,11 @@ def test_a_reader_that_breaks_gives_a_read_error(monkeypatch: Any) -> None:
         def read(self, source: Any) -> Any:
             return {}["x"]
 
-    monkeypatch.setattr(room, "members", lambda: (Broken(), *()))
+    monkeypatch.setattr(room, "all_readers", lambda: (Broken(), *()))
     with pytest.raises(UnknownFormat):
-        reader_names.sniff(document({}))
+        reading.detect_reader(document({}))
     with pytest.raises(ReadError, match=r"damaged broken session: .*KeyError"):
-        reader_names.read_source(document({}), Broken())
+        reading.read_source(document({}), Broken())
 
 
 def test_reading_loads_no_frame_library() -> None:

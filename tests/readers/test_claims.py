@@ -16,15 +16,15 @@ from readers.test_golden import SAMPLES
 from truth.claude import MODEL, Transcript, said
 
 import ctxkit as ck
-from ctxkit.messages import LOST, Edit, Message, Sized, Usage
-from ctxkit.readers import claims, heads
-from ctxkit.readers.claims import without_claims
-from ctxkit.session import Session
+from ctxkit.formats import repairs, size_claims
+from ctxkit.formats.size_claims import without_claims
+from ctxkit.session.messages import LOST_KIND, Edit, Message, SizeOnly, Usage
+from ctxkit.session.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.messages import Part
+    from ctxkit.session.messages import Part
 
 KEYED = re.compile(
     rb"""((?:token|input|output|cache|read|write|prompt|completion|reason|total|chars|window)[\w.]*
@@ -40,7 +40,7 @@ FACTORS = (10**6, 10**9, 10**12)
 CLAIMED = "windows of its model"
 MEMORY, SECONDS = 256 << 20, 2.0
 """What reading a few kilobytes may take, whatever they claim."""
-LIMIT = claims.MOST_WINDOWS * 2_000_000
+LIMIT = size_claims.MOST_WINDOWS * 2_000_000
 """Tokens that a model may claim whose window nobody knows."""
 
 
@@ -98,7 +98,7 @@ def figures(session: Session) -> Iterator[tuple[int, str]]:
             if m.usage is not None:
                 yield m.usage.prompt_tokens or 0, getattr(m, "kind", "")
                 yield m.usage.output_tokens or 0, getattr(m, "kind", "")
-            yield from ((p.tokens or 0, "") for p in getattr(m, "parts", ()) if type(p) is Sized)
+            yield from ((p.tokens or 0, "") for p in getattr(m, "parts", ()) if type(p) is SizeOnly)
         if edit:
             yield from ((n or 0, "") for n in (entry.tokens_before, entry.tokens_after))
 
@@ -106,8 +106,8 @@ def figures(session: Session) -> Iterator[tuple[int, str]]:
 def check_sizes(sessions: list[Session]) -> None:
     for s in sessions:
         for size, kind in figures(s):
-            assert size <= LIMIT * (claims.MOST_CALLS if kind == "turn" else 1)
-        assert sum(m.kind == LOST for m in s.messages) <= heads._MOST
+            assert size <= LIMIT * (size_claims.MOST_CALLS if kind == "turn" else 1)
+        assert sum(m.kind == LOST_KIND for m in s.messages) <= repairs._MOST
 
 
 @pytest.mark.parametrize("factor", FACTORS)
@@ -143,10 +143,10 @@ def test_a_lost_beginning_is_a_bounded_number_of_messages(claimed: int):
     t.reply("b", 30_000, 60, said("word"), stop="end_turn", read=11_000)
     with bounded():
         session = t.read()
-    lost = [m for m in session.messages if m.kind == LOST]
-    sizes = [p.tokens for m in lost for p in m.parts if isinstance(p, Sized)]
+    lost = [m for m in session.messages if m.kind == LOST_KIND]
+    sizes = [p.tokens for m in lost for p in m.parts if isinstance(p, SizeOnly)]
     believed = claimed < 20 * 10**6  # the table gives the model 200,000
-    assert len(lost) == (heads._MOST if believed else 0)
+    assert len(lost) == (repairs._MOST if believed else 0)
     assert sum(sizes) == pytest.approx(claimed - 30_000 if believed else 0, abs=100)
     assert [CLAIMED in f.why for f in session.faults] == ([] if believed else [True])
 
@@ -176,7 +176,7 @@ def reply(usage: Usage | None = None, *parts: Part, **more) -> Message:
 def test_what_can_be_true_is_left_as_it_is():
     usage = Usage(input_tokens=5, cache_read_tokens=LIMIT - 5, output_tokens=LIMIT)
     true = session_of(
-        reply(usage, Sized("blob", tokens=LIMIT)),
+        reply(usage, SizeOnly("blob", tokens=LIMIT)),
         Edit(kind="summarised", id="e", tokens_before=LIMIT, tokens_after=LIMIT),
         context_window=LIMIT,
     )
@@ -228,12 +228,12 @@ def test_a_turn_may_hold_many_calls():
 
 
 def test_edits_parts_and_subagents_are_held_to_it():
-    summary = Message(role="summary", id="s", parts=(Sized("summary", chars=4 * LIMIT + 1),))
+    summary = Message(role="summary", id="s", parts=(SizeOnly("summary", chars=4 * LIMIT + 1),))
     edit = Edit(kind="summarised", id="e", inserted=(summary,), tokens_before=LIMIT + 1)
     child = session_of(reply(Usage(input_tokens=LIMIT + 1)))
     session = without_claims(session_of(edit, children=(child,)))
     (found,) = session.edits
-    assert (found.tokens_before, found.inserted[0].parts) == (None, (Sized("summary"),))
+    assert (found.tokens_before, found.inserted[0].parts) == (None, (SizeOnly("summary"),))
     assert (len(session.faults), len(session.children[0].faults)) == (1, 1)
     assert session.children[0].log[0].usage is None
 
@@ -241,8 +241,11 @@ def test_edits_parts_and_subagents_are_held_to_it():
 def test_the_bounds_stand_in_the_policy():
     policy = (Path(__file__).parents[2] / "SECURITY.md").read_text()
     assert (
-        f"{claims.MOST_WINDOWS} windows of its model (of {LIMIT // claims.MOST_WINDOWS:,} tokens"
+        f"{size_claims.MOST_WINDOWS} windows of its model (of {LIMIT // size_claims.MOST_WINDOWS:,} tokens"
         in policy
     )
-    assert f"whole turn {claims.MOST_CALLS:,} times as much" in policy
-    assert f"| {heads._MOST:,}; for more than {heads._MOST * heads._PIECE:,} tokens" in policy
+    assert f"whole turn {size_claims.MOST_CALLS:,} times as much" in policy
+    assert (
+        f"| {repairs._MOST:,}; for more than {repairs._MOST * repairs._PLACEHOLDER_TOKENS:,} tokens"
+        in policy
+    )

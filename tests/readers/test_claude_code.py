@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from written import source, texts
 
 import ctxkit as ck
-from ctxkit.messages import Thinking, Usage
-from ctxkit.readers import claude_code
+from ctxkit.formats import claude_code
+from ctxkit.session.messages import Thinking, Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 USAGE = {
     "input_tokens": 3,

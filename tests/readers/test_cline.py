@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import ctxkit as ck
-from ctxkit.messages import ToolCall
-from ctxkit.readers.cline_results import _arguments
+from ctxkit.formats.cline import _parse_xml_arguments
+from ctxkit.session.messages import ToolCall
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,8 +141,8 @@ def test_a_tasks_folder_is_one_session_among_many(tmp_path: Path):
 def test_marks_that_nothing_closes_are_read_in_linear_time():
     begun = time.process_time()
     inner = "<path>a.py</path>" + "<li>" * 100_000 + "<path>b.py</path>"
-    assert _arguments(inner) == {"path": "b.py"}
-    assert _arguments("<a><b>1</b></a><c>2</c></a>") == {"a": "<b>1</b>", "c": "2"}
+    assert _parse_xml_arguments(inner) == {"path": "b.py"}
+    assert _parse_xml_arguments("<a><b>1</b></a><c>2</c></a>") == {"a": "<b>1</b>", "c": "2"}
     assert time.process_time() - begun < 2
 
 

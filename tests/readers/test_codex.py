@@ -9,13 +9,13 @@ import pytest
 from written import source, texts
 
 import ctxkit as ck
-from ctxkit.messages import Usage
-from ctxkit.readers import codex
+from ctxkit.formats import codex
+from ctxkit.session.messages import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 META = {
     "type": "session_meta",

@@ -11,15 +11,15 @@ from conftest import sample
 from formats import paths
 
 import ctxkit as ck
-from ctxkit.messages import Edit
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
-from ctxkit.session import apply_edit
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import Edit
+from ctxkit.session.session import apply_edit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 FILES = paths()
 LINES = [f for f in FILES if f.endswith(".jsonl")]

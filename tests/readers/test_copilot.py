@@ -8,8 +8,8 @@ from pathlib import Path
 from made_today import COPILOT
 
 import ctxkit as ck
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "copilot-cli.jsonl"
 

@@ -15,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxkit.errors import ReadError
-from ctxkit.readers.reader_names import members
-from ctxkit.readers.source import Source
+from ctxkit.formats.registry import all_readers
+from ctxkit.formats.source import Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def test_only_read_errors_come_out_of_a_damaged_file(format: str, real: Path) ->
 @given(st.binary(max_size=300))
 @example(b"\x1f\x8b\x08")
 def test_no_bytes_let_anything_else_out(data: bytes) -> None:
-    for m in members():
+    for m in all_readers():
         with suppress(ReadError):  # what is no whole gzip file is refused before any reader sees it
             m.sniff(Source("any", data))
         reads(data, m.NAME)
@@ -90,6 +90,6 @@ json_values = st.recursive(
 )
 def test_no_json_lets_anything_else_out(records: list[dict[str, Any]]) -> None:
     for data in (b"\n".join(json.dumps(r).encode() for r in records), json.dumps(records).encode()):
-        for m in members():
+        for m in all_readers():
             m.sniff(Source("any", data))
             reads(data, m.NAME)

@@ -15,8 +15,8 @@ from made_shapes import SHAPES
 from made_today import TODAY
 
 from ctxkit.errors import ReadError
-from ctxkit.readers.members import members
-from ctxkit.writers import as_openai
+from ctxkit.formats import openai
+from ctxkit.formats.registry import all_readers
 
 EACH = 4_000 if ALL else 60
 TALK = session(system(), user("fix it"), step(), assistant("done"))
@@ -27,7 +27,7 @@ ASKED = [
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "no"}]},
 ]
 OTHERS = {
-    "openai": [b"".join(as_openai.convert(TALK)[0])],
+    "openai": [b"".join(openai.encode_session(TALK)[0])],
     "anthropic": [json.dumps({"model": "claude-x", "messages": ASKED}).encode()],
     "fuseraft-snapshots": [
         lines(
@@ -45,7 +45,7 @@ OTHERS = {
 def test_every_reader_is_held_to_the_contract_of_damage():
     """a new reader needs real files in `FORMATS`, or a made log"""
     held = {*FORMATS.values(), *MADE, *SHAPES, *OTHERS, *TODAY}
-    assert {reader.NAME for reader in members()} - {
+    assert {reader.NAME for reader in all_readers()} - {
         "native"
     } == held  # keeps ids as written, also twice
 

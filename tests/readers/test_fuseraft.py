@@ -17,9 +17,9 @@ from made_logs import (
 )
 
 import ctxkit as ck
-from ctxkit.messages import Sized
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import SizeOnly
 
 
 def read(data: bytes):
@@ -50,9 +50,9 @@ def test_a_call_has_what_was_announced_for_it():
 def test_results_are_sizes_and_answer_their_call():
     s = read(REPL_EVENTS)
     result = s.messages[2]
-    assert result.parts == (Sized("tool_result", chars=6_700),)
+    assert result.parts == (SizeOnly("tool_result", chars=6_700),)
     assert result.call_id == s.call(0).message.tool_calls[0].id
-    assert s.messages[-1].parts == (Sized("reply", tokens=60),)
+    assert s.messages[-1].parts == (SizeOnly("reply", tokens=60),)
 
 
 def test_a_compaction_has_its_sizes():

@@ -9,7 +9,7 @@ from written import source
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.readers import fuseraft_snapshots
+from ctxkit.formats import fuseraft_snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ import json
 from made_logs import CONTENTS, lines
 
 import ctxkit as ck
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 HEAD = {"sessionId": "g", "projectHash": "h", "startTime": "2026-04-29T21:39:22Z", "kind": "main"}
 

@@ -17,8 +17,8 @@ import pytest
 from crush_databases import crush
 
 import ctxkit as ck
-from ctxkit.messages import Message, Sized, Text
-from ctxkit.readers.members import members
+from ctxkit.formats.registry import all_readers
+from ctxkit.session.messages import Message, SizeOnly, Text
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLES = {p.name.split(".")[0]: p for p in sorted(GOLDEN.iterdir())}
@@ -76,7 +76,7 @@ def told(name: str) -> list[Message]:
 
 
 def test_every_reader_has_a_sample():
-    assert set(SAMPLES) == {m.NAME for m in members()}
+    assert set(SAMPLES) == {m.NAME for m in all_readers()}
 
 
 def test_samples_are_small():
@@ -110,7 +110,7 @@ def test_calls_are_read_and_paired(name: str):
 @pytest.mark.parametrize("name", sorted(set(SAMPLES) - NO_CALLS))
 def test_results_are_read_or_sized(name: str):
     (first, second) = [m for m in told(name) if m.role == "tool"]
-    kind = Sized if name in NO_RESULTS else Text
+    kind = SizeOnly if name in NO_RESULTS else Text
     assert all(type(p) is kind for m in (first, second) for p in m.parts)
     if kind is Text:
         assert [m.text.strip('"') for m in (first, second)] == RESULTS

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 EXPORT = Path(__file__).parent / "golden" / "goose.json"
 SCHEMA = """

@@ -11,9 +11,9 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.readers.inspect_ai import to_inspect_usage
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.inspect_ai import parse_inspect_usage
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 
 def zipped(**members: object) -> Source:
@@ -65,8 +65,8 @@ def test_input_holds_the_cache_only_where_the_total_says_so():
         "input_tokens_cache_read": 80,
     }
     apart = {**inside, "total_tokens": 185}
-    assert to_inspect_usage(inside).prompt_tokens == 100
-    assert to_inspect_usage(apart).prompt_tokens == 180
+    assert parse_inspect_usage(inside).prompt_tokens == 100
+    assert parse_inspect_usage(apart).prompt_tokens == 180
 
 
 def test_a_compaction_is_the_agents_own_also_after_another_agents_call():

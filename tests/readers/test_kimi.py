@@ -8,8 +8,8 @@ from made_logs import lines
 from made_shapes import KIMI_CONTEXT, KIMI_WIRE
 
 import ctxkit as ck
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from formats import FORMATS, rows
 
-from ctxkit.messages import Edit, Image
-from ctxkit.readers.reader_names import read_source, sniff
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.registry import detect_reader
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import Edit, Image
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 COLUMNS = ("tool_calls", "errors", "images", "compactions", "max_context_tokens", "invalid_lines")
 _ACTIONS = (
@@ -91,7 +92,7 @@ def counts(sessions: list[Session]) -> Counter[str]:
 )
 def test_counts_match_the_manifest(row: dict[str, str], real: Path) -> None:
     source = Source(real / row["file"])
-    assert FORMATS[row["format"]] == sniff(source).NAME
+    assert FORMATS[row["format"]] == detect_reader(source).NAME
     found = counts(read_source(source))
     expected = {c: OURS.get((row["file"], c), int(row[c] or 0)) for c in COLUMNS}
     assert {c: found[c] for c in COLUMNS} == expected

@@ -14,23 +14,23 @@ from msgspec.json import decode, encode
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.messages import (
+from ctxkit.formats import native, pi
+from ctxkit.formats.fields import MOST_COUNT
+from ctxkit.formats.native import encode_session_lines
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import (
     Edit,
     Fault,
     Image,
     Message,
-    Sized,
+    SizeOnly,
     Text,
     Thinking,
     ToolCall,
     ToolSchema,
     Usage,
 )
-from ctxkit.readers import native, pi
-from ctxkit.readers.fields import MOST_COUNT
-from ctxkit.readers.source import Source
-from ctxkit.session import Session
-from ctxkit.writers.as_native import lines
+from ctxkit.session.session import Session
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 maybe = st.none() | words
@@ -53,7 +53,7 @@ parts = st.one_of(
     st.builds(Thinking, words, maybe, st.integers(0, 99)),
     st.builds(Image, words, words, maybe, st.sampled_from(["image", "audio", "document"])),
     st.builds(ToolCall, words, words, objects, maybe),
-    st.builds(Sized, words, counts, counts),
+    st.builds(SizeOnly, words, counts, counts),
 )
 usages = st.none() | st.builds(Usage, counts, counts, counts, counts, counts, counts, reals)
 messages = st.builds(
@@ -128,7 +128,7 @@ def sessions(draw: st.DrawFn, depth: int = 2) -> Session:
 
 
 def back(s: Session) -> Session:
-    return native.read(Source("x.jsonl", b"".join(lines(s))))[0]
+    return native.read(Source("x.jsonl", b"".join(encode_session_lines(s))))[0]
 
 
 @given(sessions())
@@ -153,7 +153,7 @@ def a_session() -> Session:
 
 def test_pi_reads_the_conversation_and_its_compactions() -> None:
     s = a_session()
-    (as_pi,) = pi.read(Source("x.jsonl", b"".join(lines(s))))
+    (as_pi,) = pi.read(Source("x.jsonl", b"".join(encode_session_lines(s))))
     assert [m.text for m in as_pi.view()] == [m.text for m in s.view() if m.role != "system"]
     assert [c.message.usage.prompt_tokens for c in as_pi.calls if c.message.usage] == [6]
     assert [e.tokens_before for e in as_pi.edits] == [9]
@@ -161,7 +161,7 @@ def test_pi_reads_the_conversation_and_its_compactions() -> None:
 
 def test_what_another_program_appends_is_read_too() -> None:
     s = a_session()
-    data = b"".join(lines(s))
+    data = b"".join(encode_session_lines(s))
     new = b'{"type": "message", "id": "new", "parentId": "ffffffff", "message": {"role": "user", "content": "more"}}\n'
     grown = native.read(Source("x.jsonl", data + new))[0]
     assert [m.text for m in grown.view()] == [*(m.text for m in s.view()), "more"]
@@ -170,7 +170,7 @@ def test_what_another_program_appends_is_read_too() -> None:
 
 def test_a_torn_end_keeps_all_whole_entries() -> None:
     s = a_session()
-    whole = list(lines(s))
+    whole = list(encode_session_lines(s))
     torn = native.read(Source("x.jsonl", b"".join(whole[:-2]) + whole[-2][:20]))[0]
     assert torn.log == s.log[:-1]
     assert len(torn.faults) == 1
@@ -183,7 +183,9 @@ def test_a_branch_and_where_it_stands_come_back(tmp_path: Path) -> None:
 
 
 def test_a_newer_file_is_refused_in_part_not_misread() -> None:
-    data = b"".join(lines(a_session())).replace(b'"format_version":1', b'"format_version":2')
+    data = b"".join(encode_session_lines(a_session())).replace(
+        b'"format_version":1', b'"format_version":2'
+    )
     assert (
         "this version of ctxkit or an older one"
         in native.read(Source("x.jsonl", data))[0].faults[0].why
@@ -231,7 +233,7 @@ NO_TIMES = [-1e12, 1e12, 1e300]
 def whole_entries() -> list[Message | Edit]:
     """A message and an edit in which every field has a value."""
     bill = Usage(1, 2, 3, 4, 5, 6, 0.5)
-    parts_ = (Text("a"), Sized("file", 7, 8), Thinking("b", hidden=9))
+    parts_ = (Text("a"), SizeOnly("file", 7, 8), Thinking("b", hidden=9))
     said = Message(role="assistant", id="m", parts=parts_, turn=1, time=2.0, usage=bill, latency=3.0,
                    context_window=9, model="x")  # fmt: skip
     new = Message(role="summary", id="n", parts=parts_, usage=bill)
@@ -269,7 +271,7 @@ WAYS = numbers_in(ENTRIES)
 
 def test_every_number_of_an_entry_is_tried() -> None:
     fields = {way[-1] for way in WAYS}
-    for kind in (Message, Edit, Usage, Sized, Thinking):
+    for kind in (Message, Edit, Usage, SizeOnly, Thinking):
         for f in structs.fields(kind):
             if f.type in (int, int | None, float, float | None):
                 assert f.name in fields

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import ctxkit as ck
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "openhands"
 PAIRS = [

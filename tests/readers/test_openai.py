@@ -8,9 +8,9 @@ import pytest
 from written import document, source, texts
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Usage
-from ctxkit.readers import openai, openai_responses
-from ctxkit.readers.reader_names import sniff
+from ctxkit.formats import openai, openai_responses
+from ctxkit.formats.registry import detect_reader
+from ctxkit.session.messages import Usage
 
 SYSTEM = {"role": "system", "content": "Be good."}
 ASK = {"role": "user", "content": "do"}
@@ -44,7 +44,7 @@ def completion(message: Any) -> dict[str, Any]:
      source(SYSTEM, ASK, CALL, RESULT, DONE)],
 )  # fmt: skip
 def test_messages_are_read_in_every_wrapping(file: Any) -> None:
-    assert sniff(file).NAME == "openai"
+    assert detect_reader(file).NAME == "openai"
     (s,) = openai.read(file)
     assert [m.role for m in s.messages] == ["system", "user", "assistant", "tool", "assistant"]
     assert s.messages[2].tool_calls[0].arguments == {"p": 1}
@@ -55,7 +55,7 @@ def test_requests_with_completions_are_one_conversation_with_usage() -> None:
     first = {"request": {"model": "gpt-x", "messages": [SYSTEM, ASK]}, "response": completion(CALL)}
     second = {"request": {"messages": [SYSTEM, ASK, CALL, RESULT]}, "response": completion(DONE)}
     file = source(first, second)
-    assert sniff(file).NAME == "openai"
+    assert detect_reader(file).NAME == "openai"
     (s,) = openai.read(file)
     assert [m.role for m in s.messages] == ["system", "user", "assistant", "tool", "assistant"]
     assert s.calls[0].message.usage == Usage(40, 60, None, None, 9, 4)
@@ -120,7 +120,7 @@ DONE_ITEM = {
      source(USER_ITEM, THOUGHT, CALL_ITEM, OUTPUT_ITEM, DONE_ITEM)],
 )  # fmt: skip
 def test_items_of_one_reply_are_one_call(file: Any) -> None:
-    assert sniff(file).NAME == "openai-responses"
+    assert detect_reader(file).NAME == "openai-responses"
     (s,) = openai_responses.read(file)
     assert [m.role for m in s.messages] == ["user", "assistant", "tool", "assistant"]
     assert [type(p).__name__ for p in s.messages[1].parts] == ["Thinking", "ToolCall"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from made_today import OPENCODE_RUN
 
-from ctxkit.messages import ToolCall
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import ToolCall
 
 
 def test_steps_are_replies_with_their_usage():

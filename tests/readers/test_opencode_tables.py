@@ -14,10 +14,10 @@ from opencode_databases import newer, older
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.messages import Edit, Message
-from ctxkit.readers import databases
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats import sqlite
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import Edit, Message
 
 EXPORT = Path(__file__).parent / "golden" / "opencode.json"
 TALK = json.loads(EXPORT.read_bytes())
@@ -106,7 +106,7 @@ def test_nothing_is_made_beside_it(database: Path):
 
 
 def test_a_locked_one_gives_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(databases, "WAIT", 0.1)
+    monkeypatch.setattr(sqlite, "LOCK_TIMEOUT", 0.1)
     file = tmp_path / "opencode.db"
     older(file, TALK).close()
     db = sqlite3.connect(file, isolation_level=None)

@@ -9,8 +9,8 @@ import pytest
 from made_logs import lines
 
 import ctxkit as ck
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 
 def test_usage_is_counted_once_a_completion(real):

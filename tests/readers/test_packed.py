@@ -18,9 +18,9 @@ from damage import cut, flip
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.readers import source as room
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats import source as room
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "codex.jsonl"
 
@@ -130,7 +130,7 @@ def test_repeated_histories_are_read_in_bounded_memory(
 ):
     rollout(tmp_path / "small.jsonl", 60, 500_000)  # 30 MB, of which half a megabyte is said
     whole = ck.read(tmp_path / "small.jsonl")
-    monkeypatch.setattr(room, "LARGE", 1 << 20)
+    monkeypatch.setattr(room, "LARGE_FILE_BYTES", 1 << 20)
     tracemalloc.start()
     streamed = ck.read(tmp_path / "small.jsonl")
     most = tracemalloc.get_traced_memory()[1]
@@ -139,7 +139,9 @@ def test_repeated_histories_are_read_in_bounded_memory(
     assert len(streamed.edits) == 60
     assert most < 12 << 20
     (tmp_path / "small.jsonl.zst").write_bytes(zstd((tmp_path / "small.jsonl").read_bytes()))
-    monkeypatch.setattr(room, "LARGE", 16)  # 30 MB of repetitions pack to a few kilobytes
+    monkeypatch.setattr(
+        room, "LARGE_FILE_BYTES", 16
+    )  # 30 MB of repetitions pack to a few kilobytes
     assert ck.read(tmp_path / "small.jsonl.zst").log == whole.log
 
 
@@ -148,12 +150,12 @@ def test_a_large_packed_log_is_streamed_and_a_large_bomb_is_not(
 ):
     """Beyond the bytes that are read at once a packed log may grow as logs do, and no more."""
     rollout(tmp_path / "x.jsonl", 3, 100_000)
-    monkeypatch.setattr(room, "LARGE", 16)
-    monkeypatch.setattr(room, "MAX_BYTES", 1 << 16)
-    monkeypatch.setattr(room, "RATIO", 2)
+    monkeypatch.setattr(room, "LARGE_FILE_BYTES", 16)
+    monkeypatch.setattr(room, "MAX_FILE_BYTES", 1 << 16)
+    monkeypatch.setattr(room, "MAX_RATIO", 2)
     with pytest.raises(ReadError, match="grows beyond 65,536 bytes: refused as a bomb"):
         packed(tmp_path / "x.jsonl")
-    monkeypatch.setattr(room, "RATIO", 400)
+    monkeypatch.setattr(room, "MAX_RATIO", 400)
     assert packed(tmp_path / "x.jsonl").log == ck.read(tmp_path / "x.jsonl").log
 
 
@@ -209,7 +211,7 @@ def test_faults_of_a_large_log_are_counted(tmp_path: Path, monkeypatch: pytest.M
     file = tmp_path / "rollout.jsonl"
     file.write_bytes(GOLDEN.read_bytes() + b"// a comment\n[1]\n" + b'{"type": "fu')
     whole = ck.read(file)
-    monkeypatch.setattr(room, "LARGE", 16)
+    monkeypatch.setattr(room, "LARGE_FILE_BYTES", 16)
     assert ck.read(file) == whole
     assert len(whole.faults) == 3
 
@@ -223,5 +225,5 @@ def test_a_large_document_of_many_lines_is_no_log_of_lines(
             [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], indent=1
         )
     )
-    monkeypatch.setattr(room, "LARGE", 16)
+    monkeypatch.setattr(room, "LARGE_FILE_BYTES", 16)
     assert [m.text for m in ck.read(file).messages] == ["q", "a"]

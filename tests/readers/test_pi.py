@@ -10,13 +10,13 @@ from written import source, texts
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.messages import Usage
-from ctxkit.readers import pi
+from ctxkit.formats import pi
+from ctxkit.session.messages import Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 HEAD = {
     "type": "session",

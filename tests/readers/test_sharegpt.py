@@ -6,12 +6,12 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from ctxkit.messages import ToolCall
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 ASK = ("human", "How long is notes.txt?")
 CALL = '{"name": "read_file", "arguments": {"path": "notes.txt"}}'

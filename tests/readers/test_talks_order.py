@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.readers.talks import Talk
+from ctxkit.formats.chat_requests import ChatConversation
 
 
 def user(text: str) -> dict:
@@ -10,7 +10,7 @@ def user(text: str) -> dict:
 
 
 def test_the_later_of_equal_replies_is_taken_for_the_one_that_stayed():
-    talk, fine = Talk("test"), {"role": "assistant", "content": "fine"}
+    talk, fine = ChatConversation("test"), {"role": "assistant", "content": "fine"}
     talk.request([user("a")])
     talk.reply(fine)
     talk.request([user("a"), fine, user("b")])
@@ -22,7 +22,7 @@ def test_the_later_of_equal_replies_is_taken_for_the_one_that_stayed():
 
 
 def test_a_new_message_like_an_old_one_does_not_hide_what_stayed():
-    talk = Talk("test")
+    talk = ChatConversation("test")
     talk.request([user(t) for t in ("go on", "b", "c", "d")])
     talk.request([user(t) for t in ("c", "d", "go on")])
     session = talk.session("s")

@@ -9,25 +9,26 @@ import pytest
 from made_logs import LANGCHAIN, MADE, OTLP, lines, span
 
 import ctxkit as ck
-from ctxkit.messages import Message, Text
-from ctxkit.readers.growing_logs import Threads, said
-from ctxkit.readers.reader_names import named, read_source, sniff
-from ctxkit.readers.source import Source
+from ctxkit.formats.prompt_threads import PromptThreads, key_message
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.registry import detect_reader, get_reader
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import Message, Text
 
 
-def talk(*prompts: tuple[str, ...], compacted: bool = False) -> Threads:
-    threads = Threads()
+def talk(*prompts: tuple[str, ...], compacted: bool = False) -> PromptThreads:
+    threads = PromptThreads()
     for n, prompt in enumerate(prompts):
         heard = [
-            said(Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),)))
+            key_message(Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),)))
             for i, t in enumerate(prompt)
         ]
         threads.call(heard, Message(role="assistant", parts=(Text(f"r{n}"),)), compacted=compacted)
     return threads
 
 
-def shown(threads: Threads) -> list[list[str]]:
-    from ctxkit.session import Session
+def shown(threads: PromptThreads) -> list[list[str]]:
+    from ctxkit.session.session import Session
 
     (thread,) = threads.all
     return [
@@ -138,8 +139,8 @@ def test_langchain_tells_cached_from_fresh():
 @pytest.mark.parametrize("name", MADE)
 def test_every_made_log_is_known_by_content(name: str):
     for data in MADE[name]:
-        assert name == sniff(Source("any.bin", data)).NAME
-        assert named(name).read(Source("any.bin", data))
+        assert name == detect_reader(Source("any.bin", data)).NAME
+        assert get_reader(name).read(Source("any.bin", data))
 
 
 def test_spans_out_of_order_are_sorted_by_time():

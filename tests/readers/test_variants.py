@@ -10,14 +10,14 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.messages import Edit, Message
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import Edit, Message
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 Rows = list[dict[str, Any]]
 TALK: Rows = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from redaction.corpus import B64, HEX, INNOCENT, PREFIXED, basic, beside, block, drawn, prefixed
 
-from ctxkit.redaction import MARK, redact, redacted
-from ctxkit.redaction.redacted_streams import Stream
+from ctxkit._internal.redaction import REDACTION_MARK, StreamRedactor, redact, redact_json
 
 SEEDS = range(8)
 
@@ -74,12 +73,12 @@ def test_a_key_of_an_object_tells_what_its_value_is():
         "api_key": "OPENAI_API_KEY",
         "signature": "Eq" * 40,
     }
-    assert redacted(given) == {**given, "password": "[redacted]"}
+    assert redact_json(given) == {**given, "password": "[redacted]"}
 
 
 def test_a_key_of_an_object_can_be_a_secret_itself():
     _, _, body = prefixed(1)[15]
-    assert redacted({f"sk-{body}": {"n": 1}}) == {"[redacted]": {"n": 1}}
+    assert redact_json({f"sk-{body}": {"n": 1}}) == {"[redacted]": {"n": 1}}
 
 
 PHRASE = "abandon ability able about above absent absorb abstract absurd abuse access accident"
@@ -89,16 +88,16 @@ PHRASE = "abandon ability able about above absent absorb abstract absurd abuse a
     "form", ['MNEMONIC="{}"', "seed phrase: {}", '{{"recovery_phrase": "{}"}}']
 )
 def test_the_words_of_a_wallet_go(form):
-    assert redact(form.format(PHRASE)) == form.format(MARK)
+    assert redact(form.format(PHRASE)) == form.format(REDACTION_MARK)
     assert redact(form.format("is what opens it")) == form.format("is what opens it")
 
 
 def test_the_lines_of_a_putty_key_go():
     lines = "\n".join(drawn(i, B64, 64) for i in range(14))
     assert redact(f"Private-Lines: 14\n{lines}\nPrivate-MAC: 0") == (
-        f"Private-Lines: 14\n{MARK}Private-MAC: 0"
+        f"Private-Lines: 14\n{REDACTION_MARK}Private-MAC: 0"
     )
-    shown = Stream([])
+    shown = StreamRedactor([])
     pieces = [shown.feed(p) for p in f"Private-Lines: 14\n{lines}\nPrivate-MAC: 0".splitlines(True)]
     assert not left(lines, "".join([*pieces, shown.flush()]))
 
@@ -110,9 +109,12 @@ def test_a_vendors_key_is_missed_less_than_once_in_fifty(prefix, alphabet, lengt
 
 
 def test_a_phrase_is_held_back_until_it_is_known_to_be_none():
-    stream = Stream([])
+    stream = StreamRedactor([])
     text = f"seed phrase: {PHRASE}. And then"
-    assert "".join([*map(stream.feed, text), stream.flush()]) == f"seed phrase: {MARK}. And then"
+    assert (
+        "".join([*map(stream.feed, text), stream.flush()])
+        == f"seed phrase: {REDACTION_MARK}. And then"
+    )
 
 
 def armoured(kind: str, seed: int, lines: int = 9, size: int = 64, head: str = "") -> str:
@@ -139,7 +141,7 @@ PUBLIC = [
 @pytest.mark.parametrize("text", PUBLIC, ids=range(len(PUBLIC)))
 def test_certificates_public_keys_pictures_and_checksums_stay(text):
     assert redact(f"see\n{text}\nthere") == f"see\n{text}\nthere"
-    stream = Stream([])
+    stream = StreamRedactor([])
     pieces = [stream.feed(f"see\n{text}\nthere"[i : i + 7]) for i in range(0, len(text) + 10, 7)]
     assert "".join([*pieces, stream.flush()]) == f"see\n{text}\nthere"
 

@@ -10,8 +10,12 @@ from urllib.parse import quote
 import pytest
 from redaction.corpus import ALNUM, HEX, block, drawn
 
-from ctxkit.redaction import MARK, redact, secrets
-from ctxkit.redaction.environment import without_keys
+from ctxkit._internal.redaction import (
+    REDACTION_MARK,
+    environment_secrets,
+    environment_without_secrets,
+    redact,
+)
 
 KEY = drawn(11, ALNUM, 24)
 SECRET = [
@@ -54,14 +58,14 @@ def test_a_secret_goes_wherever_it_stands(monkeypatch, name, value):
 def test_no_program_that_is_started_gets_it(monkeypatch, name, value):
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.setenv(name, value)
-    assert "PATH" in without_keys()
-    assert name not in without_keys()
+    assert "PATH" in environment_without_secrets()
+    assert name not in environment_without_secrets()
 
 
 @pytest.mark.parametrize(("name", "value"), ORDINARY)
 def test_an_ordinary_value_stays(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    assert secrets() == []
+    assert environment_secrets() == []
 
 
 def test_the_password_of_a_url_goes_by_itself(monkeypatch):
@@ -86,7 +90,14 @@ def test_every_encoded_form_goes(monkeypatch, value):
 
 def test_a_short_value_goes_where_it_stands_alone_and_not_within_a_word(monkeypatch):
     monkeypatch.setenv("DB_PASSWORD", "hunter2")
-    whole = ["hunter2", "'hunter2'", "x=hunter2;", "\x1b[31mhunter2\x1b[0m", "hun\x1b[1mter2", r"\nhunter2\n"]
+    whole = [
+        "hunter2",
+        "'hunter2'",
+        "x=hunter2;",
+        "\x1b[31mhunter2\x1b[0m",
+        "hun\x1b[1mter2",
+        r"\nhunter2\n",
+    ]
     assert [redact(text) for text in whole if "[redacted]" not in redact(text)] == []
     for text in ("hunter22", "my_hunter2", "ahunter2", "hunter2_x"):
         assert redact(text) == text
@@ -102,13 +113,13 @@ LINES = "first: Xk9-2mQ7w\npassword = blue-42-horse\n[default]\nab12cd34ef\ncorr
 @pytest.mark.parametrize("gap", ["\n", "\r\n", "\\n"])
 def test_a_line_of_a_value_of_several_goes_by_itself(monkeypatch, gap, line, is_secret):
     monkeypatch.setenv("SERVICE_CREDENTIALS", LINES.replace("\n", gap))
-    assert redact(f"it is {line} there") == f"it is {MARK if is_secret else line} there"
+    assert redact(f"it is {line} there") == f"it is {REDACTION_MARK if is_secret else line} there"
 
 
 def test_a_line_of_a_private_key_goes_whatever_its_variable_is_called(monkeypatch):
     short = "\n".join(drawn(i, ALNUM, 40) for i in range(3))
     monkeypatch.setenv("DEPLOY", f"-----BEGIN PRIVATE KEY-----\n{short}\n-----END PRIVATE KEY-----")
-    assert redact(f"it is {drawn(1, ALNUM, 40)} there") == f"it is {MARK} there"
+    assert redact(f"it is {drawn(1, ALNUM, 40)} there") == f"it is {REDACTION_MARK} there"
 
 
 @pytest.mark.parametrize("gap", ["\n", "\\n"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.redaction import redact, redacted
+from ctxkit._internal.redaction import redact, redact_json
 
 SHAPED = [
     "sk-abcdefghijklmnop",
@@ -53,5 +53,5 @@ def test_values_of_the_environment_go_wherever_they_stand(monkeypatch, tmp_path)
     monkeypatch.setenv("PLANTED_API_KEY", "plain words here")
     monkeypatch.setenv("KEY_FILE", str(tmp_path))
     given = {"a": ["x plain words here y", 3, None], "b": {"c": "plain words"}}
-    assert redacted(given) == {"a": ["x [redacted] y", 3, None], "b": {"c": "plain words"}}
+    assert redact_json(given) == {"a": ["x [redacted] y", 3, None], "b": {"c": "plain words"}}
     assert redact(f"in {tmp_path}") == f"in {tmp_path}"

@@ -12,12 +12,16 @@ import yaml
 from redaction.corpus import INNOCENT
 from redaction.rule_examples import ALPHABETS, WAYS, Example, drawn_example, split
 
-from ctxkit.redaction import MARK, redact, redacted
-from ctxkit.redaction.environment import FORMS
-from ctxkit.redaction.redacted_streams import Stream
-from ctxkit.redaction.secret_spans import RULES
-from ctxkit.redaction.visible_text import VisibleText
-from ctxkit.redaction.webhooks import WEBHOOKS
+from ctxkit._internal.redaction import (
+    FORMS,
+    REDACTION_MARK,
+    RULES,
+    StreamRedactor,
+    redact,
+    redact_json,
+)
+from ctxkit._internal.visible_text import VisibleText
+from ctxkit._internal.webhook_secrets import WEBHOOKS
 
 SEEDS = range(3)
 
@@ -114,7 +118,7 @@ def test_a_secret_goes_inside_json_and_yaml():
             for document in as_documents(e.text) if "\\" not in e.text else ():
                 shown = redact(document)
                 lost += [] if is_gone(e.secret, shown) else [(rule.name, shown)]
-            shown = redacted({"output": [e.text]})["output"][0]
+            shown = redact_json({"output": [e.text]})["output"][0]
             lost += [] if is_gone(e.secret, shown) else [(rule.name, shown)]
     assert lost == []
 
@@ -128,7 +132,7 @@ def test_a_secret_goes_from_a_stream_wherever_it_is_cut(between):
             text = f"Seen:\n{e.before}{split(e.secret, between)}{e.after}\nthen more.\n"
             whole = redact(text)
             for cut in range(6, len(text), 3):
-                stream = Stream([])
+                stream = StreamRedactor([])
                 first, rest = stream.feed(text[:cut]), stream.feed(text[cut:])
                 if first + rest + stream.flush() != whole or not is_gone(e.secret, first):
                     lost.append((rule.name, text[:cut], first))
@@ -142,8 +146,8 @@ def test_a_value_of_the_environment_goes_in_every_form_and_way(monkeypatch, form
         for way, come in WAYS.items():
             text = come(Example("it is ", written, " there"))
             assert is_gone(written, redact(text)), way
-            stream = Stream()
-            assert MARK in "".join([*map(stream.feed, text), stream.flush()]), way
+            stream = StreamRedactor()
+            assert REDACTION_MARK in "".join([*map(stream.feed, text), stream.flush()]), way
 
 
 @pytest.mark.parametrize("hook", WEBHOOKS, ids=lambda hook: hook.service)
@@ -166,5 +170,9 @@ def test_a_secret_goes_within_an_escape_sequence():
         for e in examples(rule) if not rule.is_whole_line else ():
             if e.text.isprintable():
                 shown = redact(f"see \x1b]8;;{e.text}\x1b\\here\x1b]8;;\x1b\\ \x1b]0;{e.text}\x07.")
-                lost += [] if shown.count(MARK) >= 2 and e.secret[:8] not in shown else [rule.name]
+                lost += (
+                    []
+                    if shown.count(REDACTION_MARK) >= 2 and e.secret[:8] not in shown
+                    else [rule.name]
+                )
     assert lost == []

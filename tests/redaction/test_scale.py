@@ -7,8 +7,7 @@ import time
 import pytest
 from redaction.corpus import B64, block, drawn
 
-from ctxkit.redaction import redact
-from ctxkit.redaction.redacted_streams import Stream
+from ctxkit._internal.redaction import StreamRedactor, redact
 
 HOSTILE = [
     "-----BEGIN RSA PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----", block(1)[:200] + "\n",
@@ -40,16 +39,18 @@ def test_backslashes_beside_a_json_web_key_take_no_longer():
 
 
 def test_a_stream_holds_an_open_putty_key_without_trying_every_way_to_break_its_lines():
-    begun, stream = time.process_time(), Stream([])
+    begun, stream = time.process_time(), StreamRedactor([])
     shown = stream.feed("Private-Lines: 2" + "\n" * 24 + "!") + stream.flush()
     assert shown.endswith("!")
     assert time.process_time() - begun < 0.5
 
 
-@pytest.mark.parametrize("unit", ["\x1b[31ma", "\x1b]0;a b\x07", drawn(5, B64, 64) + "\n", "\u200b \u200b"])
+@pytest.mark.parametrize(
+    "unit", ["\x1b[31ma", "\x1b]0;a b\x07", drawn(5, B64, 64) + "\n", "\u200b \u200b"]
+)
 def test_a_stream_takes_linear_time_for_escapes_and_lines_of_keys(unit):
     def stream_seconds(size):
-        stream, begun = Stream([]), time.process_time()
+        stream, begun = StreamRedactor([]), time.process_time()
         for i in range(0, size, 400):
             stream.feed((unit * 400)[i % len(unit) :][:400])
         return time.process_time() - begun

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redaction.corpus import B64, INNOCENT, beside, block, drawn, prefixed
 
-from ctxkit.redaction import redact
-from ctxkit.redaction.redacted_streams import Stream
+from ctxkit._internal.redaction import StreamRedactor, redact
 
 TEXTS = [text for _, text, _ in [*prefixed(3), *beside(3)]]
 
 
 def streamed(text, pieces):
-    stream, out, at = Stream([]), [], 0
+    stream, out, at = StreamRedactor([]), [], 0
     for n in pieces:
         out.append(stream.feed(text[at : at + n]))
         at += n
@@ -49,7 +48,7 @@ def test_no_piece_ever_holds_the_beginning_of_a_secret():
 
 
 def test_a_secret_of_the_environment_with_spaces_is_held_back():
-    stream = Stream(["correct horse battery"])
+    stream = StreamRedactor(["correct horse battery"])
     assert [stream.feed(p) for p in ["say corr", "ect hor", "se batt", "ery loudly ", "now"]][
         :3
     ] == ["say ", "", ""]
@@ -57,21 +56,21 @@ def test_a_secret_of_the_environment_with_spaces_is_held_back():
 
 
 def test_words_are_shown_one_late_and_a_lone_begin_line_holds_nothing_up():
-    stream = Stream([])
+    stream = StreamRedactor([])
     assert [stream.feed(p) for p in ["one ", "two ", "three ", "four"]] == [
         "",
         "one ",
         "two ",
         "three ",
     ]
-    stream = Stream([])
+    stream = StreamRedactor([])
     shown = stream.feed("The line -----BEGIN PRIVATE KEY-----\nopens it.\nMore words follow here ")
     assert shown.endswith("follow ")
 
 
 def test_a_word_without_an_end_is_given_out_and_a_key_in_it_is_not():
     key = "sk-proj-" + drawn(1, B64.replace("/", "").replace("+", ""), 9_000)
-    stream = Stream([])
+    stream = StreamRedactor([])
     shown = "".join(
         [stream.feed(key[i : i + 7]) for i in range(0, len(key), 7)]
         + [stream.feed(" over"), stream.flush()]
@@ -81,7 +80,7 @@ def test_a_word_without_an_end_is_given_out_and_a_key_in_it_is_not():
 
 def test_a_long_stream_costs_linear_time():
     def seconds(size):
-        text, stream = drawn(1, B64 + "    \n", size), Stream([])
+        text, stream = drawn(1, B64 + "    \n", size), StreamRedactor([])
         begun = time.process_time()
         for i in range(0, size, 20):
             stream.feed(text[i : i + 20])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.redaction import redact
-from ctxkit.redaction.visible_text import VisibleText
+from ctxkit._internal.redaction import redact
+from ctxkit._internal.visible_text import VisibleText
 
 PIECES = [
     "a", "Z", "7", " ", "\n", "m", "[", "]", ";", "\\", "^", "\x1b", "\x1b[31m", "\x1b[K", "\x1b[2 q", "\x1b(B", "\x1b7",

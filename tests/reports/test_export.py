@@ -11,7 +11,7 @@ from reports.hostile import EVIL, hostile, intruders
 import ctxkit as ck
 from ctxkit import export
 from ctxkit.errors import BadArguments
-from ctxkit.reports.page import data
+from ctxkit.widgets.reports.html_page import encode_script_json
 
 
 def words(path) -> str:
@@ -86,7 +86,7 @@ def test_text_of_a_log_cannot_end_a_script(tmp_path):
     for script in re.findall(r"<script>(Plotly\.newPlot.*?)</script>", html, flags=re.DOTALL):
         assert "<" not in script
         assert script.endswith(")")
-    assert data(EVIL.encode("utf-8", "replace").decode()).count("<") == 0
+    assert encode_script_json(EVIL.encode("utf-8", "replace").decode()).count("<") == 0
 
 
 def test_a_report_is_written_over_but_only_to_html(story, tmp_path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit import samples
-from ctxkit.reports.glances import turns_of
+from ctxkit.formats import samples
+from ctxkit.widgets.reports.session_summary import tabulate_turns
 
 BILLING = ck.read(samples.path("billing"))
 
@@ -17,7 +17,7 @@ BILLING = ck.read(samples.path("billing"))
     ids=["recorded", "replayed"],
 )
 def test_each_compaction_stands_in_the_turn_that_it_fell_in(session):
-    table = turns_of(session, None)
+    table = tabulate_turns(session, None)
     at = [h.name for h in table.heads].index("compactions")
     assert sum(row[at].value for row in table.rows) == len(session.edits) > 1
     places = [call.position for call in session.calls]

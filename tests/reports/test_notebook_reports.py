@@ -11,8 +11,13 @@ from nbclient import NotebookClient
 from reports.hostile import EVIL, hostile, intruders
 
 import ctxkit as ck
-from ctxkit.reports.notebook_cells import said
-from ctxkit.reports.parcels import pack, pack_runs, unpack, unpack_runs
+from ctxkit.widgets.reports.notebooks import (
+    escape_markdown,
+    pack_runs,
+    pack_session,
+    unpack_runs,
+    unpack_session,
+)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +68,7 @@ def test_it_says_first_what_it_rests_on(what, request, tmp_path):
 
 
 def test_a_session_comes_back_from_its_parcel_whole(billing):
-    again = unpack(pack(billing))
+    again = unpack_session(pack_session(billing))
     assert again == billing
 
 
@@ -75,7 +80,7 @@ def test_runs_come_back_from_their_parcel_with_their_types(runs, comparison):
 
 
 def test_prose_is_only_text():
-    html = mistune.html(f"- {said(EVIL)}")
+    html = mistune.html(f"- {escape_markdown(EVIL)}")
     assert intruders(html) == []
     assert "window.evil" in html
 

@@ -10,8 +10,8 @@ from builders import assistant, session, summarised, usage, user
 from reports.hostile import EVIL, hostile, intruders
 
 import ctxkit as ck
-from ctxkit.display.sheets import width
-from ctxkit.readers.session_list import Sessions
+from ctxkit._internal.tables import display_width
+from ctxkit.formats.reading import Sessions
 
 SAMPLE = ck.samples.path("billing")
 
@@ -74,7 +74,7 @@ def test_every_session_has_a_face(bare):
     many = Sessions([bare, bare])
     many.failures.append((EVIL, None, EVIL))
     for x in (bare, many):
-        assert max(map(width, text(x).split("\n"))) <= 80
+        assert max(map(display_width, text(x).split("\n"))) <= 80
         assert intruders(html(x)) == []
         assert not {"\x1b", "\u202e", "\x00"} & set(text(x))
 
@@ -99,7 +99,7 @@ def test_a_long_session_is_shown_at_once():
 
 def test_real_sessions_fit_a_terminal(real):
     for s in ck.read_all(real, progress=False)[::7]:
-        assert max(map(width, text(s).split("\n"))) <= 80, s.id
+        assert max(map(display_width, text(s).split("\n"))) <= 80, s.id
 
 
 def test_no_dollar_becomes_a_formula_in_a_notebook():
@@ -109,7 +109,7 @@ def test_no_dollar_becomes_a_formula_in_a_notebook():
         ck.read_all(ck.samples.path("billing"))._repr_mimebundle_()["text/html"],
         ck.spend(sample)._repr_html_(),
         ck.plots.savings(sample).to_html(),
-        ck.metrics.when(sample)._repr_html_(),
+        ck.metrics.timing(sample)._repr_html_(),
         ck.report(sample)._repr_mimebundle_()["text/html"],
         ck.compare(sample, ["pi"], progress=False)._repr_html_(),
     ]

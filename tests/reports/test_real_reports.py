@@ -10,7 +10,7 @@ from conftest import sample, sessions_folder
 from reports.hostile import intruders
 
 import ctxkit as ck
-from ctxkit.reports.session_report import session_page
+from ctxkit.widgets.reports.session_report import render_session_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,10 @@ FILES = (
 def test_a_real_session_has_a_report_and_an_explorer(file: Path, real: Path):
     for session in list(ck.read_all(file, progress=False))[:2]:
         html = re.sub(
-            r"<script>.*?</script>", "<script></script>", session_page(session), flags=re.DOTALL
+            r"<script>.*?</script>",
+            "<script></script>",
+            render_session_report(session),
+            flags=re.DOTALL,
         )
         assert intruders(html, scripts=html.count("<script></script>")) == []
         shown = ck.explore(session, call=0 if session.calls else -1)

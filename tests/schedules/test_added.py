@@ -2,11 +2,11 @@
 
 from builders import assistant, system, user
 
-from ctxkit.history import History, Log
-from ctxkit.messages import Message, Text
-from ctxkit.schedules import Roll, Schedule
-from ctxkit.tokens import Room
-from ctxkit.tokens.counter_names import default
+from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies.schedules import OrderedTexts, Schedule
+from ctxkit.session.messages import Message, Text
+from ctxkit.tokens import ContextBudget
+from ctxkit.tokens.registry import default_counter
 
 TEXTS = ["a list\n- one", "a list\n- one\n- two 22", "a list\n- one\n- two 2222 ", "another\n", ""]
 
@@ -24,16 +24,20 @@ class Listing:
 
 def test_a_text_that_grows_is_counted_as_it_stands():
     rows = [system("s"), *(m for n in range(10) for m in (user(f"u{n}"), assistant(f"a{n}")))]
-    log = Log.of(rows, default())
-    schedule = Schedule(History.start(log), (Listing(),), Room(1000, 0, log.counter))
+    log = MessageLog.of(rows, default_counter())
+    schedule = Schedule(History.start(log), (Listing(),), ContextBudget(1000, 0, log.counter))
     for call in range(log.calls):
         schedule.extend(call + 1)
         added = schedule.top.added(call)
-        assert added.tokens == log.measure(added.message) == default()(TEXTS[call % len(TEXTS)])
+        assert (
+            added.tokens
+            == log.measure(added.message)
+            == default_counter()(TEXTS[call % len(TEXTS)])
+        )
 
 
 def test_a_look_at_a_roll_stays_as_it_was():
-    roll, looks = Roll(), []
+    roll, looks = OrderedTexts(), []
     for p, text in ((3, "c"), (1, "a"), (7, "g"), (3, "C"), (9, "i")):
         roll.put(p, text)
         looks.append(roll.now())

@@ -10,11 +10,10 @@ from late_talks import among_others, grown, ids_again, late_talk
 from scheduled_parts import BY_ID, PARTS
 from talks_by_chance import Fours
 
-from ctxkit.history import History, Log
-from ctxkit.policies.chain import applied
-from ctxkit.policies.scheduled import HistoryFilter, Scheduled, says_when
-from ctxkit.schedules import Schedule
-from ctxkit.tokens import Room
+from ctxkit.policies.base import HistoryFilter, ScheduledPruning, apply_policy, is_fully_scheduled
+from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies.schedules import Schedule
+from ctxkit.tokens import ContextBudget
 
 SEEDS = st.integers(0, 10**6)
 
@@ -22,9 +21,9 @@ SEEDS = st.integers(0, 10**6)
 def test_every_schedule_is_held_to_the_contract():
     """a class that says a schedule, a policy or a preset's, must be in an entry of `PARTS`"""
     held = {kind for parts in PARTS.values() for kind in made_of(parts)}
-    members = kinds(Scheduled, "policies", "presets") - {HistoryFilter}
-    assert {kind for kind in members if kind.__call__ is Scheduled.__call__} <= held
-    assert all(says_when(part) for parts in PARTS.values() for part in parts)
+    members = kinds(ScheduledPruning, "policies", "presets") - {HistoryFilter}
+    assert {kind for kind in members if kind.__call__ is ScheduledPruning.__call__} <= held
+    assert all(is_fully_scheduled(part) for parts in PARTS.values() for part in parts)
 
 
 def said(messages):
@@ -34,13 +33,13 @@ def said(messages):
 
 def called(parts, history, room):
     for part in parts:
-        history = applied(part, history, room)
+        history = apply_policy(part, history, room)
     return history
 
 
 def holds(parts, messages, limit):
     """At once = call by call = the call on the log as of then."""
-    whole, room = Log.of(messages, Fours()), Room(limit, 0, Fours())
+    whole, room = MessageLog.of(messages, Fours()), ContextBudget(limit, 0, Fours())
     once = Schedule(History.start(whole), parts, room).extend(whole.calls)
     steps = None
     for call, live in grown(whole, whole.calls):
@@ -111,7 +110,7 @@ def test_lines_of_results_that_come_back():
 
 def test_a_late_result_that_is_hidden_parts_what_it_parts():
     """nothing comes for the second part at that call, and yet a cut is safe no more"""
-    log, room = Log.of(late_talk(441313, 24), Fours()), Room(6_000, 0, Fours())
+    log, room = MessageLog.of(late_talk(441313, 24), Fours()), ContextBudget(6_000, 0, Fours())
     head = History.start(log, 5).summarise(5, "so far: little")
     schedule = Schedule(head, PARTS["text and turn age"], room).extend(log.calls)
     for call in range(5, log.calls):
@@ -127,7 +126,7 @@ def test_behind_a_head(name):
     @settings(max_examples=4)
     @given(SEEDS, st.integers(3, 15))
     def check(seed, first):
-        log, room = Log.of(late_talk(seed, 24), Fours()), Room(6_000, 0, Fours())
+        log, room = MessageLog.of(late_talk(seed, 24), Fours()), ContextBudget(6_000, 0, Fours())
         head = History.start(log, first)
         head = head.summarise(len(head) // 2, "so far: little", "by chance")
         head = head.shorten({len(head) - 1: "!"}, None, "by chance")

@@ -13,7 +13,7 @@ from snapshot_logs import MARKER, ROW, records, text
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.snapshots import follow
+from ctxkit.formats.snapshots import follow
 
 WRITER = """
 import sys, time

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit import snapshots
 from ctxkit.errors import BadArguments
-from ctxkit.frames import COLUMNS
-from ctxkit.plots._budget import budget_data
+from ctxkit.formats import snapshots
+from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.plots.budget_charts import budget_data
 
 NOW = datetime(2026, 9, 19, tzinfo=UTC)
 
@@ -49,7 +49,7 @@ def log(write, tmp_path):
 
 def test_turns_have_the_shape_of_the_turn_frame_and_no_zero_rows(log):
     df = snapshots.turns(log)
-    assert list(df.columns) == [c.name for c in COLUMNS["turn"]]
+    assert list(df.columns) == [c.name for c in FRAME_COLUMNS["turn"]]
     assert [str(t) for t in df.dtypes] == [str(ck.frame([]).dtypes[c]) for c in df.columns]
     assert df["turn"].to_list() == [0, 1, 2, 3, 4, 5, 6]
     assert df["turn_input_tokens"].mean() == sum([30, 10, 80, 20, 5, 40, 15]) / 7

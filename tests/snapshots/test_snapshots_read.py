@@ -15,10 +15,13 @@ from snapshot_logs import MARKER, ROW, records, text
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError
-from ctxkit.snapshots.bulk import parse_bulk
-from ctxkit.snapshots.faults import Report
-from ctxkit.snapshots.snapshot_columns import NAMES, frame, new_words
-from ctxkit.snapshots.snapshot_lines import parse_lines
+from ctxkit.formats.snapshots.line_parsing import parse_lines, parse_with_arrow
+from ctxkit.formats.snapshots.schema import (
+    SNAPSHOT_FIELDS,
+    FaultCollector,
+    block_to_frame,
+    new_text_codes,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +45,7 @@ def test_a_line_becomes_a_row_of_the_fixed_schema(tmp_path):
     df = ck.read_snapshots(
         write(tmp_path / "ctx_snapshots_77d6be00.jsonl", ROW + "\n" + MARKER + "\n")
     )
-    assert tuple(df.columns) == NAMES
+    assert tuple(df.columns) == SNAPSHOT_FIELDS
     assert [str(t) for t in df.dtypes[3:]] == ["Int64"] * 6 + ["boolean"]
     assert df["ts"][0] == pd.Timestamp("2026-09-19T00:26:34.0091413Z")
     assert df.iloc[0, 1:].to_list() == [
@@ -71,7 +74,7 @@ def test_columns_equal_a_plain_json_reading(tmp_path, cache, separators):
         tmp_path / "a.jsonl", "".join(json.dumps(r, separators=separators) + "\n" for r in rows)
     )
     df = ck.read_snapshots(path, cache=cache)
-    for name in NAMES[1:9]:
+    for name in SNAPSHOT_FIELDS[1:9]:
         assert [None if pd.isna(v) else v for v in df[name].to_list()] == [
             r.get(name) for r in rows
         ]
@@ -325,7 +328,7 @@ def test_logs_without_a_row_have_the_columns_all_the_same(tmp_path, content):
     path = write(tmp_path / "a.jsonl", content)
     df = same(path)
     assert len(df) == 0
-    assert df.columns.to_list() == list(NAMES)
+    assert df.columns.to_list() == list(SNAPSHOT_FIELDS)
     path.write_text(ROW + "\n")
     assert same(path)["session"].to_list() == ["77d6be00"]
 
@@ -490,15 +493,19 @@ def test_bulk_reads_what_single_lines_give_or_nothing(data):
         + content[at + data.draw(st.integers(0, 9)) :]
         + b"\n"
     )
-    at_once, singly, report = new_words(), new_words(), Report()
-    bulk = parse_bulk(content, content.count(b"\n"), at_once)
+    at_once, singly, report = new_text_codes(), new_text_codes(), FaultCollector()
+    bulk = parse_with_arrow(content, content.count(b"\n"), at_once)
     if bulk is not None:
         lines = parse_lines(content, "a", 1, singly, report)
         assert report.faults == []
-        for names in (NAMES[:1], NAMES[3:]):
-            pd.testing.assert_frame_equal(frame(bulk, at_once, names), frame(lines, singly, names))
+        for names in (SNAPSHOT_FIELDS[:1], SNAPSHOT_FIELDS[3:]):
+            pd.testing.assert_frame_equal(
+                block_to_frame(bulk, at_once, names), block_to_frame(lines, singly, names)
+            )
         for name in ("session", "agent"):
-            assert list(frame(bulk, at_once)[name]) == list(frame(lines, singly)[name])
+            assert list(block_to_frame(bulk, at_once)[name]) == list(
+                block_to_frame(lines, singly)[name]
+            )
 
 
 def test_lines_of_many_kinds_are_read_at_once():
@@ -509,6 +516,6 @@ def test_lines_of_many_kinds_are_read_at_once():
     ]
     kinds.append(text([dict(reversed(r.items())) for r in records(5)]))
     content = "".join(kinds).encode()
-    bulk = parse_bulk(content, 64, new_words())
+    bulk = parse_with_arrow(content, 64, new_text_codes())
     assert bulk is not None
     assert bulk["turn"].tolist() == [*range(30), *[4] * 20, *range(9), *range(5)]

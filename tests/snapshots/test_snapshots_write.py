@@ -13,8 +13,8 @@ from snapshot_logs import MARKER, ROW
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.snapshots import SnapshotWriter, write_snapshots
-from ctxkit.snapshots.write import line, stamp
+from ctxkit.formats.snapshots import SnapshotWriter, write_snapshots
+from ctxkit.formats.snapshots.frame_writer import encode_snapshot, format_dotnet_time
 
 
 def writer(path, **more):
@@ -55,28 +55,30 @@ def test_there_and_back_is_the_same_file(tmp_path):
     ],
 )
 def test_text_is_escaped_as_dotnet_does(text, written):
-    out = line({**json.loads(ROW), "agent": text})
+    out = encode_snapshot({**json.loads(ROW), "agent": text})
     assert f'"agent":"{written}"' in out
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_name_comes_back(name):
-    assert json.loads(line({**json.loads(ROW), "agent": name}))["agent"] == name
+    assert json.loads(encode_snapshot({**json.loads(ROW), "agent": name}))["agent"] == name
 
 
 def test_times_are_utc_with_seven_digits():
     assert (
-        stamp(datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2))))
+        format_dotnet_time(
+            datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2)))
+        )
         == "2026-01-02T01:04:05.6789010+00:00"
     )
-    assert stamp("2026-01-02T03:04:05.1234567") == "2026-01-02T03:04:05.1234567+00:00"
+    assert format_dotnet_time("2026-01-02T03:04:05.1234567") == "2026-01-02T03:04:05.1234567+00:00"
 
 
 def test_fields_are_checked():
     for record in ({**json.loads(ROW), "modle": 1}, {"agent": "x"}):
         with pytest.raises(BadArguments):
-            line(record)
-    assert "compaction" not in line({**json.loads(ROW), "compaction_occurred": False})
+            encode_snapshot(record)
+    assert "compaction" not in encode_snapshot({**json.loads(ROW), "compaction_occurred": False})
 
 
 def test_each_line_is_there_at_once_and_turns_without_usage_are_not(tmp_path):

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from reports.hostile import hostile, intruders
 
 import ctxkit as ck
-from ctxkit.display.sheets import width
-from ctxkit.messages import ToolSchema, Usage
-from ctxkit.metrics.accounts import accounts
-from ctxkit.spending.spends import WAYS, Spend
+from ctxkit._internal.tables import display_width
+from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics.cost.spending import SPLITS, Spend
+from ctxkit.session.messages import ToolSchema, Usage
 
 MODEL = "claude-sonnet-4-5"
 SAMPLE = ck.samples.path("billing")
 
 
 def adds_up(spent: Spend) -> None:
-    for way in WAYS:
+    for way in SPLITS:
         assert sum(p.usd for p in spent.by(way)) == pytest.approx(
             spent.total_usd or 0.0, abs=1e-9
         ), way
@@ -127,7 +127,7 @@ def test_without_prices_it_says_so(bare):
     spent = ck.spend(bare)
     assert "No dollars are known" in spent.to_text()
     assert intruders(spent._repr_html_()) == []
-    assert max(map(width, spent.to_text().split("\n"))) <= 80
+    assert max(map(display_width, spent.to_text().split("\n"))) <= 80
 
 
 def test_a_hostile_bill_is_only_text():
@@ -152,7 +152,7 @@ def test_unpriced_summaries_are_told():
     log = [user(), assistant(usage=usage(9), model=MODEL)]
     cut = summarised(log, "So far: much.", usage=usage(9), model="nobody-knows")
     s = session(*log, cut, user(), assistant(usage=usage(9), model=MODEL))
-    assert accounts(s).unpriced_summaries_n == 1
+    assert bill_session(s).unpriced_summaries_n == 1
     assert any("1 summary without a price is in no sum" in told for told in ck.spend(s).sentences)
 
 
@@ -162,5 +162,5 @@ def test_unpriced_calls_are_told():
         assistant(usage=usage(9), model=MODEL),
         assistant(usage=usage(9), model="nobody-knows"),
     )
-    assert accounts(s).unpriced_n == 1
+    assert bill_session(s).unpriced_n == 1
     assert any("1 call without a price" in told for told in ck.spend(s).sentences)

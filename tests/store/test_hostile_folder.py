@@ -11,11 +11,11 @@ from builders import assistant, session, user
 from talkers import live, said
 
 import ctxkit as ck
+from ctxkit.agent.store import workspace
+from ctxkit.agent.store.session_log import SessionLog
+from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
-from ctxkit.messages import ToolCall
-from ctxkit.store import trust
-from ctxkit.store.session_log import SessionLog
-from ctxkit.store.workspace import Workspace
+from ctxkit.session.messages import ToolCall
 
 SECRET = "export A=1\nexport B=2"
 
@@ -152,12 +152,12 @@ def test_a_mark_holds_for_one_place_and_one_name(project, tmp_path):
 
 def test_the_key_is_the_users_alone_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    first = trust.mark(tmp_path, 0)
-    assert first == trust.mark(tmp_path, 0) != trust.mark(tmp_path, 1)
+    first = workspace.make_trust_mark(tmp_path, 0)
+    assert first == workspace.make_trust_mark(tmp_path, 0) != workspace.make_trust_mark(tmp_path, 1)
     assert stat.S_IMODE((tmp_path / "ctxkit/key").stat().st_mode) == 0o600
     (tmp_path / "ctxkit/key").write_bytes(b"short")
     with pytest.raises(StoreError, match="remove it"):
-        trust.mark(tmp_path, 0)
+        workspace.make_trust_mark(tmp_path, 0)
 
 
 def test_without_a_place_for_the_key_a_session_works_and_the_next_kernel_asks(
@@ -262,7 +262,7 @@ def test_a_deleted_lock_lets_nobody_in(tmp_path):
 
 
 def test_a_system_that_locks_beside_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("ctxkit.store.session_log.LOCKS_THE_LOG", False)
+    monkeypatch.setattr("ctxkit.agent.store.session_log.LOCKS_THE_LOG", False)
     with open_log(tmp_path), pytest.raises(StoreError, match=f"process {os.getpid()} on"):
         open_log(tmp_path)
     open_log(tmp_path).close()

@@ -13,10 +13,10 @@ from builders import assistant, session, user
 from talkers import live, said
 
 import ctxkit as ck
+from ctxkit.agent.store.session_log import SessionLog
+from ctxkit.agent.store.workspace import Workspace, check_session_name
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.snapshots.write import SnapshotWriter
-from ctxkit.store.session_log import SessionLog
-from ctxkit.store.workspace import Workspace, checked
+from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
 
 
 def open_log(folder):
@@ -143,7 +143,7 @@ def test_what_cannot_be_rescued_is_said(tmp_path, monkeypatch):
     log = open_log(tmp_path)
     log.path.unlink()
     monkeypatch.setattr(
-        "ctxkit.held_folders.Folder.write",
+        "ctxkit._internal.safe_fs.SafeFolder.write",
         lambda *_: (_ for _ in ()).throw(OSError(28, "No space")),
     )
     with pytest.raises(
@@ -214,7 +214,7 @@ def test_an_odd_name_is_a_sentence(tmp_path, name):
     "name", ["main", "a", "console", "a.b-c_d", "9", "main.rescued-2", "x" * 64]
 )
 def test_an_ordinary_name_is_one(name):
-    assert checked(name) == name
+    assert check_session_name(name) == name
 
 
 @pytest.mark.parametrize(

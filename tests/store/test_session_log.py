@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
+from ctxkit.agent.store.session_log import SessionLog
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.store.session_log import SessionLog
 
 FRESH = session(id="0000abcd", model="scripted/tour", started=1_800_000_000.0)
 
@@ -81,7 +81,7 @@ def test_a_second_writer_is_told_who_holds_it(tmp_path):
         import sys, time
         sys.path.insert(0, {str(Path(__file__).parents[1])!r})
         from builders import session
-        from ctxkit.store.session_log import SessionLog
+        from ctxkit.agent.store.session_log import SessionLog
         log = SessionLog({str(tmp_path)!r}, "one", session(id="0000abcd"))
         print("held", flush=True); sys.stdin.read()
     """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit.studies import runs
-from ctxkit.studies.sources import COMPLEXITY_TRAP, folder
+from ctxkit.experiments.studies import published_runs
+from ctxkit.experiments.studies.published_runs import COMPLEXITY_TRAP, find_studies_folder
 
 
 @pytest.fixture(scope="session")
 def published():
-    found = folder()
+    found = find_studies_folder()
     if found is None:
         pytest.skip(
             "neither CTXKIT_STUDIES nor a folder beside CTXKIT_SESSIONS holds the published runs"
@@ -20,4 +20,4 @@ def published():
 
 @pytest.fixture(scope="session")
 def trap(published):
-    return runs.read(published / COMPLEXITY_TRAP)
+    return published_runs.read_runs(published / COMPLEXITY_TRAP)

@@ -8,34 +8,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.studies.growth import LINE, SUMMARY, first_prompt, foretold, masked, plain, summarised
+from ctxkit.experiments.studies.behaviour import (
+    MASKED_LINE_TOKENS,
+    SUMMARY_TOKENS,
+    first_prompt,
+    model_masked_prompts,
+    model_summarised_prompts,
+    model_unmanaged_prompts,
+    predict_tokens,
+)
 
-TURNS, SIZE = st.integers(1, 200), st.floats(LINE, 4_000)
+TURNS, SIZE = st.integers(1, 200), st.floats(MASKED_LINE_TOKENS, 4_000)
 
 
 @given(TURNS, SIZE, SIZE, SIZE, st.integers(1, 100))
 def test_a_mask_takes_more_the_less_it_keeps(turns, first, reply, result, keep):
-    some = masked(turns, first, reply, result, keep)
-    assert (some <= plain(turns, first, reply + result) + 1e-6).all()
-    assert (some <= masked(turns, first, reply, result, keep + 1) + 1e-6).all()
-    all_kept = masked(turns, first, reply, result, turns)
-    assert np.allclose(all_kept, plain(turns, first, reply + result))
+    some = model_masked_prompts(turns, first, reply, result, keep)
+    assert (some <= model_unmanaged_prompts(turns, first, reply + result) + 1e-6).all()
+    assert (some <= model_masked_prompts(turns, first, reply, result, keep + 1) + 1e-6).all()
+    all_kept = model_masked_prompts(turns, first, reply, result, turns)
+    assert np.allclose(all_kept, model_unmanaged_prompts(turns, first, reply + result))
 
 
 @given(TURNS, SIZE, SIZE, st.integers(1, 30), st.integers(1, 60))
 def test_summaries_bound_what_stands(turns, first, step, keep, chunk):
-    prompts = summarised(turns, first, step, keep, chunk)
-    assert (prompts <= first + SUMMARY + step * (keep + chunk) + 1e-6).all()
-    assert (prompts[: keep + chunk] == plain(turns, first, step)[: keep + chunk]).all()
+    prompts = model_summarised_prompts(turns, first, step, keep, chunk)
+    assert (prompts <= first + SUMMARY_TOKENS + step * (keep + chunk) + 1e-6).all()
+    assert (
+        prompts[: keep + chunk] == model_unmanaged_prompts(turns, first, step)[: keep + chunk]
+    ).all()
 
 
 def test_a_run_that_is_not_managed_is_foretold_as_it_was():
     raw = pd.DataFrame({"turns": [30, 1], "tokens": [30 * 5_000, 900], "output": [80, 10]})
-    whole = foretold(raw, "mask", "M=1000", first=1_000.0)
+    whole = predict_tokens(raw, "mask", "M=1000", first=1_000.0)
     assert whole.tolist() == pytest.approx([150_000, 900])
     assert (
-        foretold(raw, "hybrid", "N=21 M=10", 1_000.0)[0]
-        <= foretold(raw, "mask", "M=10", 1_000.0)[0]
+        predict_tokens(raw, "hybrid", "N=21 M=10", 1_000.0)[0]
+        <= predict_tokens(raw, "mask", "M=10", 1_000.0)[0]
     )
 
 

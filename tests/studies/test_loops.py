@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 import ctxkit as ck
-from ctxkit.studies import charts, loops
-from ctxkit.studies.pages import closed_rules
-from ctxkit.studies.seekers import GIVEN_UP, seen, world
+from ctxkit.agent.models.scripted import GIVE_UP_TEXT
+from ctxkit.experiments.studies import closed_loop, report
+from ctxkit.experiments.studies.closed_loop import find_visible_services, make_world
+from ctxkit.experiments.studies.report import closed_rules
 
 SMALL = {"questions": 24, "services": 12, "lines": 60}
 ATTACHES = ck.presets.claude_code(context_window=37_000)
@@ -22,17 +23,17 @@ RULES = [
 
 @pytest.fixture(scope="module")
 def small():
-    return world(**SMALL)
+    return make_world(**SMALL)
 
 
 @pytest.fixture(scope="module")
 def blind(small):
-    return loops.loop(RULES, small, blind=True)
+    return closed_loop.loop(RULES, small, blind=True)
 
 
 @pytest.fixture(scope="module")
 def seeing(small):
-    return loops.loop(RULES, small)
+    return closed_loop.loop(RULES, small)
 
 
 def test_with_its_eyes_closed_all_comes_true(blind):
@@ -73,27 +74,29 @@ def test_what_was_out_of_sight_foretells_what_is_read_again(seeing):
 
 
 def test_worlds_and_lives_are_the_same_each_time(small):
-    assert world(**SMALL) == small
-    assert world(**SMALL, seed=8) != small
-    one, two = (loops.lived(RULES[2], small) for _ in range(2))
+    assert make_world(**SMALL) == small
+    assert make_world(**SMALL, seed=8) != small
+    one, two = (closed_loop.run_scripted_agent(RULES[2], small) for _ in range(2))
     assert [m.parts for m in one.messages] == [m.parts for m in two.messages]
     answers = [m.text for m in one.messages if m.role == "assistant" and m.text]
     sums = [sum(small.ports[n] for n in names) for names in small.asked]
     assert answers == [f"The sum is {n}." for n in sums]
-    assert GIVEN_UP not in answers
+    assert GIVE_UP_TEXT not in answers
 
 
 def test_it_sees_numbers_wherever_they_stand(small):
-    session = loops.lived("none", small)
-    assert seen(session.messages) == {name for names in small.asked for name in names}
-    assert all(m.model == loops.PRICED for m in session.messages if m.role == "assistant")
+    session = closed_loop.run_scripted_agent("none", small)
+    assert find_visible_services(session.messages) == {
+        name for names in small.asked for name in names
+    }
+    assert all(m.model == closed_loop.PRICED for m in session.messages if m.role == "assistant")
     assert ck.score(session, loss=False)["cost_usd"] > 0
 
 
 def test_the_pictures_show_the_distance(seeing):
-    text = charts.loop(seeing).to_text()
+    text = report.chart_closed_loop(seeing).to_text()
     assert f"{seeing.loc['mask 3', 'missed_usd']:+.0%}" in text
     for figure in ("calls", "tokens"):
-        chart = charts.loop(seeing, figure)
+        chart = report.chart_closed_loop(seeing, figure)
         assert "<svg" in chart.to_html()
         assert len(chart.to_plotly()["data"]) == len(seeing) + 2

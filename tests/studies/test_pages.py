@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from ctxkit import studies
-from ctxkit.studies import charts
-from ctxkit.studies.pages import page
+from ctxkit.experiments import studies
+from ctxkit.experiments.studies import report
+from ctxkit.experiments.studies.report import render_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "trust.md"
 
 
 @pytest.mark.long  # a closed loop of eighteen seconds
 def test_the_chapter_is_not_behind():
-    assert page() in PAGE.read_text(encoding="utf-8"), "run: python docs/make_trust.py"
+    assert render_page() in PAGE.read_text(encoding="utf-8"), "run: python docs/make_trust.py"
 
 
 @pytest.mark.parametrize("figure", ["turns", "usd"])
 def test_the_chart_of_behaviour_has_every_main_run(figure):
     ratios = studies.table("ratios")
-    chart = charts.behaviour(ratios, figure)
+    chart = report.chart_behaviour(ratios, figure)
     assert len(chart.rows) == 13
     drawn = chart.to_plotly()
     assert sum(len(t["x"]) for t in drawn["data"] if t.get("mode") == "markers") == 13
@@ -33,6 +33,6 @@ def test_the_chart_of_behaviour_has_every_main_run(figure):
 
 
 def test_the_chart_of_windows_has_every_window():
-    chart = charts.windows(studies.table("masks"))
+    chart = report.chart_mask_errors(studies.table("masks"))
     assert [r[0] for r in chart.rows] == [str(n) for n in studies.masks.WINDOWS]
     assert len(chart.to_plotly()["data"]) == 4

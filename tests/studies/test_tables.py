@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from ctxkit import studies
 from ctxkit.errors import BadArguments
+from ctxkit.experiments import studies
+from ctxkit.experiments.studies import behaviour, masks
+from ctxkit.experiments.studies.__main__ import make
+from ctxkit.experiments.studies.published_runs import (
+    COMPLEXITY_TRAP,
+    TABLES_FOLDER,
+    find_source,
+    list_table_names,
+)
 from ctxkit.metrics import elongation
-from ctxkit.metrics.elongation import FLOOR
-from ctxkit.studies import behaviour, floors, masks
-from ctxkit.studies.__main__ import make
-from ctxkit.studies.sources import COMPLEXITY_TRAP, source
-from ctxkit.studies.tables import FOLDER, names
+from ctxkit.metrics.elongation import NOISE_FLOOR
 
 
 def test_every_table_says_where_it_comes_from_and_is_small():
-    assert names() == ["floors", "masks", "ratios", "repeats"]
-    for name in names():
+    assert list_table_names() == ["floors", "masks", "ratios", "repeats"]
+    for name in list_table_names():
         frame = studies.table(name)
         assert "MIT" in frame.attrs["source"]
         assert "commit" in frame.attrs["source"]
         assert not frame.empty
-        assert (FOLDER / f"{name}.csv").stat().st_size < 30_000
+        assert (TABLES_FOLDER / f"{name}.csv").stat().st_size < 30_000
     with pytest.raises(BadArguments, match="ratios"):
         studies.table("ratio")
 
 
 @pytest.mark.parametrize(
     ("name", "columns"),
-    [("masks", masks.COLUMNS), ("ratios", behaviour.COLUMNS), ("floors", floors.COLUMNS)],
+    [
+        ("masks", masks.COLUMNS),
+        ("ratios", behaviour.RATIO_COLUMNS),
+        ("floors", behaviour.FLOOR_COLUMNS),
+    ],
 )
 def test_the_columns_are_those_that_are_told(name, columns):
     assert list(studies.table(name).columns) == list(columns)
@@ -36,18 +44,18 @@ def test_the_columns_are_those_that_are_told(name, columns):
 
 def test_the_floor_in_force_is_the_one_that_was_measured():
     found = studies.table("floors").set_index(["figure", "tasks"])["floor"]
-    assert abs(found["usd", 50] - FLOOR) < 0.01
+    assert abs(found["usd", 50] - NOISE_FLOOR) < 0.01
 
 
 def test_runs_that_are_not_there_are_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXKIT_STUDIES", str(tmp_path / "none"))
     with pytest.raises(BadArguments, match="CTXKIT_STUDIES"):
-        source(COMPLEXITY_TRAP)
+        find_source(COMPLEXITY_TRAP)
 
 
 @pytest.mark.long
 def test_they_are_made_again_byte_by_byte(published, tmp_path):
     *made, turns = make(published, tmp_path, tmp_path / "elongation.csv")
     for path in made:
-        assert path.read_bytes() == (FOLDER / path.name).read_bytes(), path.name
+        assert path.read_bytes() == (TABLES_FOLDER / path.name).read_bytes(), path.name
     assert turns.read_bytes() == elongation._TABLE.read_bytes()

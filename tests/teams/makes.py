@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import ctxkit as ck
-from ctxkit.teams.troupe import played
+from ctxkit.teams.demo import make_scripted_agent
 
 
 def clock():
@@ -25,7 +25,7 @@ def config(names=("Writer", "Reader"), states=None, **more):
 def made(folder, parts, config, **more):
     """A team whose agents play parts: of each the turns, and of each turn tool calls and last words."""
     tick = clock()
-    models = {name: played(name, turns, tick) for name, turns in parts.items()}
+    models = {name: make_scripted_agent(name, turns, tick) for name, turns in parts.items()}
     return ck.team(config, models=models, folder=folder, clock=tick, seed="7", **more)
 
 

@@ -13,12 +13,12 @@ from teams.makes import DONE, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.presets.configs.fuseraft import MAX_AGENTS, MAX_STATES, MAX_WAYS
-from ctxkit.presets.configs.syntaxes import MAX_BYTES, load
-from ctxkit.presets.configs.yaml_events import MAX_DEPTH, MAX_DIGITS, MAX_VALUES
-from ctxkit.teams.failures import FAILED, SILENT
-from ctxkit.teams.orchestrations import plan_of
-from ctxkit.teams.signals import said
+from ctxkit.presets.config_syntax import MAX_BYTES, load_config
+from ctxkit.presets.systems.fuseraft import MAX_AGENTS, MAX_STATES, MAX_WAYS
+from ctxkit.presets.yaml_checks import MAX_DEPTH, MAX_DIGITS, MAX_VALUES
+from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams.plan import MAX_CONTRACT_FAILURES, MAX_SILENT_TURNS
+from ctxkit.teams.state_machine import find_signals
 
 GO = ["Go on.\nDONE"]
 CONTRACT = {"Name": "C", "Requires": [{"Type": "FileExists", "Path": "x.txt"}]}
@@ -26,7 +26,7 @@ CONTRACT = {"Name": "C", "Requires": [{"Type": "FileExists", "Path": "x.txt"}]}
 
 def refused(plan, words):
     with pytest.raises(BadArguments, match=words):
-        plan_of(plan)
+        parse_plan(plan)
 
 
 @pytest.mark.parametrize(("plan", "words"), [
@@ -98,9 +98,9 @@ def test_an_agent_that_never_signals_comes_to_an_end(tmp_path):
     plan = config(["A"], {"One": state("A", to("End", "DONE")), "End": DONE})
     with made(tmp_path, {"A": [["I think."]] * 9}, plan) as team:
         assert team.run("Work.").ended == "stopped"
-        assert team.standing.turns == SILENT
+        assert team.standing.turns == MAX_SILENT_TURNS
         assert "A gave no clear signal in 3 turns; it may give DONE" in team.standing.why
-        assert [k for k, _ in shown(team, "A")].count("correction") == SILENT - 1
+        assert [k for k, _ in shown(team, "A")].count("correction") == MAX_SILENT_TURNS - 1
 
 
 def test_a_contract_that_never_holds_comes_to_an_end_after_help(tmp_path):
@@ -109,7 +109,10 @@ def test_a_contract_that_never_holds_comes_to_an_end_after_help(tmp_path):
     with made(tmp_path, {"A": [GO] * 9, "B": [["I cannot."]]}, plan) as team:
         assert team.run("Work.").ended == "stopped"
         assert team.moves["agent"].dropna().tolist() == ["A", "A", "B", "A", "A"]
-        assert f"failed {FAILED} times in a row (C: there is no file x.txt)" in team.standing.why
+        assert (
+            f"failed {MAX_CONTRACT_FAILURES} times in a row (C: there is no file x.txt)"
+            in team.standing.why
+        )
 
 
 def test_an_agent_for_recovery_mends_what_is_missing(tmp_path):
@@ -160,19 +163,19 @@ QUOTED = ["> DONE", "```\nDONE\n```", "~~~text\nDONE\n~~~", "    DONE", '"DONE"'
 
 @pytest.mark.parametrize("text", QUOTED)
 def test_a_signal_in_quoted_text_is_none(text):
-    assert said(text, ["DONE"]) == ()
-    assert said(f"{text}\n\nDONE", ["DONE"]) == ("DONE",)
+    assert find_signals(text, ["DONE"]) == ()
+    assert find_signals(f"{text}\n\nDONE", ["DONE"]) == ("DONE",)
 
 
 @pytest.mark.parametrize(
     "text", ["DONE", "**DONE**", "done.", "So:\nDONE: all of it", "```\nx\n```\n_DONE_", "DONE all"]
 )
 def test_a_signal_of_ones_own_counts(text):
-    assert said(text, ["DONE"]) == ("DONE",)
+    assert find_signals(text, ["DONE"]) == ("DONE",)
 
 
 def test_of_two_signals_the_longer_one_is_meant_and_two_are_none(tmp_path):
-    assert said("DONE WITH BUGS", ["DONE", "DONE WITH BUGS"]) == ("DONE WITH BUGS",)
+    assert find_signals("DONE WITH BUGS", ["DONE", "DONE WITH BUGS"]) == ("DONE WITH BUGS",)
     plan = config(["A"], {"One": state("A", to("End", "DONE"), to("One", "AGAIN")), "End": DONE})
     with made(tmp_path, {"A": [["DONE\nAGAIN"], ["DONE"]]}, plan) as team:
         assert team.run("Work.").ended == "done"
@@ -181,7 +184,7 @@ def test_of_two_signals_the_longer_one_is_meant_and_two_are_none(tmp_path):
 
 @given(st.text(), st.lists(st.text(min_size=1, max_size=5), max_size=4))
 def test_any_text_has_only_signals_that_were_asked_for(text, signals):
-    assert set(said(text, signals)) <= set(signals)
+    assert set(find_signals(text, signals)) <= set(signals)
 
 
 def test_a_model_that_is_not_known_is_a_sentence(tmp_path):
@@ -244,7 +247,7 @@ def test_aliases_that_unfold_to_ever_more_are_refused_at_once(tmp_path):
     with pytest.raises(ck.ReadError, match="unfold to too many values"):
         ck.team(path, folder=tmp_path)
     path.write_text("Agents:\n  - &a {Name: A}\n  - {<<: *a, Name: B}\n")
-    assert [m.name for m in plan_of(load(path)[0]).members] == ["A", "B"]
+    assert [m.name for m in parse_plan(load_config(path)[0]).members] == ["A", "B"]
 
 
 def test_states_that_yaml_takes_for_numbers_are_names(tmp_path):
@@ -337,7 +340,7 @@ def test_a_file_of_json_names_no_key_twice(tmp_path):
 def test_an_alias_of_what_stands_beside_is_no_circle(tmp_path):
     path = tmp_path / "orchestration.yaml"
     path.write_text("y: &b [1]\nz: [*b, {<<: {q: *b}, b: *b}]\n")
-    assert load(path)[0] == {"y": [1], "z": [[1], {"q": [1], "b": [1]}]}
+    assert load_config(path)[0] == {"y": [1], "z": [[1], {"q": [1], "b": [1]}]}
 
 
 def test_a_mapping_that_contains_itself_is_a_sentence(tmp_path):
@@ -354,7 +357,7 @@ def test_a_team_of_the_most_agents_and_states_is_opened(tmp_path):
     states = {
         f"S{n}": state(names[n % MAX_AGENTS], to(f"S{n + 1}", "GO")) for n in range(MAX_STATES - 1)
     }
-    plan = plan_of(config(names, {**states, f"S{MAX_STATES - 1}": DONE}))
+    plan = parse_plan(config(names, {**states, f"S{MAX_STATES - 1}": DONE}))
     assert (len(plan.members), len(plan.states)) == (MAX_AGENTS, MAX_STATES)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from ctxkit.teams.handoffs import Shelf, handed
-from ctxkit.teams.rosters import ContextSource
-from ctxkit.tools.root import Root
+from ctxkit.agent.tools.root import Root
+from ctxkit.teams.handoffs import SourceFiles, format_handoff
+from ctxkit.teams.plan import ContextSource
 
 
 def block(folder, path, chars=20):
     source = ContextSource(kind="file", argument=path, max_chars=chars, label="")
-    return handed(Shelf(root=Root(folder), brief="brief.json", changes=()), (source,), "Tester")
+    return format_handoff(
+        SourceFiles(root=Root(folder), brief="brief.json", changes=()), (source,), "Tester"
+    )
 
 
 def test_a_hand_off_holds_a_file(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ctxkit as ck
-from ctxkit import prices
+from ctxkit.tokens import prices
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 VIEWS = {"text only": {"TextOnly": True}, "fresh": {"Isolation": "Fresh"},
@@ -32,7 +32,7 @@ def whole(tmp_path_factory):
         sys.path.remove(str(NOTEBOOKS))
         prices._registered.clear()  # its agents are called as those of other teams
         prices._registered.update(known)
-        prices._find.cache_clear()
+        prices._find_price.cache_clear()
     return found[found["agent"] == "all agents"].set_index("view")
 
 

@@ -10,8 +10,8 @@ from teams.orchestration_files import BROWNFIELD, DEV, PIPELINE, RESEARCH
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.teams.orchestrations import plan_of
-from ctxkit.teams.troupe import played
+from ctxkit.teams.demo import make_scripted_agent
+from ctxkit.teams.fuseraft_config import parse_plan
 
 VERIFY = "python -c 'print(1)' # test"
 BRIEF = json.dumps({"files_to_change": ["one.py", "test_one.py"], "verify_command": VERIFY,
@@ -48,7 +48,7 @@ def opened(folder, text, parts, **more):
     path = folder / "orchestration.yaml"
     path.write_text(text)
     tick = clock()
-    models = {name: played(name, turns, tick) for name, turns in parts.items()}
+    models = {name: make_scripted_agent(name, turns, tick) for name, turns in parts.items()}
     return ck.team(path, models=models, folder=folder, clock=tick, seed="7", **more)
 
 
@@ -245,7 +245,7 @@ def test_a_misspelt_key_is_said(right, wrong, said):
     from yaml import safe_load
 
     assert right in DEV
-    notes = plan_of(safe_load(DEV.replace(right, wrong, 1))).notes
+    notes = parse_plan(safe_load(DEV.replace(right, wrong, 1))).notes
     found = [n for n in notes if n.startswith(said)]
     assert len(found) == 1
     assert "not known, and not obeyed" in found[0]
@@ -255,7 +255,7 @@ def test_a_share_is_a_number_from_0_to_1():
     from yaml import safe_load
 
     with pytest.raises(BadArguments, match="ContextCapFraction must be a number from 0 to 1"):
-        plan_of(safe_load(DEV.replace("ContextCapFraction: 0.4", "ContextCapFraction: 4")))
+        parse_plan(safe_load(DEV.replace("ContextCapFraction: 0.4", "ContextCapFraction: 4")))
 
 
 HOMES = """

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from teams.makes import DONE, config, made, shown, state, to
 
 import ctxkit as ck
-from ctxkit.presets.configs.syntaxes import load
-from ctxkit.teams.agent_files import with_files
-from ctxkit.teams.conditions import Condition, object_in
-from ctxkit.teams.orchestrations import plan_of
+from ctxkit.presets.config_syntax import load_config
+from ctxkit.teams.config_files import load_referenced_files
+from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams.plan import Condition, find_json_object
 
 CONFIGS = Path(__file__).parents[1] / "presets/configs"
 
@@ -103,7 +103,7 @@ def test_an_agent_that_never_says_json_comes_to_an_end(tmp_path):
 
 @given(st.text(max_size=300))
 def test_any_reply_holds_an_object_or_none(text):
-    found = object_in(text)
+    found = find_json_object(text)
     assert found is None or isinstance(found, dict)
     condition = Condition(field="a.b", operator="Contains", value="x")
     assert condition.holds({"a": {"b": "xyz"}})
@@ -285,7 +285,9 @@ def test_each_example_runs_on_scripted_agents(path, tmp_path):
     (tmp_path / "agents").mkdir()
     for name in ("developer", "reviewer"):
         (tmp_path / f"agents/{name}.yaml").write_text(f"Agent: {{Name: {name.title()}}}")
-    names = [m.name for m in plan_of(with_files(load(path)[0], path.parent)).members]
+    names = [
+        m.name for m in parse_plan(load_referenced_files(load_config(path)[0], path.parent)).members
+    ]
     words = says(verdict="x", next_agent=names[0], content="c")
     with made(tmp_path, {name: [words] * 3 for name in names}, path) as team:
         team.ask("Work.")

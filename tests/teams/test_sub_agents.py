@@ -9,7 +9,7 @@ import pytest
 from teams.makes import config, made, shown
 
 import ctxkit as ck
-from ctxkit.teams.troupe import played
+from ctxkit.teams.demo import make_scripted_agent
 
 ASKS = ("sub_agent_explore", {"query": "Where is the table?"})
 PLAN = config(
@@ -106,7 +106,7 @@ def test_a_model_that_is_asked_for_must_be_known(tmp_path):
 
 def test_its_model_is_that_of_its_agent_where_none_is_named(tmp_path):
     one = {k: v for k, v in PLAN["Agents"][0].items() if k != "SubAgentModel"}
-    model = played("one", [["Here."]] * 9, lambda: 1.0)
+    model = make_scripted_agent("one", [["Here."]] * 9, lambda: 1.0)
     plan = config([one], Selection={"Type": "sequential"})
     with ck.team(plan, model=model, folder=tmp_path) as team:
         assert team.subs["A"].agent.model is model

@@ -12,7 +12,7 @@ from teams.orchestration_files import BROWNFIELD, DEV, PIPELINE, RESEARCH
 from yaml import safe_load
 
 import ctxkit as ck
-from ctxkit.tokens import default
+from ctxkit.tokens import default_counter
 
 SHELL = ("files", "shell")
 
@@ -56,7 +56,7 @@ def test_live_log_and_replay_of_a_team_agree_to_the_token(name, tmp_path):
         assert any(live.session.edits for live in team.lives) == name.endswith(" mode")
         for live in team.lives:
             session, kept = live.session, ck.read(live.log.path)
-            sizes = [default().message(m) for m in session.messages]
+            sizes = [default_counter().message(m) for m in session.messages]
             fixed = sum(t.schema.chars for t in live.agent.tools.values()) // 4
             again = ck.replay(kept, live.agent.rules, tokens=sizes, fixed=fixed)
             sent, read, told = ([c.message.usage.prompt_tokens for c in s.calls]

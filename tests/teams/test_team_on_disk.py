@@ -9,14 +9,14 @@ import pytest
 from teams.makes import config, made
 
 import ctxkit as ck
-from ctxkit.teams.troupe import TASK
+from ctxkit.teams.demo import DEMO_TASK
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kept")
     with ck.team("scripted", folder=folder) as team:
-        team.run(TASK)
+        team.run(DEMO_TASK)
         live = ck.compare(team, "views")
         return folder / ".ctxkit/sessions", team.session, live
 

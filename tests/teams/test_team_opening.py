@@ -10,14 +10,14 @@ import pytest
 from teams.makes import DONE, clock, config, made, state, to
 
 import ctxkit as ck
-from ctxkit.agent.live import LiveSession
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.presets.configs.fuseraft import MAX_AGENTS
-from ctxkit.readers import team_members
-from ctxkit.store.workspace import Workspace
-from ctxkit.teams.crew import session_names
-from ctxkit.teams.orchestrations import plan_of
-from ctxkit.teams.troupe import played
+from ctxkit.formats import reading
+from ctxkit.presets.systems.fuseraft import MAX_AGENTS
+from ctxkit.teams.demo import make_scripted_agent
+from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams.session_factory import session_names
 
 STATES = {"One": state("A", to("Two", "ON")), "Two": state("B", to("End", "DONE")), "End": DONE}
 PLAN = config(["A", "B", "C"], STATES)
@@ -42,7 +42,7 @@ def many(selection: str) -> dict:
 
 @pytest.mark.parametrize("selection", ["statemachine", "roundrobin"])
 def test_the_most_agents_are_opened_within_half_a_second(tmp_path, selection):
-    model = played("A", [["GO"]], clock())
+    model = make_scripted_agent("A", [["GO"]], clock())
     ck.team(config(["A"]), model=model, folder=tmp_path, name="warm").close()
     took = []
     for n in range(3):  # the machine may be busy: the best of three counts
@@ -95,7 +95,7 @@ def test_what_is_done_with_each_is_done_with_those_that_are_opened_later(tmp_pat
 def test_what_was_begun_is_opened_at_once_and_may_be_refused(tmp_path):
     with made(tmp_path, PARTS, PLAN, name="t") as team:
         team.run("Work.")
-    other = LiveSession("t.A", model=played("A", [], clock()), rules=ck.presets.none(),
+    other = LiveSession("t.A", model=make_scripted_agent("A", [], clock()), rules=ck.presets.none(),
                         clock=clock(), workspace=Workspace(tmp_path))  # fmt: skip
     with closing(other), pytest.raises(StoreError, match=r"'t\.A' is being written"):
         made(tmp_path, PARTS, PLAN, name="t")
@@ -112,7 +112,7 @@ def test_a_team_that_cannot_be_opened_leaves_nothing_locked(tmp_path):
 
 
 def test_names_of_sessions_are_apart():
-    plan = plan_of(config(["A b", "A-b", "C"]))
+    plan = parse_plan(config(["A b", "A-b", "C"]))
     assert session_names("team", plan) == {"A b": "team.A-b-0", "A-b": "team.A-b-1", "C": "team.C"}
 
 
@@ -128,4 +128,4 @@ def test_the_names_of_its_tools_are_those_of_all_its_agents(tmp_path):
 
 
 def test_all_sessions_of_the_largest_team_are_read_from_disk():
-    assert team_members._MOST == 2 * MAX_AGENTS
+    assert reading._MAX_AGENT_FILES == 2 * MAX_AGENTS

@@ -6,10 +6,10 @@ import pytest
 from teams.makes import clock, config, made, shown
 
 import ctxkit as ck
-from ctxkit.agent.remembering import homes
-from ctxkit.memory import Memories
-from ctxkit.memory.entry import entry
-from ctxkit.teams.troupe import played
+from ctxkit.agent.memory import MemoryStore
+from ctxkit.agent.memory.session_memory import default_memory_folders
+from ctxkit.policies.memory_entries import make_entry
+from ctxkit.teams.demo import make_scripted_agent
 
 FILES = """
 Orchestration:
@@ -45,7 +45,7 @@ def place(tmp_path):
 
 def opened(place, **more):
     tick = clock()
-    parts = {name: played(name, [["Hi."]], tick) for name in ("Writer", "Editor")}
+    parts = {name: make_scripted_agent(name, [["Hi."]], tick) for name in ("Writer", "Editor")}
     return ck.team(place / "team.yaml", models=parts, folder=place, clock=tick, seed="7", **more)
 
 
@@ -63,7 +63,7 @@ def test_an_agent_is_read_from_its_file_and_what_is_written_beside_goes_before(p
     with ck.team(
         name="team",
         folder=place,
-        models=dict.fromkeys(("Writer", "Editor"), played("x", [], lambda: 1.0)),
+        models=dict.fromkeys(("Writer", "Editor"), make_scripted_agent("x", [], lambda: 1.0)),
     ) as again:
         assert again.plan.members == team.plan.members  # it goes on as it was begun
 
@@ -91,8 +91,8 @@ def test_a_file_that_is_none_of_the_configs_folder_is_a_sentence(
 def test_an_agent_remembers_what_its_own_folder_holds(tmp_path):
     """F2, F13, F23: EnableMemory and Memory of one agent and of all; others' memory is not shown."""
     for name, words in (("Red Fox", "Use pytest -q."), ("Owl", "The owl knows.")):
-        folder = homes()[0].parent / "agents" / name.lower().replace(" ", "_")
-        Memories([folder], tmp_path).add(entry("tests", words, "feedback"))
+        folder = default_memory_folders()[0].parent / "agents" / name.lower().replace(" ", "_")
+        MemoryStore([folder], tmp_path).add(make_entry("tests", words, "feedback"))
     plan = config([{"Name": "Red Fox", "EnableMemory": True, "Instructions": "You run."}, "Owl"],
                   Termination={"MaxIterations": 2})  # fmt: skip
     parts = {"Red Fox": [["Hi."]], "Owl": [["Hi."]]}
@@ -114,14 +114,16 @@ def test_an_agent_remembers_what_its_own_folder_holds(tmp_path):
 
 def kept_entries():
     """Each file of memory of this user: which folder it is in, and its text."""
-    found = homes()[0].parent.rglob("memory_*.md")
+    found = default_memory_folders()[0].parent.rglob("memory_*.md")
     return [(path.parent.name, path.read_text()) for path in found]
 
 
 def test_a_team_remembers_in_a_folder_of_its_own(tmp_path):
     """F13: Without a word of the user's, no agent reads or writes what its namesakes keep."""
-    mine = homes()[0].parent / "agents/writer"
-    Memories([mine], tmp_path).add(entry("mine", "Nobody's business of a team.", "feedback"))
+    mine = default_memory_folders()[0].parent / "agents/writer"
+    MemoryStore([mine], tmp_path).add(
+        make_entry("mine", "Nobody's business of a team.", "feedback")
+    )
     before = kept_entries()
     plan = config([{"Name": "Writer", "EnableMemory": True}], Termination={"MaxIterations": 1})
     parts = {"Writer": [["Hi."]] * 3}
@@ -150,7 +152,7 @@ def test_a_config_alone_sends_nothing_to_the_address_that_it_names(tmp_path, mon
         return b'{"block": "The hook knows."}'
 
     sent = []
-    monkeypatch.setattr("ctxkit.memory.webhook._answer", asked)
+    monkeypatch.setattr("ctxkit.agent.memory.webhook._post_json", asked)
     monkeypatch.setenv("SOME_KEY", "k" * 20)
     hook = {"LoadUrl": "http://127.0.0.1:9/load", "Headers": {"X-Key": "${SOME_KEY}"}}
     plan = config(["Writer"], Memory={"Provider": "webhook", "Webhook": hook},

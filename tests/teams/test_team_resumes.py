@@ -14,9 +14,9 @@ from talkers import Says, said
 from teams.makes import DONE, clock, config, made, shown, state, to
 
 import ctxkit as ck
+from ctxkit.agent.store.session_log import SessionLog
 from ctxkit.errors import BadArguments, ModelError, StoreError
-from ctxkit.store.session_log import SessionLog
-from ctxkit.teams.troupe import played
+from ctxkit.teams.demo import make_scripted_agent
 
 STATES = {
     "One": state("A", to("Two", "ON", HandoffContext=[{"Source": "changes_recent"}])),
@@ -158,7 +158,7 @@ def test_an_interrupt_keeps_what_was_said_and_the_turn_is_taken_again(tmp_path):
                 raise asyncio.CancelledError
             return await super().__call__(request, emit)
 
-    from ctxkit.messages import ToolCall
+    from ctxkit.session.messages import ToolCall
 
     model = Waits(said("first", ToolCall("c", "list_files", {}), stop="tool"), said("DONE"))
     with ck.team(plan, model=model, folder=tmp_path) as team:
@@ -242,7 +242,7 @@ def test_a_team_goes_on_by_its_name_alone(tmp_path):
         team.ask("Work.")
         asyncio.run(team.step())
     tick = clock()
-    models = {name: played(name, turns, tick) for name, turns in PARTS.items()}
+    models = {name: make_scripted_agent(name, turns, tick) for name, turns in PARTS.items()}
     with ck.team(name="team", models=models, folder=tmp_path, clock=tick) as again:
         assert again.plan.max_turns == 40
         assert list(again.sessions) == ["A", "B"]

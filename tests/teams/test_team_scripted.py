@@ -10,14 +10,14 @@ import pytest
 from teams.makes import shown
 
 import ctxkit as ck
-from ctxkit.teams.troupe import TASK
-from ctxkit.tokens import default
+from ctxkit.teams.demo import DEMO_TASK
+from ctxkit.tokens import default_counter
 
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory):
     with ck.team("scripted", folder=tmp_path_factory.mktemp("team")) as team:
-        team.run(TASK)
+        team.run(DEMO_TASK)
         yield team
 
 
@@ -92,7 +92,7 @@ def test_live_log_and_replay_agree_to_the_token(team):
     for live in team.sessions.values():
         session = live.session
         kept = ck.read(live.log.path)
-        sizes = [default().message(m) for m in session.messages]
+        sizes = [default_counter().message(m) for m in session.messages]
         fixed = sum(t.schema.chars for t in live.agent.tools.values()) // 4
         again = ck.replay(kept, live.agent.rules, tokens=sizes, fixed=fixed)
         prompts = [[c.message.usage.prompt_tokens for c in s.calls] for s in (session, kept, again)]

@@ -86,7 +86,7 @@ def test_a_replay_of_the_log_says_the_same(team):
 def test_a_session_of_no_team_says_nothing_of_a_state():
     from builders import assistant, user
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
     talk = [m for n in range(6) for m in (user(f"ask {n} " * 50), assistant(f"say {n} " * 50))]
     rules = ck.presets.fuseraft(mode="lossless", trigger_turn_count=3, keep_recent_turns=1)
@@ -95,14 +95,14 @@ def test_a_session_of_no_team_says_nothing_of_a_state():
 
 
 def test_what_a_log_says_of_a_standing_is_bounded_data():
-    from ctxkit.texts import standings
+    from ctxkit.policies import evidence
 
     odd = {"state": "x" * 9_000 + "\n## Signals", "entered": list(range(9_000)), "contracts": [
         7, {"name": ["a"], "why": {"b": "c" * 9_000}}], "signals": "no list", "failures": None}  # fmt: skip
-    text = "\n".join(standings.blocks(odd))
+    text = "\n".join(evidence.team_state_sections(odd))
     assert len(text) < 3_000
     assert "\n## " not in text
-    assert standings.blocks({"state": None}) == []
+    assert evidence.team_state_sections({"state": None}) == []
 
 
 def summed_by(folder, names, **more):

@@ -145,9 +145,9 @@ def test_a_declared_history_is_text_bounded_and_the_oldest_goes_first(talk, tmp_
 def test_live_and_replay_agree_under_each_view(talk, window):
     team = talk(ContextWindow=window)
     live = team.sessions["C"]
-    from ctxkit.tokens import default
+    from ctxkit.tokens import default_counter
 
-    sizes = [default().message(m) for m in live.session.messages]
+    sizes = [default_counter().message(m) for m in live.session.messages]
     fixed = sum(t.schema.chars for t in live.agent.tools.values()) // 4
     again = ck.replay(ck.read(live.log.path), live.agent.rules, tokens=sizes, fixed=fixed)
     for a, b in zip(live.session.calls, again.calls, strict=True):

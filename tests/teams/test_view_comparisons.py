@@ -7,10 +7,10 @@ from teams.makes import config, made
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.heard import agent_logs, team_turns
-from ctxkit.messages import Message, Text, ToolCall
-from ctxkit.session import Session
-from ctxkit.teams.troupe import TASK
+from ctxkit.metrics.team_log import get_agent_logs, get_team_turns
+from ctxkit.session.messages import Message, Text, ToolCall
+from ctxkit.session.session import Session
+from ctxkit.teams.demo import DEMO_TASK
 
 TESTER = [{"Source": s} for s in ("session_context", "changes_recent:5",
                                   "brief_field:test_targets", "own_history:4")]  # fmt: skip
@@ -19,7 +19,7 @@ TESTER = [{"Source": s} for s in ("session_context", "changes_recent:5",
 @pytest.fixture(scope="module")
 def team(tmp_path_factory):
     with ck.team("scripted", folder=tmp_path_factory.mktemp("team")) as team:
-        team.run(TASK)
+        team.run(DEMO_TASK)
         yield team
 
 
@@ -157,7 +157,7 @@ def test_one_log_of_several_agents_has_a_log_for_each():
         says("B", "Good.", 4),
     )
     session = Session(id="s", log=log)
-    found = {log.agent: log.shared.messages for log in agent_logs(session)}
+    found = {log.agent: log.shared.messages for log in get_agent_logs(session)}
     assert [m.kind or m.role for m in found["A"]] == [
         "user",
         "assistant",
@@ -173,7 +173,7 @@ def test_one_log_of_several_agents_has_a_log_for_each():
         "assistant",
     ]
     assert "x" * 400 in found["B"][2].text
-    assert [(t.agent, t.calls) for t in team_turns(session)] == [("A", (0, 1)), ("B", (0,))]
+    assert [(t.agent, t.calls) for t in get_team_turns(session)] == [("A", (0, 1)), ("B", (0,))]
     compared = ck.compare(session, {"text": {"TextOnly": True}})
     assert tokens(compared, "B", "text") < tokens(compared, "B", "shared")
 

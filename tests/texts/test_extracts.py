@@ -16,17 +16,27 @@ from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, shown
 
 import ctxkit as ck
-from ctxkit.engine import log_of
-from ctxkit.history import History, Log
-from ctxkit.messages import Message, Text
-from ctxkit.policies.summarisers import Extractive, Passage
-from ctxkit.texts import extracts, message_lines, sentences
+from ctxkit.engine import log_from_session
+from ctxkit.policies.history import History, MessageLog
+from ctxkit.policies.offline_summarisers import Extractive, Passage
+from ctxkit.policies.texts import extracts, line_index
+from ctxkit.session.messages import Message, Text
 
 WORDS = st.sampled_from(
     [
         *("must", "error", "fix", "the", "ids", "of", "src/app.py", "README", "Bill.Ray", "12"),
         *("naïve", "İstanbul", "订单", "ß", "a", "?", ".", "!", "`x`", "exit code", "because"),
-        *("\n", "\t", "\x85", "\u2028", "\r\n", "https://a.b/c", sentences.MARK, "done…", ""),
+        *(
+            "\n",
+            "\t",
+            "\x85",
+            "\u2028",
+            "\r\n",
+            "https://a.b/c",
+            line_index.FOCUS_MARK,
+            "done…",
+            "",
+        ),
     ]
 )
 TEXTS = st.lists(WORDS, max_size=40).map(" ".join) | st.text(max_size=60)
@@ -83,11 +93,11 @@ def test_a_passage_with_an_earlier_summary_has_the_definition_s_extract():
 
 def test_the_same_passage_is_written_once_for_all_logs_of_a_session(monkeypatch):
     session, made = by_chance(7, 40), []
-    written = extracts._written
-    monkeypatch.setattr(extracts, "_written", lambda *a: made.append(a) or written(*a))
+    written = extracts._compose_extract
+    monkeypatch.setattr(extracts, "_compose_extract", lambda *a: made.append(a) or written(*a))
     texts = set()
     for _ in range(3):
-        log = log_of(session)
+        log = log_from_session(session)
         texts.add(Extractive()(Passage(History.start(log, log.calls - 1), 60)))
     assert len(texts) == len(made) == 1
     Extractive(99)(Passage(History.start(log, log.calls - 1), 60))
@@ -108,7 +118,7 @@ def test_lines_are_made_anew_where_summaries_have_filled_them(monkeypatch):
     history = shown(*(user(f"Never touch part {n}.") for n in range(9)))
     before = Extractive()(Passage(history, 8))
     old = history.log.memo["lines"][0]
-    monkeypatch.setattr(message_lines, "HELD", 10)
+    monkeypatch.setattr(line_index, "MAX_HELD_CHARS", 10)
     for n in range(3):
         made = history.summarise(4, f"Summary {n}.")
         assert "Earlier: Summary" in Extractive(share=1.0)(Passage(made, 3))
@@ -118,21 +128,21 @@ def test_lines_are_made_anew_where_summaries_have_filled_them(monkeypatch):
 
 def test_what_is_said_of_a_focus_is_not_taken_over_again():
     old = [user("a b c")]
-    told = f'User: Keep it.\n{sentences.MARK}"ids": 1 of 2 words near it are kept, 50% by rarity]'
+    told = f'User: Keep it.\n{line_index.FOCUS_MARK}"ids": 1 of 2 words near it are kept, 50% by rarity]'
     summary = summarised(old, told).inserted[0]
-    assert [text for _, text in sentences.said(summary)] == ["User: Keep it."]
+    assert [text for _, text in line_index.message_lines(summary)] == ["User: Keep it."]
 
 
 def test_an_interrupt_leaves_nothing_half_read(monkeypatch):
     history = shown(*(user(f"Never touch part {n}.") for n in range(9)))
-    plain = sentences.words
+    plain = line_index.line_words
 
     def interrupted(text):
         if "part 5" in text:
             raise KeyboardInterrupt
         return plain(text)
 
-    monkeypatch.setattr(sentences, "words", interrupted)
+    monkeypatch.setattr(line_index, "line_words", interrupted)
     with pytest.raises(KeyboardInterrupt):
         Extractive()(Passage(history, 8))
     monkeypatch.undo()
@@ -141,7 +151,7 @@ def test_an_interrupt_leaves_nothing_half_read(monkeypatch):
 
 
 def test_a_log_without_a_message_has_no_extract():
-    log = Log(Fours())
+    log = MessageLog(Fours())
     log.open()
     assert Extractive()(Passage(History.start(log, 0), 0)) == ""
     assert Extractive().extract([], 100) == ""
@@ -182,7 +192,7 @@ def test_fifty_megabytes_in_one_message_cost_no_more_than_what_is_read(name, rol
 
 
 def test_the_lines_of_a_huge_message_are_bounded_in_memory(monkeypatch):
-    monkeypatch.setattr(sentences, "READ", 400_000)
+    monkeypatch.setattr(line_index, "MAX_READ_CHARS", 400_000)
     text = "\n".join(f"Fact {n}: x{n * 31:x} in src/f{n}.py." for n in range(120_000))
     tracemalloc.start()
     try:
@@ -195,7 +205,7 @@ def test_the_lines_of_a_huge_message_are_bounded_in_memory(monkeypatch):
 
 
 def test_a_message_longer_than_any_window_is_read_at_both_ends(monkeypatch):
-    monkeypatch.setattr(sentences, "READ", 60)
+    monkeypatch.setattr(line_index, "MAX_READ_CHARS", 60)
     monkeypatch.setattr("extracts_by_definition.READ", 60)
     talk = [user("First of all. " + "Nothing here. " * 99 + "Last of all.")]
     made = Extractive().extract(talk, 300)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from talks_by_chance import shown
 
-from ctxkit.policies.summarisers import Extractive, Passage
+from ctxkit.policies.offline_summarisers import Extractive, Passage
 from ctxkit.policies.summary import Summary
-from ctxkit.texts import focuses, identifiers, sentences, summary_passages
-from ctxkit.texts.sentences import MARK
-from ctxkit.tokens import Room
+from ctxkit.policies.texts import extracts, line_index, summary_prompts
+from ctxkit.policies.texts.line_index import FOCUS_MARK
+from ctxkit.tokens import ContextBudget
 
 IDS = [f"order-{n * 7919:05d}" for n in range(1, 13)]
 TALK = [
@@ -34,7 +34,10 @@ TALK = [
 def told(focus, **more):
     history = shown(*TALK)
     return Passage(
-        history, len(history), instructions=identifiers.instructions("off", focus=focus), **more
+        history,
+        len(history),
+        instructions=summary_prompts.identifier_instructions("off", focus=focus),
+        **more,
     )
 
 
@@ -57,14 +60,16 @@ def held(text):
     ],
 )
 def test_what_is_near_a_focus(focus, near, far):
-    terms = focuses.focus(focus).terms
-    assert [w for w in near if not any(focuses.is_near(w, t) for t in terms)] == []
-    assert [w for w in far if any(focuses.is_near(w, t) for t in terms)] == []
+    terms = extracts.parse_focus(focus).terms
+    assert [w for w in near if not any(extracts.is_near_term(w, t) for t in terms)] == []
+    assert [w for w in far if any(extracts.is_near_term(w, t) for t in terms)] == []
 
 
 def test_a_focus_without_a_word_is_none():
-    assert focuses.focus("") is focuses.focus(" ?! ") is None
-    assert focuses.focus("keep").terms == ("keep",)  # nothing but words that ask: they are meant
+    assert extracts.parse_focus("") is extracts.parse_focus(" ?! ") is None
+    assert extracts.parse_focus("keep").terms == (
+        "keep",
+    )  # nothing but words that ask: they are meant
 
 
 def test_the_extract_obeys_a_focus_and_says_how_well():
@@ -73,7 +78,7 @@ def test_the_extract_obeys_a_focus_and_says_how_well():
     assert held(kept) >= 9
     assert plain == by_definition(list(told("").messages), 300)
     *rows, audit = kept.splitlines()
-    assert not any(row.startswith(MARK) for row in rows)
+    assert not any(row.startswith(FOCUS_MARK) for row in rows)
     words = re.fullmatch(
         r'\[Focus "keep the ids": (\d+) of 12 words near it are kept, (\d+)% by rarity\]', audit
     )
@@ -90,7 +95,7 @@ def test_a_focus_on_nothing_that_was_said_is_told():
 def test_rarer_words_of_a_focus_weigh_more():
     said = [user(f"The rates of part {n} are wrong.") for n in range(30)]
     history = shown(*said[:15], user("A zebra."), *said[15:])
-    instructions = identifiers.instructions("off", focus="rates zebra")
+    instructions = summary_prompts.identifier_instructions("off", focus="rates zebra")
     made = Extractive(90, share=1.0)(Passage(history, len(history), instructions=instructions))
     assert "User: A zebra." in made
 
@@ -98,20 +103,24 @@ def test_rarer_words_of_a_focus_weigh_more():
 def test_what_is_said_of_a_focus_is_one_sentence():
     made = Extractive(300)(told("Keep the ids. All of them! [really]"))
     summary = summarised([user("a")], made).inserted[0]
-    again = [text for _, text in sentences.said(summary)]
-    assert [row for row in made.splitlines() if row.startswith(MARK)]
+    again = [text for _, text in line_index.message_lines(summary)]
+    assert [row for row in made.splitlines() if row.startswith(FOCUS_MARK)]
     assert [text for text in again if "near" in text or "really" in text] == []
 
 
 def test_there_is_no_audit_where_it_would_take_the_room():
     made = Extractive(30)(told("keep the ids"))
-    assert MARK not in made
+    assert FOCUS_MARK not in made
     assert made
     assert len(made) <= 30 * 3.5
 
 
 @pytest.mark.parametrize(
-    "write", [lambda i, f: identifiers.instructions("strict", focus=f), summary_passages.focused]
+    "write",
+    [
+        lambda i, f: summary_prompts.identifier_instructions("strict", focus=f),
+        summary_prompts.with_focus,
+    ],
 )
 def test_the_focus_is_found_in_the_instructions(write):
     history = shown(user("a"))
@@ -121,8 +130,8 @@ def test_the_focus_is_found_in_the_instructions(write):
 
 
 def test_a_focus_of_a_preset_and_one_by_hand_are_both_meant():
-    asked = summary_passages.focused("Summarise it.", "ids")
-    by_hand = identifiers.instructions("strict", focus="paths\n\nand names")
+    asked = summary_prompts.with_focus("Summarise it.", "ids")
+    by_hand = summary_prompts.identifier_instructions("strict", focus="paths\n\nand names")
     both = Passage(
         shown(user("a")), 1, instructions=f"{asked}\n\nWrite these sections: A.\n\n{by_hand}"
     )
@@ -131,7 +140,7 @@ def test_a_focus_of_a_preset_and_one_by_hand_are_both_meant():
 
 def test_the_same_passage_has_one_extract_whatever_other_runs_wrote():
     history = shown(*TALK)
-    instructions = identifiers.instructions("off", focus="ids")
+    instructions = summary_prompts.identifier_instructions("off", focus="ids")
     first = Extractive(300)(Passage(history, 60, instructions=instructions))
     for n in range(5):  # other runs bring summaries into the lines of the session
         made = history.summarise(30, f"User: order-{n}1111 is one more id.")
@@ -148,17 +157,19 @@ def test_any_focus_keeps_the_room(text, tokens):
         user("还有费率表。"),
     ]
     history = shown(*talk)
-    passage = Passage(history, 3, instructions=identifiers.instructions("off", focus=text))
+    passage = Passage(
+        history, 3, instructions=summary_prompts.identifier_instructions("off", focus=text)
+    )
     made = Extractive(tokens, share=1.0)(passage)
     assert len(made) <= max(3.5 * min(tokens, max(passage.tokens, 40)), 1)
 
 
 def test_a_policy_with_a_focus_writes_another_summary():
     history = shown(*TALK, user("Go on."), assistant("Yes."))
-    room = Room(10_000, 0, history.log.counter)
+    room = ContextBudget(10_000, 0, history.log.counter)
     plain, kept = (
         Summary(keep_messages=1, focus=f)(history, room)[0].text for f in ("", "keep the ids")
     )
     assert held(kept) > held(plain)
-    assert MARK in kept
-    assert MARK not in plain
+    assert FOCUS_MARK in kept
+    assert FOCUS_MARK not in plain

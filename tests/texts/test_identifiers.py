@@ -4,36 +4,41 @@ import time
 
 import pytest
 
-from ctxkit.texts import identifiers as ids
+from ctxkit.policies.texts import summary_prompts as ids
 
 
 def test_whole_paths_are_found_and_the_inner_part_only_as_tyrum_does():
     text = "see src/routes/api.ts and look in /etc/hosts"
-    assert {"src/routes/api.ts", "/etc/hosts"} <= set(ids.found(text))
-    inner = ids.found(text, inner_paths=True)
+    assert {"src/routes/api.ts", "/etc/hosts"} <= set(ids.find_identifiers(text))
+    inner = ids.find_identifiers(text, inner_paths=True)
     assert {"/routes/api.ts", "api.ts", "/hosts"} <= set(inner)
     assert "src/routes/api.ts" not in inner
 
 
 def test_kinds_of_names():
     text = "`git push` https://a.io/x?y=1 deadbeef MAX_TOKENS"
-    assert ids.found(text)[:4] == ("git push", "https://a.io/x?y=1", "deadbeef", "MAX_TOKENS")
+    assert ids.find_identifiers(text)[:4] == (
+        "git push",
+        "https://a.io/x?y=1",
+        "deadbeef",
+        "MAX_TOKENS",
+    )
 
 
 def test_an_audit_never_asks_for_a_key():
-    assert ids.exact(["sk-12345678abcdef at localhost:8080"]) == ("localhost:8080",)
+    assert ids.identifiers_to_audit(["sk-12345678abcdef at localhost:8080"]) == ("localhost:8080",)
 
 
 def test_only_the_last_ten_texts_are_asked_for():
-    assert ids.exact(["/old/path/x", *[""] * 10]) == ()
+    assert ids.identifiers_to_audit(["/old/path/x", *[""] * 10]) == ()
 
 
 def test_hashes_are_compared_without_case_and_paths_with_it():
-    assert ids.lost(["DEADBEEF01", "/Src/App"], "deadbeef01 /src/app") == ("/Src/App",)
+    assert ids.lost_identifiers(["DEADBEEF01", "/Src/App"], "deadbeef01 /src/app") == ("/Src/App",)
 
 
 def test_an_audit_names_all_that_is_missing():
-    why = ids.audit(
+    why = ids.audit_summary(
         "## A\nnothing",
         sections=["## A", "## B"],
         names=list("wxyz"),
@@ -47,11 +52,11 @@ def test_an_audit_names_all_that_is_missing():
 
 
 def test_a_heading_inside_a_sentence_is_no_section():
-    assert ids.audit("as in ## A above", sections=["## A"]) == ("missing_section:## A",)
+    assert ids.audit_summary("as in ## A above", sections=["## A"]) == ("missing_section:## A",)
 
 
 def test_names_are_asked_for_only_when_strict():
-    assert ids.audit("x", names=["/a/b/c"], strict=False) == ()
+    assert ids.audit_summary("x", names=["/a/b/c"], strict=False) == ()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +69,7 @@ def test_names_are_asked_for_only_when_strict():
     ],
 )
 def test_the_last_request_is_looked_for(ask, said, good):
-    assert ids.reflected(ask, said) is good
+    assert ids.reflects_request(ask, said) is good
 
 
 @pytest.mark.parametrize(
@@ -73,6 +78,6 @@ def test_the_last_request_is_looked_for(ask, said, good):
 )
 def test_hostile_text_costs_no_more_than_its_length(evil):
     start = time.process_time()
-    ids.found(evil)
-    ids.exact([evil])
+    ids.find_identifiers(evil)
+    ids.identifiers_to_audit([evil])
     assert time.process_time() - start < 5  # a quadratic pattern takes minutes

@@ -3,7 +3,7 @@
 import pytest
 from builders import assistant, call, result, tool_call, user
 
-from ctxkit.texts import plans
+from ctxkit.policies import safeguard
 
 
 def sized(*rows):
@@ -15,61 +15,65 @@ FOUR = sized(*[(user(), 1000)] * 4)
 
 def test_oc1_two_parts_halve_four_equal_messages():
     """four messages of 1000 tokens in two parts: [1,2],[3,4]"""
-    assert plans.by_share(*FOUR, 2) == [(0, 1), (2, 3)]
+    assert safeguard.chunk_by_share(*FOUR, 2) == [(0, 1), (2, 3)]
 
 
 def test_oc2_history_share_drops_the_older_half_until_it_fits():
     """window 2000, share 0.5: two halvings, only the fourth stays"""
-    assert plans.within_share(*FOUR, 1000) == ((3,), (0, 1, 2), 2)
+    assert safeguard.drop_oldest_to_budget(*FOUR, 1000) == ((3,), (0, 1, 2), 2)
 
 
 def test_oc3_a_call_stays_with_its_result():
     """a chunk limit of 700 tokens puts call and result in one chunk of their own"""
     c = call()
     rows = sized((user(), 200), (c, 450), (result(of=c), 450), (user(), 200))
-    assert plans.by_size(*rows, 700) == [(0,), (1, 2), (3,)]
+    assert safeguard.chunk_by_size(*rows, 700) == [(0,), (1, 2), (3,)]
 
 
 def test_oc4_a_displaced_result_stays_with_its_call():
     """a user message between call and result is taken into their group"""
     c = call()
-    assert plans.groups([c, user(), result(of=c), user()]) == [(0, 1, 2), (3,)]
+    assert safeguard.group_rows([c, user(), result(of=c), user()]) == [(0, 1, 2), (3,)]
 
 
 def test_oc5_an_aborted_call_binds_nothing():
     """an aborted call ends its group at once: [1],[2,3]"""
     c = assistant("", tool_call(), stop="aborted")
     rows = sized((c, 500), (user(), 300), (result(of=c), 200))
-    assert plans.by_size(*rows, 700) == [(0,), (1, 2)]
+    assert safeguard.chunk_by_size(*rows, 700) == [(0,), (1, 2)]
 
 
 def test_oc6_an_unfinished_call_binds_nothing():
     """a call without a result ends its group at once: [1],[2,3]"""
     rows = sized((call(), 500), (user(), 300), (assistant(), 200))
-    assert plans.by_size(*rows, 700) == [(0,), (1, 2)]
+    assert safeguard.chunk_by_size(*rows, 700) == [(0,), (1, 2)]
 
 
 def test_oc7_a_large_call_leaves_with_its_result():
     """window 2000: a call of 3000 tokens and its small result are left out with a note"""
     c = call()
-    rows, notes = plans.oversized(*sized((c, 3000), (result(of=c), 5), (user(), 5)), 2000)
+    rows, notes = safeguard.exclude_oversized(
+        *sized((c, 3000), (result(of=c), 5), (user(), 5)), 2000
+    )
     assert rows == (2,)
     assert "Large assistant" in notes[0]
-    rows, notes = plans.oversized(*sized((c, 5), (result(of=c), 3000), (user(), 5)), 2000)
+    rows, notes = safeguard.exclude_oversized(
+        *sized((c, 5), (result(of=c), 3000), (user(), 5)), 2000
+    )
     assert rows == (2,)
     assert "Large toolResult" in notes[0]
 
 
 def test_chunks_get_smaller_where_messages_are_large():
-    assert plans.ratio(10, 10 * 100, 200_000) == 0.4
-    assert plans.ratio(2, 2 * 60_000, 200_000) == pytest.approx(0.15)
-    assert plans.chunk_tokens(10, 1000, 200_000) == 80_000 - 4096
+    assert safeguard.chunk_share(10, 10 * 100, 200_000) == 0.4
+    assert safeguard.chunk_share(2, 2 * 60_000, 200_000) == pytest.approx(0.15)
+    assert safeguard.chunk_tokens(10, 1000, 200_000) == 80_000 - 4096
 
 
 def test_short_histories_are_one_stage():
-    assert len(plans.stages(*FOUR, 200_000)) == 1
-    assert len(plans.stages(*FOUR, 12_000)) == 2
+    assert len(safeguard.plan_stages(*FOUR, 200_000)) == 1
+    assert len(safeguard.plan_stages(*FOUR, 12_000)) == 2
 
 
 def test_one_message_over_the_budget_is_kept():
-    assert plans.within_share(*sized((user(), 9000)), 10) == ((0,), (), 0)
+    assert safeguard.drop_oldest_to_budget(*sized((user(), 9000)), 10) == ((0,), (), 0)

@@ -2,8 +2,8 @@
 
 from builders import assistant, call, result, tool_call, user
 
-from ctxkit.texts import reconstructions as re_
-from ctxkit.texts import records
+from ctxkit.policies import evidence as re_
+from ctxkit.policies.texts import tool_actions
 
 
 def did(name, text="ok", is_error=False, **arguments):
@@ -22,40 +22,49 @@ TURNS = [0, 0, 0, 1, 1, 2, 2, 3]
 
 
 def test_outcomes_come_from_the_record():
-    assert [a.outcome for a in records.actions(WORK)] == ["done", "failed", "failed", "pending"]
-    assert records.actions(WORK)[2].exit == 1
+    assert [a.outcome for a in tool_actions.collect_actions(WORK)] == [
+        "done",
+        "failed",
+        "failed",
+        "pending",
+    ]
+    assert tool_actions.collect_actions(WORK)[2].exit == 1
 
 
 def test_a_zero_exit_status_is_success():
-    assert not records.failed(result("fine\nexit code: 0", tool="bash"))
-    assert not records.failed(result("the docs say exit code: 3 means no", tool="read_file"))
+    assert not tool_actions.is_failed_result(result("fine\nexit code: 0", tool="bash"))
+    assert not tool_actions.is_failed_result(
+        result("the docs say exit code: 3 means no", tool="read_file")
+    )
 
 
 def test_intent_lines_of_the_document_and_of_the_program():
-    text = re_.intents(WORK, TURNS)
+    text = re_.write_intents(WORK, TURNS)
     assert text.startswith("[INTENT-DERIVED RECONSTRUCTION — covers turns 1–4]")
     assert '  ✓ read_file → "a.py" (turn 1, main)' in text
     assert '  ✗ patch_file → "a.py" — oldText not found (turn 2, main)' in text
     assert '  ✗ shell_run → "go test ./..."' in text
-    program = re_.intents(WORK, TURNS, quirks=True)
+    program = re_.write_intents(WORK, TURNS, quirks=True)
     assert '  ✗ patch_file → "a.py" (turn 2, main) — oldText not found' in program
     assert "  ✗ shell_run (turn 3, main)" in program
 
 
 def test_pending_calls_are_warned_of():
-    assert "WARNING: deploy has no recorded outcome" in re_.intents(WORK, TURNS)
-    assert "no tracked tool calls" in re_.intents([user()], [0])
+    assert "WARNING: deploy has no recorded outcome" in re_.write_intents(WORK, TURNS)
+    assert "no tracked tool calls" in re_.write_intents([user()], [0])
 
 
 def test_a_failure_is_open_until_the_same_thing_succeeds():
-    acts = records.actions(WORK)
-    assert [a.tool for a in records.open_failures(acts)] == ["patch_file", "shell_run"]
-    cured = records.actions([*WORK, *did("patch_file", path="a.py")])
-    assert [a.tool for a in records.open_failures(cured)] == ["shell_run"]
+    acts = tool_actions.collect_actions(WORK)
+    assert [a.tool for a in tool_actions.unresolved_failures(acts)] == ["patch_file", "shell_run"]
+    cured = tool_actions.collect_actions([*WORK, *did("patch_file", path="a.py")])
+    assert [a.tool for a in tool_actions.unresolved_failures(cured)] == ["shell_run"]
 
 
 def test_evidence_names_files_commands_and_what_failed():
-    text = re_.evidence(records.actions([*WORK, *did("write_file", path="b.py")], [*TURNS, 4, 4]))
+    text = re_.write_evidence(
+        tool_actions.collect_actions([*WORK, *did("write_file", path="b.py")], [*TURNS, 4, 4])
+    )
     assert "FILES WRITTEN\n  b.py" in text
     assert "✗ shell_run go test ./... [exit 1] (turn 3)\n    tests failed" in text
     assert text.index("write_file") < text.index("read_file")  # newest first
@@ -63,31 +72,34 @@ def test_evidence_names_files_commands_and_what_failed():
 
 
 def test_a_failed_write_is_no_file_written():
-    assert records.files_written(records.actions(WORK)) == ()
+    assert tool_actions.written_files(tool_actions.collect_actions(WORK)) == ()
 
 
 def test_reasoning_is_cut_and_absent_where_nothing_was_thought():
-    block = records.reasoning([assistant("x", thinking="h" * 2500)], [4])
+    block = tool_actions.reasoning_block([assistant("x", thinking="h" * 2500)], [4])
     assert block.splitlines()[1].startswith("Turn 5 (main): hhh")
     assert block.endswith("[TRUNCATED — 2,500 chars total]")
-    assert records.reasoning([assistant("x")], [0]) == ""
+    assert tool_actions.reasoning_block([assistant("x")], [0]) == ""
 
 
 def test_exploration_and_symbols_are_read_off_the_calls():
-    acts = records.actions(
+    acts = tool_actions.collect_actions(
         [m for _ in range(3) for m in did("read_file", path="a.py")] + did("grep", pattern="TODO")
     )
-    block = records.exploration(acts)
+    block = tool_actions.exploration_block(acts)
     assert "Files read: 1 (3 reads)" in block
     assert "  grep: TODO" in block
     assert "  read 3 times: a.py" in block
     assert (
-        records.symbols([], [("", "def run(x):\n  class Inner:\n")]).count("SymbolDefinition") == 2
+        tool_actions.symbols_block([], [("", "def run(x):\n  class Inner:\n")]).count(
+            "SymbolDefinition"
+        )
+        == 2
     )
 
 
 def test_a_marker_of_failure_says_why():
-    assert re_.failure([0, 3], "model\ntimed out").splitlines()[:2] == [
+    assert re_.failure_marker([0, 3], "model\ntimed out").splitlines()[:2] == [
         "[COMPACTION FAILED — covers turns 1–4]",
         "Summary generation failed: model timed out",
     ]
@@ -95,5 +107,7 @@ def test_a_marker_of_failure_says_why():
 
 def test_parallel_calls_keep_their_own_outcomes():
     a, b = tool_call("read_file", path="a"), tool_call("read_file", path="b")
-    acts = records.actions([assistant("", a, b), result("no", b, is_error=True), result("ok", a)])
+    acts = tool_actions.collect_actions(
+        [assistant("", a, b), result("no", b, is_error=True), result("ok", a)]
+    )
     assert [(x.target, x.outcome) for x in acts] == [("a", "done"), ("b", "failed")]

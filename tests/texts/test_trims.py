@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.texts import trims
+from ctxkit.policies.texts import content
 
 AI = {"max_lines": 2000, "max_chars": 204800, "max_bytes": 51200, "mode": "head_tail"}
 
@@ -12,29 +12,31 @@ AI = {"max_lines": 2000, "max_chars": 204800, "max_bytes": 51200, "mode": "head_
 @pytest.mark.parametrize("mode", ["head", "head_tail", "middle"])
 @given(text=st.text(max_size=200), limit=st.integers(1, 50))
 def test_bytes_and_characters_never_pass_their_limit(mode, text, limit):
-    assert len(trims.octets(text, limit, mode).encode()) <= limit
-    assert len(trims.runes(text, limit, mode)) <= limit
+    assert len(content.truncate_bytes(text, limit, mode).encode()) <= limit
+    assert len(content.truncate_chars(text, limit, mode)) <= limit
 
 
 def test_middle_keeps_both_ends():
-    assert trims.runes("abcdefghij", 4, "middle") == "abij"
-    assert trims.octets("abcdefghij", 4, "middle") == "abij"
+    assert content.truncate_chars("abcdefghij", 4, "middle") == "abij"
+    assert content.truncate_bytes("abcdefghij", 4, "middle") == "abij"
 
 
 def test_what_fits_is_the_same_text():
-    assert trims.output("short", **AI) == "short"
-    assert trims.cut("short", 5, "...") == "short"
-    assert trims.ends("short", 3, 2, "|") == "short"
+    assert content.truncate_output("short", **AI) == "short"
+    assert content.truncate_end("short", 5, "...") == "short"
+    assert content.truncate_middle("short", 3, 2, "|") == "short"
 
 
 def test_suffix_names_what_was_removed():
-    assert trims.cut("x" * 3000, 1000, "[{n} left out]") == "x" * 1000 + "[2,000 left out]"
+    assert (
+        content.truncate_end("x" * 3000, 1000, "[{n} left out]") == "x" * 1000 + "[2,000 left out]"
+    )
 
 
 def test_a_tail_of_nothing_keeps_the_head_only():
-    assert trims.ends("abcdef", 2, 0, "|") == "ab|"
+    assert content.truncate_middle("abcdef", 2, 0, "|") == "ab|"
 
 
 @pytest.mark.parametrize(("n", "text"), [(12, "12B"), (8922, "8.7KB"), (1258291, "1.2MB")])
 def test_sizes_are_written_in_short(n, text):
-    assert trims.size(n) == text
+    assert content.format_bytes(n) == text

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from documents import made
 
+from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent.tools.file_tools import make_document_tool, make_file_tools
+from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.library import Library
-from ctxkit.tools.documents import document_tool
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.root import Root
 
 for _each in ("openpyxl", "pypdf", "docx", "pptx"):
     pytest.importorskip(_each)
@@ -22,7 +21,7 @@ def root(tmp_path):
 
 def test_a_single_sheet_a_page_and_a_range(root):
     """F12: Documents met in a session are read by a tool, single sheets too."""
-    read = document_tool(root).run
+    read = make_document_tool(root).run
     made.xlsx(root.folder / "a.xlsx")
     made.pdf(root.folder / "a.pdf", "one", "two", "three")
     made.pptx(root.folder / "a.pptx")
@@ -36,7 +35,7 @@ def test_a_single_sheet_a_page_and_a_range(root):
 
 
 def test_what_is_not_there_is_said(root, tmp_path):
-    read = document_tool(root).run
+    read = make_document_tool(root).run
     made.xlsx(root.folder / "a.xlsx")
     with pytest.raises(BadArguments, match="has no part 'Rate'; it has 'Rates', 'Notes 2026'"):
         read("a.xlsx", "Rate")
@@ -51,9 +50,9 @@ def test_what_is_not_there_is_said(root, tmp_path):
 
 
 def test_the_store_is_read_and_listed_beside_a_root_that_does_not_hold_it(root, tmp_path):
-    library = Library(tmp_path)
+    library = ContextStore(tmp_path)
     library.put("specs", {"a.md": (b"one\ntwo\n", 8), "b.txt": (b"B", 1)})
-    tools = {t.name: t.run for t in file_tools(root, library)}
+    tools = {t.name: t.run for t in make_file_tools(root, library)}
     assert tools["read_file"](".ctxkit/context/specs/a.md", 2) == "two\n"
     assert tools["list_files"](".ctxkit/context/specs", "*.md") == ".ctxkit/context/specs/a.md"
     assert tools["list_files"](".ctxkit/context/specs", "*.py") == "(no files)"

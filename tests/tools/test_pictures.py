@@ -10,14 +10,14 @@ import zlib
 import pytest
 from builders import tool_call
 
-from ctxkit.agent.running import run_tool
+from ctxkit.agent.tools.code_tools import make_python_tool
+from ctxkit.agent.tools.file_tools import make_file_tools
+from ctxkit.agent.tools.images import MAX_IMAGE_BYTES, image_from_bytes, image_from_value
+from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.runner import run_tool
+from ctxkit.agent.tools.tool import tool
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Image, Text
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.kernel import python_tool
-from ctxkit.tools.pictures import MOST_BYTES, as_picture, picture
-from ctxkit.tools.root import Root
-from ctxkit.tools.tool import tool
+from ctxkit.session.messages import Image, Text
 
 
 def png(width=2, height=2):
@@ -55,31 +55,31 @@ class Drawn:
 @pytest.mark.parametrize(("data", "kind"), [(PNG, "png"), (b"\xff\xd8\xff\xe0..", "jpeg"), (b"GIF89a..", "gif"),
                                             (b"RIFF\0\0\0\0WEBPVP8 ", "webp")])  # fmt: skip
 def test_a_picture_is_known_by_its_first_bytes(data, kind):
-    assert picture(data) == Image(f"image/{kind}", base64.b64encode(data).decode())
+    assert image_from_bytes(data) == Image(f"image/{kind}", base64.b64encode(data).decode())
 
 
 @pytest.mark.parametrize("data", [b"", b"%PDF-1.7", b"<svg/>", b"RIFF\0\0\0\0WAVE", b"\x89PN"])
 def test_what_is_none_is_said(data):
     with pytest.raises(BadArguments, match=r"x\.bin is no picture that a model takes: PNG, JPEG"):
-        picture(data, "x.bin")
-    assert as_picture(data) is None
+        image_from_bytes(data, "x.bin")
+    assert image_from_value(data) is None
 
 
 def test_a_picture_is_bounded():
     with pytest.raises(BadArguments, match="make it smaller"):
-        picture(PNG + b"\0" * MOST_BYTES)
+        image_from_bytes(PNG + b"\0" * MAX_IMAGE_BYTES)
 
 
-@pytest.mark.parametrize("value", [PNG, bytearray(PNG), Drawn(), picture(PNG)])
+@pytest.mark.parametrize("value", [PNG, bytearray(PNG), Drawn(), image_from_bytes(PNG)])
 def test_what_shows_a_picture_is_one(value):
-    assert as_picture(value) == picture(PNG)
-    assert as_picture(Drawn) is None
+    assert image_from_value(value) == image_from_bytes(PNG)
+    assert image_from_value(Drawn) is None
 
 
 def test_a_tools_pictures_stand_behind_its_words():
     kept = ran(lambda: ["two", PNG, {"n": 2}])
-    assert kept.parts == (Text('two\n{"n":2}'), picture(PNG))
-    assert ran(lambda: PNG).parts == (Text("(a picture)"), picture(PNG))
+    assert kept.parts == (Text('two\n{"n":2}'), image_from_bytes(PNG))
+    assert ran(lambda: PNG).parts == (Text("(a picture)"), image_from_bytes(PNG))
     assert ran(lambda: ["a", "b"]).parts == (Text('["a","b"]'),)
 
 
@@ -89,7 +89,7 @@ def test_words_stand_for_them_where_the_model_takes_none():
 
 
 def test_a_picture_too_large_is_a_failure_in_words():
-    kept = ran(lambda: PNG + b"\0" * MOST_BYTES)
+    kept = ran(lambda: PNG + b"\0" * MAX_IMAGE_BYTES)
     assert kept.is_error
     assert "make it smaller" in kept.text
 
@@ -97,13 +97,16 @@ def test_a_picture_too_large_is_a_failure_in_words():
 def test_read_file_shows_a_picture_and_text_as_before(tmp_path):
     (tmp_path / "plot.png").write_bytes(PNG)
     (tmp_path / "a.txt").write_text("one\ntwo\n")
-    read = file_tools(Root(tmp_path))[0]
-    assert ran(read, given={"path": "plot.png"}).parts[1] == picture(PNG)
+    read = make_file_tools(Root(tmp_path))[0]
+    assert ran(read, given={"path": "plot.png"}).parts[1] == image_from_bytes(PNG)
     assert ran(read, given={"path": "a.txt", "start": 2}).text == "two\n"
 
 
 def test_python_shows_the_last_value_where_it_is_a_picture():
-    made = python_tool({"fig": Drawn()})
-    assert ran(made, given={"code": "print('drawn')\nfig"}).parts == (Text("drawn\n"), picture(PNG))
-    assert ran(made, given={"code": "fig"}).parts[1] == picture(PNG)
+    made = make_python_tool({"fig": Drawn()})
+    assert ran(made, given={"code": "print('drawn')\nfig"}).parts == (
+        Text("drawn\n"),
+        image_from_bytes(PNG),
+    )
+    assert ran(made, given={"code": "fig"}).parts[1] == image_from_bytes(PNG)
     assert ran(made, given={"code": "1 + 1"}).text == "2\n"

@@ -11,10 +11,10 @@ import time
 import pytest
 from conftest import ALL
 
+from ctxkit.agent.tools.file_tools import make_file_tools
+from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.search import SEARCH_SECONDS
 from ctxkit.errors import CtxkitError
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.root import Root
-from ctxkit.tools.text_search import SECONDS
 
 OUTSIDE = "TOPSECRET"
 AT_CWD, EXCHANGE = -100, 2
@@ -33,7 +33,7 @@ def place(tmp_path):
 
 
 def tools(place):
-    return {t.name: t.run for t in file_tools(Root(place / "root"))}
+    return {t.name: t.run for t in make_file_tools(Root(place / "root"))}
 
 
 def outside(place):
@@ -143,7 +143,7 @@ def test_no_path_leads_out_and_each_is_a_result_or_a_sentence(place):
             except CtxkitError as e:
                 told = str(e)
                 said = "" if len(told) < 700 and told.endswith(".") else OUTSIDE
-            assert time.monotonic() - started < SECONDS, (name, path[:80])  # as for a pipe
+            assert time.monotonic() - started < SEARCH_SECONDS, (name, path[:80])  # as for a pipe
             assert OUTSIDE not in said, (name, path[:80])
             assert "root:x:" not in said, (name, path[:80])
     assert tried == 5 * len(PATHS)

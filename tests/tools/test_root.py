@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxkit.agent.tools.root import Root
 from ctxkit.errors import StoreError
-from ctxkit.tools.root import Root
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ import time
 
 import pytest
 
+from ctxkit.agent.tools import search
+from ctxkit.agent.tools.builtin import TOOL_NAMES, make_inert_work_tools, make_tools
+from ctxkit.agent.tools.code_tools import make_python_tool, make_shell_tool
+from ctxkit.agent.tools.file_tools import make_file_tools
+from ctxkit.agent.tools.root import Root
+from ctxkit.agent.tools.tool import convert_arguments, tool
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.tools import text_search
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.kernel import python_tool, shell_tool
-from ctxkit.tools.named_tools import TOOLS, tools_of
-from ctxkit.tools.root import Root
-from ctxkit.tools.tool import arguments_for, tool
-from ctxkit.tools.work import described
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def kit(tmp_path):
     root = Root(tmp_path)
     root.write("src/one.py", b"import os\nvalue = 1\nlast\n")
     root.write("src/two.txt", b"value = 2\n")
-    return {t.name: t.run for t in file_tools(root)}
+    return {t.name: t.run for t in make_file_tools(root)}
 
 
 def test_a_plain_function_is_a_tool():
@@ -43,12 +42,15 @@ def test_a_plain_function_is_a_tool():
         "days": {"type": "integer", "default": 3},
     }
     assert made.schema.parameters["required"] == ["city"]
-    assert arguments_for(made, {"city": "Rome", "days": "5"}) == {"city": "Rome", "days": 5}
+    assert convert_arguments(made, {"city": "Rome", "days": "5"}) == {"city": "Rome", "days": 5}
 
 
-@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("name", TOOL_NAMES)
 def test_the_kits_own_tools_have_the_schema_of_their_function(name, tmp_path):
-    made = [tools_of([name], Root(folder), {}, work=described()) for folder in (tmp_path, tmp_path)]
+    made = [
+        make_tools([name], Root(folder), {}, work=make_inert_work_tools())
+        for folder in (tmp_path, tmp_path)
+    ]
     for each, again in zip(*made, strict=True):
         assert each.run is not again.run
         assert each.schema is again.schema
@@ -64,7 +66,7 @@ def test_wrong_arguments_are_named(given, why):
         return 2 * x
 
     with pytest.raises(BadArguments, match=why):
-        arguments_for(tool(double), given)
+        convert_arguments(tool(double), given)
 
 
 def test_a_parameter_that_json_cannot_say_is_refused():
@@ -93,7 +95,7 @@ def test_search_with_and_without_ripgrep(kit, monkeypatch, ripgrep):
     if ripgrep and not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
     if not ripgrep:
-        monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
+        monkeypatch.setattr(search.shutil, "which", lambda _: None)
     assert kit["search"](r"value = \d").splitlines() == [
         "src/one.py:2: value = 1",
         "src/two.txt:1: value = 2",
@@ -106,8 +108,8 @@ def test_search_with_and_without_ripgrep(kit, monkeypatch, ripgrep):
 
 
 def test_a_pattern_that_never_ends_is_ended(kit, tmp_path, monkeypatch):
-    monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
-    monkeypatch.setattr(text_search, "SECONDS", 1.0)
+    monkeypatch.setattr(search.shutil, "which", lambda _: None)
+    monkeypatch.setattr(search, "SEARCH_SECONDS", 1.0)
     kit["write_file"]("src/long.txt", "a" * 60 + "!")
     said = kit["search"](r"^(a+)+$")
     assert said.startswith("(no hits in what was looked at)\n[stopped after 1 seconds; use ")
@@ -116,7 +118,7 @@ def test_a_pattern_that_never_ends_is_ended(kit, tmp_path, monkeypatch):
 
 
 def test_a_search_without_ripgrep_shows_what_fits(kit, monkeypatch):
-    monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
+    monkeypatch.setattr(search.shutil, "which", lambda _: None)
     kit["write_file"]("src/many.csv", "row é\n" * 50_000)
     kit["write_file"]("src/nul.bin", "row\0")
     hits = kit["search"]("row").splitlines()
@@ -137,7 +139,7 @@ def test_listing(kit):
 
 def test_python_runs_in_the_users_namespace():
     space: dict = {"x": 20}
-    run = python_tool(space).run
+    run = make_python_tool(space).run
     assert run("y = x + 1\nprint('hi')\ny * 2") == "hi\n42\n"
     assert space["y"] == 21
     assert "ZeroDivisionError" in run("1/0")
@@ -146,18 +148,20 @@ def test_python_runs_in_the_users_namespace():
 
 def test_the_shell_stays_in_the_root_and_sees_no_keys(tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "sk-planted")
-    shell = shell_tool(Root(tmp_path)).run
+    shell = make_shell_tool(Root(tmp_path)).run
     run = lambda command: asyncio.run(shell(command))
     assert run("pwd").strip() == str(tmp_path.resolve())
     assert "planted" not in run("env")
     assert "[exit status 3]" in run("exit 3")
-    assert "stopped after" in asyncio.run(shell_tool(Root(tmp_path), seconds=0.2).run("sleep 5"))
+    assert "stopped after" in asyncio.run(
+        make_shell_tool(Root(tmp_path), seconds=0.2).run("sleep 5")
+    )
 
 
 def test_an_interrupted_command_is_ended_with_what_it_started(tmp_path):
     async def go():
         task = asyncio.ensure_future(
-            shell_tool(Root(tmp_path)).run("(sleep 1; touch late) & sleep 60")
+            make_shell_tool(Root(tmp_path)).run("(sleep 1; touch late) & sleep 60")
         )
         await asyncio.sleep(0.2)
         task.cancel()
@@ -179,7 +183,7 @@ def test_python_takes_only_what_its_own_thread_prints(capsys):
 
     other = threading.Thread(target=beside)
     other.start()
-    out = python_tool({"printing": printing, "over": over}).run(
+    out = make_python_tool({"printing": printing, "over": over}).run(
         "print('mine'); printing.set(); over.wait(5); None"
     )
     other.join()
@@ -192,11 +196,11 @@ def test_python_takes_only_what_its_own_thread_prints(capsys):
     "code", ["exit(3)", "raise SystemExit", "print(end='\\0' )", "x = '\\0'\n\0"]
 )
 def test_python_survives_what_code_may_do(code):
-    assert python_tool({}).run(code)
+    assert make_python_tool({}).run(code)
 
 
 def test_a_flood_keeps_its_head_and_its_tail():
-    said = python_tool({}).run("print('first'); print('x' * 3_000_000); print('last')")
+    said = make_python_tool({}).run("print('first'); print('x' * 3_000_000); print('last')")
     assert said.startswith("first\n")
     assert said.endswith("last\n")
     assert "left out" in said
@@ -205,7 +209,7 @@ def test_a_flood_keeps_its_head_and_its_tail():
 
 def test_the_shell_keeps_a_bounded_part_of_a_flood(tmp_path):
     said = asyncio.run(
-        shell_tool(Root(tmp_path)).run(
+        make_shell_tool(Root(tmp_path)).run(
             "echo first; head -c 9000000 /dev/zero | tr '\\0' y; echo; echo last"
         )
     )
@@ -216,7 +220,7 @@ def test_the_shell_keeps_a_bounded_part_of_a_flood(tmp_path):
 
 def test_a_file_too_large_to_hold_is_not_patched_in_part(tmp_path):
     (tmp_path / "big").write_bytes(b"needle" + b"x" * 10_000_001)
-    patch = {t.name: t.run for t in file_tools(Root(tmp_path))}["patch_file"]
+    patch = {t.name: t.run for t in make_file_tools(Root(tmp_path))}["patch_file"]
     with pytest.raises(StoreError, match="larger"):
         patch("big", "needle", "pin")
     assert (tmp_path / "big").stat().st_size == 10_000_007

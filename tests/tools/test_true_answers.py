@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from conftest import ALL
 
+from ctxkit.agent.tools import file_tools, search
+from ctxkit.agent.tools.file_tools import make_file_tools
+from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.tools import passages, text_search
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.root import Root
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def root(tmp_path):
 @pytest.fixture(params=["ripgrep", "python"])
 def kit(root, request, monkeypatch):
     if request.param == "python":
-        monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
+        monkeypatch.setattr(search.shutil, "which", lambda _: None)
     elif not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
-    return {t.name: t.run for t in file_tools(Root(root))}
+    return {t.name: t.run for t in make_file_tools(Root(root))}
 
 
 # -- read_file -------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_patch_says_how_often_the_text_is_there(kit, root, text, old, said):
     with pytest.raises(BadArguments, match=f"holds the old text {said}"):
         kit["patch_file"]("a.txt", old, "new")
     assert (root / "a.txt").read_text() == text
-    assert passages.count("xaxx", "xa") == "once"
+    assert file_tools.count_occurrences("xaxx", "xa") == "once"
 
 
 # -- search and list_files -------------------------------------------------------------------------
@@ -147,10 +147,10 @@ def deep(root, levels):
 @pytest.mark.parametrize("ripgrep", [True, False])
 def test_a_deep_folder_is_searched_or_named(abyss, monkeypatch, ripgrep):
     if not ripgrep:
-        monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
+        monkeypatch.setattr(search.shutil, "which", lambda _: None)
     elif not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
-    kit = {t.name: t.run for t in file_tools(Root(abyss))}
+    kit = {t.name: t.run for t in make_file_tools(Root(abyss))}
     (abyss / "a.txt").write_text("needle\n")
     deep(abyss, 1500)
     hits = kit["search"]("needle")
@@ -171,9 +171,9 @@ def test_what_may_not_be_read_is_not_no_hits(kit, root, monkeypatch):
 
 def test_a_folder_that_fails_is_named(root, monkeypatch):
     """The superuser may enter anything: a folder fails by a stand-in here."""
-    from ctxkit.held_folders import Folder
+    from ctxkit._internal.safe_fs import SafeFolder
 
-    entries = Folder.entries
+    entries = SafeFolder.entries
 
     def failing(self):
         if self.path.name == "shut":
@@ -183,23 +183,23 @@ def test_a_folder_that_fails_is_named(root, monkeypatch):
     for name in ("open", "shut"):
         (root / name).mkdir()
         (root / name / "f.txt").write_text("needle")
-    monkeypatch.setattr(Folder, "entries", failing)
-    monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
-    kit = {t.name: t.run for t in file_tools(Root(root))}
+    monkeypatch.setattr(SafeFolder, "entries", failing)
+    monkeypatch.setattr(search.shutil, "which", lambda _: None)
+    kit = {t.name: t.run for t in make_file_tools(Root(root))}
     assert kit["search"]("needle") == "open/f.txt:1: needle\n[not looked into: shut]"
     assert kit["search"]("none") == "(no hits in what was looked at)\n[not looked into: shut]"
     assert kit["list_files"]() == "open/f.txt\n[not looked into: shut]"
 
 
 def test_a_walk_that_breaks_is_not_no_hits(root, monkeypatch):
-    from ctxkit.tools import walks
+    from ctxkit.agent.tools import search
 
     (root / "a.txt").write_text("needle")
     monkeypatch.setattr(
-        walks.Walk, "__iter__", lambda _: (_ for _ in ()).throw(RecursionError("deep"))
+        search.FolderWalk, "__iter__", lambda _: (_ for _ in ()).throw(RecursionError("deep"))
     )
-    monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
-    said = {t.name: t.run for t in file_tools(Root(root))}["search"]("needle")
+    monkeypatch.setattr(search.shutil, "which", lambda _: None)
+    said = {t.name: t.run for t in make_file_tools(Root(root))}["search"]("needle")
     assert (
         said == "(no hits in what was looked at)\n"
         "[the search broke off at the first file (RecursionError)]"
@@ -215,19 +215,19 @@ def test_many_small_files_give_what_there_is_when_time_is_up(kit, root, monkeypa
     began = time.monotonic()
     whole = kit["search"]("needle").splitlines()
     assert (len(whole), whole[0]) == (min(files // 100, 201), "000/000.txt:1: needle")
-    monkeypatch.setattr(text_search, "SECONDS", 0.2)
+    monkeypatch.setattr(search, "SEARCH_SECONDS", 0.2)
     (root / "zzz.txt").write_text("needle in the last file")
     said = kit["search"]("in the last file")
     assert "in the last file" in said.splitlines()[0] or "[stopped after 0.2 seconds; " in said
-    assert time.monotonic() - began < text_search.SECONDS + 30
+    assert time.monotonic() - began < search.SEARCH_SECONDS + 30
 
 
 def test_hits_found_before_the_time_was_up_are_given(root, monkeypatch):
-    monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
-    monkeypatch.setattr(text_search, "SECONDS", 1.5)
+    monkeypatch.setattr(search.shutil, "which", lambda _: None)
+    monkeypatch.setattr(search, "SEARCH_SECONDS", 1.5)
     (root / "a.txt").write_text("aaa\n")
     (root / "b.txt").write_text("a" * 60 + "!\n")
-    kit = {t.name: t.run for t in file_tools(Root(root))}
+    kit = {t.name: t.run for t in make_file_tools(Root(root))}
     hit, note = kit["search"](r"^(a+)+$").splitlines()
     assert hit == "a.txt:1: aaa"
     assert "it was at b.txt, and did not look at what comes after" in note
@@ -273,15 +273,15 @@ def test_a_hit_of_ripgrep_that_is_not_there_is_left_out(root):
         ("b.txt", 1, b"x"),
         ("../x", 1, b"x"),
     ]
-    assert text_search._confirmed(Root(root), places) == (["a.txt:1: one"], 3)
+    assert search._confirm_hits(Root(root), places) == (["a.txt:1: one"], 3)
 
 
 def test_a_cut_is_said_also_where_the_text_is_kept_apart(root):
-    from ctxkit.store.artifacts import Artifacts
+    from ctxkit.agent.store.session_files import ArtifactStore
 
     (root / "big.txt").write_bytes(b"0123456789abcdef\n" * 700_000)
     tools = Root(root)
-    text = {t.name: t.run for t in file_tools(tools)}["read_file"]("big.txt")
-    stub = Artifacts(tools).keep("read_file", text)
+    text = {t.name: t.run for t in make_file_tools(tools)}["read_file"]("big.txt")
+    stub = ArtifactStore(tools).keep("read_file", text)
     said = "[cut after 10,000,000 bytes, in line 588,236; read on with start=588236]"
     assert f"It begins: {said}" in stub

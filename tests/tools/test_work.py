@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from ctxkit.agent.tools.builtin import MAX_WRITTEN_CHARS, make_work_tools
 from ctxkit.errors import BadArguments
-from ctxkit.tools.work import MOST_KEPT, work_tools
 
 
 def nested(lists):
@@ -21,13 +21,15 @@ def nested(lists):
         "[1]",
         lambda: nested(sys.getrecursionlimit() - 100),  # libraries raise the limit for good
         lambda: nested(90_000),
-        '{"a": "' + "x" * MOST_KEPT + '"}',
+        '{"a": "' + "x" * MAX_WRITTEN_CHARS + '"}',
     ],
     ids=["cut off", "a list", "deep", "deeper", "long"],
 )
 def test_a_brief_that_cannot_be_kept_is_refused_in_a_sentence_and_not_written(brief):
     kept = []
-    tools = {t.name: t.run for t in work_tools(lambda *given: kept.append(given), lambda _: "")}
+    tools = {
+        t.name: t.run for t in make_work_tools(lambda *given: kept.append(given), lambda _: "")
+    }
     with pytest.raises(BadArguments, match=r"\.$"):
         tools["brief_write"](brief=brief() if callable(brief) else brief)
     assert not kept

@@ -15,12 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from conftest import ALL, SEED
 
-from ctxkit import held_folders
+from ctxkit._internal import safe_fs
+from ctxkit._internal.redaction import REDACTION_MARK
+from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit.agent.tools.file_tools import make_file_tools
+from ctxkit.agent.tools.root import Root
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.held_folders import Folder
-from ctxkit.redaction import MARK
-from ctxkit.tools.file_tools import file_tools
-from ctxkit.tools.root import Root
 
 
 @pytest.fixture(params=["nameless", "named", "without openat"])
@@ -29,8 +29,8 @@ def kit(tmp_path, request, monkeypatch):
     if request.param != "nameless":
         monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     if request.param == "without openat":
-        monkeypatch.setattr(held_folders, "RELATIVE", False)
-    return {t.name: t.run for t in file_tools(Root(tmp_path / "root"))}
+        monkeypatch.setattr(safe_fs, "SUPPORTS_DIR_FD", False)
+    return {t.name: t.run for t in make_file_tools(Root(tmp_path / "root"))}
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def test_a_full_disk_leaves_a_file_as_it_was(tmp_path):
     code = """
         import os, resource, signal, sys
         from ctxkit.errors import StoreError
-        from ctxkit.tools.file_tools import file_tools
-        from ctxkit.tools.root import Root
+        from ctxkit.agent.tools.file_tools import make_file_tools as file_tools
+        from ctxkit.agent.tools.root import Root
         if sys.argv[2] == "named":
             del os.O_TMPFILE
         kit = {t.name: t.run for t in file_tools(Root(sys.argv[1]))}
@@ -135,7 +135,7 @@ def test_what_a_killed_write_left_is_taken_away(tmp_path, monkeypatch):
         left.write_text("left")
     for left in (old, other):
         os.utime(left, (time.time() - 7200,) * 2)
-    with Folder(tmp_path) as folder:
+    with SafeFolder(tmp_path) as folder:
         folder.write("a.txt", (b"whole",))
     assert {p.name for p in tmp_path.iterdir()} == {"a.txt", young.name, other.name}
 
@@ -144,7 +144,7 @@ def test_what_a_killed_write_left_is_taken_away(tmp_path, monkeypatch):
 def test_a_killed_write_leaves_nothing(tmp_path):
     code = """
         import sys
-        from ctxkit.tools.root import Root
+        from ctxkit.agent.tools.root import Root
         root = Root(sys.argv[1])
         print("begun", flush=True)
         while True:
@@ -204,22 +204,22 @@ def test_many_writers_of_one_file_all_succeed_and_it_is_whole(kit, root, first):
 def test_a_mark_is_not_written_in_the_place_of_a_key(kit, root):
     kit["write_file"]("a.env", "KEY=sk-0123456789abcdef\nport=1\n")
     for call in (
-        lambda: kit["write_file"]("a.env", f"KEY={MARK}\nport=2\n"),
-        lambda: kit["write_file"]("new.env", f"KEY={MARK}\n"),
-        lambda: kit["patch_file"]("a.env", "port=1", f"port={MARK}"),
+        lambda: kit["write_file"]("a.env", f"KEY={REDACTION_MARK}\nport=2\n"),
+        lambda: kit["write_file"]("new.env", f"KEY={REDACTION_MARK}\n"),
+        lambda: kit["patch_file"]("a.env", "port=1", f"port={REDACTION_MARK}"),
     ):
         with pytest.raises(BadArguments, match=r"Nothing was written .* stands for a key"):
             call()
     with pytest.raises(BadArguments, match=r"0 times.* stands for a key"):
-        kit["patch_file"]("a.env", f"KEY={MARK}", "KEY=x")
+        kit["patch_file"]("a.env", f"KEY={REDACTION_MARK}", "KEY=x")
     assert (root / "a.env").read_text() == "KEY=sk-0123456789abcdef\nport=1\n"
     assert not (root / "new.env").exists()
 
 
 def test_a_file_that_is_about_the_mark_may_keep_it(kit, root):
-    (root / "redaction.py").write_text(f'MARK = "{MARK}"\n')
+    (root / "redaction.py").write_text(f'MARK = "{REDACTION_MARK}"\n')
     kit["patch_file"]("redaction.py", "MARK =", "SIGN =")
-    kit["write_file"]("redaction.py", f'NAME = "{MARK}"\n')
+    kit["write_file"]("redaction.py", f'NAME = "{REDACTION_MARK}"\n')
     with pytest.raises(BadArguments):
-        kit["write_file"]("redaction.py", f'NAME = "{MARK}"\nkey = "{MARK}"\n')
-    assert (root / "redaction.py").read_text() == f'NAME = "{MARK}"\n'
+        kit["write_file"]("redaction.py", f'NAME = "{REDACTION_MARK}"\nkey = "{REDACTION_MARK}"\n')
+    assert (root / "redaction.py").read_text() == f'NAME = "{REDACTION_MARK}"\n'

@@ -7,11 +7,11 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
 
 if TYPE_CHECKING:
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 MODEL = "claude-opus-4-5-20251101"
 

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.ceilings import NEAR
-from ctxkit.metrics.indexes import Index
-from ctxkit.metrics.item_arrays import ItemArrays
-from ctxkit.metrics.unremovable import TURN, Risk, stays
-from ctxkit.metrics.when import MORE_LOSS, when
-from ctxkit.sizes import sizes
-from ctxkit.sweeps.advice import MOST_OF_ONE, carried
+from ctxkit.experiments.advice import MAX_SESSION_SHARE, measure_saving_concentration
+from ctxkit.metrics.growth_profile import MAX_TURN_TOKENS, LossRisk, estimate_floor
+from ctxkit.metrics.item_index import ItemIndex
+from ctxkit.metrics.items import MessageItemCache
+from ctxkit.metrics.timing import EXTRA_LOSS, NEAR_OPTIMAL, when_to_compact
+from ctxkit.tokens.sizes import measure_sizes
 
 MODEL = "claude-sonnet-4-5"
 
@@ -42,32 +41,36 @@ def working(n: int = 120, back: int = 40, first: int = 4_000, by: int = 1_000, *
 
 
 def parts(s):
-    anchored = sizes(s)
-    memory = ItemArrays(s, Index(anchored))
-    return anchored, memory, stays(s, anchored, memory)
+    anchored = measure_sizes(s)
+    memory = ItemIndex(s, MessageItemCache(anchored))
+    return anchored, memory, estimate_floor(s, anchored, memory)
 
 
 def test_a_coding_session_is_not_told_to_compact_where_dollars_alone_would():
     s = working()
-    told, (_, _, must) = when(s), parts(s)
+    told, (_, _, must) = when_to_compact(s), parts(s)
     assert told.cheapest < 60_000 < told.best <= told.window
     assert told.floor >= must.total == told.stays.total
     at = {c.name: c.loss for c in told.ceilings}
-    assert at["best"] <= told.most_loss == at["window"] + MORE_LOSS < at["dollars alone"]
+    assert at["best"] <= told.most_loss == at["window"] + EXTRA_LOSS < at["dollars alone"]
     assert "In dollars alone" in repr(told)
     assert told.low <= told.best <= told.high
 
 
 def test_the_bound_comes_from_what_is_used_again_and_not_from_the_size():
     """The same sizes where nothing is used again, or at once: dollars alone answer, and it says so."""
-    far, near, none = when(working(back=40)), when(working(back=1)), when(working(back=10**6))
+    far, near, none = (
+        when_to_compact(working(back=40)),
+        when_to_compact(working(back=1)),
+        when_to_compact(working(back=10**6)),
+    )
     assert near.best == near.cheapest < far.best
     assert (none.most_loss, none.best) == (None, none.cheapest)
 
 
 def test_loss_at_a_size_falls_as_the_size_grows_and_is_nothing_where_nothing_is_cut():
     anchored, memory, must = parts(working())
-    risk = Risk(memory, anchored, must.total, must.fixed)
+    risk = LossRisk(memory, anchored, must.total, must.fixed)
     found = [risk.at(size) for size in (30_000, 60_000, 90_000, 10**7)]
     assert found == sorted(found, reverse=True)
     assert found[0] > 0.5
@@ -75,15 +78,19 @@ def test_loss_at_a_size_falls_as_the_size_grows_and_is_nothing_where_nothing_is_
 
 
 def test_a_wrong_window_is_seen():
-    assert when(working(context_window=60_000)).best <= 60_000 < when(working()).best
+    assert (
+        when_to_compact(working(context_window=60_000)).best
+        <= 60_000
+        < when_to_compact(working()).best
+    )
     with pytest.raises(BadArguments, match="does not lie in a window"):
-        when(working(context_window=20_000))
+        when_to_compact(working(context_window=20_000))
 
 
 def test_what_must_stay_holds_the_turn_and_the_items():
     _anchored, _memory, must = parts(working())
     assert 0 < must.needed < 2_000
-    assert must.turn == TURN
+    assert must.turn == MAX_TURN_TOKENS
     assert must.fixed <= 4_000
     _, _, idle = parts(working(back=10**6))
     assert idle.needed == 0
@@ -91,7 +98,7 @@ def test_what_must_stay_holds_the_turn_and_the_items():
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=9))
 def test_what_one_session_makes_of_a_saving_is_a_share_of_it(savings):
-    told = carried(savings)
+    told = measure_saving_concentration(savings)
     assert told["carried_by_n"] == sum(v > 0 for v in savings)
     if told["carried_by_n"]:
         assert 1 / told["carried_by_n"] - 1e-9 <= told["largest_share"] <= 1 + 1e-9
@@ -113,14 +120,14 @@ def test_advice_that_one_session_carries_is_withheld():
     mine = found[found["rules"].str.startswith("pi")]
     assert len(mine)
     assert not mine["advised"].any()
-    assert (mine["largest_share"] > MOST_OF_ONE).all()
+    assert (mine["largest_share"] > MAX_SESSION_SHARE).all()
     assert mine["advice"].str.contains("Not advised").all()
 
 
 def test_a_saving_below_the_error_of_the_dollars_is_not_advised(monkeypatch):
     """The same sessions as below, their dollars known to nobody: each setting is like the last."""
     nobody = defaultdict(lambda: 1e6)
-    monkeypatch.setattr("ctxkit.sweeps.advice.known_within", lambda _runs: nobody)
+    monkeypatch.setattr("ctxkit.experiments.advice.estimate_cost_uncertainty", lambda _runs: nobody)
     found = ck.advise([working(150 + 5 * i, back=40, id=f"s{i}") for i in range(5)], RULES)
     mine = found[found["rules"].str.startswith("pi")]
     assert len(mine)
@@ -135,7 +142,7 @@ def test_advice_that_many_sessions_carry_is_given_with_its_interval_and_their_nu
     assert len(mine)
     row = mine.iloc[0]
     assert (row["carried_by_n"], row["sessions_n"]) == (5, 5)
-    assert row["largest_share"] < MOST_OF_ONE
+    assert row["largest_share"] < MAX_SESSION_SHARE
     assert 0 < row["saved_usd_low"] <= row["saved_usd"] <= row["saved_usd_high"]
     assert "5 of 5 sessions carry it" in row["advice"]
     assert 0 < row["known_within_usd"] < row["saved_usd"]
@@ -151,14 +158,14 @@ def test_a_cheap_rule_that_loses_what_is_needed_is_on_the_front_and_not_advised(
 
 @pytest.mark.parametrize("more", [{}, {"floor": 3_000}])
 def test_near_ceilings_cost_about_the_same(more):
-    told = when(working(back=1), **more)
+    told = when_to_compact(working(back=1), **more)
     usd = {c.name: c.usd for c in told.ceilings}
     assert told.low < told.best < told.high
-    assert usd["window"] > NEAR * usd["best"]
+    assert usd["window"] > NEAR_OPTIMAL * usd["best"]
 
 
 def test_one_call_and_no_usage_are_refused_with_a_reason():
     with pytest.raises(BadArguments, match="do not grow"):
-        when(session(user(), assistant(usage=usage(), model=MODEL)))
+        when_to_compact(session(user(), assistant(usage=usage(), model=MODEL)))
     with pytest.raises(BadArguments, match="no usage"):
-        when(session(user(), assistant("a"), summarised([]), assistant("b")))
+        when_to_compact(session(user(), assistant("a"), summarised([]), assistant("b")))

@@ -7,19 +7,18 @@ from statistics import fmean, median
 import pytest
 
 import ctxkit as ck
-from ctxkit.cache import noise
-from ctxkit.cache.cached_calls import has_clock
-from ctxkit.cache.causes import cause
-from ctxkit.cache.predictions import prediction
-from ctxkit.cache.table import table
-from ctxkit.cache.teaching import apart, left_out
-from ctxkit.metrics.misses import misses
-from ctxkit.metrics.money import closure_error
+from ctxkit.engine.cache_model import training
+from ctxkit.engine.cache_model.call_features import has_reliable_times, miss_cause
+from ctxkit.engine.cache_model.miss_rates import load_counts
+from ctxkit.engine.cache_model.prediction import predict_input_cost
+from ctxkit.engine.cache_model.training import distinct_sessions, leave_one_out
+from ctxkit.metrics.cache_misses import find_cache_misses
+from ctxkit.metrics.cost.ledger import closure_error
 
 
 @pytest.fixture(scope="module")
 def judged(real):
-    found = left_out(apart(ck.read_all(real, progress=False)), table())
+    found = leave_one_out(distinct_sessions(ck.read_all(real, progress=False)), load_counts())
     return [(s, p) for s, p in found if p.error is not None]
 
 
@@ -41,55 +40,68 @@ def test_the_dollars_are_foretold_better_than_by_the_lifetime_alone(judged):
 
 def test_no_read_of_a_session_changes_what_is_foretold_of_it(judged):
     for s, p in judged:
-        assert prediction(noise.random_reads(s)).reads == p.reads, s.id
+        assert predict_input_cost(training.with_random_reads(s)).reads == p.reads, s.id
 
 
 def test_no_session_teaches_itself(judged):
     """Teachers that hold the session twice over change nothing: it is left out by its id."""
     s, p = judged[0]
-    assert prediction(s, [*table(), *(t for t in table() if t.session == s.id)]) == p
+    assert (
+        predict_input_cost(s, [*load_counts(), *(t for t in load_counts() if t.session == s.id)])
+        == p
+    )
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_shuffled_and_random_splits_are_seen(judged, seed):
     true = fmean(p.split_error for _, p in judged)
-    shuffled = [prediction(noise.shuffled(s, seed)).split_error for s, _ in judged]
-    made_up = [prediction(noise.random_reads(s, seed)).split_error for s, _ in judged]
+    shuffled = [
+        predict_input_cost(training.with_shuffled_reads(s, seed)).split_error for s, _ in judged
+    ]
+    made_up = [
+        predict_input_cost(training.with_random_reads(s, seed)).split_error for s, _ in judged
+    ]
     assert fmean(shuffled) >= 3 * true
     assert fmean(made_up) >= 10 * true
 
 
 def test_random_splits_are_off_in_dollars_where_the_books_still_close(judged):
     """The reason for all this: the closure of the books cannot fail."""
-    spoilt = [noise.random_reads(s) for s, _ in judged]
-    assert median(abs(prediction(s).error) for s in spoilt) > 0.3
+    spoilt = [training.with_random_reads(s) for s, _ in judged]
+    assert median(abs(predict_input_cost(s).error) for s in spoilt) > 0.3
     assert median(abs(closure_error(s)) for s in spoilt) < 0.01
 
 
 def test_the_interval_holds_most_records_and_few_random_ones(judged):
     held = fmean(p.low <= 0 <= p.high for _, p in judged)
     by_chance = fmean(
-        (q := prediction(noise.random_reads(s))).low <= 0 <= q.high for s, _ in judged
+        (q := predict_input_cost(training.with_random_reads(s))).low <= 0 <= q.high
+        for s, _ in judged
     )
     assert 0.6 <= held <= 1.0
     assert by_chance <= 0.3
 
 
 def test_lost_tokens_have_causes_and_misses_put_elsewhere_have_none(judged):
-    lost = [m for s, _ in judged for m in misses(s) if m is not None and m.kind != "cold_start"]
+    lost = [
+        m
+        for s, _ in judged
+        for m in find_cache_misses(s)
+        if m is not None and m.kind != "cold_start"
+    ]
     named = sum(m.lost for m in lost if m.kind != "unexplained") / sum(m.lost for m in lost)
-    pairs = [noise.named_by_chance(s, seed) for s, _ in judged for seed in range(20)]
+    pairs = [training.chance_named_tokens(s, seed) for s, _ in judged for seed in range(20)]
     assert named >= 0.5
     assert sum(n for _, n in pairs) / sum(n for n, _ in pairs) < 0.1
 
 
 def test_claude_codes_losses_with_a_clock_have_causes(real):
-    found = apart(ck.read_all(real / "claude-code", progress=False))
+    found = distinct_sessions(ck.read_all(real / "claude-code", progress=False))
     lost = [
         m
         for s in found
-        if has_clock(s)
-        for m in misses(s)
+        if has_reliable_times(s)
+        for m in find_cache_misses(s)
         if m is not None and m.kind != "cold_start"
     ]
     assert sum(m.lost for m in lost if m.kind != "unexplained") / sum(m.lost for m in lost) >= 0.8
@@ -97,12 +109,16 @@ def test_claude_codes_losses_with_a_clock_have_causes(real):
 
 def test_pis_unexplained_misses_stay_unexplained(real):
     """What the log does not show is no cause: 8 starts of turns read nothing."""
-    found = [m for m in misses(ck.read(real / "pi/before-compaction.jsonl")) if m is not None]
+    found = [
+        m for m in find_cache_misses(ck.read(real / "pi/before-compaction.jsonl")) if m is not None
+    ]
     assert sum(m.kind == "unexplained" for m in found) == 8
 
 
 def test_a_cause_is_never_told_the_read(judged):
-    from ctxkit.cache.cached_calls import asked
+    from ctxkit.engine.cache_model.call_features import call_features
 
     s = judged[0][0]
-    assert [*map(cause, asked(s))] == [*map(cause, asked(noise.random_reads(s)))]
+    assert [*map(miss_cause, call_features(s))] == [
+        *map(miss_cause, call_features(training.with_random_reads(s)))
+    ]

@@ -6,8 +6,8 @@ import pytest
 from builders import assistant, result, session, summarised, tool_call, user
 
 import ctxkit as ck
-from ctxkit.messages import Usage
-from ctxkit.sweeps.alone import NEAR, alone
+from ctxkit.experiments.preset_check import NEAR_CALLS, compare_with_preset
+from ctxkit.session.messages import Usage
 
 LOGS = (
     "claude-code/entire-198393f2.jsonl",
@@ -22,7 +22,7 @@ def sessions(real):
 
 
 def test_three_of_four_come_within_two_calls_and_the_other_has_a_cause(sessions):
-    found = [a for s in sessions for a in alone(s)]
+    found = [a for s in sessions for a in compare_with_preset(s)]
     assert [(a.rules, a.call, a.near) for a in found] == [
         ("claude_code", 6, True),
         ("claude_code", 97, True),
@@ -39,20 +39,20 @@ def test_a_wrong_window_is_seen(sessions, window):
     from msgspec.structs import replace
 
     wrong = [replace(s, context_window=window) for s in sessions]
-    assert sum(a.near for s in wrong for a in alone(s)) <= 1
+    assert sum(a.near for s in wrong for a in compare_with_preset(s)) <= 1
 
 
 def test_what_a_person_asked_for_is_left_out(sessions):
     assert [e.trigger for e in sessions[1].edits] == ["auto", "manual"]
-    assert [a.compaction for a in alone(sessions[1])] == [0]
+    assert [a.compaction for a in compare_with_preset(sessions[1])] == [0]
 
 
 def test_a_later_one_begins_with_what_the_earlier_left(sessions):
     """The preset makes its own first cut late; taken alone, the second is not moved by it."""
-    second = alone(sessions[2])[1]
+    second = compare_with_preset(sessions[2])[1]
     whole = list(ck.frame(ck.replay(sessions[2], "pi"), per="compaction")["call"])
-    assert abs(second.due - second.call) <= NEAR
-    assert all(abs(c - second.call) > NEAR for c in whole)
+    assert abs(second.due - second.call) <= NEAR_CALLS
+    assert all(abs(c - second.call) > NEAR_CALLS for c in whole)
 
 
 def steps(n: int, reasoning: int = 0) -> list:
@@ -73,23 +73,25 @@ def rollout(reasoning: int, window: int = 258_400):
 
 def test_codexs_compaction_inside_a_turn_comes_early_by_the_reasoning_that_is_not_sent():
     """Nine tenths of 272,000 is 244,800; the log says 95 % of the window, 258,400."""
-    (found,) = alone(rollout(12_000))
+    (found,) = compare_with_preset(rollout(12_000))
     assert (found.call, found.before, found.near) == (45, 225_000, False)
     assert found.cause.startswith("made inside a turn, so by the program itself")
-    (untold,) = alone(rollout(0))
+    (untold,) = compare_with_preset(rollout(0))
     assert untold.cause == "the log does not show it"
 
 
 def test_a_codex_window_is_the_share_of_it_that_the_log_shows():
-    (found,) = alone(rollout(0, window=235_000))  # of 247,368; nine tenths are 222,632
+    (found,) = compare_with_preset(
+        rollout(0, window=235_000)
+    )  # of 247,368; nine tenths are 222,632
     assert found.near
-    (later,) = alone(rollout(0, window=258_400))
+    (later,) = compare_with_preset(rollout(0, window=258_400))
     assert not later.near
 
 
 def test_a_log_of_a_program_without_a_preset_has_none(real):
-    assert alone(ck.read(real / "kimi-cli/assistant_tools.jsonl")) == ()
-    assert alone(ck.samples.path("billing")) == ()
+    assert compare_with_preset(ck.read(real / "kimi-cli/assistant_tools.jsonl")) == ()
+    assert compare_with_preset(ck.samples.path("billing")) == ()
 
 
 def talk(cut_at: int, then: int):
@@ -100,14 +102,14 @@ def talk(cut_at: int, then: int):
 
 def test_one_made_by_hand_is_told_by_larger_prompts_that_nothing_compacts():
     """At 100,000 tokens: the session's later prompts grow to 60,000, or to 150,000."""
-    (unknown,) = alone(talk(20, 12))
+    (unknown,) = compare_with_preset(talk(20, 12))
     assert (unknown.before, unknown.near, unknown.by_hand) == (100_000, False, False)
-    (hand,) = alone(talk(20, 30))
+    (hand,) = compare_with_preset(talk(20, 30))
     assert (hand.before, hand.near, hand.by_hand) == (100_000, False, True)
 
 
 def test_every_replay_goes_by_the_whole_window_of_a_codex_log():
-    from ctxkit.replays import window
+    from ctxkit.engine.replay import context_window_of
 
-    assert window(rollout(0)) == 272_000
-    assert window(talk(3, 3)) == 200_000
+    assert context_window_of(rollout(0)) == 272_000
+    assert context_window_of(talk(3, 3)) == 200_000

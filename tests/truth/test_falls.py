@@ -6,8 +6,7 @@ import pytest
 from builders import assistant, result, session, summarised, tool_call, usage, user
 
 import ctxkit as ck
-from ctxkit.sizes import sizes
-from ctxkit.sizes.falls import falls
+from ctxkit.tokens.sizes import find_prompt_drops, measure_sizes
 
 
 def made(*prompts: int, models: tuple[str, ...] = ()):
@@ -46,11 +45,11 @@ def test_a_fall_is_a_row_of_its_own_kind():
     ids=["noise", "a twentieth", "another kind of request", "too small"],
 )
 def test_noise_is_none(prompts):
-    assert falls(made(*prompts)) == ()
+    assert find_prompt_drops(made(*prompts)) == ()
 
 
 def test_another_model_counts_otherwise_and_falls_not():
-    assert falls(made(60_000, 40_000, 41_000, models=("a", "b", "b"))) == ()
+    assert find_prompt_drops(made(60_000, 40_000, 41_000, models=("a", "b", "b"))) == ()
 
 
 def test_a_marked_compaction_explains_its_fall():
@@ -63,13 +62,13 @@ def test_a_marked_compaction_explains_its_fall():
         user(),
         assistant(usage=usage(21_000)),
     )
-    assert falls(s) == ()
+    assert find_prompt_drops(s) == ()
     assert ck.frame(s, per="compaction")["kind"].tolist() == ["summarised"]
 
 
 def test_the_remainder_stays_and_the_difference_is_its_own_part():
     s = made(40_000, 63_000, 50_000, 53_000)
-    sized = sizes(s)
+    sized = measure_sizes(s)
     assert len(set(sized.fixed_at)) == 1
     assert sized.unsent_at[1] == 0 < sized.unsent_at[2]
     before, after = (ck.report(s, call) for call in (1, 2))
@@ -83,7 +82,7 @@ def test_what_came_later_beside_the_messages_is_its_own_part():
     first = [user("go"), assistant("yes", usage=usage(40_000))]
     s = session(*first, summarised(first, "s" * 400), user(), assistant(usage=usage(60_000)))
     groups = ck.report(s, 1).groups()
-    assert groups["not in the log"] == sizes(s).fixed
+    assert groups["not in the log"] == measure_sizes(s).fixed
     assert groups["not in the log, since"] > 15_000
     assert sum(groups.values()) == 60_000
 
@@ -102,7 +101,7 @@ def test_it_is_hollow_on_the_chart_and_said():
 
 def test_a_replay_has_none():
     s = made(60_000, 63_000, 50_000, 53_000)
-    assert falls(ck.replay(s, ck.presets.none())) == ()
+    assert find_prompt_drops(ck.replay(s, ck.presets.none())) == ()
 
 
 def test_a_real_fall(real):

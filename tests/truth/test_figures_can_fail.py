@@ -9,16 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit import studies
-from ctxkit.cache import noise
-from ctxkit.cache.cache_counts import recorded_reads
-from ctxkit.cache.cached_calls import asked
-from ctxkit.cache.causes import kind
-from ctxkit.cache.cuts import after_cuts, cut_error
-from ctxkit.cache.predictions import prediction
-from ctxkit.cache.table import table
-from ctxkit.metrics.elongation import expected
-from ctxkit.studies import growth, loops, seekers
+from ctxkit.engine.cache_model import training
+from ctxkit.engine.cache_model.call_features import call_class, call_features
+from ctxkit.engine.cache_model.miss_rates import load_counts, recorded_reads
+from ctxkit.engine.cache_model.prediction import (
+    compaction_read_error,
+    predict_input_cost,
+    reads_after_compactions,
+)
+from ctxkit.experiments import studies
+from ctxkit.experiments.studies import behaviour, closed_loop
+from ctxkit.metrics.elongation import estimate_elongation
 
 LONG = 16
 """Calls of a session whose halves are judged."""
@@ -27,20 +28,20 @@ PREFIX = "ttl_expiry_prefix"
 
 @pytest.fixture(scope="module")
 def sessions(real):
-    found = (s for s in ck.read_all(real, progress=False) if len(asked(s)) >= LONG)
-    return [s for s in found if prediction(s).half_error is not None]
+    found = (s for s in ck.read_all(real, progress=False) if len(call_features(s)) >= LONG)
+    return [s for s in found if predict_input_cost(s).half_error is not None]
 
 
 def half(session, reads=None) -> float:
-    made = session if reads is None else noise.with_reads(session, reads)
-    return abs(prediction(made).half_error)
+    made = session if reads is None else training.with_reads(session, reads)
+    return abs(predict_input_cost(made).half_error)
 
 
 def test_the_second_half_is_foretold_and_a_random_one_is_not(sessions):
     assert len(sessions) >= 4
     spoilt = []
     for s in sessions:
-        known, reads = asked(s), recorded_reads(s)
+        known, reads = call_features(s), recorded_reads(s)
         at, random = len(known) // 2, np.random.default_rng(1)
         second = [int(random.integers(a.prompt + 1)) for a in known[at:]]
         spoilt.append(half(s, [*reads[:at], *second]))
@@ -49,17 +50,23 @@ def test_the_second_half_is_foretold_and_a_random_one_is_not(sessions):
 
 def test_a_first_half_of_another_kind_teaches_something_else(sessions):
     """Told that nothing was read before, the second half is foretold dearer than it was."""
-    s = max(sessions, key=lambda s: len(asked(s)))
+    s = max(sessions, key=lambda s: len(call_features(s)))
     reads = recorded_reads(s)
     at = len(reads) // 2
-    spoilt = noise.with_reads(s, [0] * at + reads[at:])
-    assert prediction(spoilt).half_error > prediction(s).half_error + 0.5
+    spoilt = training.with_reads(s, [0] * at + reads[at:])
+    assert predict_input_cost(spoilt).half_error > predict_input_cost(s).half_error + 0.5
 
 
 def test_reads_after_compactions_are_foretold_and_random_ones_are_not(real):
     s = ck.read(real / "pi/before-compaction.jsonl")
-    assert cut_error(after_cuts(s)) == 0
-    assert median(cut_error(after_cuts(noise.random_reads(s, i))) for i in range(9)) > 0.3
+    assert compaction_read_error(reads_after_compactions(s)) == 0
+    assert (
+        median(
+            compaction_read_error(reads_after_compactions(training.with_random_reads(s, i)))
+            for i in range(9)
+        )
+        > 0.3
+    )
 
 
 def prefixes(rows):
@@ -76,7 +83,7 @@ def test_the_shared_prefix_is_what_stays_after_a_pause():
     """Of the sessions where the rule holds most read something, as much as their first call did,
     to a hundredth; sessions paired with others' first calls agree less often.
     """
-    found = prefixes(table())
+    found = prefixes(load_counts())
     assert len(found) >= 10
     reads, firsts = zip(*found.values(), strict=True)
 
@@ -95,29 +102,31 @@ def test_the_shared_prefix_is_what_stays_after_a_pause():
 def test_without_the_rule_of_the_prefix_a_short_session_is_foretold_far_too_dear(real):
     name = "claude-code/session-share/0ccf1a04-1b4c-43b6-8aa5-79e41db43a68.jsonl"
     s = ck.read(real / name)
-    assert sum(kind(a) == PREFIX for a in asked(s)) == 2
-    assert abs(prediction(s).error) < 0.15
+    assert sum(call_class(a) == PREFIX for a in call_features(s)) == 2
+    assert abs(predict_input_cost(s).error) < 0.15
     untaught = [
-        replace(t, counts={k: v for k, v in t.counts.items() if k != PREFIX}) for t in table()
+        replace(t, counts={k: v for k, v in t.counts.items() if k != PREFIX}) for t in load_counts()
     ]
-    assert prediction(s, untaught).error > 0.4
+    assert predict_input_cost(s, untaught).error > 0.4
 
 
 def test_the_interval_grows_with_what_other_sessions_missed():
     s = ck.read(ck.samples.path("billing"))
-    if prediction(s).low is None:
+    if predict_input_cost(s).low is None:
         pytest.skip("the sample has no split")
-    worse = [replace(t, stretch=None if t.stretch is None else 4 * t.stretch) for t in table()]
-    width = [p.high - p.low for p in (prediction(s), prediction(s, worse))]
+    worse = [
+        replace(t, stretch=None if t.stretch is None else 4 * t.stretch) for t in load_counts()
+    ]
+    width = [p.high - p.low for p in (predict_input_cost(s), predict_input_cost(s, worse))]
     assert width[1] > 2 * width[0]
 
 
 def test_intervals_of_turns_hold_models_left_out_and_not_those_of_other_policies():
-    left = studies.behaviour.left_out()
+    left = studies.behaviour.leave_one_out()
     assert left["held"].mean() >= 0.7
     wrong = left["measured"] * 3
     assert ((left["low"] <= wrong) & (wrong <= left["high"])).mean() <= 0.3
-    assert expected("mask", "raw", "other").high < 3
+    assert estimate_elongation("mask", "raw", "other").high < 3
 
 
 def test_the_growth_model_is_told_the_runs_it_speaks_of():
@@ -126,18 +135,18 @@ def test_the_growth_model_is_told_the_runs_it_speaks_of():
 
     raw = pd.DataFrame({"turns": [40, 60], "tokens": [400_000, 900_000], "output": [150, 150]})
     first = 3_000.0
-    real = growth.foretold(raw, "mask", "M=10", first).sum()
+    real = behaviour.predict_tokens(raw, "mask", "M=10", first).sum()
     for setting in ("M=2", "M=50"):
-        assert abs(growth.foretold(raw, "mask", setting, first).sum() / real - 1) > 0.15
+        assert abs(behaviour.predict_tokens(raw, "mask", setting, first).sum() / real - 1) > 0.15
     grown = raw.assign(tokens=raw["tokens"] * 10)
-    assert growth.foretold(grown, "mask", "M=10", first).sum() > 3 * real
+    assert behaviour.predict_tokens(grown, "mask", "M=10", first).sum() > 3 * real
 
 
 @pytest.fixture(scope="module")
 def lived():
-    small = seekers.world(questions=24, lines=40)
+    small = closed_loop.make_world(questions=24, lines=40)
     rules = [ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (2, 5, 10)]
-    return loops.loop(["none", *rules], small)
+    return closed_loop.loop(["none", *rules], small)
 
 
 def test_what_was_out_of_sight_agrees_with_what_was_read_again_and_chance_does_not(lived):

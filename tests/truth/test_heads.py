@@ -6,8 +6,8 @@ import pytest
 from truth.claude import Transcript, said, use
 
 import ctxkit as ck
-from ctxkit.messages import LOST
-from ctxkit.sizes import sizes
+from ctxkit.session.messages import LOST_KIND
+from ctxkit.tokens.sizes import measure_sizes
 
 KEEPS = {"inspect_trim"}
 """Presets that never drop what stands before the first user message, as their systems do."""
@@ -45,10 +45,10 @@ def made(parent: str | None = "elsewhere", *, cut: bool = True) -> Transcript:
 
 def test_what_the_smallest_later_prompt_does_not_hold_was_conversation():
     session = made().read()
-    head = [m for m in session.messages if m.kind == LOST]
+    head = [m for m in session.messages if m.kind == LOST_KIND]
     assert {m.role for m in head} == {"summary"}
-    assert sizes(session).fixed <= 45_000
-    assert sum(m.parts[0].tokens for m in head) + sizes(session).fixed == pytest.approx(
+    assert measure_sizes(session).fixed <= 45_000
+    assert sum(m.parts[0].tokens for m in head) + measure_sizes(session).fixed == pytest.approx(
         150_000, abs=100
     )
     assert "The conversation before line 1 is not in this file" in " ".join(session.notes)
@@ -58,14 +58,14 @@ def test_the_recorded_compaction_takes_it():
     session = made().read()
     assert session.edits[0].targets[0] == session.messages[0].id
     assert session.messages[0].id not in [m.id for m in session.view()]
-    assert sizes(session).shown(-1) == 45_000
+    assert measure_sizes(session).shown(-1) == 45_000
 
 
 def test_it_is_in_no_count_of_what_was_said():
     row = ck.frame(made().read(), per="session").iloc[0]
     assert row["messages_n"] == 9
     kinds = ck.frame(made().read(), per="message")["kind"].tolist()
-    assert kinds[0] == LOST
+    assert kinds[0] == LOST_KIND
 
 
 @pytest.mark.parametrize("preset", ck.presets.names())
@@ -90,14 +90,14 @@ def test_the_real_log_replays_as_it_was_recorded(real):
 
 
 def test_a_log_that_begins_at_its_beginning_has_lost_nothing(real):
-    assert made(None).read().messages[0].kind != LOST
-    assert ck.read(real / "claude-code/entire-7f78a542.jsonl").messages[0].kind != LOST
+    assert made(None).read().messages[0].kind != LOST_KIND
+    assert ck.read(real / "claude-code/entire-7f78a542.jsonl").messages[0].kind != LOST_KIND
 
 
 def test_without_a_smaller_prompt_a_cold_read_bounds_the_fixed_part():
     session = made(cut=False).read()
-    assert session.messages[0].kind == LOST
-    assert sizes(session).fixed == pytest.approx(11_000, abs=100)
+    assert session.messages[0].kind == LOST_KIND
+    assert measure_sizes(session).fixed == pytest.approx(11_000, abs=100)
 
 
 def test_a_first_prompt_of_a_usual_size_is_left_alone():
@@ -107,7 +107,7 @@ def test_a_first_prompt_of_a_usual_size_is_left_alone():
     t.ask("more")
     t.reply("b", 40_300, 60, said("word " * 30), stop="end_turn", read=39_000)
     session = t.read()
-    assert session.messages[0].kind != LOST
+    assert session.messages[0].kind != LOST_KIND
     assert "cannot be told" in " ".join(session.notes)
 
 
@@ -123,4 +123,4 @@ def test_other_formats_are_told_no_words_that_nobody_said(format, tmp_path):
     ck.write(made().read(), tmp_path / "s.jsonl", format=format)
     back = ck.read(tmp_path / "s.jsonl")
     assert all(m.parts for m in back.messages)
-    assert LOST not in {m.kind for m in back.messages}
+    assert LOST_KIND not in {m.kind for m in back.messages}

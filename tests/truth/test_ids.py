@@ -9,15 +9,15 @@ import pytest
 from builders import assistant, session, usage, user
 
 import ctxkit as ck
-from ctxkit.frames import COLUMNS
-from ctxkit.session import apart
+from ctxkit.metrics.frames import FRAME_COLUMNS
+from ctxkit.session.session import with_unique_ids
 
 
 def made(id: str = "s", **more):
     return session(user(), assistant(usage=usage()), id=id, **more)
 
 
-@pytest.mark.parametrize("per", [p for p in COLUMNS if p != "compaction"])
+@pytest.mark.parametrize("per", [p for p in FRAME_COLUMNS if p != "compaction"])
 def test_sessions_of_one_id_stay_apart(per):
     frame = ck.frame([made(), made(), made("s (2)"), made()], per=per)
     assert frame["session"].drop_duplicates().tolist() == ["s", "s (3)", "s (2)", "s (4)"]
@@ -36,7 +36,7 @@ def test_a_subagent_is_told_to_its_own_parent():
 
 def test_those_with_ids_of_their_own_are_left_as_they_are():
     given = [made("a"), made("b")]
-    assert all(a is b for a, b in zip(apart(given), given, strict=True))
+    assert all(a is b for a, b in zip(with_unique_ids(given), given, strict=True))
 
 
 def test_real_sessions_stay_apart(real):

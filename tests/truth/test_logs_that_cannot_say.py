@@ -8,14 +8,13 @@ from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.messages import Message
-from ctxkit.metrics.afterwards import afterwards
-from ctxkit.metrics.audits import audits
-from ctxkit.metrics.drift import drift
-from ctxkit.metrics.loss import families, losses
-from ctxkit.metrics.meaning import meaning
-from ctxkit.metrics.thrash import thrash
-from ctxkit.metrics.when import when
+from ctxkit.metrics.aftermath import tabulate_aftermath
+from ctxkit.metrics.loss import drift, loss_by_family, losses
+from ctxkit.metrics.retention_checks import audits
+from ctxkit.metrics.semantic import meaning
+from ctxkit.metrics.thrashing import thrash
+from ctxkit.metrics.timing import when_to_compact
+from ctxkit.session.messages import Message
 
 SONNET = "claude-sonnet-4-5"
 LOSS = (
@@ -69,7 +68,7 @@ def test_every_figure_is_asked_without_a_crash(name):
     s = CASES[name]
     table = ck.compare(s, ["pi", "none", "swe_agent_mask"], progress=False)
     assert table["error"].isna().all()
-    for frame in (families, losses, audits, drift, meaning, afterwards):
+    for frame in (loss_by_family, losses, audits, drift, meaning, tabulate_aftermath):
         assert isinstance(frame(s), pd.DataFrame)
     thrash(s)
     ck.plots.loss(s).to_text()
@@ -104,21 +103,21 @@ def test_without_a_clock_no_minutes_and_no_pauses_are_told(name):
     cuts = thrash(CASES[name]).cuts
     assert len(cuts) == 2
     assert {c.minutes for c in cuts} | {c.rebound_minutes for c in cuts} == {None}
-    told = when(CASES[name])
+    told = when_to_compact(CASES[name])
     assert (told.cold_every, told.wait) == (None, None)
     assert "no times that can be used" in repr(told)
-    assert when(made()).cold_every is not None
+    assert when_to_compact(made()).cold_every is not None
     assert thrash(made()).cuts[0].minutes == pytest.approx(100 / 60)
 
 
 @pytest.mark.parametrize("name", ["no usage", "one call", "no call"])
 def test_when_to_compact_is_refused_with_a_reason(name):
     with pytest.raises(BadArguments, match=r"has no usage|do not grow"):
-        when(CASES[name])
+        when_to_compact(CASES[name])
 
 
 def test_without_text_the_bound_of_loss_is_missing_and_what_must_stay_says_so():
-    told = when(CASES["no text"])
+    told = when_to_compact(CASES["no text"])
     assert (told.most_loss, told.stays.needed) == (None, None)
     assert all(c.loss is None for c in told.ceilings)
 

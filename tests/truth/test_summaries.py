@@ -6,8 +6,8 @@ import pytest
 from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
-from ctxkit.messages import Usage
-from ctxkit.prices import price
+from ctxkit.session.messages import Usage
+from ctxkit.tokens.prices import price
 
 MODEL = "claude-opus-4-5"
 P = price(MODEL)
@@ -71,8 +71,8 @@ def test_the_two_summaries_of_a_real_log(real):
 
 @pytest.mark.parametrize("name", ["claude_code", "codex"])
 def test_what_stands_beside_a_summary_is_no_output(name):
-    from ctxkit.metrics.size import spots_in, spots_of
-    from ctxkit.replays import replayed
+    from ctxkit.engine.replay import run_replay
+    from ctxkit.metrics.compactions import get_replay_compactions, get_run_compactions
 
     rules = (
         ck.presets.claude_code(context_window=60_000)
@@ -80,9 +80,9 @@ def test_what_stands_beside_a_summary_is_no_output(name):
         else ck.presets.codex()
     )
     session = ck.read(ck.samples.path())
-    again, done = ck.replay(session, rules), replayed(session, rules)
-    cuts = spots_in(again)
-    assert cuts == spots_of(done)
+    again, done = ck.replay(session, rules), run_replay(session, rules)
+    cuts = get_replay_compactions(again)
+    assert cuts == get_run_compactions(done)
     edits = [e for e in again.edits if e.kind == "summarised"]
     count, p = done.log.counter, price(session.model)
     for cut, edit in zip(cuts, edits, strict=True):

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.metrics.items import items
-from ctxkit.metrics.loss import losses, shares
+from ctxkit.metrics.items import extract_items
+from ctxkit.metrics.loss import losses, score_loss_shares
 from ctxkit.policies import triggers
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -27,7 +27,9 @@ def ok(_passage):
 def every(passage):
     """Every item of what goes, and every earlier summary."""
     earlier = [m.text for m in passage.messages if m.role == "summary"]
-    return "\n".join([*earlier, *dict.fromkeys(i.text for m in passage.messages for i in items(m))])
+    return "\n".join(
+        [*earlier, *dict.fromkeys(i.text for m in passage.messages for i in extract_items(m))]
+    )
 
 
 def other(_passage):
@@ -70,7 +72,9 @@ def test_an_ok_and_a_full_summary_lie_far_apart_and_anothers_is_like_none(file, 
 
 @given(st.sets(st.sampled_from(NAMES)), st.sampled_from(NAMES))
 def test_a_summary_that_says_one_more_needed_item_never_recalls_less(kept, more):
-    few, many = (shares(said(*names))["summary_recall"] for names in (kept, kept | {more}))
+    few, many = (
+        score_loss_shares(said(*names))["summary_recall"] for names in (kept, kept | {more})
+    )
     assert few == pytest.approx(len(kept) / 12)
     assert few <= many
 
@@ -82,7 +86,7 @@ def test_the_same_recall_may_stand_beside_any_loss_and_the_other_way_round():
         for old in [[m for i in range(4) for m in (user(f"fin-import-{i} or fin-export-{i}"), assistant("ok"))]]
         for cut in (old[:2], old[:4])
     )  # fmt: skip
-    one, two = shares(half), shares(all_)
+    one, two = score_loss_shares(half), score_loss_shares(all_)
     assert one["needed_later_loss"] == 1 / 8 < two["needed_later_loss"] == 3 / 8
     assert (one["at_stake_n"], two["at_stake_n"]) == (2, 4)
     assert (one["summary_recall"], two["summary_recall"]) == (0.5, 0.25)
@@ -91,7 +95,7 @@ def test_the_same_recall_may_stand_beside_any_loss_and_the_other_way_round():
 def test_shuffled_letters_of_a_summary_keep_nothing():
     text = list(", ".join(NAMES))
     random.Random(3).shuffle(text)
-    assert shares(said("".join(text)))["summary_recall"] == 0
+    assert score_loss_shares(said("".join(text)))["summary_recall"] == 0
 
 
 def test_a_users_own_words_weigh_more_than_names_of_tests():
@@ -103,7 +107,7 @@ def test_a_users_own_words_weigh_more_than_names_of_tests():
             *old, summarised(old, kept), user("go"), assistant(" ".join([*tests, "fin-import-7"]))
         )
 
-    queue, test = shares(told("fin-import-7")), shares(told(tests[0]))
+    queue, test = score_loss_shares(told("fin-import-7")), score_loss_shares(told(tests[0]))
     assert queue["needed_later_loss"] == test["needed_later_loss"] == 0.8
     assert (queue["summary_recall"], test["summary_recall"]) == (0.5, 0.125)
     assert queue["weighted_loss"] == 0.5 < test["weighted_loss"] == 0.875
@@ -114,7 +118,7 @@ def test_a_users_own_words_weigh_more_than_names_of_tests():
 @pytest.mark.parametrize("name", ["fin-import-7", "inv-2026-118842", "X-Bill-Trace", "bill-4127"])
 def test_what_the_course_tells_of_is_an_item_and_its_loss_is_counted(name):
     s = ck.read(ck.samples.path("billing"))
-    assert name in {i.text for m in s.messages for i in items(m)}
+    assert name in {i.text for m in s.messages for i in extract_items(m)}
     opened = losses(s).set_index("item")
     if name == "fin-import-7":
         assert opened.loc[name, "needed_call"] == 333

@@ -8,7 +8,7 @@ import pytest
 from truth.parsers import codex, mini_swe_agent
 
 import ctxkit as ck
-from ctxkit.readers.exits import exit_code, is_failure
+from ctxkit.formats.fields import is_failed_exit, parse_exit_code
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ from ctxkit.readers.exits import exit_code, is_failure
     ],
 )
 def test_exit_codes_stand_at_the_head(said, code):
-    assert exit_code(said) == code
-    assert is_failure(code) is (code not in (None, 0))
+    assert parse_exit_code(said) == code
+    assert is_failed_exit(code) is (code not in (None, 0))
 
 
 def test_real_codes_are_errors(real):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from ctxkit.messages import Message, Text, ToolCall, Usage
-from ctxkit.session import Session
+from ctxkit.session.messages import Message, Text, ToolCall, Usage
+from ctxkit.session.session import Session
 
 _LIMIT = 3_200_000
 

@@ -13,20 +13,19 @@ from widgets.made_teams import team
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit.agent.live import LiveSession
-from ctxkit.display.amounts import dollars
+from ctxkit._internal.formatting import format_usd
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.scripted import ScriptedModel, get_script
+from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.bills import Sheet
-from ctxkit.models.scripted import Scripted
-from ctxkit.models.scripts import script
+from ctxkit.formats.snapshots import write_snapshots
+from ctxkit.metrics.cost.replay_bill import ReplayCostModel
 from ctxkit.policies.guards import AntiThrash
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.snapshots import write_snapshots
-from ctxkit.store.workspace import Workspace
 
-COUNT = tokens.named("chars/4")
+COUNT = tokens.get_counter("chars/4")
 ALL = (ck.budget, ck.savings, ck.thrash)
 
 
@@ -115,10 +114,13 @@ def test_savings_of_a_record_are_its_frame_and_its_diff(sample):
 def test_making_a_compaction_costs_what_the_log_or_the_bill_of_a_replay_says(sample, busy):
     [recorded] = ck.frame(sample, per="compaction")["cost_usd"].head(1)
     assert (
-        f"Making it cost {dollars(recorded)} (recorded)." in ck.savings(sample).detail["ledger"][0]
+        f"Making it cost {format_usd(recorded)} (recorded)."
+        in ck.savings(sample).detail["ledger"][0]
     )
-    first = min(ck.metrics.thrash.cuts(busy), key=lambda one: one.call).written
-    billed = f"{dollars(Sheet.of(sample).summaries_usd(first))} (estimated)."
+    first = min(
+        ck.metrics.thrashing.get_compaction_outcomes(busy), key=lambda one: one.call
+    ).written
+    billed = f"{format_usd(ReplayCostModel.of(sample).summaries_usd(first))} (estimated)."
     assert f"Making it would have cost {billed}" in ck.savings(busy).detail["ledger"][0]
     dropped = ck.replay(sample, "inspect_trim")
     assert "No model made it." in ck.savings(dropped).detail["ledger"][0]
@@ -216,8 +218,12 @@ def test_a_budget_that_cannot_be_is_refused(sample, wrong):
 
 def test_a_live_session_grows_in_all_three(tmp_path):
     rules = Rules(policy=Summary(keep_tokens=500), trigger=Above(3_000), counter=COUNT)
-    model = Scripted(
-        script("audit").turns, name="audit", counter=COUNT, clock=lambda: 0.0, context_window=32_000
+    model = ScriptedModel(
+        get_script("audit").turns,
+        name="audit",
+        counter=COUNT,
+        clock=lambda: 0.0,
+        context_window=32_000,
     )
     with LiveSession(
         "one", model=model, rules=rules, clock=lambda: 1e9, workspace=Workspace(tmp_path)

@@ -12,10 +12,9 @@ from reports.hostile import hostile, intruders
 import ctxkit as ck
 from ctxkit import explore
 from ctxkit.errors import BadArguments
-from ctxkit.widgets import scenes
-from ctxkit.widgets.explorer import CHUNK, Explorer
-from ctxkit.widgets.scenes import TEXT_CHARS, Scenes
-from ctxkit.widgets.sought import sought
+from ctxkit.widgets import explorer_model
+from ctxkit.widgets.explorer import ROWS_PER_CHUNK, Explorer
+from ctxkit.widgets.explorer_model import MAX_TEXT_CHARS, SessionView, search_texts
 
 
 @pytest.fixture
@@ -68,14 +67,16 @@ def test_a_call_can_be_set_from_its_end_and_must_be_there(story):
 
 
 def test_the_groups_and_the_remainder_sum_up_to_the_recorded_prompt(story):
-    scene = Scenes(story).at(2)
+    scene = SessionView(story).at(2)
     assert sum(n for _, n in scene.groups) == scene.tokens == 700
 
 
 def test_a_long_list_comes_piece_by_piece():
-    shown = explore(session(*(user(f"word {i}") for i in range(2 * CHUNK + 5)), assistant()))
-    assert len(rows(shown)["rows"]) == CHUNK
-    last = rows(shown, **{"from": 2 * CHUNK})
+    shown = explore(
+        session(*(user(f"word {i}") for i in range(2 * ROWS_PER_CHUNK + 5)), assistant())
+    )
+    assert len(rows(shown)["rows"]) == ROWS_PER_CHUNK
+    last = rows(shown, **{"from": 2 * ROWS_PER_CHUNK})
     assert [r[4] for r in last["rows"]] == [f"word {i}" for i in range(200, 205)]
     assert last["total"] == 205
 
@@ -90,7 +91,7 @@ def test_the_whole_session_is_searched_and_hits_know_their_call(story):
 
 
 def test_roles_tools_files_and_failures_are_filtered():
-    from ctxkit.messages import Message, Text, ToolCall
+    from ctxkit.session.messages import Message, Text, ToolCall
 
     def read(i: int, path: str, failed: bool = False):
         call = ToolCall(id=f"c{i}", name="Read", arguments={"file_path": path})
@@ -119,16 +120,18 @@ def test_an_expression_is_matched_by_line_and_ends_in_time(story):
     assert words(shown, words=r"^So far: \w+", regex=True) == ["So far: nothing."]
     assert "no regular expression" in rows(shown, words="(", regex=True)["error"]
     texts = [f"a\nb{i}\nc" for i in range(30_000)]
-    assert sought(texts, r"^b2\d{4}$", regex=True, seconds=20).rows == list(range(20_000, 30_000))
+    assert search_texts(texts, r"^b2\d{4}$", regex=True, seconds=20).rows == list(
+        range(20_000, 30_000)
+    )
     started = time.monotonic()
-    found = sought(["fine", "a" * 40 + "!"], r"(a+)+$", regex=True, seconds=0.5)
+    found = search_texts(["fine", "a" * 40 + "!"], r"(a+)+$", regex=True, seconds=0.5)
     assert found.until == 0
     assert time.monotonic() - started < 5
-    assert sought(["x"] * 1000, "y", regex=False, seconds=-1).until == 0
+    assert search_texts(["x"] * 1000, "y", regex=False, seconds=-1).until == 0
 
 
 def test_sizes_of_a_long_session_come_behind(story, monkeypatch):
-    monkeypatch.setattr(scenes, "AT_ONCE", 2)
+    monkeypatch.setattr(explorer_model, "MAX_SIZED_AT_ONCE", 2)
     shown = explore(story)
     told = []
     shown.send = lambda content, **_: told.append(content)
@@ -161,7 +164,7 @@ def test_subagents_are_a_tree_and_one_opens():
 def test_a_huge_message_is_cut_and_says_so():
     shown = explore(session(user("x" * 500_000), assistant()))
     read = text(shown, 0)["text"]
-    assert len(read) < 2 * TEXT_CHARS
+    assert len(read) < 2 * MAX_TEXT_CHARS
     assert "the first 20,000 of 500,000 characters" in read
 
 

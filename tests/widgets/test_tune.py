@@ -14,9 +14,9 @@ from ctxkit.policies.guards import AntiThrash
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.presets.naming import as_rules
-from ctxkit.widgets import dials
-from ctxkit.widgets.knobs import knobs
+from ctxkit.presets.registry import resolve_rules
+from ctxkit.widgets import trials
+from ctxkit.widgets.tuner_controls import find_knobs
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_what_a_pruning_hides_is_worked_out_on_demand(sample):
 def test_its_words_say_none_for_what_is_off(sample):
     words = ck.tune(sample, "openhands").words
     assert "max_tokens=None" in words
-    assert as_rules(words).label == "openhands"
+    assert resolve_rules(words).label == "openhands"
 
 
 def test_settings_that_cannot_work_leave_the_picture_and_say_why(sample):
@@ -133,7 +133,7 @@ def test_a_presets_setting_reaches_the_preset(sample):
 
 
 def test_rules_built_by_hand_have_the_sliders_of_their_parts(sample):
-    found = knobs(rules(), sample, {})
+    found = find_knobs(rules(), sample, {})
     assert {"keep_tokens", "limit", "min_savings", "window"} <= {k.name for k in found.every}
     made = found.make({"keep_tokens": 5_000, "window": 7})
     assert (made.policy.keep_tokens, made.trigger.limit, made.guards[0].window) == (
@@ -164,7 +164,7 @@ def test_sliders_of_rules_that_take_long_wait_for_rest(sample, monkeypatch):
 
 
 def test_spans_hold_the_value_and_step_in_round_numbers(sample):
-    by_name = {k.name: k for k in knobs("fuseraft", sample, {}).every}
+    by_name = {k.name: k for k in find_knobs("fuseraft", sample, {}).every}
     assert by_name["anti_thrash_min_savings_ratio"][1:5] == (0.1, 0.0, 1.0, 0.01)
     assert by_name["trigger_turn_count"][1:5] == (50, 0, 200, 1)
     assert by_name["token_budget"][1:5] == (80_000, 2_000, 320_000, 2_000)
@@ -203,7 +203,10 @@ def test_a_session_without_usage_or_calls_can_be_tried():
     assert "0 compactions" in ck.tune(bare, rules).to_text()
     assert ck.tune(session(user("only")), rules).trial.prompts == []
     priced = session(user("a"), assistant("b", usage=usage(50)))
-    assert "prompt tokens" in dials.twin({"recorded": ck.tune(priced, rules).trials.recorded})[0]
+    assert (
+        "prompt tokens"
+        in trials.format_figures({"recorded": ck.tune(priced, rules).trials.recorded})[0]
+    )
 
 
 def test_the_setting_is_copied_out_in_the_systems_own_syntax(sample):
@@ -265,7 +268,7 @@ def test_what_is_none_can_be_turned_on_and_off_again(sample):
 
 
 def test_sizes_that_are_off_have_the_window_for_a_range(sample):
-    found = {k.name: k for k in knobs("fuseraft", sample, {}).every}
+    found = {k.name: k for k in find_knobs("fuseraft", sample, {}).every}
     assert (found["max_in_turn_context_tokens"].high, found["max_turn_age"].high) == (48_000, 20)
     assert found["warn_at"].high > 1_000_000
 
@@ -274,7 +277,7 @@ def test_the_six_that_matter_stand_first_and_the_others_are_folded_with_a_reason
     sample, monkeypatch
 ):
     monkeypatch.setattr(
-        "ctxkit.widgets.effects.SECONDS", 60.0
+        "ctxkit.widgets.tuner_controls.EFFECT_SECONDS", 60.0
     )  # all are tried, however slow the machine
     tuner = ck.tune(sample, "pi")
     assert "keep_recent_tokens" in list(tuner.sliders)[:3]
@@ -323,22 +326,21 @@ def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
     import asyncio
 
     from ctxkit import tokens
-    from ctxkit.agent.live import LiveSession
-    from ctxkit.models.scripted import Scripted
-    from ctxkit.models.scripts import script
-    from ctxkit.presets.naming import as_rules
-    from ctxkit.store.workspace import Workspace
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.agent.models.scripted import ScriptedModel, get_script
+    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.presets.registry import resolve_rules
 
-    model = Scripted(
-        script("audit").turns,
+    model = ScriptedModel(
+        get_script("audit").turns,
         name="audit",
-        counter=tokens.named("chars/4"),
+        counter=tokens.get_counter("chars/4"),
         clock=lambda: 0.0,
         context_window=32_000,
     )
     place = Workspace(tmp_path)
     with LiveSession(
-        "one", model=model, rules=as_rules("pi"), clock=lambda: 1e9, workspace=place
+        "one", model=model, rules=resolve_rules("pi"), clock=lambda: 1e9, workspace=place
     ) as live:
         asyncio.run(live.turn("go"))
         shown = ck.tune(live)
@@ -348,7 +350,7 @@ def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
         shown.from_here.button.click()
         assert "From call" in shown.from_here.told.value
         assert live.agent.rules.parameters["keep_recent_tokens"] == 2000
-        assert as_rules(live.settings["rules"]).parameters["reserve_tokens"] == 26_000
+        assert resolve_rules(live.settings["rules"]).parameters["reserve_tokens"] == 26_000
         asyncio.run(live.turn("go on"))
         assert len(shown.trial.prompts) == len(live.session.calls) > calls
         assert live.session.edits  # the new reserve is due at 6,000 tokens

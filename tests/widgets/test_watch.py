@@ -14,21 +14,24 @@ from reports.hostile import hostile, intruders
 
 import ctxkit as ck
 from ctxkit import tokens
-from ctxkit.agent.live import LiveSession
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.models.scripted import ScriptedModel, get_script
+from ctxkit.agent.store.workspace import Workspace
 from ctxkit.errors import BadArguments
-from ctxkit.models.scripted import Scripted
-from ctxkit.models.scripts import script
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
-from ctxkit.store.workspace import Workspace
 
-COUNT = tokens.named("chars/4")
+COUNT = tokens.get_counter("chars/4")
 
 
 @pytest.fixture
 def live(tmp_path):
-    model = Scripted(
-        script("audit").turns, name="audit", counter=COUNT, clock=lambda: 0.0, context_window=32_000
+    model = ScriptedModel(
+        get_script("audit").turns,
+        name="audit",
+        counter=COUNT,
+        clock=lambda: 0.0,
+        context_window=32_000,
     )
     made = LiveSession(
         "one",
@@ -173,19 +176,19 @@ with open(sys.argv[2], "ab", buffering=0) as file:
 
 
 def test_what_the_last_call_added_and_when_the_next_compaction_comes():
-    from ctxkit.widgets.ahead import last_call, next_compaction
+    from ctxkit.widgets.watcher import describe_last_call, predict_next_compaction
 
     whole = ck.read(ck.samples.path("billing"))
     cut = whole.edits[0]
     before = whole.branch(cut.id)
     later = before.append(*whole.path[len(before.path) : len(before.path) + 20])
-    assert "its last one came at" in next_compaction(later)
-    assert "calls (" in next_compaction(later)
-    assert "compacted" in last_call(whole.branch(whole.call(175).message.id))
-    told = last_call(whole.branch(whole.call(100).message.id))
+    assert "its last one came at" in predict_next_compaction(later)
+    assert "calls (" in predict_next_compaction(later)
+    assert "compacted" in describe_last_call(whole.branch(whole.call(175).message.id))
+    told = describe_last_call(whole.branch(whole.call(100).message.id))
     assert told.startswith("Call 100 added")
     assert "tokens (recorded): " in told
-    assert "cannot be said" in next_compaction(session(user("a"), assistant()))
+    assert "cannot be said" in predict_next_compaction(session(user("a"), assistant()))
 
 
 def test_a_file_that_is_gone_leaves_what_was_read(tmp_path):

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from ctxkit.injected.blocks import Block
-from ctxkit.injected.saying import said
-from ctxkit.messages import Message, Text, ToolCall, Usage
-from ctxkit.session import Session
-from ctxkit.tokens import default
+from ctxkit.agent.system_prompt import PromptSection, make_section_message
+from ctxkit.session.messages import Message, Text, ToolCall, Usage
+from ctxkit.session.session import Session
+from ctxkit.tokens import default_counter
 
 MODEL = "claude-sonnet-4-5"
 BLOCKS = (
-    Block("base", "You are an agent. " * 40, 720),
-    Block("gitignore", "build/ dist/ target/ " * 60, 9000),
-    Block("store", "CONTEXT — reference\n  [spec]: .ctxkit/context/spec/a.md", 5000),
-    Block("time", "Date/time: 2026-05-27 10:30:00 -05:00 (America/Chicago)", 56),
+    PromptSection("base", "You are an agent. " * 40, 720),
+    PromptSection("gitignore", "build/ dist/ target/ " * 60, 9000),
+    PromptSection("store", "CONTEXT — reference\n  [spec]: .ctxkit/context/spec/a.md", 5000),
+    PromptSection("time", "Date/time: 2026-05-27 10:30:00 -05:00 (America/Chicago)", 56),
 )
 
 
 def talk(
-    turns: int = 4, reads: bool = True, blocks: tuple[Block, ...] = BLOCKS, fixed: int = 700
+    turns: int = 4, reads: bool = True, blocks: tuple[PromptSection, ...] = BLOCKS, fixed: int = 700
 ) -> Session:
     """Each turn: a prompt, in the first one a read of the store, then an answer. Prompts are read from the cache."""
     from msgspec.structs import replace
 
-    count, log, prompt, n = default().message, [], fixed, 0
+    count, log, prompt, n = default_counter().message, [], fixed, 0
     clock = 1_780_000_000.0
 
     def put(message: Message) -> None:
@@ -46,7 +45,7 @@ def talk(
 
     before = [0]
     turn = 0
-    put(replace(said("system", blocks), turn=0))
+    put(replace(make_section_message("system", blocks), turn=0))
     for turn in range(turns):
         put(
             Message(

@@ -8,28 +8,28 @@ from conftest import sample
 from worth.talks import BLOCKS, MODEL, talk
 
 import ctxkit as ck
+from ctxkit.agent.context_store import ContextStore
 from ctxkit.errors import BadArguments
-from ctxkit.library import Library
-from ctxkit.prices import price
-from ctxkit.tokens import default
-from ctxkit.worth.pasted import _pasted
-from ctxkit.worth.section_costs import COLUMNS, TOP
+from ctxkit.experiments.memory_ablation import _pasted
+from ctxkit.experiments.section_costs import SECTION_COLUMNS, TIME_AT_TOP_ROW
+from ctxkit.tokens import default_counter
+from ctxkit.tokens.prices import price
 
 
 def test_a_section_costs_its_tokens_at_every_call():
     session = talk()
     table = ck.sections(session).set_index("section")
-    assert list(table.index) == ["base", "gitignore", "store", "time", TOP]
-    assert list(ck.sections(session).columns) == [c.name for c in COLUMNS]
+    assert list(table.index) == ["base", "gitignore", "store", "time", TIME_AT_TOP_ROW]
+    assert list(ck.sections(session).columns) == [c.name for c in SECTION_COLUMNS]
     calls = len(session.calls)
     for name in ("base", "gitignore", "store", "time"):
         row = table.loc[name]
         assert row.billed_tokens == row.tokens * calls
         assert row.said_n == 1
     system = session.messages[0]
-    assert table.loc[["base", "gitignore", "store", "time"], "tokens"].sum() == default().message(
-        system
-    )
+    assert table.loc[
+        ["base", "gitignore", "store", "time"], "tokens"
+    ].sum() == default_counter().message(system)
     assert table.loc["gitignore", "raw_chars"] == 9000
 
 
@@ -50,7 +50,9 @@ def test_the_time_at_the_top_would_bill_all_behind_it_anew_at_each_turn():
     firsts = [c for c in session.calls if c.turn != session.calls[max(c.index - 1, 0)].turn]
     lost = sum(c.message.usage.cache_read_tokens - head for c in firsts)
     assert len(firsts) == 3
-    assert table.loc[TOP, "usd"] == pytest.approx(lost * (p.cache_write - p.cache_read), rel=0.05)
+    assert table.loc[TIME_AT_TOP_ROW, "usd"] == pytest.approx(
+        lost * (p.cache_write - p.cache_read), rel=0.05
+    )
 
 
 def test_a_session_without_a_section_is_sent_without_it():
@@ -95,7 +97,7 @@ def test_a_session_without_sections_has_none():
 def test_schemas_of_tools_are_priced_too():
     from msgspec.structs import replace
 
-    from ctxkit.messages import ToolSchema
+    from ctxkit.session.messages import ToolSchema
 
     session = replace(talk(), tools=(ToolSchema(name="look", chars=2000),))
     row = ck.sections(session).set_index("section").loc["tool schemas"]
@@ -108,7 +110,7 @@ def test_schemas_of_tools_are_priced_too():
 
 @pytest.fixture
 def store(tmp_path):
-    library = Library(tmp_path)
+    library = ContextStore(tmp_path)
     library.put("spec", {"a.md": (b"spec " * 900, 4500)})
     return library
 
@@ -146,13 +148,13 @@ def test_without_an_index_or_its_store_that_is_said(store, tmp_path):
     with pytest.raises(BadArguments, match="no index of a context store"):
         ck.index_or_paste(talk(blocks=BLOCKS[:2]), store)
     with pytest.raises(BadArguments, match="nothing of what the session's index names"):
-        ck.index_or_paste(talk(), Library(tmp_path / "other"))
+        ck.index_or_paste(talk(), ContextStore(tmp_path / "other"))
 
 
 def test_compactions_of_what_was_not_read_are_left_out(store):
     from msgspec.structs import replace
 
-    from ctxkit.messages import Edit
+    from ctxkit.session.messages import Edit
 
     session = talk(turns=6)
     ids = [m.id for m in session.messages]
@@ -178,7 +180,7 @@ REAL = (
 
 
 def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
-    from ctxkit.worth.invoices import Invoices
+    from ctxkit.experiments.section_costs import PromptBilling
 
     seen = 0
     for pattern in REAL:
@@ -187,16 +189,16 @@ def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
                 continue
             for session in ck.read_all(path)[:2]:
                 table = ck.sections(session)
-                rows = table[~table.section.isin(["tool schemas", TOP])]
+                rows = table[~table.section.isin(["tool schemas", TIME_AT_TOP_ROW])]
                 if rows.empty or session.edits:
                     continue
                 seen += 1
-                system = sum(n for m, n in zip(session.messages, Invoices(session).sizes.tokens, strict=True)
+                system = sum(n for m, n in zip(session.messages, PromptBilling(session).sizes.tokens, strict=True)
                              if m.role == "system" and m.visible)  # fmt: skip
                 assert rows.tokens.sum() == system
                 bare = ck.without(session, *rows.section)
                 assert all(m.role != "system" for c in range(len(bare.calls)) for m in bare.view(c))
-                asked = Invoices(session)
+                asked = PromptBilling(session)
                 none = [0 if m.role == "system" else n
                         for m, n in zip(session.messages, asked.sizes.tokens, strict=True)]  # fmt: skip
                 less = asked.bill(asked.run(bare, none)).prompts

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.messages import Text, Usage
-from ctxkit.readers.reader_names import read_source
-from ctxkit.readers.source import Source
+from ctxkit.formats.reading import read_source
+from ctxkit.formats.source import Source
+from ctxkit.session.messages import Text, Usage
 
 GOLDEN = Path(__file__).parents[1] / "readers" / "golden"
 WITH_PROMPTS = [

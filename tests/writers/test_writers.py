@@ -11,13 +11,14 @@ from builders import assistant, result, session, summarised, system, tool_call, 
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.messages import Image, Message, Sized, Text, ToolSchema
-from ctxkit.writers import FORMATS, as_atif
+from ctxkit.formats import atif
+from ctxkit.formats.writing import WRITE_FORMATS
+from ctxkit.session.messages import Image, Message, SizeOnly, Text, ToolSchema
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.session import Session
+    from ctxkit.session.session import Session
 
 
 def a_session() -> Session:
@@ -32,7 +33,7 @@ def a_session() -> Session:
     return session(*log, edit, tools=(ToolSchema(name="ls", description="list"),), model="gpt-x")
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", WRITE_FORMATS)
 def test_a_file_is_for_its_owner_only_and_nothing_is_left_beside_it(
     format: str, tmp_path: Path
 ) -> None:
@@ -87,7 +88,7 @@ def test_an_atif_step_holds_its_results_and_metrics(tmp_path: Path) -> None:
     assert document["final_metrics"]["total_prompt_tokens"] == 6
 
 
-@pytest.mark.parametrize("format", [f for f in FORMATS if f not in ("native", "otel")])
+@pytest.mark.parametrize("format", [f for f in WRITE_FORMATS if f not in ("native", "otel")])
 def test_the_conversation_survives_a_copy(format: str, tmp_path: Path) -> None:
     s = a_session()
     ck.write(s, tmp_path / "s", format=format)
@@ -99,7 +100,7 @@ def test_the_conversation_survives_a_copy(format: str, tmp_path: Path) -> None:
 
 
 def test_sizes_without_texts_are_a_loss(tmp_path: Path) -> None:
-    s = session(Message(role="user", id="a", parts=(Sized("text", chars=9),)))
+    s = session(Message(role="user", id="a", parts=(SizeOnly("text", chars=9),)))
     assert ck.write(s, tmp_path / "s", format="openai").lost == {"contents known by size only": 1}
 
 
@@ -120,4 +121,4 @@ def test_an_unknown_format_asks_what_was_meant(tmp_path: Path) -> None:
 def test_what_subagents_of_subagents_lose_is_counted():
     leaf = session(assistant("done", usage=usage(write=9)), id="leaf")
     told = session(user(), children=(session(user(), id="mid", children=(leaf,)),))
-    assert as_atif.convert(told)[1]["cache writes"] == 1
+    assert atif.encode_session(told)[1]["cache writes"] == 1

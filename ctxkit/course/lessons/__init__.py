@@ -1,1 +1,1 @@
-"""The exercises of each notebook, a file each."""
+"""The exercises of each notebook, one file each."""

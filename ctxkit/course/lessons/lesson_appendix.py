@@ -6,8 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marking import as_pair, choice, guessed, number
-from ctxkit.course.matter import facts_kept, replayed, sample
+from ctxkit.course.marking import as_pair, mark_choice, mark_number, score_guess
+from ctxkit.course.sample_data import facts_kept, load_sample, replay_sample
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def _table(given: Any, column: str, name: str) -> pd.DataFrame:
     "That is one log, and a kind one: docs/trust.md has many.",
 )
 def _foretold(given: Any) -> str:
-    from ctxkit.cache.predictions import prediction
+    from ctxkit.engine.cache_model.prediction import predict_input_cost
 
-    return guessed(given, 100 * abs(prediction(sample()).error or 0.0), "%")
+    return score_guess(given, 100 * abs(predict_input_cost(load_sample()).error or 0.0), "%")
 
 
 @guess(
@@ -43,10 +43,10 @@ def _foretold(given: Any) -> str:
     "Three facts that went one way are three tosses of a coin.",
 )
 def _by_chance(given: Any) -> str:
-    from ctxkit.metrics.planted import mcnemar
+    from ctxkit.metrics.retention_checks import mcnemar
 
-    kept = (list(facts_kept(replayed(name)).values()) for name in ("none", "codex"))
-    return guessed(given, 100 * mcnemar(*kept).p, "cases")
+    kept = (list(facts_kept(replay_sample(name)).values()) for name in ("none", "codex"))
+    return score_guess(given, 100 * mcnemar(*kept).p, "cases")
 
 
 @guess(
@@ -57,14 +57,14 @@ def _by_chance(given: Any) -> str:
 )
 def _carried(given: Any) -> str:
     costs = _fuseraft().pivot_table(index="session", columns="rules", values="cost_usd")
-    return guessed(given, int((costs["none"] - costs["fuseraft"] > _CENT).sum()), "sessions")
+    return score_guess(given, int((costs["none"] - costs["fuseraft"] > _CENT).sum()), "sessions")
 
 
 @cache
 def _fuseraft() -> pd.DataFrame:
     """Return the six samples without management and under `fuseraft`."""
-    from ctxkit import samples
-    from ctxkit.sweeps import sweep
+    from ctxkit.experiments.sweep_runs import sweep
+    from ctxkit.formats import samples
 
     runs: pd.DataFrame = sweep(samples.paths(), ["none", "fuseraft"], loss=False, progress=False)
     return runs
@@ -83,7 +83,7 @@ def _order(given: Any, costs: Any = None) -> str:
     ]
     right = "yes" if ends[0] == ends[1] else "no"
     why = "Look at `none` and `pi` in the first column and in the last one."
-    return choice(given, right, _YES_NO, dict.fromkeys(_YES_NO, why))
+    return mark_choice(given, right, _YES_NO, dict.fromkeys(_YES_NO, why))
 
 
 @exercise(
@@ -94,7 +94,7 @@ def _order(given: Any, costs: Any = None) -> str:
 )
 def _gains(given: Any, gain: Any = None) -> str:
     warm = _table(gain, "headroom, warm", "gain")["headroom, warm"]
-    return number(given, float(warm[warm > 0].index[0]), within=0)
+    return mark_number(given, float(warm[warm > 0].index[0]), within=0)
 
 
 @exercise(
@@ -103,12 +103,12 @@ def _gains(given: Any, gain: Any = None) -> str:
     "Some that survived the first summary did not survive the second.",
 )
 def _drifted(given: Any) -> str:
-    from ctxkit.metrics.drift import drift
+    from ctxkit.metrics.loss import drift
 
-    table = drift(sample())
+    table = drift(load_sample())
     row = table[(table["cohort"] == 0) & (table["cuts_n"] == 2)].iloc[0]
     slips = {"That is after one compaction.": float(table["retained"].iloc[0])}
-    return number(given, float(row["retained"]), within=0.05, slips=slips)
+    return mark_number(given, float(row["retained"]), within=0.05, slips=slips)
 
 
 @exercise(
@@ -121,7 +121,7 @@ def _meant(given: Any, told: Any = None) -> str:
     table = _table(told, "meaning_kept", "told")
     late = table[table["cut"] == 1]
     values = late["values_kept"].fillna(True).astype(bool)  # noqa: FBT003
-    return number(given, int((late["meaning_kept"].astype(bool) & ~values).sum()), within=0)
+    return mark_number(given, int((late["meaning_kept"].astype(bool) & ~values).sum()), within=0)
 
 
 @exercise(
@@ -149,7 +149,7 @@ def _cheapest(given: Any, runs: Any = None) -> str:
     "That speaks of dollars. What it loses is another column.",
 )
 def _below(given: Any) -> str:
-    from ctxkit.sweeps import pairs
+    from ctxkit.metrics.stats import compare_settings
 
-    right = "yes" if pairs(_fuseraft(), "fuseraft", "none")["high"] < 0 else "no"
-    return choice(given, right, _YES_NO, dict.fromkeys(_YES_NO, "Look at `low` and `high`."))
+    right = "yes" if compare_settings(_fuseraft(), "fuseraft", "none")["high"] < 0 else "no"
+    return mark_choice(given, right, _YES_NO, dict.fromkeys(_YES_NO, "Look at `low` and `high`."))

@@ -3,7 +3,7 @@
 from builders import assistant, result, tool_call, user
 from talks_by_chance import shown, unchecked
 
-from ctxkit.history.invariants.answered_calls import CallsHaveResults
+from ctxkit.policies.history.invariants import CallsHaveResults
 
 ASKED = assistant("Both.", tool_call("ls", "a"), tool_call("cat", "b"))
 LOG = (user(), ASKED, result("1", "a", "ls"), result("2", "b", "cat"))

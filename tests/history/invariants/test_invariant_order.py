@@ -3,7 +3,7 @@
 from builders import user
 from talks_by_chance import unchecked
 
-from ctxkit.history.invariants.order import OrderStays
+from ctxkit.policies.history.invariants import OrderStays
 
 LOG = tuple(user(str(n), id=f"m{n}") for n in range(4))
 

@@ -3,7 +3,7 @@
 from builders import call, result, user
 from talks_by_chance import unchecked
 
-from ctxkit.history.invariants.stays import PENDING_STAYS
+from ctxkit.policies.history.invariants import PENDING_STAYS
 
 ASKED = call("rm", "a")
 LOG = (user(), ASKED, result("waits", ASKED, pending=True, id="w"))

@@ -3,7 +3,7 @@
 from builders import system, user
 from talks_by_chance import unchecked
 
-from ctxkit.history.invariants.stays import PINNED_STAYS
+from ctxkit.policies.history.invariants import PINNED_STAYS
 
 LOG = (system(), user("never!", pinned=True, id="p"), user())
 

@@ -3,7 +3,7 @@
 from builders import call, result, step, user
 from talks_by_chance import shown, unchecked
 
-from ctxkit.history.invariants.results import ResultsHaveCalls
+from ctxkit.policies.history.invariants import ResultsHaveCalls
 
 LOG = (user(), *step("ls"), *step("cat"))
 

@@ -3,7 +3,7 @@
 from builders import system, user
 from talks_by_chance import shown, unchecked
 
-from ctxkit.history.invariants.stays import SYSTEM_STAYS
+from ctxkit.policies.history.invariants import SYSTEM_STAYS
 
 LOG = (system(id="s"), user(), system("A reminder.", id="s2"))
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from talks_by_chance import shown
 
-from ctxkit.history.invariants import broken
-from ctxkit.history.invariants.invariant import parted
-from ctxkit.history.row_masks import without
+from ctxkit.policies.history.edits import drop_positions
+from ctxkit.policies.history.invariants import find_changed_groups, find_violation
 
 ASKED = assistant("Both.", tool_call("ls", "a"), tool_call("cat", "b"))
 MORE = assistant("One.", tool_call("ls", "c"))
@@ -27,18 +26,18 @@ LOG = (
 
 def test_what_was_sound_is_asked_for_once():
     view = shown(*LOG).shorten({2: "-"}, reason="test")
-    assert [group.row for group in parted(view)] == [1]
-    assert broken(view) is None
-    assert parted(view) == []
+    assert [group.row for group in find_changed_groups(view)] == [1]
+    assert find_violation(view) is None
+    assert find_changed_groups(view) == []
 
 
 def test_what_was_sound_may_break_later():
     view = shown(*LOG).shorten({2: "-"}, reason="test")
-    assert broken(view) is None
-    gone = without(view, np.array([3]), "test", None)
-    assert broken(gone) == "Tool call cat (b) lost its result."
-    assert broken(gone) is not None
-    assert broken(view) is None
+    assert find_violation(view) is None
+    gone = drop_positions(view, np.array([3]), "test", None)
+    assert find_violation(gone) == "Tool call cat (b) lost its result."
+    assert find_violation(gone) is not None
+    assert find_violation(view) is None
 
 
 @given(st.lists(st.lists(st.sampled_from(range(1, 6)), unique=True), min_size=1, max_size=6))
@@ -48,6 +47,8 @@ def test_a_log_that_remembers_finds_what_a_fresh_one_finds(cuts):
         at = np.array(sorted(cut), int)
         fresh = shown(*LOG)
         if len(at):
-            assert broken(without(base, at, "t", None)) == broken(without(fresh, at, "t", None))
+            assert find_violation(drop_positions(base, at, "t", None)) == find_violation(
+                drop_positions(fresh, at, "t", None)
+            )
         text = base.replace({p: LOG[p] for p in cut}, reason="the same again")
-        assert broken(text) is None
+        assert find_violation(text) is None

@@ -1,0 +1,1 @@
+"""Helpers without knowledge of sessions: safe text, tables, file system, redaction."""

@@ -1,0 +1,65 @@
+"""Colours, dashes and symbols that stay apart for the colour-blind on light and dark."""
+
+from __future__ import annotations
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8860b", "#c0659a", "#3a93cc", "#8c6d46", "#7b6fd0")
+"""Okabe and Ito's, with black, yellow and the two palest darkened until each keeps 3:1 on white and
+on #111111.
+"""
+GROUP_COLOURS = (
+    *(
+        "#7b6fd0",
+        "#a05fb4",
+        "#c0659a",
+        "#b8860b",
+        "#009e73",
+        "#4f9e3f",
+        "#0072b2",
+        "#3a93cc",
+        "#5f7fa8",
+    ),
+    *("#d55e00", "#c9523f", "#b0575f", "#8c6d46", "#8a8a8a", "#a0764f", "#6f8f8f", "#777777"),
+)
+"""One for each group of the context report, neighbours apart; what no log shows is grey."""
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
+TEXT_COLOUR = "#777777"
+"""The one grey with a contrast above 4.2:1 on both themes."""
+GRID_COLOUR = "rgba(128,128,128,0.25)"
+PLOTLY_LAYOUT = {
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"color": TEXT_COLOUR, "size": 12},
+    "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT_COLOUR, "activecolor": TEXT_COLOUR},
+}
+"""What plotly is told of every chart: the page shows through."""
+WARN_COLOUR, STOP_COLOUR = "#b8860b", "#d55e00"
+SVG_DASHES = {
+    "solid": "",
+    "dash": "6 4",
+    "dot": "2 3",
+    "dashdot": "6 3 2 3",
+    "longdash": "10 4",
+    "longdashdot": "10 3 2 3",
+}
+
+
+def pick_colour(i: int) -> str:
+    """The colour of the i-th trace."""
+    return COLOURS[i % len(COLOURS)]
+
+
+def pick_dash(i: int) -> str:
+    """The dash of the i-th trace, which changes with the colour: no two depend on colour alone."""
+    return DASHES[i % len(DASHES)]
+
+
+def pick_symbol(i: int) -> str:
+    """The marker of the i-th trace."""
+    return SYMBOLS[i % len(SYMBOLS)]
+
+
+def make_translucent(ink: str) -> str:
+    """Return a colour of the palette as a veil that both themes shine through."""
+    red, green, blue = (int(ink[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.16)"

@@ -1,0 +1,508 @@
+"""Compact a live session, automatically or by hand, and warn when token budgets are nearly spent."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace as but
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ctxkit._internal.redaction import redact
+from ctxkit.agent.live_context import LiveContext, SentPrompts
+from ctxkit.agent.model_summaries import (
+    TOOL_SUMMARY_TRIGGER,
+    ArchivedResults,
+    CachedPrefix,
+    ModelSummariser,
+    find_results_to_summarise,
+    sum_usage,
+    summarise_result,
+)
+from ctxkit.agent.tools.runner import run_in_thread
+from ctxkit.errors import BadArguments, ModelError, failure_text
+from ctxkit.policies.base import CompositePolicy, as_policy
+from ctxkit.policies.evidence import failure_marker
+from ctxkit.policies.offline_summarisers import Extractive
+from ctxkit.policies.rules import budget_thresholds
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import NearCap
+from ctxkit.session.messages import ERROR, Edit, Message, error_of
+from ctxkit.tokens.live_prompt_sizes import PromptSize, schemas, size_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.agent.live_context import PreparedCall, SaveArtifact
+    from ctxkit.agent.memory.flush import MemoryFlusher
+    from ctxkit.agent.models.model import Model
+    from ctxkit.agent.transcript import Transcript
+    from ctxkit.agent.turn import Limits, SpentInTurn
+    from ctxkit.policies.base import BasePolicy
+    from ctxkit.policies.protocols import Policy
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session.messages import ToolSchema, Usage
+    from ctxkit.session.session import Session
+
+
+_MANUAL_TRIGGERS = ("manual", "agent_requested")
+"""Triggers that somebody pulled; all others are automatic."""
+KEEP_NEWEST_TURN = Summary(keep_turns=1)
+"""Done where the rules' own policy finds nothing: all but the newest turn is summarised."""
+
+
+class Compactor:
+    """Keeps a live context within its rules.
+
+    Args:
+        transcript: the session; its edits are in force.
+        rules: the context manager.
+        tools: schemas of what every prompt carries; no message holds them.
+        limit: the model's window where the rules name none.
+        writer: the model that writes summaries; None: the rules' own summariser.
+        seconds: how long it may take.
+        memory: where notes are saved before a compaction, if the rules say so.
+        tell: is told what happens (event, payload).
+        own: the writer is the model of the conversation, and holds its beginning in a cache.
+        prompts: keeps the runs that prepare the calls.
+    """
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        rules: Rules,
+        *,
+        tools: tuple[ToolSchema, ...],
+        limit: int | None,
+        writer: Model | None,
+        seconds: float,
+        memory: MemoryFlusher | None,
+        tell: Callable[[str, dict[str, Any]], None],
+        save: SaveArtifact | None = None,
+        own: bool = False,
+        prompts: SentPrompts | None = None,
+    ) -> None:
+        self._own = own
+        self._last: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
+        self.prompts = prompts or SentPrompts()
+        self.transcript, self.rules, self._tell = transcript, rules, tell
+        self._model, self._seconds, self._memory = writer, seconds, memory
+        self._writer: ModelSummariser | None = None
+        self._owed: list[Usage] = []
+        self._tools, self._limit, self._begun, self._save_as = tools, limit, False, save
+        self.budget = LiveBudget(rules, transcript.session, tell)
+        self.made = 0
+        """Compactions made since the count was last set back."""
+        self.stand()
+
+    def stand(self) -> None:
+        """Take the context from the session, whatever was done to it without being kept."""
+        self.context = LiveContext(
+            self.transcript.session,
+            self.rules,
+            fixed=schemas(self._tools),
+            limit=self._limit,
+            save=self._save_as,
+            prompts=self.prompts,
+        )
+
+    def learn(self, window: int) -> None:
+        """Take a model's window from what it said of it, where that is less than what was assumed.
+
+        The reserve becomes a quarter of it at most: the one that was set may be larger than the
+        window.
+        """
+        if window < self.context.run.room.limit:
+            less = min(self.rules.reserve, window // 4)
+            self.rules = self.rules.but(window=window, assumed=True, reserve=less)
+            self.stand()
+
+    def answered(self, messages: tuple[Message, ...]) -> None:
+        """Note a prompt that was answered: the provider's cache holds it for a while."""
+        self._last = self.transcript.clock(), messages
+
+    def _held(self) -> CachedPrefix | None:
+        """Return the conversation as it stands, where the writer's cache holds its beginning."""
+        at, last = self._last
+        if not self._own or not last or self.transcript.clock() - at > self.rules.cache_life:
+            return None
+        log, (now, tokens) = self.context.log, self.context.preview()
+        same = 0
+        while same < min(len(last), len(now)) and last[same] == now[same]:
+            same += 1
+        held = log.fixed + sum(map(log.measure, now[:same]))
+        return CachedPrefix(now, self._tools, held, tokens, self.context.run.room.limit)
+
+    async def prepare(self, spent: SpentInTurn, limits: Limits) -> PreparedCall:
+        """Prepare the next call: save memory and compact where the rules say so, prune, and tell
+        what was done.
+        """
+        await self._summarise_results(spent, limits)
+        before, run = size_now(self.session), self.context.run
+        window, self._begun = run.room.limit, False
+        known, edits = self.context.tokens, len(self.transcript.session.edits)
+        if self._memory and self._memory.due(known, window, edits):
+            await self._save(self.context.preview()[0], spent, limits, self._tools)
+        context, size = self.context, self.context.messages
+        prepared: PreparedCall = await self._off_loop(
+            lambda: context.prepare(self.transcript.clock()),
+            spent,
+            limits,
+            lambda: self._begin(run.due, before, size),
+        )
+        for name in prepared.warned:
+            self.budget.warned(name, prepared.tokens, size)
+        if prepared.edits:
+            self.budget.cut(prepared.edits[0].trigger, before.tokens, window)
+            self._begin(run.due, before, size)
+            self._kept(prepared.edits, before, size, spent)
+            await self._save_dropped(prepared.edits, spent, limits)
+        elif prepared.failed:
+            self._begin(run.due, before, size)
+            how = {"outcome": "failed", "error": failure_text("; ".join(prepared.failed))}
+            self._end(how, run.due, before, size)
+        self._bill(spent, self._taken())
+        self.budget.shown(len(prepared.messages), limits)
+        return prepared
+
+    async def _summarise_results(self, spent: SpentInTurn, limits: Limits) -> None:
+        """Let a model say what stood in results that are old, where the rules are ai's with `llm`.
+
+        Where it fails, an excerpt stands in their place for the call, as without a model.
+        """
+        if self._model is not None:
+            history = self.context.run.history.at(self.context.run.call)
+            said: dict[str, str] = {}
+            failed = ""
+            for result in find_results_to_summarise(self.rules.pruning, history.messages):
+                if _exceeded_limit(spent, limits, self._model, len(result.text) // 4):
+                    break
+                text, usage, failed = await summarise_result(self._model, result)
+                if usage is not None:
+                    self._owed.append(usage)
+                if failed:  # the others would fail as well, and take their time
+                    break
+                said[result.id] = text
+            if failed:
+                size, n = size_now(self.session), self.context.messages
+                self._begun = False
+                self._begin(TOOL_SUMMARY_TRIGGER, size, n)
+                self._end({"outcome": "failed", "error": failed}, TOOL_SUMMARY_TRIGGER, size, n)
+            if said:
+                await self.compact(
+                    spent, limits, ArchivedResults(said=said), trigger=TOOL_SUMMARY_TRIGGER
+                )
+        self._bill(spent, self._taken())
+
+    async def compact(
+        self,
+        spent: SpentInTurn,
+        limits: Limits,
+        policy: Policy | None = None,
+        *,
+        trigger: str,
+        focus: str = "",
+        instead: Policy | None = None,
+    ) -> tuple[Edit, ...]:
+        """Compact now; return the edits that were kept, none where there is too little to compact.
+
+        `policy` does it (None: the rules' own), and `instead` where that finds nothing to do (None:
+        nobody).
+
+        Raises:
+            ModelError: the summariser failed; nothing was changed.
+        """
+        focus = redact(focus)
+        context, self._begun = self.context, False
+        before, size = size_now(self.session), context.messages
+        self._begin(trigger, before, size, focus=focus)
+
+        def work() -> tuple[Edit, ...]:
+            done = context.compact(self.chosen(policy, focus), trigger)
+            if done or instead is None:
+                return done
+            return context.compact(self.chosen(instead, focus), trigger)
+
+        try:
+            edits: tuple[Edit, ...] = await self._off_loop(work, spent, limits)
+        except ModelError as e:
+            self._bill(spent, self._taken())
+            self._end({"outcome": "failed", "error": failure_text(e)}, trigger, before, size)
+            raise
+        if edits:
+            edits = self._kept(edits, before, size, spent)
+            await self._save_dropped(edits, spent, limits)
+        else:
+            self._end({"outcome": "skipped"}, trigger, before, size)
+        self._bill(spent, self._taken())
+        return edits
+
+    async def force(self, spent: SpentInTurn, limits: Limits, trigger: str) -> bool:
+        """Compact because it must be.
+
+        A failed summary takes nothing out; the marker of failure is said in the context, so that
+        the model knows. What did not fit is larger than it was counted: where the rules find too
+        little, all but the newest turn goes.
+        """
+        instead = None if trigger == "length" else KEEP_NEWEST_TURN
+        try:
+            return bool(await self.compact(spent, limits, trigger=trigger, instead=instead))
+        except ModelError as e:
+            marker = self.transcript.user(
+                failure_marker([self.transcript.turn], str(e)), kind="injected"
+            )
+            self.context.add(marker)
+            return False
+
+    def chosen(
+        self, policy: Policy | None = None, focus: str = "", *, draft: bool = False
+    ) -> BasePolicy:
+        """Return the policy of a compaction by hand, with its focus; a draft asks no model."""
+        own = self.rules.bare if policy is None else as_policy(policy)
+        lent, writer = self.rules.summariser, None if draft else self._writer
+        if policy is None and own is not None and not isinstance(lent, Extractive):
+            writer = None  # the rules name who writes
+        own = KEEP_NEWEST_TURN if own is None else own
+        own = own.using(lent) if writer is None else _without_default_summariser(own).using(writer)
+        return own.focused(focus) if focus else own
+
+    # -- what was done ----------------------------------------------------------------------------
+
+    @property
+    def session(self) -> Session:
+        """The session as it stands; what its calls were sent is known to it."""
+        session = self.transcript.session
+        return session.backed(self.prompts.of(session))
+
+    def _begin(self, trigger: str, size: PromptSize, messages: int, *, focus: str = "") -> None:
+        if not self._begun:
+            self._begun = True
+            told = _compaction_payload(trigger, size.tokens, messages)
+            self._tell("compaction_start", {**told, "focus": focus or None})
+
+    def _end(
+        self,
+        how: dict[str, Any],
+        trigger: str | None,
+        size: PromptSize,
+        messages: int,
+        left: int | None = None,
+    ) -> None:
+        """Tell how a compaction ended; `left`: the tokens after it, None: as many as before."""
+        told = _compaction_payload(trigger, size.tokens, messages)
+        after = {"tokens_after": size.tokens if left is None else left}
+        self._tell("compaction_end", {**how, **told, "after": self.context.messages, **after})
+
+    def _kept(
+        self, edits: tuple[Edit, ...], before: PromptSize, size: int, spent: SpentInTurn
+    ) -> tuple[Edit, ...]:
+        """Keep the edits of a compaction; return them with their sizes and what they cost."""
+        after = self.context.estimate_size()
+        edits = _sized(edits, before.tokens, after)
+        usage, writer = self._taken(), self._writer
+        ways = list(writer.ways) if writer is not None else []
+        if self._model is not None and (usage is not None or (writer is not None and writer.asked)):
+            details = {**edits[0].details, "summary_calls": ways} if ways else edits[0].details
+            first = replace(edits[0], usage=usage, model=redact(self._model.name), details=details)
+            edits = (first, *edits[1:])
+        self._bill(spent, usage)
+        self.transcript.edit(edits)
+        self.made += 1
+        self.budget.compacted()
+        gone = sum(len(e.targets) for e in edits)
+        told = {k: v for k, v in edits[0].details.items() if k == "summary_calls"}
+        if failed := error_of(edits):
+            told[ERROR] = failed
+        outcome = "failed" if failed else "compacted"
+        how = {"outcome": outcome, "messages": gone, "tokens_source": "estimated", **told}
+        self._end(how, edits[0].trigger, before, size, after)
+        return edits
+
+    def _bill(self, spent: SpentInTurn, usage: Usage | None) -> None:
+        """Bill what the writer's calls cost, also where they came to nothing."""
+        if usage is not None and self._model is not None:
+            spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
+
+    def _taken(self) -> Usage | None:
+        """Return what the writer's calls cost that are not billed yet."""
+        written = self._writer.take() if self._writer is not None else None
+        owed, self._owed = self._owed, []
+        owed += [written] if written is not None else []
+        return sum_usage(owed) if owed else None
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    async def _save_dropped(
+        self, edits: tuple[Edit, ...], spent: SpentInTurn, limits: Limits
+    ) -> None:
+        if self._memory is not None and self._memory.flush.below is None:
+            ids = {t for e in edits for t in e.targets}
+            gone = [m for m in self.transcript.session.messages if m.id in ids]
+            await self._save(gone, spent, limits, ())
+
+    async def _save(
+        self, messages: Any, spent: SpentInTurn, limits: Limits, tools: tuple[ToolSchema, ...]
+    ) -> None:
+        assert self._memory is not None  # noqa: S101  for the type checker: whoever calls has looked
+        if self._model is not None and _exceeded_limit(
+            spent, limits, self._model, self.context.tokens
+        ):
+            return
+        reply = await self._memory.save(messages, tools=tools, seconds=limits.seconds)
+        if reply is not None:
+            self._bill(spent, reply.usage)
+
+    # -- off the loop -----------------------------------------------------------------------------
+
+    async def _off_loop(
+        self,
+        work: Callable[[], Any],
+        spent: SpentInTurn,
+        limits: Limits,
+        begun: Callable[[], None] | None = None,
+    ) -> Any:
+        """Do what may summarise in a thread, so that a summary model can run on this loop
+        meanwhile.
+
+        What it has done to the context by the time it is cancelled was not kept: the context is
+        then taken anew.
+        """
+        model = self._model
+        if model is not None:
+            self._writer = ModelSummariser(
+                model,
+                asyncio.get_running_loop(),
+                self._seconds,
+                allowed=lambda tokens: _exceeded_limit(spent, limits, model, tokens),
+                begun=begun,
+                held=self._held,
+            )
+            if self.rules.bare is not None and isinstance(self.rules.summariser, Extractive):
+                self.context.rules = self.rules.but(policy=self.rules.bare.using(self._writer))
+        try:
+            return await run_in_thread(work)
+        except asyncio.CancelledError:
+            if self._writer is not None:
+                self._writer.stop()
+            self.stand()
+            raise
+
+
+def _exceeded_limit(spent: SpentInTurn, limits: Limits, model: Model, tokens: int) -> str | None:
+    """Return which limit a call to the writer would pass, in words, or None."""
+    try:
+        return spent.exceeded(limits, model.name, tokens, free=bool(model.notice))
+    except BadArguments as e:
+        return f"what can be checked: {e}"
+
+
+def _without_default_summariser(policy: BasePolicy) -> BasePolicy:
+    """Return a policy without the extractive summariser that other rules lent it."""
+    if isinstance(policy, CompositePolicy):
+        return but(policy, parts=tuple(map(_without_default_summariser, policy.parts)))
+    if isinstance(policy, Summary) and isinstance(policy.summariser, Extractive):
+        return but(policy, summariser=None)
+    return policy
+
+
+def _sized(edits: tuple[Edit, ...], before: int, after: int) -> tuple[Edit, ...]:
+    """Return the edits of a compaction with the sizes of its prompts; those of a chain lie between
+    as their counts do.
+    """
+    first, last = edits[0].tokens_before or 0, edits[-1].tokens_after or 0
+    rate = (before - after) / (first - last) if first != last else 0.0
+
+    def size(counted: int | None) -> int:
+        return max(round(after + rate * ((counted or 0) - last)), 0)
+
+    return tuple(
+        replace(e, tokens_before=size(e.tokens_before), tokens_after=size(e.tokens_after))
+        for e in edits
+    )
+
+
+def _compaction_payload(trigger: str | None, tokens: int, messages: int) -> dict[str, Any]:
+    """Return what is told of a compaction at its beginning and again at its end."""
+    how = {"auto": trigger not in _MANUAL_TRIGGERS, "trigger": trigger}
+    return {**how, "before": messages, "tokens_before": tokens}
+
+
+class LiveBudget:
+    """Tokens sent since the last compaction and in this turn, beside the thresholds of the rules.
+
+    Args:
+        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens`, as
+            fuseraft names them, or a trigger on tokens spent.
+        session: where it goes on.
+        tell: is told what happens (event, payload).
+    """
+
+    def __init__(
+        self, rules: Rules, session: Session, tell: Callable[[str, dict[str, Any]], None]
+    ) -> None:
+        set_at = budget_thresholds(rules)
+        self.warn_at: int | None = set_at["warn_at"] or None
+        self.cutover_at: int | None = set_at["cutover_at"] or None
+        self.single: int | None = rules.parameters.get("max_single_turn_input_tokens") or None
+        self.cumulative, self.turn = _since_compaction(session), 0
+        self._tell, self._capped = tell, False
+        self._cap: tuple[int, float] = (
+            rules.parameters.get("max_tail_messages") or 0,
+            rules.parameters.get("context_cap_fraction") or 0.0,
+        )
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self.turn = 0
+
+    def called(self, usage: Usage | None) -> None:
+        """Count a call."""
+        tokens = (usage.prompt_tokens if usage else None) or 0
+        self.cumulative += tokens
+        self.turn += tokens
+
+    def warned(self, trigger: str, tokens: int, messages: int) -> None:
+        """Tell a warning that became due."""
+        if trigger == NearCap.word:
+            self._near(messages, *self._cap)
+            return
+        sums = {
+            "cumulative_input_tokens": self.cumulative,
+            "warn_at": self.warn_at,
+            "cutover_at": self.cutover_at,
+        }
+        self._tell("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
+
+    def cut(self, trigger: str | None, tokens: int, window: int) -> None:
+        """Tell that a budget was used up and what was kept begins a new cycle."""
+        if self.single and self.turn >= self.single:
+            told: dict[str, Any] = {"input_tokens": self.turn, "cutover_at": self.single}
+            told["reason"] = "single_turn_limit"
+        elif self.cutover_at and self.cumulative >= self.cutover_at:
+            told = {"cumulative_input_tokens": self.cumulative, "cutover_at": self.cutover_at}
+        else:
+            told = {"input_tokens": tokens, "context_window": window, "reason": trigger}
+        self._tell("context_budget_cutover", told)
+
+    def compacted(self) -> None:
+        """Begin a new cycle."""
+        self.cumulative, self._capped = 0, False
+
+    def shown(self, messages: int, limits: Limits) -> None:
+        """Tell, once a cycle, that a prompt nears the cap on messages."""
+        if limits.messages is None or self._capped:
+            return
+        if messages > int(limits.messages * limits.messages_share):
+            self._capped = True
+            self._near(messages, limits.messages, limits.messages_share)
+
+    def _near(self, messages: int, cap: int, share: float) -> None:
+        told = {"messages": messages, "cap": cap, "fraction": share, "threshold": int(cap * share)}
+        self._tell("context_window_warn", told)
+
+
+def _since_compaction(session: Session) -> int:
+    since = takewhile(lambda entry: not isinstance(entry, Edit), reversed(session.path))
+    usages = (entry.usage for entry in since if isinstance(entry, Message) and entry.usage)
+    return sum(usage.prompt_tokens or 0 for usage in usages)

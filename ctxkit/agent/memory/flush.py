@@ -1,0 +1,156 @@
+"""Save notes to a dated memory file before a compaction."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.redaction import redact
+from ctxkit.agent.models.model import Request, ignore_delta
+from ctxkit.agent.tools.tool import tool
+from ctxkit.errors import ModelError, StoreError
+from ctxkit.policies.offline_summarisers import Extractive
+from ctxkit.policies.texts import summary_prompts
+from ctxkit.session.messages import Message, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ctxkit.agent.models.model import Model
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.policies.memory import MemoryFlush
+    from ctxkit.session.messages import ToolSchema
+
+MEMORY_FOLDER = "memory"
+_MAX_SAVED_DIGESTS = 512
+"""Passages that are remembered as saved (Tyrum's number)."""
+_TRUNCATED = "\n...(truncated)"
+_EXTRACT_TOKENS = 400
+"""Tokens of a note that is extracted without a model."""
+
+
+def save_memory(text: str) -> str:
+    """Save a note to memory; it is added to today's file."""
+    return text
+
+
+SAVE_MEMORY_TOOL = tool(save_memory)
+
+
+class MemoryFlusher:
+    """The memory of a session: `memory/YYYY-MM-DD.md` under the agent's root, only added to.
+
+    Args:
+        flush: when and how.
+        root: the agent's root folder.
+        writer: the model that is asked; None: the most telling sentences are extracted, and no
+            model is asked.
+        clock: seconds since 1970.
+        tell: is told how it ended (event, payload).
+    """
+
+    def __init__(
+        self,
+        flush: MemoryFlush,
+        root: Root,
+        writer: Model | None,
+        clock: Callable[[], float],
+        tell: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self.flush, self._root, self._writer = flush, root, writer
+        self._clock, self._tell = clock, tell
+        self._saved: dict[str, None] = {}
+        self._cycle = -1
+
+    def due(self, tokens: int, window: int, compactions: int) -> bool:
+        """Return True where it is due before the next call, once a cycle."""
+        if not self.flush.due(tokens, window) or compactions == self._cycle:
+            return False
+        self._cycle = compactions
+        return True
+
+    async def save(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: tuple[ToolSchema, ...] = (),
+        seconds: float | None = None,
+    ) -> Message | None:
+        """Save what a model finds worth it; return its reply, for its cost. Failures are told,
+        never raised.
+
+        Args:
+            messages: the context as it stands, or what is about to go.
+            tools: what the agent's calls carry besides, so that the provider's cache still holds.
+            seconds: the turn's own limit.
+        """
+        said = repr([(m.id, m.text) for m in messages])
+        name = sha256(said.encode("utf-8", "replace")).hexdigest()
+        if not messages or name in self._saved:
+            return None
+        most = self.flush.seconds
+        if seconds is not None and self.flush.turn_share is not None:
+            most = min(most, seconds * self.flush.turn_share)
+        try:
+            async with asyncio.timeout(most):
+                reply = await self._asked(messages, tools)
+            written = self._written(self._notes(messages, reply))
+        except (ModelError, StoreError, OSError) as e:  # TimeoutError is an OSError
+            late = isinstance(e, TimeoutError)
+            why = f"took longer than {most:g} s" if late else redact(str(e))
+            self._tell("memory_flush", {"outcome": "failed", "error": why})
+            return None
+        self._saved[name] = None
+        if len(self._saved) > _MAX_SAVED_DIGESTS:
+            del self._saved[next(iter(self._saved))]
+        outcome = "saved" if written else "nothing to save"
+        self._tell("memory_flush", {"outcome": outcome, **written})
+        return reply
+
+    async def _asked(
+        self, messages: Sequence[Message], tools: tuple[ToolSchema, ...]
+    ) -> Message | None:
+        if self._writer is None:
+            return None
+        told = Message(role="user", id="flush", kind="injected", parts=(Text(self.flush.told),))
+        sent = (*messages, told)
+        limit = self.flush.message_chars
+        if limit is not None:
+            rows = [
+                f"{m.role}: {_truncate(summary_prompts.plain_text(m), limit)}" for m in messages
+            ]
+            said = Text("<conversation>\n" + "\n\n".join(rows) + "\n</conversation>")
+            passage = Message(role="user", id="passage", parts=(said,))
+            sent, tools = (passage, told), ()
+        try:
+            return await self._writer(
+                Request(messages=sent, tools=(*tools, SAVE_MEMORY_TOOL.schema)), ignore_delta
+            )
+        except (ModelError, asyncio.CancelledError):
+            raise
+        except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
+            raise ModelError(f"{type(e).__name__}: {e}") from None
+
+    def _notes(self, messages: Sequence[Message], reply: Message | None) -> list[str]:
+        if reply is None:
+            said = [m for m in messages if m.role != "summary"]
+            return [t for t in (Extractive().extract(said, _EXTRACT_TOKENS),) if t.strip()]
+        asked = [c for c in reply.tool_calls if c.name == SAVE_MEMORY_TOOL.name]
+        texts = [str(c.arguments.get("text") or "").strip() for c in asked]
+        return [t for t in texts if t][: self.flush.writes]
+
+    def _written(self, notes: list[str]) -> dict[str, Any]:
+        if not notes:
+            return {}
+        now = datetime.fromtimestamp(self._clock(), UTC).astimezone()
+        path = f"{MEMORY_FOLDER}/{now:%Y-%m-%d}.md"
+        text = "".join(f"## {now:%H:%M:%S}\n\n{redact(note)}\n\n" for note in notes)
+        self._root.write(path, text.encode("utf-8", "replace"), append=True, private=True)
+        by = "model" if self._writer else "extract"
+        return {"path": path, "notes": len(notes), "chars": len(text), "by": by}
+
+
+def _truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + _TRUNCATED

@@ -1,0 +1,522 @@
+"""Store memory entries in folders with an index, an audit log, project scope and consolidation.
+
+Only what was found by itself may go: what a person or a model wrote stays.
+
+No link is followed, nothing outside the folder is read or written, and no more is read than the
+bounds here say: the folder may be anybody's.
+
+A list only chooses among what the user's own memory holds, so a folder from elsewhere can bring no
+entry with it, and hide some at most.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.redaction import redact_json
+from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit.agent.tools.root import Root
+from ctxkit.errors import BadArguments, StoreError, did_you_mean
+from ctxkit.policies.memory_entries import (
+    MAX_ENTRY_BYTES,
+    MEMORY_KINDS,
+    MemoryBudgets,
+    MemoryEntry,
+    decode_entry,
+    encode_entry,
+    make_entry,
+    memory_kind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+STORE_BUDGETS = MemoryBudgets(
+    items=120,
+    chars=24_000,
+    kinds={
+        "fact": (60, 8_000),
+        "note": (40, 12_000),
+        "procedure": (30, 12_000),
+        "episode": (20, 8_000),
+    },
+)
+"""Ten times what a digest may take; Tyrum bounds the store by the digest's own budgets."""
+_REMOVAL_ORDER = ("episode", "note", "procedure", "fact")
+"""Kinds in the order in which they go."""
+
+
+def find_surplus(
+    entries: Iterable[MemoryEntry],
+    rows: Mapping[str, Mapping[str, Any]],
+    by: str,
+    budgets: MemoryBudgets = STORE_BUDGETS,
+) -> list[tuple[MemoryEntry, str]]:
+    """Return what is to go, and why: entries of one name, then the oldest of what is too much.
+
+    Args:
+        entries: what is remembered.
+        rows: the newest row of the audit on each guid, in lower case.
+        by: who saved what may go.
+        budgets: items and characters of the store, in all and of each kind.
+    """
+    held = list(entries)
+    said = {e.guid: rows.get(e.guid.casefold(), {}) for e in held}
+    loose = [e for e in held if said[e.guid].get("by") == by]
+    loose.sort(key=lambda e: (str(said[e.guid].get("time", "")), e.guid))
+    gone: dict[str, tuple[MemoryEntry, str]] = {}
+    newest: dict[tuple[str, str], MemoryEntry] = {}
+    for entry in loose:
+        older = newest.get(key := (memory_kind(entry), entry.name.casefold()))
+        if older is not None:
+            gone[older.guid] = (older, "a newer one has its name")
+        newest[key] = entry
+    kept = [e for e in held if e.guid not in gone]
+    for kind in _REMOVAL_ORDER:
+        for entry in (e for e in loose if memory_kind(e) == kind and e.guid not in gone):
+            if why := _exceeded_budget(kept, kind, budgets):
+                gone[entry.guid] = (entry, why)
+                kept = [e for e in kept if e is not entry]
+    return list(gone.values())
+
+
+def _exceeded_budget(kept: Iterable[MemoryEntry], kind: str, budgets: MemoryBudgets) -> str:
+    """Return which budget is passed, in words: of a kind, or of all; empty where none is."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for each in kept:
+        for of in (memory_kind(each), ""):
+            sums[of][0] += 1
+            sums[of][1] += len(each.head) + len(each.body)
+    limits = {
+        **{k: budgets.kinds.get(k, (0, 0)) for k in MEMORY_KINDS},
+        "": (budgets.items, budgets.chars),
+    }
+    for of in (kind, ""):
+        for used, most, unit in zip(sums[of], limits[of], ("entries", "characters"), strict=True):
+            if used > most:
+                return f"{used:,} {unit} of {of or 'all'} are more than {most:,}"
+    return ""
+
+
+class MemoryStore:
+    """Folders of memory, seen from a working folder.
+
+    Args:
+        homes: where entries lie, the first is written to
+            (`agent.memory.session_memory.default_memory_folders` names the user's own and
+            fuseraft's).
+        base: the working folder; None: the current one.
+    """
+
+    def __init__(self, homes: Sequence[str | Path], base: str | Path | None = None) -> None:
+        if not homes:
+            raise BadArguments("A memory needs a folder.")
+        self.folders, self.scope = [MemoryFolder(h) for h in homes], MemoryScope(base)
+
+    def entries(self, *, everywhere: bool = False) -> list[MemoryEntry]:
+        """Return what is remembered here; `everywhere`: whatever the scope."""
+        return [kept for _, kept in self._held(everywhere=everywhere)]
+
+    def faults(self) -> list[str]:
+        """Return in sentences what of the folders is not used."""
+        told = [(f.path, f.read()[1]) for f in self.folders]
+        return [
+            f"{n} file{' is' if n == 1 else 's are'} not used of {sanitize_line(str(path), 200)}: no entries"
+            " of memory, too large, or too many."
+            for path, n in told
+            if n
+        ]
+
+    def of(self, name: str, *, everywhere: bool = True) -> tuple[MemoryFolder, MemoryEntry]:
+        """Return an entry by its name, in any case, or its guid, or the beginning of that; and its
+        folder.
+
+        Raises:
+            BadArguments: there is none, or there are several.
+        """
+        held, asked = self._held(everywhere=everywhere), name.strip().casefold()
+        named = [h for h in held if asked in (h[1].name.casefold(), h[1].guid.casefold())]
+        if not named and len(asked) >= 4:
+            named = [h for h in held if h[1].guid.casefold().startswith(asked)]
+        if len(named) == 1:
+            return named[0]
+        here = [h for h in self._held() if h in named]
+        if len(here) == 1:
+            return here[0]
+        if named:
+            guids = ", ".join(kept.guid[:8] for _, kept in named)
+            raise BadArguments(f"Several entries are called so: say which by {guids}.")
+        near = did_you_mean(name, [kept.name for _, kept in held])
+        raise BadArguments(f"Nothing is remembered as {sanitize_line(name, 80)!r}.{near}")
+
+    def add(
+        self, fresh: MemoryEntry, *, session: str = "", by: str = "user", home: int = 0, **why: Any
+    ) -> MemoryEntry:
+        """Keep an entry in this folder's scope; one of that name here is changed.
+
+        Args:
+            fresh: the entry.
+            session: id of the session that saves it; empty: a person did.
+            by: who: `user`, `extract`, or the name of a model.
+            home: which of the folders gets it.
+            why: more for the audit: `messages` it rests on, what it was `promoted` by.
+
+        Raises:
+            StoreError: it cannot be kept.
+        """
+        same = [h for h in self._held(own=True) if h[1].name.casefold() == fresh.name.casefold()]
+        folder, kept = self.folders[home], fresh
+        if same:
+            folder, kept = same[0][0], msgspec.structs.replace(fresh, guid=same[0][1].guid)
+        folder.put(kept)
+        self.scope.note(session or "by-hand", kept.guid)
+        self._note(folder, "changed" if same else "added", kept, session=session, by=by, **why)
+        return kept
+
+    def edit(self, name: str, /, *, by: str = "user", **changes: str) -> MemoryEntry:
+        """Change fields of an entry, its name as well; return it as it is then.
+
+        Args:
+            name: its name, or the beginning of its guid.
+            by: who changes it, for the audit.
+            changes: `name`, `description`, `type` or `body`.
+
+        Raises:
+            BadArguments: there is none, a value cannot be, or another one has the name.
+            StoreError: it cannot be written.
+        """
+        folder, old = self.of(name)
+        told = {key: getattr(old, key) for key in ("name", "description", "type", "body")}
+        kept = make_entry(**{**told, **changes}, guid=old.guid)
+        alike = [h for _, h in self._held() if h.name.casefold() == kept.name.casefold()]
+        if "name" in changes and any(h.guid != old.guid for h in alike):
+            raise BadArguments(
+                f"Another entry is called {sanitize_line(kept.name, 80)!r}: choose a name of its own, or"
+                " forget that one first."
+            )
+        folder.put(kept)
+        self._note(folder, "changed", kept, by=by, fields=sorted(changes))
+        return kept
+
+    def forget(self, name: str, by: str = "user") -> MemoryEntry:
+        """Take an entry out; the audit keeps its name and when it went, not what it said.
+
+        Raises:
+            BadArguments: there is none.
+            StoreError: it cannot be removed.
+        """
+        folder, kept = self.of(name)
+        folder.remove(kept)
+        self._note(folder, "forgotten", kept, by=by)
+        return kept
+
+    def consolidate(
+        self, by: str, budgets: MemoryBudgets = STORE_BUDGETS
+    ) -> list[tuple[MemoryEntry, str]]:
+        """Take out what a budget has no room for; return it, with why; the audit has each.
+
+        Args:
+            by: who saved what may go; what anybody else saved stays.
+            budgets: of what is remembered here.
+
+        Raises:
+            StoreError: one cannot be removed.
+        """
+        found = find_surplus(self.entries(), self.newest_rows(), by, budgets)
+        for surplus_entry, why in found:
+            folder, kept = self.of(surplus_entry.guid)
+            folder.remove(kept)
+            self._note(folder, "forgotten", kept, by="consolidation", why=why)
+        return found
+
+    def forgotten(self) -> frozenset[str]:
+        """Return guids and names of entries that were taken out, and not kept again since.
+
+        Names are in lower case: what is said again may get another guid.
+        """
+        return frozenset(
+            k for k, row in self.newest_rows().items() if row.get("what") == "forgotten"
+        )
+
+    def newest_rows(self) -> dict[str, dict[str, Any]]:
+        """Return the newest row of the audit on each guid, and on each name in lower case."""
+        rows = [row for folder in self.folders for row in folder.audit()]
+        rows.sort(key=lambda row: str(row.get("time", "")))
+        return {str(row.get(key, "")).casefold(): row for row in rows for key in ("guid", "name")}
+
+    def why(self, name: str) -> tuple[MemoryEntry, list[dict[str, Any]]]:
+        """Return an entry, and what the audit says of it: who saved it, when, from which messages.
+
+        Raises:
+            BadArguments: there is none.
+        """
+        folder, kept = self.of(name)
+        return kept, folder.audit(kept.guid)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _held(
+        self, *, everywhere: bool = False, own: bool = False
+    ) -> list[tuple[MemoryFolder, MemoryEntry]]:
+        """Return entries with their folders; `own`: those saved in this working folder."""
+        guids, seen = None if everywhere else self.scope.guids(), set[str]()
+        guids = frozenset() if own and guids is None else guids
+        out = []
+        for folder in self.folders:
+            for kept in folder.read()[0]:
+                if kept.guid not in seen and (guids is None or kept.guid in guids):
+                    seen.add(kept.guid)
+                    out.append((folder, kept))
+        return out
+
+    def _note(self, folder: MemoryFolder, what: str, kept: MemoryEntry, **why: Any) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        told = {"time": now, "what": what, "guid": kept.guid, "name": kept.name, "type": kept.type}
+        folder.note(**told, **{k: v for k, v in why.items() if v})
+
+
+INDEX_FILE, AUDIT_FILE = "MEMORY.md", "audit.jsonl"
+MAX_ENTRIES = 500
+"""Files that are read; of more, those that were written last."""
+MAX_AUDIT_BYTES = 2_000_000
+"""Bytes of the audit that are read, its newest."""
+
+
+class MemoryFolder:
+    """The entries in a folder. Nothing is made before something is kept.
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def read(self) -> tuple[list[MemoryEntry], int]:
+        """Return the entries by name, and how many files are not used."""
+        if not self.path.is_dir():
+            return [], 0
+        found, unsound = dict[str, MemoryEntry](), 0
+        try:
+            with self._opened() as here:
+                names, left = _entry_names(here)
+                for name in names:
+                    kept = decode_entry(_read_bytes(here, name))
+                    if kept is None or kept.guid in found:
+                        unsound += 1
+                    else:
+                        found[kept.guid] = kept
+        except (OSError, StoreError):
+            return [], 1
+        entries = sorted(found.values(), key=lambda e: e.name.casefold())
+        return entries, unsound + left
+
+    def put(self, kept: MemoryEntry) -> None:
+        """Keep an entry, in the place of the one with its guid.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with self._opened(make=True) as here, here.locked():
+            here.write(_entry_file(here, kept.guid), (encode_entry(kept),))
+            self._index(here)
+
+    def remove(self, kept: MemoryEntry) -> None:
+        """Take an entry out.
+
+        Raises:
+            StoreError: it cannot be removed.
+        """
+        with self._opened() as here, here.locked():
+            here.remove(_entry_file(here, kept.guid))
+            self._index(here)
+
+    def note(self, **row: Any) -> None:
+        """Add a row to the audit.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        told = json.dumps(redact_json(row), ensure_ascii=False, default=str)
+        with self._opened(make=True) as here:
+            here.append(AUDIT_FILE, f"{told}\n".encode("utf-8", "replace"))
+
+    def audit(self, guid: str | None = None) -> list[dict[str, Any]]:
+        """Return the rows of the audit on an entry, or all, the oldest first."""
+        if not self.path.is_dir():
+            return []
+        with suppress(OSError, StoreError), self._opened() as here:
+            rows = (
+                _parse_row(told)
+                for told in _read_bytes(here, AUDIT_FILE, MAX_AUDIT_BYTES, newest=True).split(b"\n")
+            )
+            return [row for row in rows if row and guid in (None, row.get("guid"))]
+        return []
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _opened(self, *, make: bool = False) -> Iterator[SafeFolder]:
+        try:
+            if make:
+                self.path.parent.resolve().mkdir(parents=True, exist_ok=True, mode=0o700)
+            top = SafeFolder(self.path.parent.resolve())
+            with top.below((self.path.name,), make=0o700 if make else None) as here:
+                yield here
+        except OSError as e:
+            why = f"{e.strerror or type(e).__name__}; links are not followed there"
+            raise StoreError(
+                f"{sanitize_line(str(self.path), 300)} cannot be used ({why})."
+            ) from None
+
+    def _index(self, here: SafeFolder) -> None:
+        """Write the index anew, of the files that are there."""
+        rows = ["# Memory Index", ""]
+        for name in _entry_names(here)[0]:
+            kept = decode_entry(_read_bytes(here, name))
+            if kept is not None:
+                rows.append(f"- [{kept.name.replace(']', ')')}]({name}) — {kept.description}")
+        here.write(INDEX_FILE, ("\n".join([*rows, ""]).encode("utf-8", "replace"),))
+
+
+def _entry_names(here: SafeFolder) -> tuple[list[str], int]:
+    """Return the names of the files that may be entries, in order, and how many more there are."""
+    names = [n for n, is_file in here.entries() if is_file and _is_entry(n)]
+    if len(names) <= MAX_ENTRIES:
+        return names, 0
+
+    def written(name: str) -> int:
+        stat = here.stat(name)
+        return stat.st_mtime_ns if stat is not None else 0
+
+    last = sorted(names, key=written, reverse=True)[:MAX_ENTRIES]
+    return sorted(last), len(names) - MAX_ENTRIES
+
+
+def _is_entry(name: str) -> bool:
+    return name.endswith(".md") and name != INDEX_FILE and not name.startswith(".")
+
+
+def _entry_file(here: SafeFolder, guid: str) -> str:
+    """Return the file that an entry has, or gets: a person may have named it otherwise."""
+    wanted = f"memory_{guid}.md"
+    if here.stat(wanted) is not None:
+        return wanted
+    for name, is_file in here.entries():
+        if is_file and _is_entry(name):
+            kept = decode_entry(_read_bytes(here, name))
+            if kept is not None and kept.guid == guid:
+                return name
+    return wanted
+
+
+def _read_bytes(
+    here: SafeFolder, name: str, most: int = MAX_ENTRY_BYTES + 1, *, newest: bool = False
+) -> bytes:
+    """Return the bytes of a file, of a large one no more than `most`; nothing where it is none."""
+    try:
+        handle = here.open(name, os.O_RDONLY)
+    except OSError:
+        return b""
+    with os.fdopen(handle, "rb") as file:
+        if newest:
+            file.seek(max(os.fstat(file.fileno()).st_size - most, 0))
+        return file.read(most)
+
+
+def _parse_row(told: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(told)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+PROJECT_FOLDERS = (".ctxkit", ".fuseraft")
+"""Folders of a project that hold lists: our own, and fuseraft's."""
+REFS_FILE = "memory_refs.json"
+MAX_LISTS = 1_000
+MAX_REFS = 5_000
+_BYTES = 256_000
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class MemoryScope:
+    """The lists of a working folder.
+
+    Args:
+        base: the working folder; None: the current one.
+    """
+
+    def __init__(self, base: str | Path | None = None) -> None:
+        self.base = Path(base or Path.cwd())
+
+    def guids(self) -> frozenset[str] | None:
+        """Return the guids that were saved here; None: the folder has no memory of its own.
+
+        It has one where something was saved in it, and where it has a folder `.fuseraft`: then
+        nothing else is recalled. Without one, all that is remembered anywhere is (fuseraft's way).
+        """
+        if not self.base.is_dir():
+            return None
+        root, found, own = (
+            Root(self.base),
+            set[str](),
+            self.base.joinpath(PROJECT_FOLDERS[1]).is_dir(),
+        )
+        for parts in _find_lists(root):
+            if root.is_file(parts):
+                own = True
+                found.update(_read_refs(root, parts))
+        return frozenset(sorted(found)[:MAX_REFS]) if own else None
+
+    def note(self, session: str, guid: str) -> None:
+        """Note that a session saved an entry here.
+
+        Raises:
+            BadArguments: the session's id is none.
+            StoreError: that cannot be written.
+        """
+        if not _ID.fullmatch(session):
+            raise BadArguments(f"{sanitize_line(session, 80)!r} is no id of a session.")
+        root, parts = (
+            Root(self.base),
+            (PROJECT_FOLDERS[0], "memory", "sessions", session, REFS_FILE),
+        )
+        with root.folder_of(parts, make=0o700) as folder, folder.locked():
+            held = _read_refs(root, parts) if root.is_file(parts) else []
+            if guid not in held:
+                text = json.dumps([*held, guid][-MAX_REFS:], indent=2)
+                folder.write(REFS_FILE, (text.encode(),))
+
+
+def _find_lists(root: Root) -> Iterator[tuple[str, ...]]:
+    """Yield where lists may lie: a session's, and fuseraft's older one for all."""
+    yield PROJECT_FOLDERS[1], REFS_FILE
+    for home in PROJECT_FOLDERS:
+        try:
+            with root.below((home, "memory", "sessions")) as folder:
+                names = [n for n, is_file in folder.entries() if not is_file]
+        except (OSError, StoreError):
+            continue
+        yield from ((home, "memory", "sessions", n, REFS_FILE) for n in names[:MAX_LISTS])
+
+
+def _read_refs(root: Root, parts: tuple[str, ...]) -> list[str]:
+    try:
+        with root.opened_at(parts) as file:
+            told = json.loads(file.read(_BYTES))
+    except (StoreError, ValueError, RecursionError):
+        return []
+    return [g for g in told[:MAX_REFS] if isinstance(g, str)] if isinstance(told, list) else []

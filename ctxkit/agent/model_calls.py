@@ -1,0 +1,364 @@
+"""Call the model: stream the reply, recover from overflow, retry, and report what each prompt
+holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ctxkit._internal.redaction import redact
+from ctxkit.agent.models.model import Model, Request
+from ctxkit.errors import ModelError
+from ctxkit.formats.chat_completions import describe_missing_content
+from ctxkit.policies.rules import budget_thresholds
+from ctxkit.session.messages import Message, SizeOnly, Text, Thinking, ToolCall, Usage
+from ctxkit.session.overflow_errors import is_overflow, is_silent_overflow, parse_window
+from ctxkit.tokens.live_prompt_sizes import COUNTED
+from ctxkit.tokens.sizes import TOOLS_DIGEST_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ctxkit.agent.compaction import Compactor
+    from ctxkit.agent.models.model import Delta
+    from ctxkit.agent.turn import Turn
+    from ctxkit.policies.history.history import History
+    from ctxkit.session.messages import Edit, ToolSchema
+
+
+MOST_CALLS = 1000
+"""Tool calls of one reply; none of a reply that has more is run."""
+_MAX_REPEATS = 2
+"""How often a call is made again whose reply broke off, was empty or lacked calls it promised."""
+
+
+class PartialReplyError(ModelError):
+    """A call that failed after some words; they stay in the log, and are never sent again."""
+
+    def __init__(self, why: str, words: str, **more: Any) -> None:
+        super().__init__(why, **more)
+        self.words = words
+
+
+class ModelCaller:
+    """Makes the calls of an agent.
+
+    Args:
+        model: answers.
+        tools: what every prompt describes to it.
+        compactor: keeps the context within the rules; its transcript gets the replies.
+        tell: is told what happens (event, payload).
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tools: tuple[ToolSchema, ...],
+        compactor: Compactor,
+        tell: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._model, self._tools, self._compactor, self._tell = model, tools, compactor, tell
+        self._name = redact(model.name)
+        self._transcript, self._contents = compactor.transcript, PromptComposition()
+        self._chars = sum(s.chars or 0 for s in tools)
+        self._told = find_last_tools_digest(self._transcript.session.path) == digest_tools(tools)
+        """True where the log says already which tools are offered from here on."""
+        if window := _window_from_overflow(self._transcript.session.log, self._name):
+            compactor.learn(window)
+
+    async def make(self, turn: Turn) -> Message:
+        """Make a call and recover from an overflow: compact and ask again, then trim for the call,
+        then give up.
+
+        Raises:
+            LimitReached: the call would pass a limit of the turn.
+            ModelError: the model failed, or the prompt does not fit whatever was done.
+            asyncio.CancelledError: the turn was stopped; what was said so far is in the session,
+                marked.
+        """
+        stage, compacted, compactor, cut = -1, False, self._compactor, 0
+        while True:
+            turn.check(self._model, compactor.context.coming, self._transcript.clock())
+            await compactor.prepare(turn.spent, turn.limits)
+            prompt, stage = self._within_payload(stage, turn.limits.payload_bytes)
+            turn.sent = prompt.tokens
+            try:
+                return self._replied(await self._ask(prompt.messages, turn), turn)
+            except ModelError as e:
+                self._failed(e, turn)
+                if e.again and cut < _MAX_REPEATS:  # nothing of it was run
+                    cut += 1
+                    continue
+                if e.window:
+                    compactor.learn(e.window)
+                if not e.overflow or not turn.attempt():
+                    raise
+                if not compacted:
+                    compacted = True
+                    if await compactor.force(turn.spent, turn.limits, "overflow"):
+                        continue
+                stage += 1
+                if stage >= len(compactor.context.stages):
+                    raise
+                self._trimmed(stage)
+
+    def _within_payload(self, stage: int, limit: int | None) -> tuple[History, int]:
+        """Trim to the stage, and further before the stream starts where the prompt has more bytes
+        than may be sent.
+        """
+        context = self._compactor.context
+        prompt, last = context.trimmed(stage), len(context.stages) - 1
+        while limit is not None and stage < last and count_payload_bytes(prompt.messages) > limit:
+            stage += 1
+            prompt = context.trimmed(stage)
+            self._trimmed(stage, payload=limit)
+        if stage >= 0:
+            self._compactor.prompts.changed(prompt.messages, f"trimmed to fit, stage {stage + 1}")
+        return prompt, stage
+
+    def _trimmed(self, stage: int, **more: Any) -> None:
+        chars = self._compactor.context.stages[stage].cap
+        self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": chars, **more})
+        self._tell("context_budget_cutover", {"reason": "context_exceeded"})
+
+    async def _ask(self, messages: tuple[Message, ...], turn: Turn) -> Message:
+        name, seq = self._name, turn.spent.calls + 1
+        at = {"turn": self._transcript.turn, "step": turn.steps}
+        request = Request(messages=messages, tools=self._tools, **at)
+        report = self._contents.of(messages, seq=seq, schema_chars=self._chars, tokens=turn.sent)
+        self._tell("inner_call_context", report)
+        self._tell("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
+        hear = ReplyStream(self._tell, turn.hold)
+        try:
+            reply = await self._model(request, hear)
+        except asyncio.CancelledError:
+            why = turn.over if turn.late else "interrupted by the user"
+            lost = self._transcript.failed(name, why, "aborted", hear.words, self._window)
+            self._compactor.context.add(lost)
+            self._tell("cancelled", {"chars": len(hear.words), "why": why})
+            raise
+        except ModelError as e:
+            more = {"overflow": e.overflow, "again": e.again, "window": e.window}
+            raise PartialReplyError(redact(str(e)), hear.words, **more) from None
+        except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
+            why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
+            raise PartialReplyError(why, hear.words, overflow=is_overflow(e)) from None
+        refused = _refusal(reply, name, self._compactor.context.run.room.limit)
+        if refused is not None:  # billed all the same
+            turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
+            raise refused
+        self._compactor.answered(messages)
+        return reply
+
+    def _replied(self, reply: Message, turn: Turn) -> Message:
+        told = {} if self._told else {TOOLS_DIGEST_KEY: digest_tools(self._tools)}
+        counted = {} if reply.usage is None else {COUNTED: self._compactor.context.counted}
+        details = {**reply.details, **told, **counted, **self._thresholds}
+        reply, self._told = replace(reply, context_window=self._window, details=details), True
+        kept = self._transcript.add(reply, "a")
+        self._compactor.context.add(kept)
+        turn.asked = reply.tool_calls
+        turn.steps, usage = turn.steps + 1, kept.usage
+        turn.spent.add(usage, self._model.name, turn.sent)
+        self._compactor.budget.called(usage)
+        counts = {
+            "input_tokens": usage and usage.prompt_tokens,
+            "output_tokens": usage and usage.output_tokens,
+        }
+        ended = {"model": kept.model, "finish_reason": kept.stop, "call_seq": turn.spent.calls}
+        self._tell("model_response", {**ended, **counts})
+        return kept
+
+    @property
+    def _thresholds(self) -> dict[str, int]:
+        """The thresholds to be noted at a call: those that are not what the session began with."""
+        begun = self._transcript.session.details
+        set_at = budget_thresholds(self._compactor.rules)
+        return {k: n for k, n in set_at.items() if n != (begun.get(k) or 0)}
+
+    @property
+    def _window(self) -> int | None:
+        """The window to be noted at a call; None: the one that the session began with."""
+        window = self._compactor.context.run.room.limit
+        return None if window == self._transcript.session.context_window else window
+
+    def _failed(self, error: ModelError, turn: Turn) -> None:
+        turn.spent.add(None, self._model.name)
+        words = error.words if isinstance(error, PartialReplyError) else ""
+        lost = self._transcript.failed(self._name, str(error), text=words, window=self._window)
+        self._compactor.context.add(lost)
+        told = {"error": str(error), "overflow": error.overflow}
+        self._tell("model_error", {**told, "again": error.again or None})
+
+
+def _refusal(reply: Message, name: str, window: int) -> ModelError | None:
+    """Return why a reply that came whole is not taken; None: it is."""
+    calls = len(reply.tool_calls)
+    if is_silent_overflow(reply, window):
+        why = f"{name} cut the prompt: it is larger than {window:,} tokens."
+        return ModelError(why, overflow=True)
+    if calls > MOST_CALLS:
+        return ModelError(
+            f"{name} asked for {calls:,} tool calls in one reply, and at most {MOST_CALLS:,} are"
+            " taken; none was run. Ask for smaller steps."
+        )
+    long = sum(len(getattr(part, "text", "")) for part in reply.parts) > MOST_CHARS
+    return ModelError(f"{name}: {TOO_LONG}") if long else None
+
+
+def find_last_tools_digest(path: Sequence[Message | Edit]) -> str | None:
+    """Return which tools were offered at the last reply that says so, by their digest."""
+    return next(
+        (e.details[TOOLS_DIGEST_KEY] for e in reversed(path) if e.details.get(TOOLS_DIGEST_KEY)),
+        None,
+    )
+
+
+def digest_tools(tools: Sequence[ToolSchema]) -> str:
+    """Return twelve digits that stand for these tools as they are described."""
+    return sha256(msgspec.json.encode(tools, order="deterministic")).hexdigest()[:12]
+
+
+def _window_from_overflow(log: Sequence[Message | Edit], model: str) -> int | None:
+    """Return the window that a model named in its last error in a log, where one overflowed it."""
+    for entry in reversed(log):
+        failed = isinstance(entry, Message) and entry.error and entry.model == model
+        if failed and isinstance(entry, Message) and is_overflow(entry.error or ""):
+            return parse_window(entry.error or "")
+    return None
+
+
+MOST_CHARS = 1_000_000
+"""Characters of one reply, its calls included; a longer one is broken off."""
+TOO_LONG = f"The reply has more than {MOST_CHARS:,} characters; it was broken off."
+
+
+class ReplyStream:
+    """Hears the deltas of one reply and tells them on.
+
+    Args:
+        tell: is told `delta` and `model_wait` events; it redacts them (`LiveEvents.tell`).
+        hold: raises where the turn's time is over; asked at every delta.
+    """
+
+    def __init__(
+        self, tell: Callable[[str, dict[str, Any]], None], hold: Callable[[], None]
+    ) -> None:
+        self._tell, self._hold = tell, hold
+        self._words: list[str] = []
+        self._room = MOST_CHARS
+
+    @property
+    def words(self) -> str:
+        """The text of the reply so far, as the model said it."""
+        return "".join(self._words)
+
+    def __call__(self, delta: Delta) -> None:
+        """Hear a delta.
+
+        Raises:
+            OutOfTime: the turn's time is over.
+            ModelError: the reply is too long.
+        """
+        self._hold()
+        self._room -= len(delta.text)
+        if self._room < 0:
+            raise ModelError(TOO_LONG)
+        if delta.kind == "wait":
+            self._tell("model_wait", {"why": delta.text})
+            return
+        if delta.kind == "text":
+            self._words.append(delta.text)
+        self._tell("delta", {"kind": delta.kind, "text": delta.text})
+
+
+CONTENT_KINDS = ("text", "reasoning_text", "reasoning_protected_data", "fn_call_args", "fn_results")
+MESSAGE_ROLES = ("user", "assistant", "tool", "summary")
+
+
+class PromptComposition:
+    """Composes each call's report: a message is counted once, a prompt from where it differs."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Message, list[int]]] = {}
+        self._sent: tuple[Message, ...] = ()
+        self._sums, self._roles = [0] * (len(CONTENT_KINDS) + 1), dict.fromkeys(MESSAGE_ROLES, 0)
+
+    def of(
+        self, messages: Sequence[Message], *, seq: int, schema_chars: int, tokens: int
+    ) -> dict[str, Any]:
+        """Return the composition of a prompt.
+
+        Args:
+            messages: what is sent, after trimming.
+            seq: number of the call in its turn, from 1.
+            schema_chars: characters of the tool schemas.
+            tokens: the prompt as it is counted here (fuseraft gives characters / 4).
+        """
+        self._count(tuple(messages))
+        *chars, blobs = self._sums
+        total = sum(chars)
+        return {
+            "seq": seq,
+            "msg_counts": dict(self._roles),
+            "content_chars": {
+                **dict(zip(CONTENT_KINDS, chars, strict=True)),
+                "content_total": total,
+                "tool_schema_est": schema_chars,
+                "grand_total": total + schema_chars,
+            },
+            "protected_data_blobs": blobs,
+            "est_tokens": tokens,
+        }
+
+    def _count(self, messages: tuple[Message, ...]) -> None:
+        """Bring the sums to these messages; equal messages are the same object, so that comparing
+        them is cheap.
+        """
+        known = len(self._sent)
+        if messages[:known] != self._sent:
+            self._sums, self._roles, known = (
+                [0] * (len(CONTENT_KINDS) + 1),
+                dict.fromkeys(MESSAGE_ROLES, 0),
+                0,
+            )
+        for message in messages[known:]:
+            self._sums = [a + b for a, b in zip(self._sums, self._counted(message), strict=True)]
+            if message.role in self._roles:
+                self._roles[message.role] += 1
+        self._sent = messages
+
+    def _counted(self, message: Message) -> list[int]:
+        known = self._known.get(message.id)
+        if known is not None and known[0] is message:
+            return known[1]
+        counts = _counts(message)
+        self._known[message.id] = (message, counts)
+        return counts
+
+
+def _counts(message: Message) -> list[int]:
+    """Return the characters of a message by kind, and how many of its parts are sealed."""
+    chars, blobs = dict.fromkeys(CONTENT_KINDS, 0), 0
+    for part in message.parts:
+        if isinstance(part, Text):
+            chars["fn_results" if message.role == "tool" else "text"] += len(part.text)
+        elif isinstance(part, Thinking):
+            chars["reasoning_text"] += len(part.text)
+            chars["reasoning_protected_data"] += len(part.signature or "")
+            blobs += part.signature is not None
+        elif isinstance(part, SizeOnly):
+            chars["text"] += len(describe_missing_content(part))
+        elif isinstance(part, ToolCall):
+            chars["fn_call_args"] += len(part.raw or msgspec.json.encode(part.arguments))
+    return [*chars.values(), blobs]
+
+
+def count_payload_bytes(messages: Sequence[Message]) -> int:
+    """Return the bytes of text that the messages would send, tool arguments included."""
+    return sum(len(msgspec.json.encode(m.parts)) for m in messages)

@@ -1,0 +1,1 @@
+"""Models: scripted, local, or any provider through LiteLLM."""

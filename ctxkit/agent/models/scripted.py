@@ -1,0 +1,429 @@
+"""Scripted models that need no key: replayed replies, two shipped scripts, a lookup model.
+
+They are written as code: every file they read they have written before, in a scratch folder, so
+their tools really run.
+
+It is asked for the sum of ports that stand in files, a service each. A number that its prompt does
+not show it reads from the file, for the first time or again. So rules that take a number away which
+is still needed make it take another step: what a replay, which keeps the recorded steps, cannot
+know. After `PATIENCE` steps of one question it gives up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit._internal.lazy import public_dir
+from ctxkit.agent.models.model import Delta, Emit, Request
+from ctxkit.errors import BadArguments, ModelError, did_you_mean
+from ctxkit.session.messages import Message, Part, Text, Thinking, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ctxkit.tokens import TokenCounter
+
+
+__all__ = [
+    "GIVE_UP_TEXT",
+    "MAX_LOOKUPS",
+    "LookupModel",
+    "find_ports",
+    "parse_question",
+    "service_path",
+]
+__dir__ = public_dir(__all__)
+
+
+SCRIPT_OVER = "The script is over: this scripted model has no further turn."
+SCRIPTED_NOTICE = "scripted model: no LLM was called"
+
+ScriptTurn = tuple[Message, ...]
+"""The replies of one turn, in order."""
+
+
+class ScriptedModel:
+    """Replays a script's replies, keyed to the turn and the step, not to the number of messages.
+
+    Usage is counted, as a provider would bill it: the part of the prompt that begins like the
+    prompt before is read from the cache while that is younger than `cache_life`, the rest is
+    written to it. Past the last turn, and past the last reply of a turn, it answers that the script
+    is over or that the turn is done.
+
+    Args:
+        turns: the replies of each turn.
+        name: what stands in frames, after `scripted/`.
+        counter: counts the prompt and the reply in tokens.
+        context_window: above it a request fails as an overflow would; None: no limit.
+        pause: seconds between two streamed words.
+        clock: seconds; decides whether the cache is still warm.
+        cache_life: seconds, Anthropic's and OpenAI's usual five minutes.
+    """
+
+    def __init__(
+        self,
+        turns: Sequence[ScriptTurn],
+        *,
+        name: str,
+        counter: TokenCounter,
+        context_window: int | None = None,
+        pause: float = 0.0,
+        clock: Callable[[], float],
+        cache_life: float = 300.0,
+    ) -> None:
+        self.turns = tuple(turns)
+        self.name = f"scripted/{name}"
+        self.notice = SCRIPTED_NOTICE
+        self.context_window = context_window
+        self._counter, self._pause, self._clock, self._life = counter, pause, clock, cache_life
+        self._sent: tuple[Message, ...] = ()
+        self._at = float("-inf")
+
+    async def __call__(self, request: Request, emit: Emit) -> Message:
+        """Stream the reply of this turn and step, and return it with a counted usage."""
+        prompt = self._prompt_tokens(request)
+        if self.context_window is not None and prompt > self.context_window:
+            raise ModelError(
+                f"prompt is too long: {prompt} tokens > {self.context_window} maximum",
+                overflow=True,
+            )
+        reply = self.reply(request.turn, request.step)
+        await self._stream(reply, emit)
+        usage = self._bill(request, prompt, reply)
+        self._sent, self._at = request.messages, self._clock()
+        return msgspec.structs.replace(reply, usage=usage, model=self.name, time=self._at)
+
+    def reply(self, turn: int, step: int) -> Message:
+        """Return the scripted reply, or the one that says that nothing is left."""
+        if turn >= len(self.turns):
+            return Message(role="assistant", parts=(Text(SCRIPT_OVER),), stop="stop")
+        replies = self.turns[turn]
+        if step >= len(replies):
+            return Message(role="assistant", parts=(Text("Done."),), stop="stop")
+        return replies[step]
+
+    def _prompt_tokens(self, request: Request) -> int:
+        schemas = sum((t.chars or 0) for t in request.tools) // 4
+        return schemas + sum(map(self._counter.message, request.messages))
+
+    def _bill(self, request: Request, prompt: int, reply: Message) -> Usage:
+        shared = 0
+        if self._clock() - self._at < self._life:
+            for old, new in zip(self._sent, request.messages, strict=False):
+                if old != new:
+                    break
+                shared += 1
+        read = sum(map(self._counter.message, request.messages[:shared]))
+        if shared:
+            read += sum((t.chars or 0) for t in request.tools) // 4
+        return Usage(
+            input_tokens=0,
+            cache_read_tokens=read,
+            cache_write_tokens=prompt - read,
+            output_tokens=self._counter.message(reply),
+        )
+
+    async def _stream(self, reply: Message, emit: Emit) -> None:
+        for part in reply.parts:
+            if isinstance(part, Thinking):
+                emit(Delta("thinking", part.text))
+            elif isinstance(part, ToolCall):
+                emit(Delta("tool_call", part.name))
+            elif isinstance(part, Text):
+                for word in (
+                    part.text.splitlines(keepends=True) if not self._pause else part.text.split(" ")
+                ):
+                    emit(Delta("text", word if not self._pause else word + " "))
+                    await asyncio.sleep(self._pause)
+
+
+def split_replies(messages: Sequence[Message]) -> tuple[ScriptTurn, ...]:
+    """Return a talk's replies by turn: a turn begins at an input that follows a reply."""
+    turns: list[list[Message]] = []
+    for message in messages:
+        if message.role == "user" and (not turns or turns[-1]):
+            turns.append([])
+        elif message.role == "assistant":
+            if not turns:
+                turns.append([])
+            turns[-1].append(_clean(message))
+    return tuple(tuple(t) for t in turns if t)
+
+
+def _clean(reply: Message) -> Message:
+    keep = tuple(p for p in reply.parts if isinstance(p, (Text, Thinking, ToolCall)))
+    stop = "tool" if reply.tool_calls else "stop"
+    return Message(role="assistant", parts=keep, stop=stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script: what the user asks in each turn, and the replies to it."""
+
+    name: str
+    prompts: tuple[str, ...]
+    turns: tuple[ScriptTurn, ...]
+
+
+class _Writer:
+    """Writes replies with ids of its own, so that two runs of a script are equal."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._calls = name, 0
+
+    def ask(self, thought: str, tool: str, /, **arguments: Any) -> Message:
+        self._calls += 1
+        call = ToolCall(f"{self._name}_{self._calls}", tool, arguments)
+        return _reply((Thinking(thought),) if thought else (), call)
+
+
+def _reply(parts: tuple[Part, ...], *more: Part) -> Message:
+    every = (*parts, *more)
+    return Message(
+        role="assistant",
+        parts=every,
+        stop="tool" if any(isinstance(p, ToolCall) for p in every) else "stop",
+    )
+
+
+def make_reply(text: str) -> Message:
+    """Return a reply that ends a turn."""
+    return _reply((Text(text),))
+
+
+_TEMPERATURE_MODULE = '''"""Convert temperatures."""
+
+
+def to_fahrenheit(celsius: float) -> float:
+    return celsius * 9 / 5 + 30
+'''
+
+
+def make_tour() -> Script:
+    """Return the short script: three turns that write, read, search and mend a small module."""
+    w = _Writer("tour")
+    turns: list[ScriptTurn] = [
+        (
+            w.ask("First see what is there.", "list_files"),
+            w.ask(
+                "Nothing yet; write the module.",
+                "write_file",
+                path="heat.py",
+                content=_TEMPERATURE_MODULE,
+            ),
+            w.ask("", "read_file", path="heat.py"),
+            make_reply(
+                "`heat.py` converts Celsius to Fahrenheit. I have not checked the constant yet."
+            ),
+        ),
+        (
+            w.ask("Where is the constant?", "search", pattern=r"9 / 5", path="."),
+            w.ask(
+                "Water freezes at 32 °F, not 30.",
+                "patch_file",
+                path="heat.py",
+                old="+ 30",
+                new="+ 32",
+            ),
+            w.ask("", "read_file", path="heat.py", start=4),
+            make_reply("The constant was 30 and is 32 now: 0 °C is 32 °F."),
+        ),
+        (
+            w.ask(
+                "",
+                "write_file",
+                path="NOTES.md",
+                content="# Notes\n\n- heat.py: constant mended (30 -> 32)\n",
+            ),
+            make_reply("I wrote down in `NOTES.md` what was mended."),
+        ),
+    ]
+    prompts = (
+        "Write a small module heat.py that converts Celsius to Fahrenheit.",
+        "Check the constant in it and mend it if it is wrong.",
+        "Write down what you did.",
+    )
+    return Script("tour", prompts, tuple(turns))
+
+
+_REGIONS = ("north", "east", "south", "west", "harbour", "valley", "upland", "island")
+_ROWS = 90
+
+
+def _ledger(region: str, random: Random) -> tuple[str, str]:
+    """Return a region's ledger, and the id of the one row that is negative by mistake."""
+    rows = ["id,day,account,amount_cents,currency,note"]
+    wrong = random.randrange(20, _ROWS - 10)
+    found = ""
+    for i in range(_ROWS):
+        ident = f"INV-{region[:2].upper()}-{random.randrange(10**6):06d}"
+        amount = random.randrange(1_000, 900_000)
+        if i == wrong:
+            found, amount = ident, -amount
+        day = f"2026-{random.randrange(1, 13):02d}-{random.randrange(1, 29):02d}"
+        account = f"acct/{random.randrange(100, 999)}"
+        note = random.choice(["paid", "paid late", "partly paid", "disputed", "open"])
+        rows.append(f"{ident},{day},{account},{amount},EUR,{note}")
+    return "\n".join(rows) + "\n", found
+
+
+def make_audit() -> Script:
+    """Return the long script: a ledger a turn is written and mended; the last needs the first."""
+    random = Random(20)  # noqa: S311  a script, not a secret
+    w = _Writer("audit")
+    prompts = [
+        (
+            "Audit the regional ledgers one by one. Never change the column order, and note every"
+            " id that you mend."
+        )
+    ]
+    turns: list[ScriptTurn] = []
+    mended: list[str] = []
+    for region in _REGIONS:
+        text, wrong = _ledger(region, random)
+        line = next(row for row in text.splitlines() if row.startswith(wrong))
+        right = line.replace(",-", ",")
+        mended.append(wrong)
+        path = f"ledgers/{region}.csv"
+        turns.append(
+            (
+                w.ask(
+                    f"The ledger of {region} came as text; keep it.",
+                    "write_file",
+                    path=path,
+                    content=text,
+                ),
+                w.ask("Read it as it stands on disk.", "read_file", path=path),
+                w.ask(
+                    "Amounts are cents and never negative.",
+                    "search",
+                    pattern=r",-\d+,",
+                    path="ledgers",
+                ),
+                w.ask(f"{wrong} has the wrong sign.", "patch_file", path=path, old=line, new=right),
+                w.ask("Check the row.", "search", pattern=wrong, path="ledgers"),
+                make_reply(
+                    f"{region}: one row had the wrong sign, {wrong}; mended. The column order is"
+                    " unchanged."
+                ),
+            )
+        )
+        prompts.append("Go on with the next ledger.")
+    note = "# Mended\n\n" + "".join(f"- {i}\n" for i in mended)
+    turns.append(
+        (
+            w.ask(
+                "The user wanted every mended id noted.",
+                "write_file",
+                path="MENDED.md",
+                content=note,
+            ),
+            w.ask("", "search", pattern=r",-\d+,", path="ledgers"),
+            make_reply(
+                f"All {len(mended)} ledgers are mended; `MENDED.md` names them, {mended[0]} to"
+                f" {mended[-1]}."
+            ),
+        )
+    )
+    prompts[-1] = "Now write the list of all ids that you mended."
+    return Script("audit", tuple(prompts), tuple(turns))
+
+
+SCRIPTS: dict[str, Callable[[], Script]] = {"tour": make_tour, "audit": make_audit}
+
+
+def get_script(name: str) -> Script:
+    """Return a script by name.
+
+    Raises:
+        BadArguments: there is no such script.
+    """
+    if name not in SCRIPTS:
+        raise BadArguments(
+            f"There is no script {name!r}; there are"
+            f" {', '.join(SCRIPTS)}.{did_you_mean(name, SCRIPTS)}"
+        )
+    return SCRIPTS[name]()
+
+
+MAX_LOOKUPS = 6
+"""Files that it reads for one question, at most."""
+GIVE_UP_TEXT = "I cannot find all of it."
+_FACT = re.compile(r"\b([a-z]+)_port = (\d+)")
+_QUESTION = re.compile(r"the ports? of ([a-z][a-z, ]*)")
+
+
+def find_ports(messages: Iterable[Message]) -> dict[str, int]:
+    """Return the ports by service that stand in messages, in a result or in a summary."""
+    return {found[1]: int(found[2]) for m in messages for found in _FACT.finditer(m.text)}
+
+
+def parse_question(question: str) -> tuple[str, ...]:
+    """Return the services of the last question in a text: `... the ports of archive and zone?`."""
+    found = _QUESTION.findall(question)
+    return tuple(w for w in re.split(r"[, ]+|\band\b", found[-1]) if w) if found else ()
+
+
+def service_path(name: str) -> str:
+    """Return the file of a service."""
+    return f"etc/{name}.toml"
+
+
+class LookupModel(ScriptedModel):
+    """Answers from what it is shown; billed as any scripted model.
+
+    Args:
+        tool: reads a file, given its `path`.
+        blind: it does not look, but believes what it was ever told: it takes the same steps under
+            any rules, so that what a replay foretells must come true.
+        name, counter, context_window, clock: see `Scripted`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tool: str = "read_file",
+        blind: bool = False,
+        name: str = "ports",
+        counter: TokenCounter,
+        context_window: int | None = None,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__((), name=name, counter=counter, context_window=context_window, clock=clock)
+        self._tool, self._blind, self._told = tool, blind, dict[str, int]()
+        self._asked: Request | None = None
+
+    async def __call__(self, request: Request, emit: Emit) -> Message:
+        """Look at the prompt, then answer as a scripted model does."""
+        self._asked = request
+        return await super().__call__(request, emit)
+
+    def reply(self, turn: int, step: int) -> Message:
+        """Return the next step: read the first file whose number is not in sight, else answer."""
+        assert self._asked is not None  # noqa: S101  it is called with a request
+        messages = self._asked.messages
+        shown = find_ports(messages)
+        if self._blind:
+            self._told |= shown
+            shown = self._told
+        said = (parse_question(m.text) for m in reversed(messages) if m.role in ("user", "summary"))
+        asked = next(filter(None, said), ())  # what rules attach is no question
+        missing = next((name for name in asked if name not in shown), None)
+        if missing is not None and step >= MAX_LOOKUPS:
+            return _text_reply(GIVE_UP_TEXT)
+        if missing is not None:
+            call = ToolCall(f"read_{turn}_{step}", self._tool, {"path": service_path(missing)})
+            return Message(role="assistant", parts=(call,), stop="tool")
+        if not asked:
+            return _text_reply("Ask me for the sum of the ports of some services.")
+        return _text_reply(f"The sum is {sum(shown[name] for name in asked)}.")
+
+
+def _text_reply(text: str) -> Message:
+    return Message(role="assistant", parts=(Text(text),), stop="stop")

@@ -1,0 +1,279 @@
+"""Assemble streamed replies: tool calls, finish reasons, usage, and whether they are complete.
+
+LiteLLM's own builder loses calls without an id, runs calls of one index together, ends a stream
+that broke off with `stop`, and counts tokens itself where the server told none; here each is what
+it is.
+
+LiteLLM gives every piece of Gemini's the finish reason `stop`, and counts tokens itself where a
+Responses stream tells no usage. Both are read from the events here, as they come to its parser.
+Where a release of LiteLLM has no such parser, nothing is noted, and what LiteLLM says holds.
+
+Events that have arrived already come without any wait, those that LiteLLM passes over even within
+one of its own steps. So the event loop gets its turn before each: a limit of time, and an
+interrupt, hold however fast a server sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+
+_REFUSALS = ("content_filter", "refusal", "safety")
+_UNPARSED_CALLS = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
+"""Gemini's words for calls that it could not read itself."""
+CONTEXT_FULL_REASONS = ("model_context_window_exceeded", "max_output_tokens")
+"""Words for a reply that was cut because there was no more room."""
+
+
+@dataclass(slots=True)
+class _PartialCall:
+    name: str = ""
+    id: str | None = None
+    arguments: list[str] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """True where the arguments are a whole JSON object."""
+        try:
+            return isinstance(msgspec.json.decode("".join(self.arguments)), dict)
+        except msgspec.DecodeError:
+            return False
+
+
+def assemble_tool_calls(chunks: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the tool calls of a stream, each with an id, as Chat Completions has them."""
+    calls: list[_PartialCall] = []
+    at: dict[int, _PartialCall] = {}
+    for delta in _deltas(chunks):
+        function, index = getattr(delta, "function", None), getattr(delta, "index", None) or 0
+        name, arguments = (
+            getattr(function, "name", None) or "",
+            getattr(function, "arguments", None),
+        )
+        call = at.get(index)
+        if call is None or _begins_call(call, name, getattr(delta, "id", None)):
+            call = at[index] = _PartialCall()
+            calls.append(call)
+        call.name = call.name or name
+        call.id = call.id or getattr(delta, "id", None)
+        if arguments:
+            text = (
+                arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+            )
+            call.arguments.append(text)
+    return [
+        {
+            "id": c.id or f"call_{i}",
+            "type": "function",
+            "function": {"name": c.name, "arguments": "".join(c.arguments) or "{}"},
+        }
+        for i, c in enumerate(calls)
+    ]
+
+
+def _deltas(chunks: Iterable[Any]) -> Iterable[Any]:
+    for chunk in chunks:
+        for choice in chunk.choices[:1] if getattr(chunk, "choices", None) else ():
+            yield from getattr(choice.delta, "tool_calls", None) or ()
+
+
+def _begins_call(call: _PartialCall, name: str, ident: str | None) -> bool:
+    """Return True where a piece at a used index begins another call."""
+    if ident and call.id:
+        return ident != call.id
+    if not name:
+        return False
+    return call.whole or bool(call.name and name != call.name)
+
+
+def has_reported_usage(stream: Any, chunks: Iterable[Any]) -> bool:
+    """Return True where the server sent a usage, and not only zeros.
+
+    LiteLLM keeps what came as `chunks` of the stream; what it gives out ends with a usage in any
+    case, if need be with a count of its own.
+    """
+    for chunk in getattr(stream, "chunks", chunks):
+        usage = getattr(chunk, "usage", None)
+        counts = [getattr(usage, n, None) for n in ("prompt_tokens", "completion_tokens")]
+        if usage is not None and any(counts):
+            return bool(counts[0])
+    return False
+
+
+def check_complete(
+    name: str,
+    stream: Any,
+    data: Mapping[str, Any],
+    calls: Sequence[Any],
+    *,
+    finished: bool | None = None,
+    word: str | None = None,
+) -> None:
+    """Raise where a reply is none, or not the whole of it.
+
+    `finished` and `word` are what the server itself said of its end, where that is known (`Raw`).
+
+    Raises:
+        ModelError: a web page came, the stream broke off, calls were promised and not sent
+        (`again=True`: nothing was run, so it can be asked again); or the model refused.
+    """
+    choice = data["choices"][0]
+    message = choice["message"]
+    empty = not calls and not (message.get("content") or message.get("reasoning_content"))
+    stop = None if finished is False else _finish(stream, choice.get("finish_reason"))
+    if empty and _is_html(stream):
+        raise ModelError(
+            f"{name} was answered by a web page and not by the model: check the address, and "
+            "whether a login page or a proxy stands between.",
+            again=True,
+        )
+    if stop is None:
+        if empty:
+            raise ModelError(f"{name} sent an empty stream: no word of a reply came.", again=True)
+        raise ModelError(
+            f"{name} broke the reply off in the middle; it was not kept as one.", again=True
+        )
+    if stop in ("tool_calls", "function_call") and not calls:
+        raise ModelError(f"{name} said that it calls a tool, and sent no call.", again=True)
+    if word in _UNPARSED_CALLS and not calls:
+        raise ModelError(f"{name} wrote a tool call that it could not send ({word}).", again=True)
+    if (
+        str(stop).lower() in _REFUSALS
+        or str(word).lower() in _REFUSALS
+        or choice.get("finish_reason") in _REFUSALS
+    ):
+        more = "; what it had said is in the log" if not empty else ""
+        raise ModelError(
+            f"{name} refused to answer (its finish reason is {_safe_word(word or stop)}){more}."
+        )
+
+
+def _finish(stream: Any, said: Any) -> Any:
+    """Return the finish reason that the server sent; LiteLLM ends any stream with `stop`."""
+    if not hasattr(stream, "received_finish_reason"):
+        return said
+    return stream.received_finish_reason or getattr(stream, "intermittent_finish_reason", None)
+
+
+def _is_html(stream: Any) -> bool:
+    headers = getattr(stream, "_response_headers", None) or {}
+    return "text/html" in str(
+        {str(k).lower(): v for k, v in dict(headers).items()}.get("content-type", "")
+    )
+
+
+def _safe_word(stop: object) -> str:
+    return re.sub(r"[^\w-]", "", str(stop))[:40]
+
+
+@dataclass(slots=True)
+class StreamNotes:
+    """Notes on one stream: None where nothing is known."""
+
+    finish: bool | None = None
+    """True where a finish reason came."""
+    word: str | None = None
+    """The finish reason in the server's own words (Gemini, Anthropic, Responses)."""
+    usage: bool | None = None
+    """True where tokens came."""
+
+    def note(self, event: Any) -> None:
+        """Note an event of Gemini's, Anthropic's or of the Responses API."""
+        if not isinstance(event, dict):
+            return
+        if "candidates" in event or "usageMetadata" in event:
+            ends = [r for c in event.get("candidates") or () if (r := c.get("finishReason"))]
+            self.finish = bool(self.finish) or bool(ends)
+            self.word = str(ends[-1]) if ends else self.word
+            counts = event.get("usageMetadata") or {}
+            self.usage = bool(self.usage) or bool(counts.get("promptTokenCount"))
+        elif event.get("type") == "message_delta":
+            self.word = (event.get("delta") or {}).get("stop_reason") or self.word
+        elif str(event.get("type", "")).startswith("response."):
+            why = (event.get("response") or {}).get("incomplete_details") or {}
+            self.word = why.get("reason") or self.word
+            counts = (event.get("response") or {}).get("usage") or {}
+            self.usage = bool(self.usage) or bool(counts.get("input_tokens"))
+
+
+def watch_stream(stream: Any) -> StreamNotes:
+    """Return the notes that fill as a stream of LiteLLM's is read."""
+    raw = StreamNotes()
+    if getattr(stream, "completion_stream", None) is not None:
+        stream.completion_stream = _hooked(stream.completion_stream, raw)
+    make = getattr(stream, "make_call", None)
+    if make is not None:
+
+        async def made(*args: Any, **more: Any) -> Any:
+            return _hooked(await make(*args, **more), raw)
+
+        stream.make_call = made
+    return raw
+
+
+class PacedStream:
+    """A stream that lets the event loop run before each of its events.
+
+    Args:
+        inner: the stream; whatever else is asked of it goes there.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._events: AsyncIterator[Any] | None = None
+
+    def __aiter__(self) -> PacedStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        self._events = self._events or aiter(self._inner)
+        await asyncio.sleep(0)
+        return await anext(self._events)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _hooked(inner: Any, raw: StreamNotes) -> Any:
+    """Return a stream that notes what it sends, and lets the loop run."""
+    for owner, name in ((inner, "chunk_parser"), (_within(inner), "_process_chunk")):
+        parse = getattr(owner, name, None)
+        if parse is not None:
+            setattr(owner, name, _noting(parse, raw))
+    return PacedStream(inner) if hasattr(inner, "__aiter__") else inner
+
+
+def _within(inner: Any) -> Any:
+    """Return the reader of a Responses stream within LiteLLM's translation of it."""
+    return getattr(inner, "streaming_response", None)
+
+
+def _noting(parse: Any, raw: StreamNotes) -> Any:
+    def noted(chunk: Any, *args: Any, **more: Any) -> Any:
+        raw.note(_event(chunk))
+        return parse(chunk, *args, **more)
+
+    return noted
+
+
+def _event(chunk: Any) -> Any:
+    """Return an event; a stream's lines are not decoded but for the last, with the usage."""
+    if not isinstance(chunk, str):
+        told = isinstance(chunk, dict) and chunk.get("type") in (None, "message_delta")
+        return chunk if told else None
+    if not any(f"response.{end}" in chunk for end in ("completed", "incomplete", "failed")):
+        return None
+    try:
+        return msgspec.json.decode(chunk[chunk.find("{") :])
+    except msgspec.DecodeError:
+        return None

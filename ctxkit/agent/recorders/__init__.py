@@ -1,0 +1,7 @@
+"""Record any agent in this kernel."""
+
+from ctxkit._internal.lazy import public_dir
+from ctxkit.agent.recorders.recording import Recording, record, recorder
+
+__all__ = ["Recording", "record", "recorder"]
+__dir__ = public_dir(__all__)

@@ -1,0 +1,394 @@
+"""Record model calls of LiteLLM and HTTP clients as sessions."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import warnings
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from importlib.abc import MetaPathFinder
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit._internal.redaction import redact, redact_json
+from ctxkit.agent.models.provider import load_litellm
+from ctxkit.agent.recorders.api_responses import ApiKind, failed_response, parse_call
+from ctxkit.agent.recorders.http_taps import HttpExchange, HttpTap, install_tap
+from ctxkit.errors import BadArguments, ReadError
+from ctxkit.formats import anthropic, openai, openai_responses
+from ctxkit.formats.fields import DAMAGE_ERRORS
+from ctxkit.formats.source import Source
+from ctxkit.session.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+
+NOTHING_RECORDED = (
+    "Recording {name!r} saw no call. It sees LiteLLM, and SDKs that send through httpx to an API "
+    "of OpenAI's, Anthropic's, Gemini's or Ollama's kind; not an engine of another kind (DSPy 3.4 "
+    "has one), and not other processes."
+)
+_current_call: ContextVar[str | None] = ContextVar("ctxkit_asking", default=None)
+"""LiteLLM's id of the call that it is about to send."""
+
+
+def recorder(name: str = "recorded") -> Any:
+    """Return a callback for `litellm.callbacks` whose `recording` holds the session."""
+    load_litellm()
+    return _make_callback(Recording(name))
+
+
+def _make_callback(recording: Recording) -> Any:
+    from litellm.integrations.custom_logger import CustomLogger
+
+    class Recorder(CustomLogger):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.recording = recording
+            self._seen: set[str] = set()
+
+        def log_pre_api_call(self, model: str, messages: Any, kwargs: dict[str, Any]) -> None:  # noqa: ARG002
+            ident = str(kwargs.get("litellm_call_id"))
+            _current_call.set(ident)
+            self.recording.begin(ident)
+
+        def log_success_event(
+            self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+        ) -> None:
+            self._note(kwargs, response_obj, start_time, end_time, None)
+
+        async def async_log_success_event(
+            self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any
+        ) -> None:
+            self._note(kwargs, response_obj, start_time, end_time, None)
+
+        def log_failure_event(
+            self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+        ) -> None:
+            self._note(kwargs, response_obj, start_time, end_time, _error(kwargs))
+
+        async def async_log_failure_event(
+            self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any
+        ) -> None:
+            self._note(kwargs, response_obj, start_time, end_time, _error(kwargs))
+
+        def _note(
+            self, kwargs: dict[str, Any], response: Any, start: Any, end: Any, error: str | None
+        ) -> None:
+            whole = kwargs.get("async_complete_streaming_response") or kwargs.get(
+                "complete_streaming_response"
+            )
+            if kwargs.get("stream") and whole is None and error is None:
+                return  # a piece of a stream; the whole comes at its end
+            ident = str(kwargs.get("litellm_call_id"))
+            if ident in self._seen:
+                return  # LiteLLM tells an async call twice
+            self._seen.add(ident)
+            times = start.timestamp(), end.timestamp()
+            self.recording.end(ident, kwargs, whole or response, times, error)
+
+    return Recorder()
+
+
+@contextmanager
+def record(name: str = "recorded") -> Iterator[Recording]:
+    """Record every call of a model made inside the `with` block, of whichever framework, streams
+    and tools included.
+
+    Seen are LiteLLM and what sends through `httpx` or `httpx2` to an API of the kind of OpenAI's,
+    Anthropic's, Gemini's or Ollama's: their SDKs, pydantic-ai, langchain-openai, OpenAI Agents.
+    LiteLLM is imported by whoever uses it, not here. A recording of nothing warns.
+
+    Example:
+        ``with ck.record("my-agent") as live: agent.run("...")``, then
+        ``ck.plots.growth(live.session)``.
+    """
+    recording, undo = Recording(name), ExitStack()
+
+    def hear_litellm(litellm: Any) -> None:
+        callback = _make_callback(recording)
+        litellm.callbacks.append(callback)
+        recording.of_litellm = True
+        undo.callback(_remove_callback, litellm, callback)
+
+    def over(heard: HttpExchange) -> None:
+        recording.hear(heard, asked.pop(id(heard), None))
+
+    asked: dict[int, str | None] = {}
+    tap = HttpTap(
+        lambda heard: asked.update({id(heard): _current_call.get() if heard.litellm else None}),
+        over,
+    )
+    try:
+        with install_tap(tap), on_import("litellm", hear_litellm):
+            try:
+                yield recording
+            finally:
+                recording.settle(len(tap.open))
+                tap.finish()
+    finally:
+        recording.close()
+        undo.close()
+    if recording.empty:
+        warnings.warn(NOTHING_RECORDED.format(name=name), stacklevel=3)
+
+
+def _remove_callback(litellm: Any, callback: Any) -> None:
+    """Take a callback out of LiteLLM: it copies its callbacks, and has no public way back."""
+    lists = [litellm.callbacks, litellm.success_callback, litellm.failure_callback]
+    lists += [litellm.input_callback, litellm._async_success_callback]  # noqa: SLF001
+    for known in (*lists, litellm._async_failure_callback):  # noqa: SLF001
+        while callback in known:
+            known.remove(callback)
+
+
+def _error(kwargs: dict[str, Any]) -> str:
+    return redact(str(kwargs.get("exception")))[:1000]
+
+
+_WAIT, _QUIET = 5.0, 0.4
+"""Seconds to wait at the end for calls that are reported late: LiteLLM does so from another thread,
+and for some providers says nothing when a call begins. At most `_WAIT`, at least until nothing was
+heard for `_QUIET`; where LiteLLM is there and nothing was heard at all, `_WAIT`: its first report
+loads what it reports with."""
+_SETTINGS = (
+    "model",
+    "messages",
+    "tools",
+    "system",
+    "input",
+    "instructions",
+    "previous_response_id",
+)
+_READERS = {"anthropic": anthropic.read, "openai-responses": openai_responses.read}
+
+
+class Recording:
+    """The calls seen so far. Conversations are told apart by their opening; the longest is the main
+    session.
+
+    Args:
+        name: id of the main session.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not name.strip():
+            raise BadArguments("Give the recording a name.")
+        self.name = name
+        self.since = time.time()
+        self._calls: list[dict[str, Any]] = []
+        self._begun: set[str] = set()
+        self._ended: set[str] = set()
+        self._heard: dict[str, HttpExchange] = {}
+        """Calls of LiteLLM as its HTTP client saw them, in case it reports nothing of them."""
+        self.of_litellm = False
+        """LiteLLM is there and may report."""
+        self._news = time.monotonic()
+        self._lock = threading.Lock()
+
+    @property
+    def session(self) -> Session:
+        """The session so far; other talks than the longest are its children."""
+        found = sorted(self.sessions, key=lambda s: -len(s.calls))
+        if not found:
+            return Session(id=self.name, format="live", product="litellm")
+        main, *rest = found
+        return msgspec.structs.replace(main, id=self.name, children=tuple(rest))
+
+    @property
+    def sessions(self) -> list[Session]:
+        """Every conversation by itself, in the order in which they began.
+
+        Calls of another service behind a path like an API's, which hold none, are left out.
+        """
+        with self._lock:
+            calls = sorted(
+                self._calls, key=lambda c: c["startTime"]
+            )  # threads tell them in any order
+        threads: dict[bytes, list[dict[str, Any]]] = {}
+        after: dict[str, bytes] = {}
+        """The conversation of each response that a later request can name."""
+        for call in calls:
+            before = after.get(str(call["request"].get("previous_response_id")))
+            key = before if before is not None else _conversation_key(call["kind"], call["request"])
+            threads.setdefault(key, []).append(call)
+            if ident := call["response"].get("id"):
+                after[str(ident)] = key
+        out = []
+        for i, thread in enumerate(threads.values()):
+            with suppress(ReadError):
+                out.append(self._session(i, thread))
+        return out
+
+    def _session(self, i: int, calls: list[dict[str, Any]]) -> Session:
+        name, kind = f"{self.name}-{i}", calls[0]["kind"]
+        lines = [msgspec.json.encode(c, enc_hook=str) for c in calls]
+        if kind == "openai":
+            found = openai.read_conversation(map(msgspec.json.decode, lines), name)
+        else:
+            (found,) = _READERS[kind](Source(name, b"".join(line + b"\n" for line in lines)))
+        return msgspec.structs.replace(found, format="live", product=calls[0]["via"], path_=None)
+
+    def settle(self, left: int = 0) -> None:
+        """Wait until every call has been reported, at most five seconds.
+
+        Args:
+            left: calls whose answer was left in the middle, of which no report may come.
+        """
+        until = time.monotonic() + _WAIT
+        while time.monotonic() < until:
+            missing = len(self._begun - self._ended - set(self._heard)) - left
+            silent = self.empty and not (left or self._begun or self._heard)
+            quiet = _WAIT if self.of_litellm and silent else _QUIET
+            if missing <= 0 and time.monotonic() - self._news >= quiet:
+                return
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """Take the calls of LiteLLM of which only the HTTP client knows: streams that were left."""
+        with self._lock:
+            left, self._heard = self._heard, {}
+            self._ended |= set(left)
+        for heard in left.values():
+            self._take(heard, "litellm")
+
+    # -- what is told ------------------------------------------------------------------------------
+
+    def begin(self, ident: str) -> None:
+        """Note that LiteLLM sent a call."""
+        with self._lock:
+            self._begun.add(ident)
+            self._news = time.monotonic()
+
+    def end(self, ident: str, asked: Mapping[str, Any], response: Any, times: tuple[float, float],
+            error: str | None) -> None:  # fmt: skip
+        """Note what LiteLLM asked and got, but for late reports of an earlier recording."""
+        if times[0] < self.since:
+            return
+        answer = _as_object(response) if error is None else failed_response("openai", error)
+        with self._lock:
+            if ident in self._ended:
+                return
+            self._ended.add(ident)
+            self._news = time.monotonic()
+            if "choices" not in answer and ident in self._heard:
+                return  # of another API than Chat Completions: its client has heard more
+            self._heard.pop(ident, None)
+        optional = asked.get("optional_params") or {}
+        request = {k: asked.get(k) or optional.get(k) for k in _SETTINGS[:3]}
+        request["messages"] = [_as_object(m) for m in request["messages"] or ()]
+        cost = asked.get("response_cost")
+        more = {"response_cost": cost} if isinstance(cost, (int, float)) and cost else {}
+        self._keep("openai", "litellm", request, answer, times, **more)
+
+    def hear(self, heard: HttpExchange, ident: str | None) -> None:
+        """Note an HTTP client's call; `ident`: one of LiteLLM's, which it mostly reports."""
+        with self._lock:
+            self._news = time.monotonic()
+            if ident is not None:
+                if ident not in self._ended:
+                    self._heard[ident] = heard
+                return
+        self._take(heard, "http")
+
+    def _take(self, heard: HttpExchange, via: str) -> None:
+        told = (heard.kind, heard.url, heard.body)
+        try:
+            found = parse_call(*told, heard.bytes, status=heard.status, error=heard.error)
+        except DAMAGE_ERRORS:  # another service behind a path like an API's: the program goes on
+            found = parse_call(*told, b"", error="the answer is not of this API's kind")
+        kind, asked, answer = found
+        request = {k: asked[k] for k in _SETTINGS if k in asked}
+        self._keep(kind, via, request, answer, (heard.began, heard.ended))
+
+    def _keep(self, kind: ApiKind, via: str, request: dict[str, Any], response: dict[str, Any],
+              times: tuple[float, float], **more: Any) -> None:  # fmt: skip
+        said = {k: redact_json(v) if k != "tools" else v for k, v in request.items()}
+        call = {
+            "kind": kind,
+            "via": via,
+            "request": said,
+            "response": redact_json(response),
+            **more,
+        }
+        with self._lock:
+            self._calls.append({**call, "startTime": times[0], "endTime": times[1]})
+
+    @property
+    def empty(self) -> bool:
+        """True where no call was seen."""
+        return not self._calls
+
+
+def _conversation_key(kind: ApiKind, request: Mapping[str, Any]) -> bytes:
+    """Return what tells talks apart: instructions, and the first words not by a model."""
+    said = request.get("messages") or request.get("input") or ()
+    if isinstance(said, str):
+        said = [said]
+    system = [m for m in said if isinstance(m, dict) and m.get("role") in ("system", "developer")]
+    first = next((m for m in said if m not in system and _role(m) != "assistant"), None)
+    told = [request.get("system"), request.get("instructions"), system, first]
+    return msgspec.json.encode([kind, _without_cache_marks(told)], enc_hook=str)
+
+
+def _role(message: Any) -> Any:
+    return message.get("role") if isinstance(message, dict) else None
+
+
+def _without_cache_marks(value: Any) -> Any:
+    """Return a JSON value without marks for a provider's cache, which move from call to call."""
+    if isinstance(value, dict):
+        return {k: _without_cache_marks(v) for k, v in value.items() if k != "cache_control"}
+    return [_without_cache_marks(v) for v in value] if isinstance(value, list) else value
+
+
+def _as_object(value: Any) -> dict[str, Any]:
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_none=True) if dump else dict(value or {})
+
+
+class _ImportHook(MetaPathFinder):
+    """Finds one module as all others do, and has its loader tell when it is imported."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        self._name, self._then, self._asks = name, then, False
+
+    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
+        """Return how the module is imported; None for any other."""
+        if name != self._name or self._asks:
+            return None
+        self._asks = True
+        try:
+            spec = find_spec(name)
+        finally:
+            self._asks = False
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                self._then(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this one's alone
+        return spec
+
+
+@contextmanager
+def on_import(name: str, then: Callable[[ModuleType], None]) -> Iterator[None]:
+    """Call `then` with a module: now if it is imported, else when it is, in the block."""
+    there = sys.modules.get(name)
+    if there is not None:
+        then(there)
+    finder = _ImportHook(name, then)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)

@@ -1,0 +1,166 @@
+"""Store a session's settings under the user's seal, and compare them when it is resumed."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ctxkit._internal.redaction import environment_secrets, redact_json
+from ctxkit.agent.store.workspace import make_seal, verify_seal
+from ctxkit.agent.turn import Limits
+from ctxkit.errors import BadArguments, StoreError
+from ctxkit.session.messages import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxkit.agent.models.model import Model
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session.session import Session
+
+SETTINGS_KEY = "led"
+"""Where `Session.details` has it."""
+_SCRIPT = "scripted"
+_MAX_RULES_CHARS = 4000
+
+
+class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session is led."""
+
+    words: dict[str, Any] = {}
+    """How each part was named: model, summary_model, rules, tools, root, allow, ..."""
+    rules: str = ""
+    """What the rules were, in full: their name may stand for others in another kernel."""
+    limits: dict[str, Any] = {}
+    """Limits of a turn that are not the usual ones."""
+    seal: str = ""
+    """Made by the user's key of all the above and the session's id; empty: there was no key."""
+
+    def sealed_for(self, session: str) -> SessionSettings:
+        """Return it with the seal of this user; without one where the user has no key."""
+        bare = replace(self, seal="")
+        try:
+            return replace(bare, seal=make_seal(_sealed_text(bare, session)))
+        except StoreError:
+            return bare
+
+    def is_mine(self, session: str) -> bool:
+        """Say whether this user sealed it, for this session."""
+        return bool(self.seal) and verify_seal(
+            _sealed_text(replace(self, seal=""), session), self.seal
+        )
+
+
+def make_session_settings(
+    words: Mapping[str, Any], rules: Rules, limits: Limits
+) -> SessionSettings:
+    """Return how a session is led, without keys."""
+    usual = Limits()
+    said = {k: v for k, v in asdict(limits).items() if v != getattr(usual, k)}
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))  # places in memory, others each time
+    clean = json.loads(_redacted(json.dumps([dict(words), text]), tuple(environment_secrets())))
+    return SessionSettings(words=clean[0], rules=clean[1][:_MAX_RULES_CHARS], limits=said)
+
+
+def read_session_settings(session: Session | None) -> SessionSettings | None:
+    """Return how a session was led by this user; None: nobody says so, or somebody else does."""
+    told = session.details.get(SETTINGS_KEY) if session is not None else None
+    if session is None or told is None:
+        return None
+    try:
+        found = msgspec.convert(told, SessionSettings)
+    except msgspec.ValidationError:
+        return None
+    return found if found.is_mine(session.id) else None
+
+
+def restore_limits(found: SessionSettings | None) -> Limits:
+    """Return the limits of a turn that were kept, else the usual ones."""
+    known = {f.name for f in fields(Limits)}
+    try:
+        return Limits(**{k: v for k, v in (found.limits if found else {}).items() if k in known})
+    except (BadArguments, TypeError):
+        return Limits()
+
+
+def with_session_settings(session: Session, how: SessionSettings) -> Session:
+    """Return a session that says how it is led."""
+    sealed_ = msgspec.to_builtins(how.sealed_for(session.id))
+    return replace(session, details={**session.details, SETTINGS_KEY: sealed_})
+
+
+def list_models(session: Session | None) -> tuple[str, ...]:
+    """Return the models that answered in a session, in order; those of failed calls did not."""
+    entries = session.log if session is not None else ()
+    replies = (e for e in entries if isinstance(e, Message) and e.role == "assistant")
+    return tuple(dict.fromkeys(r.model for r in replies if r.model and not r.error))
+
+
+def check_model(session: Session | None, model: Model, name: str) -> None:
+    """Let a model go on with a session; a script only where nobody but scripts has answered.
+
+    Raises:
+        BadArguments: a script would write invented turns into a conversation with a model.
+    """
+    real = [w for w in list_models(session) if not w.startswith(_SCRIPT)]
+    if real and model.notice.startswith(_SCRIPT):
+        raise BadArguments(
+            f"Session {name!r} is a conversation with {real[-1]}, and {model.name} would write "
+            f"invented turns into it: name a model, for instance `%%agent --session {name} --model "
+            f"{real[-1]}`, or begin another session."
+        )
+
+
+def describe_differences(
+    session: Session, before: SessionSettings | None, now: SessionSettings, model: Model
+) -> list[str]:
+    """Return in sentences what a session goes on with that it did not have."""
+    answered = list_models(session)
+    notes = []
+    if answered and answered[-1].startswith(_SCRIPT) and not model.notice.startswith(_SCRIPT):
+        notes.append(f"Note: a script wrote what was answered so far ({answered[-1]}); from here "
+                     f"on {model.name} answers.")  # fmt: skip
+    if before is None:
+        if session.log:
+            notes.append("Note: the session does not say, under your seal, how it was led: what "
+                         "was not named now is as for a new one.")  # fmt: skip
+        return notes
+    for key, value in now.words.items():
+        was = before.words.get(key)
+        if was is not None and was != value:
+            notes.append(
+                f"Note: {key.replace('_', ' ')}: {was or 'none'} before, {value or 'none'} "
+                "from here on."
+            )
+    if before.rules != now.rules and before.words.get("rules") == now.words.get("rules"):
+        notes.append(f"Note: its rules are called as before ({now.words.get('rules')}), and are "
+                     "others now.")  # fmt: skip
+    return notes
+
+
+def describe_tool_changes(was: Session, now: Session) -> list[str]:
+    """Return in sentences which tools are new, gone or described otherwise."""
+    old, new = ({t.name: t for t in s.tools} for s in (was, now))
+    told = {
+        "gone": [n for n in old if n not in new],
+        "new": [n for n in new if n not in old],
+        "described otherwise": [n for n in new if n in old and new[n] != old[n]],
+    }
+    said = [f"{', '.join(names)} ({how})" for how, names in told.items() if names]
+    return [f"Note: its tools are not those it had: {'; '.join(said)}."] if said else []
+
+
+@lru_cache(64)
+def _redacted(words: str, known: tuple[str, ...]) -> str:
+    """Return JSON without keys: agents of a team are often led alike."""
+    return json.dumps(redact_json(json.loads(words), known))
+
+
+def _sealed_text(how: SessionSettings, session: str) -> str:
+    return msgspec.json.encode([session, how], order="deterministic").decode()

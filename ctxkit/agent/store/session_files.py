@@ -1,0 +1,384 @@
+"""Files beside a session's log: events, artifacts, turn snapshots, context reports, work records.
+
+They are made from the session's record, so they say what it says; where one cannot be written, the
+session goes on without it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.redaction import redact, redact_json
+from ctxkit.agent.tools.builtin import make_work_tools
+from ctxkit.agent.work_records import (
+    build_change_log,
+    build_evidence_graph,
+    build_intent_log,
+    encode_record,
+)
+from ctxkit.errors import BadArguments, CtxkitError, StoreError, did_you_mean
+from ctxkit.metrics.context_report import ContextReport, report
+from ctxkit.metrics.frames import frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pandas as pd
+
+    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.tool import Tool
+    from ctxkit.formats.snapshots.frame_writer import SnapshotWriter
+    from ctxkit.session.session import Session
+
+
+_MAX_TEXT_CHARS = 400
+"""Characters of one text in a payload: the log has sizes, not contents, as fuseraft's has."""
+
+
+class EventLog:
+    """Appends events to a file, a line at a time.
+
+    Args:
+        handle: the file, open for writing at its end; it is closed with this.
+        session: id on every line.
+        agent: name on every line.
+    """
+
+    def __init__(self, handle: int, session: str, agent: str = "main") -> None:
+        self._session, self._agent = session, agent
+        self._handle = handle
+
+    def write(
+        self,
+        kind: str,
+        time: float,
+        turn: int,
+        payload: Mapping[str, Any],
+        agent: str | None = None,
+    ) -> None:
+        """Write one event; `agent`: whose it is, where not the session's own."""
+        stamp = datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")
+        line = {
+            "ts": stamp,
+            "session": self._session,
+            "agent": agent or self._agent,
+            "turn": max(turn, 0),
+            "event_type": kind,
+            "payload": {
+                k: _shorten_texts(v) for k, v in redact_json(dict(payload)).items() if v is not None
+            },
+        }
+        os.write(self._handle, msgspec.json.encode(line, enc_hook=str) + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+def _shorten_texts(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _MAX_TEXT_CHARS:
+        return value[:_MAX_TEXT_CHARS] + f"… [{len(value)} characters]"
+    if isinstance(value, dict):
+        return {k: _shorten_texts(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_shorten_texts(v) for v in value]
+    return value
+
+
+ARTIFACTS_FOLDER = "artifacts"
+
+
+class ArtifactStore:
+    """Results under `artifacts/` of a root folder, named by their content, so that the file tools
+    can read them.
+
+    Args:
+        root: the agent's root folder.
+        beside: keeps a file under a name, beside the root, where fuseraft looks for it; None:
+            nothing does.
+    """
+
+    def __init__(self, root: Root, beside: Callable[[str, str], None] | None = None) -> None:
+        self._root, self._beside = root, beside
+
+    def save(self, artifact: str, text: str, tool: str = "unknown", hint: str = "") -> None:
+        """Keep a text, without keys, under the name that a stub of the pruning `offload` gives.
+
+        It is kept twice: as text, for the file tools, and with what it came from, as fuseraft
+        stores it (`ToolResultArtifactStore.cs`).
+
+        Raises:
+            StoreError: the place leads out of the root folder.
+            OSError: it cannot be written.
+        """
+        clean = redact(text)
+        if self._beside is not None:
+            told = {
+                "id": artifact,
+                "tool": tool,
+                "hint": redact(hint),
+                "chars": len(clean),
+                "content": clean,
+            }
+            self._beside(f"{artifact}.json", json.dumps(told, indent=2, ensure_ascii=False))
+        self._root.write(
+            f"{ARTIFACTS_FOLDER}/{artifact}.txt", clean.encode("utf-8", "replace"), private=True
+        )
+
+    def keep(self, tool: str, text: str) -> str:
+        """Keep a result, without keys; return its stub, or the text if it cannot be kept."""
+        text = redact(text)
+        data = text.encode("utf-8", "replace")
+        digest = sha256(data).hexdigest()
+        name = f"{ARTIFACTS_FOLDER}/{digest[:12]}.txt"
+        try:
+            self._root.write(name, data, private=True)
+        except (StoreError, OSError):
+            return text
+        begins = text.lstrip().partition("\n")[0][:120]  # a tool says first what it left out
+        return (
+            f"[result offloaded: {len(text):,} characters of {tool} are in {name},"
+            f" {text.count(chr(10)) + 1:,} lines]\nSHA256: {digest}\n"
+            f"Use read_file with path={name!r}, start and end,"
+            f" or search with path={name!r}, for the parts you need.\nIt begins: {begins}"
+        )
+
+
+class TurnLog:
+    """Writes a row at each turn's end; a mark stands before it where a compaction fired before its
+    last call.
+
+    Args:
+        writer: appends to the log of snapshots.
+        session: where it stands.
+    """
+
+    def __init__(self, writer: SnapshotWriter, session: Session) -> None:
+        self._writer, self._session = writer, session
+        self._within = False
+        self._waiting: list[int] = []
+        """Compactions after which no call was made in this turn: the numbers of replies so far."""
+        if session.calls:
+            self.moved(session)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The rows so far: always this one object."""
+        return _billed_turns(self._session)
+
+    def called(self, kind: str) -> None:
+        """Note that a turn begins, or that a call is made in it."""
+        self._within = True
+        if kind == "model_call":
+            self._mark()
+
+    def compacted(self, session: Session) -> None:
+        """Note a compaction; between turns its mark is written at once."""
+        self._waiting.append(sum(c.message.stop != "error" for c in session.calls))
+        if not self._within:
+            self._mark()
+            self.stand(session)
+
+    def end(self, session: Session) -> None:
+        """Write the row of the turn that ended, if it was billed anything."""
+        if self._within and session.calls:
+            turn = session.calls[-1].turn
+            if turn == session.turns[-1]:
+                self._write(session, turn)
+        self._mark()
+        self._within = False
+        self.stand(session)
+
+    def moved(self, session: Session) -> None:
+        """Go on from another place: its log of snapshots is brought to the turns there."""
+        self._writer.bring(_billed_turns(session))
+        self.stand(session)
+
+    def stand(self, session: Session) -> None:
+        """Bring the frame to where the session stands."""
+        self._session = session
+        if "frame" in self.__dict__:
+            _update_frame(self.frame, _billed_turns(session))
+
+    def _write(self, session: Session, turn: int) -> None:
+        calls = [c.message for c in session.calls if c.turn == turn]
+        used = [m.usage for m in calls if m.usage is not None]
+        times = [m.time for m in calls if m.time is not None]
+        self._writer.turn(
+            session.agent,
+            turn,
+            sum(u.prompt_tokens or 0 for u in used),
+            sum(u.output_tokens or 0 for u in used),
+            datetime.fromtimestamp(times[-1], UTC) if times else None,
+        )
+
+    def _mark(self) -> None:
+        for replies in self._waiting:
+            self._writer.marker(replies)
+        self._waiting.clear()
+
+
+def _billed_turns(session: Session) -> pd.DataFrame:
+    """Return the turns that were billed input: a log of snapshots has no others.
+
+    A compaction after one of the others is one after the last turn before it that has a row.
+    """
+    made = frame(session, per="turn")
+    billed = (made["turn_input_tokens"].fillna(0) > 0).astype(bool)
+    row = billed.cumsum() - 1  # of each turn: the last row so far
+    fired = set(row[made["compaction_occurred"].astype(bool)])
+    out = made[billed].reset_index(drop=True)
+    out["compaction_occurred"] |= out.index.isin(fired)
+    return out
+
+
+def _update_frame(old: pd.DataFrame, new: pd.DataFrame) -> None:
+    """Make a frame equal to another one, in place: whoever holds it sees the rows that came."""
+    if not old.equals(new):
+        type(old).__init__(old, new)  # type: ignore[call-arg]  # pandas has no way to do this that lasts
+
+
+MAX_REPORT_BYTES = 20_000_000
+"""Bytes of a file that are read, its newest reports left out where it has more."""
+
+
+class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What filled the window at the last call of a turn."""
+
+    id: str
+    """The session's id, the number of the turn, and how often that turn was taken."""
+    time: str
+    """ISO 8601."""
+    turn: int
+    report: ContextReport
+
+
+class ReportStore:
+    """The reports of one session: `.ctxkit/logs/context_reports_ID.jsonl`, a line each.
+
+    Args:
+        workspace: where the session is kept.
+        session: its id.
+    """
+
+    def __init__(self, workspace: Workspace, session: str) -> None:
+        self._workspace, self._session = workspace, session
+        self._taken: Counter[int] | None = None
+        self._path = workspace.folder / "logs" / f"context_reports_{session}.jsonl"
+
+    def keep(self, session: Session, clock: Callable[[], float]) -> StoredReport | None:
+        """Keep the report of the turn that ended; None where it made no call, or nothing is said.
+
+        A report that cannot be made or written costs nothing but itself.
+        """
+        if not session.calls or session.calls[-1].turn != session.turns[-1]:
+            return None
+        turn = session.calls[-1].turn
+        try:
+            if self._taken is None:
+                self._taken = Counter(kept.turn for kept in self.all())
+            again = self._taken[turn]
+            name = f"{self._session}-{turn}" + (f"-{again + 1}" if again else "")
+            now = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="seconds")
+            made = StoredReport(id=name, time=now, turn=turn, report=report(session, -1))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            with os.fdopen(self._workspace.open(self._path, flags), "wb") as file:
+                file.write(msgspec.json.encode(made) + b"\n")
+            self._taken[turn] += 1
+        except (CtxkitError, OSError):
+            return None
+        return made
+
+    def all(self) -> list[StoredReport]:
+        """Return all of them, the oldest first; lines that are none are left out."""
+        found = []
+        for row in self._workspace.held(self._path.parent, self._path.name, MAX_REPORT_BYTES).split(
+            "\n"
+        ):
+            try:
+                found.append(msgspec.json.decode(row, type=StoredReport))
+            except (msgspec.DecodeError, RecursionError):
+                continue
+        return found
+
+    def of(self, name: str) -> StoredReport:
+        """Return a report by its id.
+
+        Raises:
+            BadArguments: there is none.
+        """
+        known = {kept.id: kept for kept in self.all()}
+        if name not in known:
+            raise BadArguments(
+                f"No context report is called {sanitize_line(name, 60)!r}; `%context reports` lists them."
+                f"{did_you_mean(name, known)}"
+            )
+        return known[name]
+
+
+INTENTS_INTERVAL = 1.0
+"""Seconds between two writings of intents in a turn: each takes as long as the session is."""
+CHANGES_FILE, INTENTS_FILE, EVIDENCE_FILE = "changes.json", "intents.json", "evidence.json"
+
+
+class WorkFiles:
+    """Writes `.ctxkit/state/ID/`: `changes.json`, `intents.json`, `evidence.json`.
+
+    Args:
+        workspace: of the session.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, workspace: Workspace, clock: Callable[[], float]) -> None:
+        self._workspace, self._clock = workspace, clock
+        self._written, self._worked = float("-inf"), False
+
+    def hear(self, kind: str, session: Callable[[], Session]) -> None:
+        """Take the kind of an event; the session is asked for where something is written."""
+        if kind in ("tool_call", "tool_result"):
+            self._worked = True
+            now = self._clock()
+            if now - self._written >= INTENTS_INTERVAL:
+                self._written = now
+                self._intents(session())
+        elif kind == "turn_end" and self._worked:
+            self._worked = False
+            held = session()
+            if self._intents(held):
+                self._keep(held.id, CHANGES_FILE, encode_record(build_change_log(held)))
+                self._keep(held.id, EVIDENCE_FILE, encode_record(build_evidence_graph(held)))
+
+    def tools(self, session: Callable[[], str]) -> tuple[Tool, ...]:
+        """Return the tools for the brief and the summary of a session, by its id."""
+
+        def held(name: str) -> str:
+            return self._workspace.held(self._workspace.state(session()), name)
+
+        return make_work_tools(
+            lambda name, text: self._workspace.keep(self._workspace.state(session()), name, text),
+            held,
+        )
+
+    def _intents(self, held: Session) -> bool:
+        """Write the intents; return whether there are any."""
+        made = build_intent_log(held)
+        if made.entries:
+            self._keep(held.id, INTENTS_FILE, encode_record(made))
+        return bool(made.entries)
+
+    def _keep(self, session: str, name: str, data: bytes) -> None:
+        with suppress(StoreError):
+            self._workspace.keep(self._workspace.state(session), name, data.decode("utf-8"))

@@ -1,0 +1,405 @@
+"""The append-only log of a session: locked, repaired when torn, with checkpoints before
+compactions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+from filelock import lock_descriptor
+
+from ctxkit._internal.safe_fs import SafeFolder
+from ctxkit.agent.store.workspace import check_session_name
+from ctxkit.errors import BadArguments, ReadError, StoreError
+from ctxkit.formats.native import (
+    encode_entry_lines,
+    encode_session_facts,
+    encode_session_lines,
+    encode_tree_state,
+)
+from ctxkit.formats.pi_messages import EntryTree, encode_header, encode_line
+from ctxkit.formats.reading import read
+from ctxkit.session.messages import Edit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from ctxkit.session.session import LogEntry, Session
+
+
+LOCKS_THE_LOG = os.name == "posix"
+"""True where a lock on the log keeps nobody from reading it; Windows locks a file beside it."""
+
+
+def _ignore_name(_: str) -> None:
+    """Tell nobody."""
+
+
+class SessionLog:
+    """The file of one live session and the right to write it.
+
+    An entry is acknowledged when `append` returns: it has then left this process, and a killed
+    kernel cannot lose it. Before each write the file is the one that was opened, as long as it was
+    left. Where it was replaced, removed or changed, the session stops, and what it holds is written
+    beside it.
+
+    Args:
+        folder: where sessions are kept, usually `.ctxkit/sessions`; no link.
+        name: the session's name; letters, digits, `_`, `-` and `.`.
+        fresh: what a new session is (its id, model, tools, ...); used where the file does not
+            exist.
+        begun: is told the name of each session whose file is made here.
+
+    Raises:
+        BadArguments: the name is no name.
+        StoreError: another process holds the session (the sentence says which), or the file
+            cannot be opened.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        name: str,
+        fresh: Session,
+        begun: Callable[[str], None] = _ignore_name,
+    ) -> None:
+        self.folder, self.name = Path(folder), check_session_name(name)
+        self.path = self.folder / f"{name}.jsonl"
+        self.recovered: str | None = None
+        """What was set aside when the file was opened, for the user to read; None: it was whole."""
+        self.stopped: str | None = None
+        """Why nothing more can be written, for the user to read; None: it can."""
+        self._begun = begun
+        self._handle, self._beside, self._size = -1, -1, 0
+        self._place = self._opened_folder()
+        try:
+            self._acquire()
+            self.session = self._open(fresh)
+        except BaseException:
+            self._let_go()
+            raise
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def append(self, *entries: LogEntry) -> Session:
+        """Write entries at the leaf, in one piece, and return the session with them.
+
+        Raises:
+            StoreError: the disk refused, and the session stays as it was; or the file is not the
+                one that was opened, and what the session holds, with these entries, is beside it.
+        """
+        grown = self.session.append(*entries)
+        tree, first = EntryTree(grown), len(self.session.log)
+        new = range(first, len(grown.log))
+        self._write(
+            b"".join(x for i in new for x in encode_entry_lines(tree, i, grown.log[i])), grown
+        )
+        self.session = grown
+        return grown
+
+    def move(self, entry: str | int) -> Session:
+        """Stand at an earlier entry; all written stays, what is appended next begins a branch.
+
+        Raises:
+            StoreError: as `append`.
+        """
+        moved = self.session.branch(entry)
+        self._write(encode_tree_state(moved), moved)
+        self.session = moved
+        return moved
+
+    def revise(self, session: Session) -> Session:
+        """Write what a session is (its model, tools, how it is led) anew; entries stay as they are.
+
+        Raises:
+            StoreError: as `append`.
+        """
+        self._write(encode_session_facts(session), session)
+        self.session = session
+        return session
+
+    def close(self) -> None:
+        """Give the session free for another writer.
+
+        Raises:
+            StoreError: the file was replaced or cut; what the session holds is beside it.
+        """
+        if self._handle < 0:
+            return
+        try:
+            if self.stopped is None and self._cut():
+                self._stop("it was replaced or cut by another program", self.session)
+        finally:
+            if self.stopped is None:
+                self._place.remove(self._holder)
+            self._let_go()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _write(self, data: bytes, session: Session) -> None:
+        """Write at the end of the file that was opened, or keep `session` beside another."""
+        if self.stopped is not None:
+            raise StoreError(self.stopped)
+        if self._handle < 0:
+            raise StoreError(f"Session {self.name!r} is closed; open it again to go on.")
+        changed = self._changed()
+        if changed:
+            self._stop(changed, session)
+        try:
+            written = os.write(self._handle, data)
+            while written < len(data):
+                written += os.write(self._handle, data[written:])
+        except OSError as e:
+            os.ftruncate(self._handle, self._size)  # no half line stays behind
+            said = f"Session {self.name!r} could not be written ({e.strerror}); nothing was lost."
+            raise StoreError(said) from None
+        self._size += len(data)
+
+    # -- the file is the one that was opened ------------------------------------------------------
+
+    def _changed(self) -> str:
+        """Return what happened to the file since it was last written; empty: nothing."""
+        try:
+            there, mine = self._place.stat(self.path.name), os.fstat(self._handle)
+        except OSError as e:
+            return f"it cannot be reached ({e.strerror})"
+        if there is None:
+            return "it was removed"
+        if not os.path.samestat(there, mine):
+            return "another file took its place"
+        return "" if mine.st_size == self._size else "another program changed it"
+
+    def _cut(self) -> bool:
+        """Return True where the file is there, and lacks what was written."""
+        with suppress(OSError):
+            there = self._place.stat(self.path.name)
+            if there is not None:
+                same = os.path.samestat(there, os.fstat(self._handle))
+                return not same or there.st_size < self._size
+        return False
+
+    def _stop(self, why: str, session: Session) -> None:
+        """Write a session beside the file, and let nothing more be written.
+
+        Raises:
+            StoreError: always; it says why, and where the session is.
+        """
+        self.session = session
+        said = f"The file of session {self.name!r} is not the one that was opened: {why}. "
+        try:
+            name = self._rescue(session)
+            said += (
+                f"Nothing is lost: what the session holds is in {self.folder / name}.jsonl; "
+                f"`%%agent --session {name}` goes on there."
+            )
+        except OSError as e:
+            said += (
+                f"What the session holds could not be written beside it ({e.strerror}): "
+                "keep it by `ck.write(session, PATH)`."
+            )
+        self.stopped = said
+        raise StoreError(said)
+
+    def _rescue(self, session: Session) -> str:
+        """Write a session to a new file, in a folder made again if it is gone; return its name."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with SafeFolder(self.folder) as folder:
+            name = start = f"{self.name[:48]}.rescued"
+            number = 1
+            while folder.stat(f"{name}.jsonl") is not None:
+                number += 1
+                name = f"{start}-{number}"
+            folder.write(f"{name}.jsonl", encode_session_lines(session))
+        self._begun(name)
+        return name
+
+    # -- opening ----------------------------------------------------------------------------------
+
+    @property
+    def _holder(self) -> str:
+        return f".{self.name}.holder"
+
+    def _opened_folder(self) -> SafeFolder:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return SafeFolder(self.folder)
+        except (OSError, ValueError) as e:
+            why = (e.strerror if isinstance(e, OSError) else None) or type(e).__name__
+            said = f"The folder {str(self.folder)!r} cannot be made or is a link ({why})."
+            raise StoreError(said) from None
+
+    def _acquire(self) -> None:
+        """Open the file, lock it, and say who has it."""
+        try:
+            self._handle = self._place.open_own(self.path.name, os.O_RDWR | os.O_CREAT)
+        except OSError as e:
+            said = (
+                f"{self.path} cannot be opened for writing ({e.strerror}); links are not followed."
+            )
+            raise StoreError(said) from None
+        try:
+            if not LOCKS_THE_LOG:
+                self._beside = self._place.open(f".{self.name}.lock", os.O_RDWR | os.O_CREAT)
+            file = self._handle if LOCKS_THE_LOG else self._beside
+            free = lock_descriptor(file, blocking=False)
+        except OSError as e:
+            raise StoreError(
+                f"{self.folder} lies where files cannot be locked ({e.strerror}): keep the "
+                "session in a folder of this machine."
+            ) from None
+        if not free:
+            raise StoreError(
+                f"Session {self.name!r} is being written by {self._who()}: stop it there, or "
+                "choose another name."
+            )
+        told = {"pid": os.getpid(), "host": socket.gethostname()}
+        try:
+            self._place.remove(self._holder)
+            self._place.write(self._holder, (json.dumps(told).encode(),))
+        except OSError as e:
+            raise StoreError(f"{self.folder} cannot be written ({e.strerror}).") from None
+
+    def _who(self) -> str:
+        try:
+            with os.fdopen(self._place.open(self._holder, os.O_RDONLY), "rb") as file:
+                held = json.loads(file.read(1000))
+            return f"process {int(held['pid'])} on {str(held['host'])[:60]}"
+        except (OSError, ValueError, KeyError, TypeError):
+            return "another process"
+
+    def _open(self, fresh: Session) -> Session:
+        self._size = os.fstat(self._handle).st_size
+        if not self._size:
+            self._begun(self.name)
+            self._write(encode_line(encode_header(fresh)) + encode_session_facts(fresh), fresh)
+            return fresh
+        kept = self._read()  # before anything is changed: another program's file stays as it is
+        return self._read() if self._mend() else kept
+
+    def _read(self) -> Session:
+        try:
+            session = read(self.path, format="native")
+        except ReadError as e:
+            raise StoreError(f"{self.path} is no session of ours: {e.why}") from None
+        changed = self._changed()
+        if changed:
+            raise StoreError(f"{self.path} cannot be opened: {changed}.")
+        return session
+
+    def _mend(self) -> bool:
+        """Set a torn last line aside in a file of its own; return True where the log changed."""
+        torn = read_last_line(self._handle, self._size)
+        if not torn:
+            return False
+        if is_whole_object(torn):  # an editor took the newline away
+            os.write(self._handle, b"\n")
+            self._size += 1
+            return True
+        aside = self.path.with_suffix(".torn")
+        self._set_aside(aside.name, torn)
+        self._size -= len(torn)
+        os.ftruncate(self._handle, self._size)
+        self.recovered = (
+            f"The last line was torn ({len(torn)} bytes); it was set aside in {aside.name}."
+        )
+        return True
+
+    def _set_aside(self, name: str, torn: bytes) -> None:
+        """Add a torn line to the file of torn lines.
+
+        Raises:
+            StoreError: it cannot be kept there; then the session's file stays as it is.
+        """
+        try:
+            self._place.append(name, torn + b"\n")
+        except OSError as e:
+            said = f"{self.folder / name} cannot take a torn line ({e.strerror}): move it away."
+            raise StoreError(said) from None
+
+    def _let_go(self) -> None:
+        """Close the files, which gives the lock free, and the folder."""
+        for handle in (self._handle, self._beside):
+            if handle >= 0:
+                os.close(handle)
+        self._handle = self._beside = -1
+        self._place.close()
+
+
+MAX_CHECKPOINTS = 25
+"""Only so many are offered, the newest ones (Fased keeps 25)."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A place to which a session can be restored."""
+
+    number: int
+    """Counts from 0; the oldest ones offered may begin later."""
+    entry: int
+    """Index in the session's log of the last entry before the compaction; -1: before anything."""
+    trigger: str | None
+    time: float | None
+    tokens: int | None
+    """Size of the context there."""
+    stands: bool
+    """True where the compaction after it is in force."""
+
+
+def list_checkpoints(session: Session) -> tuple[Checkpoint, ...]:
+    """Return a session's checkpoints, of left branches too: oldest first, at most 25."""
+    parents = session.parents or tuple(range(-1, len(session.log) - 1))
+    on_path = set(session.indices)
+    found = [
+        Checkpoint(n, parents[i], edit.trigger, edit.time, edit.tokens_before, i in on_path)
+        for n, (i, edit) in enumerate(
+            (i, e) for i, e in enumerate(session.log) if isinstance(e, Edit)
+        )
+    ]
+    return tuple(found[-MAX_CHECKPOINTS:])
+
+
+def get_checkpoint(session: Session, number: int) -> Checkpoint:
+    """Return a checkpoint by its number; negatives count from the end.
+
+    Raises:
+        BadArguments: there is none of that number.
+    """
+    known = list_checkpoints(session)
+    for c in known:
+        if number in (c.number, c.number - (known[-1].number + 1)):
+            return c
+    said = f"there are {known[0].number} to {known[-1].number}" if known else "none was made yet"
+    raise BadArguments(f"There is no checkpoint {number}: {said}.")
+
+
+def read_last_line(handle: int, size: int) -> bytes:
+    """Return what stands behind the last newline of a file of `size` bytes."""
+    at, pieces = size, [b""]
+    while at and b"\n" not in pieces[0]:
+        at, end = max(at - (1 << 16), 0), at
+        os.lseek(handle, at, os.SEEK_SET)
+        pieces.insert(0, os.read(handle, end - at))
+    return b"".join(pieces).rpartition(b"\n")[2]
+
+
+def is_whole_object(line: bytes) -> bool:
+    """Return True for an object that lacks its newline only: no beginning of one is one."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,142 @@
+"""The tools that `--tools` names, and the tools for a session's brief and summary."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.redaction import redact, redact_json
+from ctxkit.agent.tools.code_tools import make_python_tool, make_shell_tool
+from ctxkit.agent.tools.file_tools import make_document_tool, make_file_tools
+from ctxkit.agent.tools.tool import Tool, kit_tool
+from ctxkit.errors import BadArguments, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ctxkit.agent.tools.file_tools import ExtraFiles
+    from ctxkit.agent.tools.root import Root
+
+
+FILE_TOOLS = "files"
+"""The five file tools together; `shell` and `python` must be named."""
+TOOL_NAMES = (FILE_TOOLS, "document", "work", "shell", "python")
+
+
+def make_tools(
+    named: Sequence[str | Tool],
+    root: Root,
+    namespace: dict[str, Any],
+    store: ExtraFiles | None = None,
+    work: Sequence[Tool] = (),
+) -> list[Tool]:
+    """Return the tools that are named, in a root folder and with the user's variables for `python`.
+
+    Those that read files reach the shelves of a context store, too.
+
+    Raises:
+        BadArguments: there is no such tool.
+    """
+    out: list[Tool] = []
+    for each in named:
+        if isinstance(each, Tool):
+            out.append(each)
+        elif each == FILE_TOOLS:
+            out.extend(make_file_tools(root, store))
+        elif each == "document":
+            out.append(make_document_tool(root, store))
+        elif each == "work":
+            out.extend(work)
+        elif each == "shell":
+            out.append(make_shell_tool(root))
+        elif each == "python":
+            out.append(make_python_tool(namespace))
+        else:
+            raise BadArguments(
+                f"There is no tool {each!r}; name some of {', '.join(TOOL_NAMES)}, or give tools of your"
+                " own."
+            )
+    return out
+
+
+BRIEF_FILE, SUMMARY_FILE = "brief.json", "context_summary.md"
+MAX_READ_CHARS = 8_000
+"""Characters of the summary that are read (fuseraft's `SessionContextPlugin.cs`)."""
+MAX_WRITTEN_CHARS = 200_000
+
+
+def make_inert_work_tools() -> tuple[Tool, ...]:
+    """Return the tools as a model is told of them; they keep nothing."""
+    return make_work_tools(lambda _, __: None, lambda _: "")
+
+
+def make_work_tools(
+    keep: Callable[[str, str], None], held: Callable[[str], str]
+) -> tuple[Tool, ...]:
+    """Return the tools.
+
+    Args:
+        keep: writes a file of the session's work, by name and text.
+        held: returns the text of one; empty where there is none.
+    """
+
+    def session_context_write(text: str) -> str:
+        """Write what whoever goes on must know; it takes the place of what was written before."""
+        if len(text) > MAX_WRITTEN_CHARS:
+            raise BadArguments(f"Write at most {MAX_WRITTEN_CHARS:,} characters.")
+        keep(SUMMARY_FILE, redact(text))
+        return f"Kept {len(text):,} characters."
+
+    def session_context_read() -> str:
+        """Read what was written by session_context_write."""
+        text = held(SUMMARY_FILE)
+        more = len(text) - MAX_READ_CHARS
+        return (
+            text if more <= 0 else f"{text[:MAX_READ_CHARS]}\n[{more:,} characters more]"
+        ) or "(nothing)"
+
+    def brief_write(brief: str) -> str:
+        """Write the brief of the task as a JSON object: goal, files_to_change, verify_command,
+        execution_checklist, acceptance_criteria, constraints, and what else is needed.
+        """
+        if len(brief) > MAX_WRITTEN_CHARS:
+            raise BadArguments(f"Write at most {MAX_WRITTEN_CHARS:,} characters.")
+        try:
+            told = redact_json(json.loads(brief))
+            text = json.dumps(told, indent=2, ensure_ascii=False)
+        except (ValueError, RecursionError) as e:
+            raise BadArguments(f"The brief is no JSON that can be kept: {str(e)[:120]}.") from None
+        if not isinstance(told, dict):
+            raise BadArguments("The brief is a JSON object: name its fields.")
+        keep(BRIEF_FILE, text)
+        return f"Kept {', '.join(map(str, told))[:300]}."
+
+    def brief_read(field: str = "") -> str:
+        """Read the brief, or one field of it."""
+        text = held(BRIEF_FILE)
+        if not text:
+            return "(nothing)"
+        try:
+            told = json.loads(text)
+        except (ValueError, RecursionError):
+            raise StoreError("The brief on disk is no JSON: write it anew.") from None
+        return get_brief_field(told, field) if field else text[:MAX_WRITTEN_CHARS]
+
+    made = (session_context_write, session_context_read, brief_write, brief_read)
+    return tuple(kit_tool(each) for each in made)
+
+
+def get_brief_field(brief: object, field: str) -> str:
+    """Return a field of a brief: under its name, else in lower case; what is no text as JSON.
+
+    Raises:
+        BadArguments: it has none of that name.
+    """
+    held = brief if isinstance(brief, dict) else {}
+    for name in (field, field.lower()):
+        if name in held:
+            value = held[name]
+            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    raise BadArguments(
+        f"The brief has no field {field[:80]!r}; it has {', '.join(map(str, held))[:300]}."
+    )

@@ -1,0 +1,202 @@
+"""The `python` and `shell` tools, with bounded capture of their output."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import codecs
+import contextlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections import deque
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.redaction import environment_without_secrets
+from ctxkit.agent.tools.images import image_from_value
+from ctxkit.agent.tools.tool import Tool, kit_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.session.messages import Image
+
+
+_CHUNK = 1 << 16
+
+
+def make_python_tool(space: dict[str, Any]) -> Tool:
+    """Return a tool that runs Python in the user's namespace, and gives its output and value."""
+
+    def python(code: str) -> Any:
+        """Run Python code in the notebook's namespace; gives what it printed and the value of its
+        last expression.
+        """
+        try:
+            tree = ast.parse(code, "<agent>")
+        except (SyntaxError, ValueError) as e:
+            return "".join(traceback.format_exception_only(e))
+        drawn = None
+        with capture_output() as out:
+            try:
+                drawn = _execute(tree, space)
+            # whatever the code raises is the tool's result
+            except (Exception, SystemExit) as e:  # noqa: BLE001
+                out.write("".join(traceback.format_exception_only(e)))
+        if drawn is not None:
+            return [out.text(), drawn] if out.text() else drawn
+        return out.text() or "(no output)"
+
+    return kit_tool(python, needs="kernel")
+
+
+def _execute(tree: ast.Module, space: dict[str, Any]) -> Image | None:
+    """Run code; its last value is printed, or returned where it is a picture."""
+    end = tree.body[-1] if tree.body else None
+    last = end.value if isinstance(end, ast.Expr) else None
+    if last is not None:
+        tree.body.pop()
+    exec(compile(tree, "<agent>", "exec"), space)  # noqa: S102  the user named this tool
+    if last is not None:
+        value = eval(compile(ast.Expression(last), "<agent>", "eval"), space)  # noqa: S307  as above
+        drawn = image_from_value(value)
+        if value is not None and drawn is None:
+            print(repr(value))  # noqa: T201  into the captured output
+        return drawn
+    return None
+
+
+def make_shell_tool(root: Root, seconds: float = 120.0) -> Tool:
+    """Return a tool that runs a shell command in the root folder, without any secrets."""
+
+    async def shell(command: str) -> str:
+        """Run a shell command in the working folder; gives its output and, where it is not 0, its
+        exit status.
+        """
+        process = await asyncio.create_subprocess_shell(
+            command,
+            cwd=root.folder,
+            env=environment_without_secrets(),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        output = BoundedOutput()
+        reading = asyncio.ensure_future(_read_output(process, output))
+        try:
+            await asyncio.wait_for(asyncio.shield(reading), seconds)
+            status = f"\n[exit status {process.returncode}]" if process.returncode else ""
+        except TimeoutError:
+            _kill(process.pid)
+            await reading
+            status = f"\n[stopped after {seconds:g} seconds]"
+        except asyncio.CancelledError:
+            _kill(process.pid)
+            await reading
+            raise
+        return (output.text() + status) or "(no output)"
+
+    return kit_tool(shell, needs="shell")
+
+
+async def _read_output(process: asyncio.subprocess.Process, output: BoundedOutput) -> None:
+    """Take all that a command says, keeping a bounded part of it, and wait for its end."""
+    assert process.stdout is not None  # noqa: S101  for the type checker: it was asked for
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while chunk := await process.stdout.read(_CHUNK):
+        output.write(decoder.decode(chunk))
+    output.write(decoder.decode(b"", final=True))
+    await process.wait()
+
+
+def _kill(pid: int) -> None:
+    """End a command with everything that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+HEAD_CHARS = TAIL_CHARS = 500_000
+"""Characters kept of the beginning and of the end of an output."""
+_lock = threading.Lock()
+_users = 0
+
+
+class BoundedOutput:
+    """Text that is written piece by piece; of a flood only the head and the tail are kept."""
+
+    def __init__(self) -> None:
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._room, self._held, self._lost = HEAD_CHARS, 0, 0
+
+    def write(self, text: str) -> int:
+        """Take a piece; return how long it is."""
+        head, rest = text[: self._room], text[self._room :]
+        if head:
+            self._head.append(head)
+            self._room -= len(head)
+        if rest:
+            self._tail.append(rest)
+            self._held += len(rest)
+            while self._held > 2 * TAIL_CHARS and len(self._tail) > 1:
+                gone = self._tail.popleft()
+                self._held -= len(gone)
+                self._lost += len(gone)
+        return len(text)
+
+    def text(self) -> str:
+        """Return what was kept, with a line that says how much was not."""
+        tail = "".join(self._tail)
+        lost = self._lost + max(len(tail) - TAIL_CHARS, 0)
+        gap = f"\n[... {lost:,} characters left out ...]\n" if lost else ""
+        return "".join(self._head) + gap + (tail[-TAIL_CHARS:] if lost else tail)
+
+
+_capture: ContextVar[BoundedOutput | None] = ContextVar("ctxkit_captured", default=None)
+
+
+class _RoutedStream:
+    """A stream that writes to its context's capture, else to the stream it stands for."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write to whom it belongs."""
+        taken = _capture.get()
+        return taken.write(text) if taken is not None else int(self._stream.write(text) or 0)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def capture_output() -> Iterator[BoundedOutput]:
+    """Take what this thread prints inside the block; other threads print as before."""
+    out = BoundedOutput()
+    token = _capture.set(out)
+    _route(1)
+    try:
+        yield out
+    finally:
+        _route(-1)
+        _capture.reset(token)
+
+
+def _route(change: int) -> None:
+    """Put the routing streams in place for the first user, and take them away after the last."""
+    global _users  # noqa: PLW0603  the streams are the process's, so is the count of who uses them
+    with _lock:
+        _users += change
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if change > 0 and not isinstance(stream, _RoutedStream):
+                setattr(sys, name, _RoutedStream(stream))
+            elif not _users and isinstance(stream, _RoutedStream):
+                setattr(sys, name, stream._stream)  # noqa: SLF001  its own class

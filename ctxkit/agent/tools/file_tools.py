@@ -1,0 +1,239 @@
+"""Tools that read, write, patch, list and search files, and read documents, below a root folder."""
+
+from __future__ import annotations
+
+import io
+import re
+from fnmatch import fnmatch
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from ctxkit._internal.redaction import REDACTION_MARK
+from ctxkit.agent.documents import read_document as read
+from ctxkit.agent.tools import search as text_search
+from ctxkit.agent.tools.images import MAX_IMAGE_BYTES, detect_media_type, image_from_bytes
+from ctxkit.agent.tools.search import FolderWalk
+from ctxkit.agent.tools.tool import Tool, kit_tool
+from ctxkit.errors import BadArguments
+from ctxkit.session.messages import Image  # noqa: TC001  looked up by `kit_tool`
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from ctxkit.agent.documents import Document
+    from ctxkit.agent.tools.root import Root
+
+
+MAX_LISTED_FILES = 500
+
+
+class ExtraFiles(Protocol):
+    """Files beside the root that can be read, under paths of their own
+    (`agent.context_store.ContextStore`).
+    """
+
+    def holds(self, path: str) -> bool:
+        """Say whether a path is one of theirs."""
+
+    def opened(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """Yield a file, open for reading."""
+
+    def listed(self, path: str) -> list[str]:
+        """Return the paths of the files below a folder."""
+
+    def searched(self, pattern: str, path: str, files: str) -> str:
+        """Return the hits of a regular expression below a folder."""
+
+
+def open_file(
+    root: Root, shelves: ExtraFiles | None, path: str
+) -> AbstractContextManager[BinaryIO]:
+    """Return a file of the shelves or of the root, to be opened for reading.
+
+    Raises:
+        StoreError: it is no regular file, is missing, or leads out.
+    """
+    if shelves is not None and shelves.holds(path):
+        return shelves.opened(path)
+    return root.opened(path)
+
+
+def make_file_tools(root: Root, shelves: ExtraFiles | None = None) -> tuple[Tool, ...]:
+    """Return the five file tools, confined to a root folder; shelves are read and listed, too."""
+
+    def read_file(path: str, start: int = 1, end: int | None = None) -> str | Image:
+        """Read a text file of the working folder; `start` and `end` are line numbers counted from
+        1, both included.
+        """
+        with open_file(root, shelves, path) as file:
+            begin = file.read(12)
+            if detect_media_type(begin):
+                return image_from_bytes(begin + file.read(MAX_IMAGE_BYTES), path)
+            file.seek(0)
+            return read_lines(file, path, start, end)
+
+    def write_file(path: str, content: str) -> str:
+        """Write a text file of the working folder, replacing what was there."""
+        data = content.encode("utf-8", "replace")
+        if REDACTION_MARK in content:
+            there = root.is_file(root.parts(path))
+            _check_marks(path, data, root.read(path, whole=True) if there else b"")
+        return f"Wrote {len(data)} bytes to {root.relative(root.write(path, data))}."
+
+    def patch_file(path: str, old: str, new: str) -> str:
+        """Replace one piece of a text file: `old` must occur exactly once, as it stands."""
+        text = root.read(path, whole=True).decode("utf-8", "surrogateescape")
+        found = count_occurrences(text, old)
+        if found != "once":
+            said = f"{path[:200]!r} holds the old text {found}; it must occur exactly once."
+            raise BadArguments(said + _redaction_hint(old))
+        data = text.replace(old, new).encode("utf-8", "surrogateescape")
+        _check_marks(path, data, text.encode("utf-8", "surrogateescape"))
+        root.write(path, data)
+        return f"Patched {path}."
+
+    def list_files(path: str = ".", pattern: str = "*") -> str:
+        """List files below a folder of the working folder whose name matches a pattern such as
+        `*.py`.
+        """
+        if shelves is not None and shelves.holds(path):
+            held = [p for p in shelves.listed(path) if fnmatch(p.rsplit("/", 1)[-1], pattern)]
+            return "\n".join(held or ["(no files)"])
+        walk = FolderWalk(root, path, pattern)
+        found = [f.path for f in islice(walk, MAX_LISTED_FILES + 1)]
+        lines = found[:MAX_LISTED_FILES] or ["(no files)"]
+        if len(found) > MAX_LISTED_FILES:
+            lines.append(f"[more than {MAX_LISTED_FILES}: narrow the path or the pattern]")
+        return "\n".join([*lines, *filter(None, [walk.told()])])
+
+    def search(pattern: str, path: str = ".", files: str = "*") -> str:
+        """Search text files below a folder for a regular expression; gives `file:line: text`, the
+        first 200 hits.
+        """
+        if shelves is not None and shelves.holds(path):
+            return shelves.searched(pattern, path, files)
+        return text_search.search_files(root, pattern, path, files)
+
+    return tuple(kit_tool(f) for f in (read_file, write_file, patch_file, list_files, search))
+
+
+def _check_marks(path: str, new: bytes, old: bytes) -> None:
+    """Refuse to write a mark that stands for a key: the file would lose the key.
+
+    Raises:
+        BadArguments: the new content has more marks than the old one.
+    """
+    if new.count(REDACTION_MARK.encode()) > old.count(REDACTION_MARK.encode()):
+        raise BadArguments(
+            f"Nothing was written to {path[:200]!r}: {REDACTION_MARK} stands for a key that you cannot see, "
+            "and would replace it. Patch the lines around it, or read the key from the environment."
+        )
+
+
+def _redaction_hint(old: str) -> str:
+    if REDACTION_MARK not in old:
+        return ""
+    return f" {REDACTION_MARK} stands for a key that you cannot see: patch the lines around it."
+
+
+_RANGE = re.compile(r"(?:(page|slide)s? )?(\d{1,6})(?: ?- ?(\d{1,6}))?", re.IGNORECASE)
+_MAX_PIECES = 5_000
+
+
+def make_document_tool(root: Root, shelves: ExtraFiles | None = None) -> Tool:
+    """Return the tool `document`, confined to a root folder and shelves."""
+
+    def document(path: str, part: str = "", start: int = 1, end: int | None = None) -> str:
+        """Read a pdf, docx, pptx or xlsx file as text.
+        Without `part`: its parts and their sizes. `part`: a sheet's name, a page or slide number,
+        a range such as 3-7, or `all`; `start` and `end`: line numbers of that text.
+        """
+        with open_file(root, shelves, path) as file:
+            found = read(file, path, _select_pieces(path, part))
+        if part and not found.pieces:
+            with open_file(root, shelves, path) as file:
+                names = ", ".join(repr(p.name) for p in read(file, path).pieces[:50])
+            raise BadArguments(f"{path[:200]!r} has no part {part[:80]!r}; it has {names}.")
+        text = found.text if part else _format_outline(found)
+        return read_lines(io.BytesIO(text.encode()), path, start, end)
+
+    return kit_tool(document)
+
+
+def _select_pieces(path: str, part: str) -> list[str] | None:
+    """Return the names of the pieces that a part means; None: all of them."""
+    if not part or part == "all":
+        return None
+    found = _RANGE.fullmatch(part.strip())
+    if found is None or path.lower().endswith((".xlsx", ".docx")):
+        return [part]
+    first = int(found[2])
+    last = min(int(found[3] or first), first + _MAX_PIECES)
+    return [f"{kind} {n}" for n in range(first, last + 1) for kind in ("page", "slide")]
+
+
+def _format_outline(found: Document) -> str:
+    """Return what a document has, and how much text each part is."""
+    lines = [f"{p.name}: {len(p.text):,} characters" for p in found.pieces]
+    return "\n".join([*lines, *([f"[{found.note}]"] if found.note else [])])
+
+
+MAX_READ_BYTES = 10_000_000
+"""Bytes of a file that are given at once."""
+_PIECE = 1 << 20
+_MAX_COUNTED = 1000
+
+
+def read_lines(
+    file: BinaryIO, path: str, start: int, end: int | None, limit: int = MAX_READ_BYTES
+) -> str:
+    """Return lines of a file, from `start` to `end`, counted from 1, at most `limit` bytes of them.
+
+    Where they are more, the first line of what is returned says so, and how to read on.
+
+    Raises:
+        BadArguments: the file ends before `start`.
+    """
+    taken, size, last = [], 0, 0
+    for last, piece in _numbered_pieces(file):
+        if last < start:
+            continue
+        if end is not None and last > end:
+            break
+        taken.append(piece[: limit - size])
+        size += len(taken[-1])
+        if len(taken[-1]) < len(piece):
+            return _cut_notice(start, last, limit) + b"".join(taken).decode("utf-8", "replace")
+    if start > max(last, 1):
+        raise BadArguments(f"{path[:200]!r} has {last:,} lines; line {start} does not exist.")
+    return b"".join(taken).decode("utf-8", "replace")
+
+
+def _numbered_pieces(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield the pieces of a file with the number of the line that each is of."""
+    number = 1
+    while piece := file.readline(_PIECE):
+        yield number, piece
+        number += piece.endswith(b"\n")
+
+
+def _cut_notice(start: int, last: int, limit: int) -> str:
+    said = f"[cut after {limit:,} bytes, in line {last:,}; "
+    if last > max(start, 1):
+        return f"{said}read on with start={last}]\n"
+    return f"{said}which is longer than can be read]\n"
+
+
+def count_occurrences(text: str, piece: str) -> str:
+    """Return how often a text holds a piece, overlapping places included, in words."""
+    at, found, overlapping = text.find(piece) if piece else -1, 0, False
+    while at >= 0 and found < _MAX_COUNTED:
+        found += 1
+        after = text.find(piece, at + 1)
+        overlapping |= 0 <= after < at + len(piece)
+        at = after
+    if found == 1:
+        return "once"
+    many = "more than " if at >= 0 else ""
+    return f"{many}{found} times" + (", in places that overlap" if overlapping else "")

@@ -1,0 +1,70 @@
+"""Detect, check and convert images for models."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.session.messages import Image
+
+MAX_IMAGE_BYTES = 3_750_000
+"""Bytes of a picture: in base64, 5 MB, which is what Anthropic's API takes of one."""
+IMAGE_KINDS = "PNG, JPEG, GIF or WebP"
+_SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"),
+               (b"GIF87a", "gif"), (b"GIF89a", "gif"))  # fmt: skip
+
+
+def detect_media_type(data: bytes) -> str | None:
+    """Return what kind of picture some bytes are, or None."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    kind = next((kind for begin, kind in _SIGNATURES if data.startswith(begin)), None)
+    return f"image/{kind}" if kind else None
+
+
+def image_from_bytes(data: bytes, name: str = "this") -> Image:
+    """Return bytes as a picture.
+
+    Raises:
+        BadArguments: they are none of the four kinds, or too many.
+    """
+    kind = detect_media_type(data)
+    if kind is None:
+        raise BadArguments(f"{name} is no picture that a model takes: {IMAGE_KINDS}.")
+    if len(data) > MAX_IMAGE_BYTES:
+        raise BadArguments(
+            f"{name} has {len(data):,} bytes; a picture may have {MAX_IMAGE_BYTES:,}: make it smaller."
+        )
+    return Image(kind, base64.b64encode(data).decode())
+
+
+def image_from_value(value: Any) -> Image | None:
+    """Return what a value shows as a picture: bytes of one, a figure, a Pillow image; None:
+    nothing.
+
+    Raises:
+        BadArguments: it is too large.
+    """
+    if isinstance(value, Image):
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        return image_from_bytes(bytes(value)) if detect_media_type(bytes(value[:12])) else None
+    drawn = getattr(value, "_repr_png_", None)
+    if callable(drawn) and not isinstance(value, type):
+        data = drawn()
+        return image_from_bytes(data, type(value).__name__) if isinstance(data, bytes) else None
+    if type(value).__module__.startswith("matplotlib.") and callable(
+        getattr(value, "savefig", None)
+    ):
+        file = io.BytesIO()
+        value.savefig(file, format="png")
+        return image_from_bytes(file.getvalue(), type(value).__name__)
+    return None
+
+
+def describe_omitted_image(image: Image) -> str:
+    """Return the words that stand for a picture that the model cannot be shown."""
+    size = len(image.data) * 3 // 4 - image.data.count("=")
+    return f"[a picture, {image.media_type}, {size:,} bytes: this model takes none]"

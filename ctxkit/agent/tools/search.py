@@ -1,0 +1,370 @@
+"""Search files below a root with ripgrep or Python, without following links.
+
+What is shown was read part by part below the root: of ripgrep only the places of hits are believed,
+as it opens files by their whole path, which another process may have led elsewhere meanwhile.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager, suppress
+from itertools import chain, groupby
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.agent.tools import search_worker
+from ctxkit.errors import BadArguments, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ctxkit._internal.safe_fs import SafeFolder
+    from ctxkit.agent.tools.root import Root
+
+
+MAX_HITS = 200
+SEARCH_SECONDS = 20.0
+"""How long a search may take."""
+_HIT = re.compile(rb"(?s)(?:\./)?(.+?)\0(\d+):(.*)")
+_UNREADABLE = re.compile(r"(?:rg: )?(?:\./)?(.*?): .*\(os error \d+\)")
+_COMPARED_BYTES = 200
+"""Bytes of a line in which a hit and the file must agree."""
+
+
+class SearchResult(NamedTuple):
+    """What a search gave: lines of hits, and lines about what it did not look at."""
+
+    hits: list[str]
+    notes: list[str]
+
+
+def search_files(root: Root, pattern: str, path: str, files: str) -> str:
+    """Return the hits as lines `file:line: text`, and what was not looked at.
+
+    Args:
+        root: where files are read.
+        pattern: the regular expression.
+        path: a folder, or one file, inside the root.
+        files: names that are looked at, such as `*.py`.
+
+    Raises:
+        BadArguments: the pattern is no regular expression.
+        StoreError: the path leads out of the root, or is not there.
+    """
+    if "\0" in pattern + files:
+        raise BadArguments("A pattern has no NUL characters.")
+    program = shutil.which("rg")
+    found = (
+        _search_ripgrep(program, root, pattern, path, files)
+        if program
+        else _search_python(root, pattern, path, files)
+    )
+    none = "(no hits in what was looked at)" if found.notes else "(no hits)"
+    lines = found.hits[:MAX_HITS] or [none]
+    if len(found.hits) > MAX_HITS:
+        lines.append(f"[more than {MAX_HITS} hits: narrow the pattern]")
+    return "\n".join([*lines, *found.notes])
+
+
+@contextmanager
+def kill_after(
+    process: subprocess.Popen[bytes], seconds: float = SEARCH_SECONDS
+) -> Iterator[threading.Event]:
+    """End a process when the time is over, and at the end; the event says that it was late."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    clock = threading.Timer(seconds, end)
+    clock.daemon = True
+    clock.start()
+    try:
+        with process:  # waits for it, and closes its pipes
+            try:
+                yield late
+            finally:
+                process.kill()
+    finally:
+        clock.cancel()
+
+
+def _search_python(root: Root, pattern: str, path: str, files: str) -> SearchResult:
+    """Search with Python's regular expressions, in files and folders of any size and depth."""
+    walk = FolderWalk(root, path, files)
+    scan = PythonSearch(walk, pattern, MAX_HITS + 1)
+    with kill_after(scan.process, SEARCH_SECONDS) as late:
+        hits, said = scan.results()
+    if scan.process.returncode == search_worker.BAD_PATTERN_STATUS:
+        raise BadArguments(_bad_pattern_message(said))
+    notes = [walk.told(), scan.told()]
+    if late.is_set():
+        notes.append(
+            f"[{_timeout_note()}: it was at {scan.at}, and did not look at what comes after]"
+        )
+    elif scan.failed:
+        notes.append(f"[the search broke off at {scan.at} ({scan.failed})]")
+    return SearchResult(hits, [n for n in notes if n])
+
+
+def _search_ripgrep(program: str, root: Root, pattern: str, path: str, files: str) -> SearchResult:
+    """Search with ripgrep, and read the lines that it names again, part by part."""
+    command = [program, "--no-config", "--no-heading", "--line-number", "--with-filename", "--null",
+               "--color=never", "--sort=path", "--max-columns=400", "--max-columns-preview",
+               "--line-buffered", "--no-ignore", "--hidden", "--encoding=none", f"--glob={files}",
+               *(f"--glob=!{name}" for name in SKIPPED_FOLDERS),
+               "-e", pattern, "--", "/".join(root.parts(path, there=True)) or "."]  # fmt: skip
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(  # noqa: S603  no shell, a fixed program, pattern after -e
+            command, cwd=root.folder, stdout=subprocess.PIPE, stderr=errors
+        )
+        with kill_after(process, SEARCH_SECONDS) as late:
+            places = _parse_hits(process.stdout)
+        errors.seek(0)
+        said = errors.read(1 << 20).decode("utf-8", "replace").strip().splitlines()
+    missed = [found[1] for line in said if (found := _UNREADABLE.fullmatch(line))]
+    if process.returncode == 2 and not places and len(missed) < len(said):
+        raise BadArguments(_bad_pattern_message("\n".join(said)))
+    hits, gone = _confirm_hits(root, places)
+    notes = []
+    if missed:
+        known = [name for name in missed if root.is_there(tuple(name.split("/")))]
+        rest = len(missed) - len(known)
+        changed = [f"{rest:,} that changed or lie too deep"] if rest else []
+        notes.append(f"[not looked at: {', '.join([*filter(None, [list_some(known)]), *changed])}]")
+    if gone:
+        notes.append(f"[{gone} hits are left out: their files changed during the search]")
+    if late.is_set():
+        after = f" after {places[-1][0]}" if places else ""
+        notes.append(f"[{_timeout_note()}: not all files{after} were looked at]")
+    return SearchResult(hits, notes)
+
+
+def _parse_hits(lines: IO[bytes] | None) -> list[tuple[str, int, bytes]]:
+    """Return the file, line and text of hits, until there are enough."""
+    places: list[tuple[str, int, bytes]] = []
+    for line in lines or ():
+        hit = _HIT.fullmatch(line.rstrip(b"\n"))
+        if hit:
+            places.append((hit[1].decode("utf-8", "surrogateescape"), int(hit[2]), hit[3]))
+        if len(places) > MAX_HITS:
+            break
+    return places
+
+
+def _confirm_hits(root: Root, places: list[tuple[str, int, bytes]]) -> tuple[list[str], int]:
+    """Return hits as they stand in files below the root, and how many do not stand there."""
+    hits: list[str] = []
+    for name, group in groupby(places, key=lambda place: place[0]):
+        wanted = {number: text for _, number, text in group}
+        with suppress(StoreError, OSError), root.opened_at(tuple(name.split("/"))) as file:
+            for number, line in enumerate(file, 1):
+                said = wanted.get(number)
+                if (
+                    said is not None
+                    and line.rstrip(b"\n")[:_COMPARED_BYTES] == said[:_COMPARED_BYTES]
+                ):
+                    shown = line.rstrip(b"\r\n").decode("utf-8", "replace")[
+                        : search_worker.MAX_OUTPUT_CHARS
+                    ]
+                    hits.append(f"{_printable_name(name)}:{number}: {shown}")
+                if number >= max(wanted):
+                    break
+    return hits, len(places) - len(hits)
+
+
+def _printable_name(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _timeout_note() -> str:
+    return f"stopped after {SEARCH_SECONDS:g} seconds; use a simpler pattern, or fewer files"
+
+
+def _bad_pattern_message(said: str) -> str:
+    return f"The pattern is no regular expression: {said[:300].strip().rstrip('.')}."
+
+
+_PIECE = 1 << 20
+"""Bytes of a file that are handed over at once."""
+
+
+def start_search(
+    pattern: str, hits: int, texts: Iterable[Mapping[str, Any]]
+) -> subprocess.Popen[bytes]:
+    """Return the process of a search, to which a thread hands texts until it wants no more.
+
+    Args:
+        pattern: the regular expression.
+        hits: how many are asked for.
+        texts: each with its `name`, the number of its `first` line, and its `text`.
+    """
+    process = subprocess.Popen(  # noqa: S603  our own script, which gets its data as data
+        [sys.executable, "-I", "-S", str(search_worker.__file__)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    pipe, process.stdin = process.stdin, None  # it is the thread's from now on
+    asked = {"pattern": pattern, "hits": hits}
+    threading.Thread(target=_feed, args=(pipe, chain([asked], texts)), daemon=True).start()
+    return process
+
+
+def _feed(pipe: Any, lines: Iterable[Mapping[str, Any]]) -> None:
+    with suppress(BrokenPipeError, ValueError), pipe:  # it has its hits, or was ended
+        for line in lines:
+            pipe.write(json.dumps(line).encode("ascii") + b"\n")
+
+
+class PythonSearch:
+    """A search under way: its process, and how far the files were handed to it.
+
+    Args:
+        walk: the files.
+        pattern: the regular expression.
+        hits: how many are asked for.
+    """
+
+    def __init__(self, walk: FolderWalk, pattern: str, hits: int) -> None:
+        self.at, self.failed = "the first file", ""
+        """The file that is searched now; why the walk ended too early."""
+        self._unread: list[str] = []
+        self.process = start_search(pattern, hits, self._texts(walk))
+
+    def results(self) -> tuple[list[str], str]:
+        """Return the lines of hits, and what the process had to complain of, when it has ended."""
+        pipe: Any = self.process.stdout
+        hits = []
+        for line in pipe:
+            if line.startswith(b"\0"):
+                self.at = json.loads(line[1:])
+            else:
+                hits.append(line.decode("utf-8", "replace").rstrip("\n"))
+        errors: Any = self.process.stderr
+        return hits, errors.read().decode("utf-8", "replace")
+
+    def told(self) -> str:
+        """Return a line that says which files were not read; empty where all were."""
+        return f"[not read: {list_some(self._unread)}]" if self._unread else ""
+
+    def _texts(self, walk: FolderWalk) -> Iterator[dict[str, Any]]:
+        try:
+            for found in walk:
+                yield from self._text(found)
+        except Exception as e:  # noqa: BLE001  a thread has nobody to tell but this
+            self.failed = type(e).__name__
+
+    def _text(self, found: FolderEntry) -> Iterator[dict[str, Any]]:
+        """Yield a text file in whole lines; of a long one its beginning."""
+        first, carried = 1, b""
+        try:
+            file = os.fdopen(found.folder.open(found.name, os.O_RDONLY), "rb")
+        except OSError:
+            self._unread.append(found.path)
+            return
+        with file:
+            while piece := file.read(_PIECE):
+                if first == 1 and not carried and b"\0" in piece[:4096]:
+                    return  # no text, which ripgrep passes over, too
+                whole, newline, rest = (carried + piece).rpartition(b"\n")
+                carried = rest if newline else rest[: search_worker.MAX_LINE_CHARS]
+                if newline:
+                    yield {"name": found.path, "first": first, "text": _decoded(whole)}
+                    first += whole.count(b"\n") + 1
+            if carried:
+                yield {"name": found.path, "first": first, "text": _decoded(carried)}
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+SKIPPED_FOLDERS = (".git", ".ctxkit")
+"""Folders that are not looked into: what they hold is not the user's text."""
+
+
+class FolderEntry(NamedTuple):
+    """A file, in its folder, which is held open until the next one is asked for."""
+
+    folder: SafeFolder
+    name: str
+    path: str
+    """Relative to the root, with forward slashes."""
+
+
+class FolderWalk:
+    """The files below a folder whose name matches a pattern, in the order of their paths.
+
+    It goes as deep as folders go, and holds one of them open at a time.
+
+    Args:
+        root: where it walks.
+        path: a folder below it, or a file.
+        pattern: names that are taken, such as `*.py`.
+
+    Raises:
+        StoreError: the path leads out of the root, or is not there.
+    """
+
+    def __init__(self, root: Root, path: str, pattern: str) -> None:
+        self._root, self._start, self._pattern = root, root.parts(path, there=True), pattern
+        self.missed: list[str] = []
+        """Folders that could not be looked into, relative to the root."""
+
+    def __iter__(self) -> Iterator[FolderEntry]:
+        if self._start and self._root.is_file(self._start):
+            with self._root.folder_of(self._start) as folder:
+                yield FolderEntry(folder, self._start[-1], "/".join(self._start))
+            return
+        waiting, at = [self._start], self._start
+        here: SafeFolder | None = None
+        try:
+            while waiting:
+                parts = waiting.pop()
+                try:
+                    inside = here if parts and at == parts[:-1] else None
+                    there, entries = self._entered(parts, inside)
+                except OSError:
+                    self.missed.append("/".join(parts) or ".")
+                    continue
+                if here is not None:
+                    here.close()
+                here, at = there, parts
+                for name, is_file in entries:
+                    if is_file and fnmatch.fnmatch(name, self._pattern):
+                        yield FolderEntry(here, name, "/".join((*parts, name)))
+                folders = [n for n, is_file in entries if not is_file and n not in SKIPPED_FOLDERS]
+                waiting += [(*parts, n) for n in reversed(folders)]
+        finally:
+            if here is not None:
+                here.close()
+
+    def _entered(
+        self, parts: tuple[str, ...], inside: SafeFolder | None
+    ) -> tuple[SafeFolder, list[tuple[str, bool]]]:
+        """Return a folder, held open, and what is in it; entered from `inside`, or the root."""
+        folder = inside.enter(parts[-1]) if inside else self._root.below(parts)
+        try:
+            return folder, folder.entries()
+        except OSError:
+            folder.close()
+            raise
+
+    def told(self) -> str:
+        """Return a line that says what was not looked at; empty where all was."""
+        return f"[not looked into: {list_some(self.missed)}]" if self.missed else ""
+
+
+def list_some(names: Sequence[str]) -> str:
+    """Return a few names, and how many more there are."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(name[:200] for name in names[:3]) + more

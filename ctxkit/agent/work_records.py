@@ -1,0 +1,580 @@
+"""fuseraft's change log, intent log and evidence graph, built from a session, and claims checked
+against them.
+
+The same record is what the policies `intents` and `evidence` write their texts from.
+
+A file may be anybody's: it is read to a bound, and what is no ledger is an error in a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.redaction import redact
+from ctxkit.errors import ReadError
+from ctxkit.formats.inputs import accepts_session
+from ctxkit.policies.texts import content, tool_actions
+from ctxkit.session.messages import Text, plain_text
+from ctxkit.session.tool_calls import is_write_tool, results_by_call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    import pandas as pd
+
+    from ctxkit.session.messages import Message, ToolCall
+    from ctxkit.session.session import Session
+
+
+__all__ = [
+    "ChangeLog",
+    "EvidenceGraph",
+    "IntentLog",
+    "build_change_log",
+    "build_evidence_graph",
+    "build_intent_log",
+    "encode_record",
+    "grounding",
+    "read_record",
+]
+__dir__ = public_dir(__all__)
+
+
+_PATHS = ("path", "destination", "source", "file_path", "filepath", "filename")
+"""Arguments that name what is changed: fuseraft's three first, then what other agents call them."""
+_COMMIT, _COMMITS = "git commit", "gitcommit"
+"""In a command, and in a tool's name without underscores."""
+_TRACKED = (
+    "writefile",
+    "patchfile",
+    "deletefile",
+    "deletedirectory",
+    "copyfile",
+    "movefile",
+    "shellrun",
+    _COMMITS,
+)
+_COMMANDS = ("command", "cmd", "script")
+
+
+class CallRecord(NamedTuple):
+    """A tool call of a session, and what became of it."""
+
+    call: ToolCall
+    reply: Message
+    result: Message | None
+    turn: int
+    agent: str
+
+    @property
+    def outcome(self) -> tool_actions.Outcome:
+        """How it ended."""
+        if self.result is None:
+            return "pending"
+        return "failed" if tool_actions.is_failed_result(self.result) else "done"
+
+    @property
+    def output(self) -> str:
+        """What the tool said."""
+        return "" if self.result is None else plain_text(self.result)
+
+    @property
+    def path(self) -> str | None:
+        """What it works on, where an argument says so."""
+        found = (self.call.arguments.get(k) for k in _PATHS)
+        return next((v for v in found if isinstance(v, str) and v), None)
+
+    @property
+    def is_command(self) -> bool:
+        """True for a command of a shell."""
+        return bool(tool_actions.SHELL_TOOL_PATTERN.search(self.call.name))
+
+    @property
+    def deletes(self) -> bool:
+        """True for a tool that takes a file away."""
+        return "delete" in self.call.name.lower() or "remove" in self.call.name.lower()
+
+    @property
+    def commit(self) -> str:
+        """Command or message of the commit that it makes, without keys; empty: it makes none."""
+        if self.is_command:
+            said = get_command(self)
+            return said if _COMMIT in said else ""
+        if _COMMITS not in self._flat:
+            return ""
+        return redact(content.argument_text(self.call.arguments.get("message") or self.call.name))
+
+    @property
+    def tracked(self) -> bool:
+        """True for what a change log holds: writes, deletions, commands, commits."""
+        return (
+            any(t in self._flat for t in _TRACKED)
+            or self.is_command
+            or is_write_tool(self.call.name)
+        )
+
+    @property
+    def _flat(self) -> str:
+        return self.call.name.lower().replace("_", "")
+
+
+def iter_calls(session: Session) -> Iterator[CallRecord]:
+    """Yield the tool calls of a session in order; a turn is counted from 0."""
+    found = results_by_call(session.messages)
+    turns = {id(c.message): c.turn for c in session.calls}
+    for message in session.messages:
+        for call in message.tool_calls:
+            turn = turns.get(id(message), message.turn or 0)
+            yield CallRecord(
+                call, message, found.get(id(call)), turn, message.agent or session.agent
+            )
+
+
+def build_change_log(session: Session) -> ChangeLog:
+    """Return a change log: an entry for each turn of an agent that changed anything."""
+    by_turn: dict[tuple[int, str], list[CallRecord]] = {}
+    for act in iter_calls(session):
+        if act.tracked and act.outcome != "pending":
+            by_turn.setdefault((act.turn, act.agent), []).append(act)
+    entries = [_change_entry(session, turn, agent, done) for (turn, agent), done in by_turn.items()]
+    return ChangeLog(active_session_id=session.id, entries=tuple(entries))
+
+
+def build_intent_log(session: Session) -> IntentLog:
+    """Return an entry for each tracked tool call: `Pending` until its result came."""
+    entries = (_intent_entry(session, act) for act in iter_calls(session) if act.tracked)
+    return IntentLog(active_session_id=session.id, entries=tuple(entries))
+
+
+def to_iso_time(time: float | None) -> str:
+    """Return seconds since 1970 as ISO 8601; empty where they are not known."""
+    return "" if time is None else datetime.fromtimestamp(time, UTC).isoformat()
+
+
+def get_command(act: CallRecord) -> str:
+    """Return the command that a call ran, without keys; a list of words as one line."""
+    given = act.call.arguments
+    words = next((v for k in _COMMANDS if isinstance(v := given.get(k), list)), None)
+    said = " ".join(map(str, words)) if words else content.call_target(act.call)
+    return redact(said)
+
+
+def _change_entry(
+    session: Session, turn: int, agent: str, done: Sequence[CallRecord]
+) -> ChangeEntry:
+    kept = [a for a in done if a.outcome == "done" and a.path and not a.is_command]
+    commands = [a for a in done if a.is_command]
+    runs = (
+        CommandRun(command=get_command(a), succeeded=a.outcome == "done",
+                   output=redact(a.output)[:MAX_OUTPUT_CHARS] or None)
+        for a in commands
+    )  # fmt: skip
+    return ChangeEntry(
+        agent=agent,
+        turn_index=turn,
+        timestamp=to_iso_time(done[-1].reply.time),
+        session_id=session.id,
+        files_written=tuple(dict.fromkeys(a.path for a in kept if a.path and not a.deletes)),
+        files_deleted=tuple(dict.fromkeys(a.path for a in kept if a.path and a.deletes)),
+        commands_run=tuple(runs),
+        git_commits=tuple(a.commit for a in done if a.outcome == "done" and a.commit),
+    )
+
+
+_INTENT_STATUS: dict[tool_actions.Outcome, IntentStatus] = {
+    "pending": "Pending",
+    "done": "Applied",
+    "failed": "Failed",
+}
+
+
+def _intent_entry(session: Session, act: CallRecord) -> IntentEntry:
+    failed, name = act.outcome == "failed", f"{session.id}\0{act.call.id}"
+    named = {str(k): redact(content.argument_text(v)) for k, v in act.call.arguments.items()}
+    cut = {
+        k: v if len(v) <= MAX_ARGUMENT_CHARS else v[:MAX_ARGUMENT_CHARS] + "…"
+        for k, v in named.items()
+    }
+    return IntentEntry(
+        intent_id=sha256(name.encode("utf-8", "replace")).hexdigest()[:16],
+        timestamp=to_iso_time(act.reply.time),
+        agent=act.agent,
+        turn_index=act.turn,
+        session_id=session.id,
+        operation=Operation(
+            function_name=act.call.name,
+            target_path=None if act.is_command else act.path,
+            args_summary=cut,
+        ),
+        status=_INTENT_STATUS[act.outcome],
+        error_message=content.one_line(redact(act.output), 400) if failed else None,
+        completed_at=to_iso_time(act.result.time) or None if act.result is not None else None,
+    )
+
+
+_TEST_COMMAND = re.compile(
+    r"(?<![\w-])(?:pytest|tox|nox|jest|vitest|go test|cargo test|ctest|"
+    r"(?:npm|make|yarn) (?:run )?test)(?!\w)"
+)
+_CONTENT_ARGUMENTS = ("content", "new", "new_string", "text", "code")
+"""Arguments that hold what is written."""
+
+
+def build_evidence_graph(session: Session) -> EvidenceGraph:
+    """Return what a session's record proves.
+
+    A file that is written is verified by the next test command that succeeds; a symbol is defined
+    by the file whose content says so, and referred to by later files that name it.
+    """
+    nodes: list[EvidenceNode] = []
+    edges: list[EvidenceEdge] = []
+    open_files: list[str] = []
+    written: dict[str, tuple[EvidenceNode, str]] = {}
+    for act in iter_calls(session):
+        if not act.tracked or act.outcome == "pending":
+            continue
+        node = _evidence_node(session, act, len(nodes))
+        nodes.append(node)
+        if node.node_type == "FileWrite" and act.outcome == "done":
+            open_files.append(node.id)
+            written[node.path or ""] = node, _written_text(act)
+        elif node.node_type == "TestResult" and act.outcome == "done":
+            edges += [EvidenceEdge(from_=f, to=node.id, relation="verified_by") for f in open_files]
+            open_files = []
+    more, joined = find_symbols(list(written.values()), len(nodes))
+    return EvidenceGraph(
+        active_session_id=session.id, nodes=(*nodes, *more), edges=(*edges, *joined)
+    )
+
+
+def find_symbols(
+    written: Sequence[tuple[EvidenceNode, str]], first: int = 0
+) -> tuple[list[EvidenceNode], list[EvidenceEdge]]:
+    """Return definitions and references in files that were written, and how they hang together."""
+    defined: dict[str, EvidenceNode] = {}
+    nodes: list[EvidenceNode] = []
+    edges: list[EvidenceEdge] = []
+
+    def put(file: EvidenceNode, kind: str, **more: str) -> EvidenceNode:
+        node = EvidenceNode(id=f"n{first + len(nodes)}", node_type=kind, timestamp=file.timestamp,
+                            agent=file.agent, turn=file.turn, session_id=file.session_id,
+                            path=file.path, **more)  # type: ignore[arg-type]  # fmt: skip
+        nodes.append(node)
+        return node
+
+    for file, text in written:
+        for kind, name in tool_actions.find_definitions(text):
+            if name not in defined:
+                defined[name] = put(file, "SymbolDefinition", symbol_name=name, symbol_kind=kind)
+                edges.append(
+                    EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by")
+                )
+    for file, text in written:
+        for name in dict.fromkeys(re.findall(r"[A-Za-z_]\w{0,80}", text)):
+            home = defined.get(name)
+            if home is not None and home.path != file.path:
+                node = put(file, "SymbolReference", symbol_name=name, target_file=home.path or "")
+                edges.append(EvidenceEdge(from_=node.id, to=home.id, relation="depends_on"))
+    return nodes, edges
+
+
+def _evidence_node(session: Session, act: CallRecord, number: int) -> EvidenceNode:
+    output = redact(act.output)[:MAX_OUTPUT_CHARS]
+    command = get_command(act) if act.is_command else None
+    kind = "FileDelete" if act.deletes else "FileWrite"
+    if act.commit:
+        kind = "GitCommit"
+    elif command is not None:
+        kind = "TestResult" if _TEST_COMMAND.search(command) else "CommandRun"
+    text = "" if command is not None or act.commit else _written_text(act)
+    return EvidenceNode(
+        id=f"n{number}",
+        node_type=kind,
+        timestamp=to_iso_time(act.reply.time),
+        agent=act.agent,
+        turn=act.turn,
+        session_id=session.id,
+        path=None if command is not None else act.path,
+        content_hash=_sha256(text) if text else None,
+        command=command,
+        exit_code=_exit_code(act) if command is not None else None,
+        output_hash=_sha256(act.output) if command is not None and act.output else None,
+        output=output or None if command is not None else None,
+        commit_message=act.commit or None,
+        status="passed" if act.outcome == "done" else "failed",
+    )
+
+
+def _written_text(act: CallRecord) -> str:
+    held = (act.call.arguments.get(k) for k in _CONTENT_ARGUMENTS)
+    return next((v for v in held if isinstance(v, str)), "")
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _exit_code(act: CallRecord) -> int | None:
+    """Return the exit code that the output names, where it does."""
+    done = tool_actions.ToolAction(
+        act.call.name, "", "", act.outcome, act.output, act.turn, act.agent, 0
+    )
+    return done.exit
+
+
+_FILE = (
+    r"[`'\"*]{0,3}((?:[\w.@-]{1,100}/){0,12}[\w@-][\w.@-]{0,100}\.[A-Za-z][A-Za-z0-9]{0,4})(?!\w)"
+)
+_WROTE = re.compile(
+    r"(?<!\w)(?:wrote|created|added|updated|changed|modified|patched|edited|fixed|rewrote)"
+    rf"(?: (?:a|an|the|new|file|files|it in|in|to))*[ :]+{_FILE}", re.IGNORECASE)  # fmt: skip
+_DELETED = re.compile(
+    rf"(?<!\w)(?:deleted|removed)(?: (?:the|file|old))*[ :]+{_FILE}", re.IGNORECASE
+)
+_MORE = re.compile(rf"[`'\"*]{{0,3}}(?:,? and|,) {_FILE}", re.IGNORECASE)
+"""What goes on with a list of files."""
+_RAN = re.compile(r"(?<!\w)(?:ran|executed) `([^`\n]{2,200})`", re.IGNORECASE)
+_PASSED = re.compile(
+    r"(?<!\w)(?:(?:all )?(?:the )?(?:\d+ )?tests? (?:now )?(?:pass|passed|are green|succeed)|"
+    r"test suite (?:passes|passed|is green))(?!\w)", re.IGNORECASE)  # fmt: skip
+_NEGATION = re.compile(
+    r"(?<!\w)(?:not|never|no|n't|if|once|until|should|will|would|to)\s+(?:\w+\s+){0,2}$"
+)
+_TEST = re.compile(r"test|tox|jest|check", re.IGNORECASE)
+_MAX_TEXT_CHARS = 200_000
+GROUNDING_COLUMNS = ["turn", "message", "kind", "claim", "target", "grounded", "why"]
+
+
+class Claim(NamedTuple):
+    """Something that an agent says it did."""
+
+    kind: str
+    """`wrote`, `deleted`, `ran` or `passed`."""
+    words: str
+    target: str
+
+
+@accepts_session
+def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFrame:
+    """Return one row a claim of an agent: whether the change log holds it by then.
+
+    Claims are found by their words ("I created a.py", "ran `pytest`", "all tests pass"), so this
+    finds some and not all; a claim that nothing proves need not be untrue, and the column `why`
+    says what was looked for. What is denied, wished for or to come is no claim.
+
+    Args:
+        session: any session, the path of a log, or a list of messages.
+        changes: what it is held against, as `ledger` read it; None: made from the session's record.
+    """
+    import pandas as pd
+
+    log, rows = changes or build_change_log(session), []
+    for call in session.calls:
+        text = "\n".join(
+            p.text[:_MAX_TEXT_CHARS] for p in call.message.parts if isinstance(p, Text)
+        )
+        for claim in find_claims(text):
+            held, why = _check_claim(claim, log, call.turn)
+            rows.append(
+                (call.turn, call.message.id, claim.kind, claim.words, claim.target, held, why)
+            )
+    made = pd.DataFrame(rows, columns=GROUNDING_COLUMNS)
+    return made.astype({"turn": "Int64", "grounded": "boolean"})
+
+
+def find_claims(text: str) -> Iterator[Claim]:
+    """Yield what a text says was done."""
+    for kind, found in (
+        ("wrote", _WROTE),
+        ("deleted", _DELETED),
+        ("ran", _RAN),
+        ("passed", _PASSED),
+    ):
+        for hit in found.finditer(text):
+            if not _NEGATION.search(text[max(hit.start() - 40, 0) : hit.start()].lower()):
+                target = hit[1].rstrip(".") if hit.re.groups else ""
+                words = " ".join(hit[0].split())[:200]
+                yield Claim(kind, words, target)
+                more = _MORE.match(text, hit.end()) if kind in ("wrote", "deleted") else None
+                while more is not None:
+                    yield Claim(kind, words, more[1].rstrip("."))
+                    more = _MORE.match(text, more.end())
+
+
+def _check_claim(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
+    """Return whether the log holds a claim up to a turn, and why."""
+    past = [e for e in log.entries if e.turn_index <= turn]
+    runs = [c for e in past for c in e.commands_run]
+    if claim.kind in ("wrote", "deleted"):
+        written = claim.kind == "wrote"
+        paths = {p for e in past for p in (e.files_written if written else e.files_deleted)}
+        if any(_is_same_path(claim.target, p) for p in paths):
+            return True, "the change log has the file"
+        named = any(c.succeeded and claim.target in c.command for c in runs)
+        return named, "a command names it" if named else "no change of that file, no command"
+    if claim.kind == "ran":
+        known = [c.command for c in runs if c.command]  # a call may name none
+        same = [c for c in known if claim.target in c or c in claim.target]
+        return (True, "the command was run") if same else (False, "no such command")
+    return _check_tests_passed(runs)
+
+
+def _check_tests_passed(runs: list[CommandRun]) -> tuple[bool, str]:
+    tests = [c for c in runs if _TEST.search(c.command)]
+    if not tests:
+        return False, "no command that tests"
+    good = tests[-1].succeeded
+    return good, f"the last test command {'succeeded' if good else 'failed'}"
+
+
+def _is_same_path(claimed: str, path: str) -> bool:
+    """Say whether a name means a path: it is one, or the end of it."""
+    one, other = claimed.removeprefix("./"), path.removeprefix("./")
+    return one == other or other.endswith(f"/{one}") or one.endswith(f"/{other}")
+
+
+MAX_RECORD_BYTES = 50_000_000
+MAX_OUTPUT_CHARS, MAX_ARGUMENT_CHARS = 4_096, 200
+"""Characters of an output, and of an argument, that are kept."""
+IntentStatus = Literal["Pending", "Applied", "Failed", "Retryable"]
+RecordType = TypeVar("RecordType", bound=msgspec.Struct)
+
+
+class CommandRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A command of a turn. There is no exit code in it; `evidence.json` has some."""
+
+    command: str = msgspec.field(name="Command")
+    succeeded: bool = True
+    output: str | None = msgspec.field(default=None, name="Output")
+
+
+class ChangeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """What one agent changed in one turn."""
+
+    agent: str
+    turn_index: int
+    """From 0."""
+    timestamp: str = ""
+    session_id: str | None = None
+    files_written: tuple[str, ...] = ()
+    files_deleted: tuple[str, ...] = ()
+    commands_run: tuple[CommandRun, ...] = ()
+    git_commits: tuple[str, ...] = ()
+
+
+class ChangeLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """`changes.json`."""
+
+    active_session_id: str | None = None
+    entries: tuple[ChangeEntry, ...] = ()
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """What a tool call was to do."""
+
+    function_name: str
+    target_path: str | None = None
+    """The argument `path`, else `destination`, else `source`; so none for a command."""
+    args_summary: dict[str, str] = {}
+
+
+class IntentEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """A tool call, written before it runs and again when it ended."""
+
+    intent_id: str
+    """16 hexadecimal digits."""
+    timestamp: str = ""
+    agent: str = ""
+    turn_index: int = 0
+    session_id: str | None = None
+    operation: Operation
+    status: IntentStatus = "Pending"
+    error_message: str | None = None
+    completed_at: str | None = None
+
+
+class IntentLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """`intents.json`."""
+
+    active_session_id: str | None = None
+    entries: tuple[IntentEntry, ...] = ()
+
+
+class EvidenceNode(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
+    """Something that is proved: a file, a command, a commit, a symbol."""
+
+    id: str
+    node_type: str
+    timestamp: str = ""
+    agent: str = ""
+    turn: int = 0
+    session_id: str | None = None
+    path: str | None = None
+    content_hash: str | None = None
+    """SHA-256 of a file's content."""
+    command: str | None = None
+    exit_code: int | None = None
+    output_hash: str | None = None
+    output: str | None = None
+    commit_message: str | None = None
+    status: str | None = None
+    symbol_name: str | None = None
+    symbol_kind: str | None = None
+    target_file: str | None = None
+
+
+class EvidenceEdge(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """How two nodes hang together: `produced_by`, `verified_by`, `depends_on`."""
+
+    from_: str = msgspec.field(name="From")
+    to: str
+    relation: str
+
+
+class EvidenceGraph(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """`evidence.json`."""
+
+    active_session_id: str | None = None
+    nodes: tuple[EvidenceNode, ...] = ()
+    edges: tuple[EvidenceEdge, ...] = ()
+
+
+def read_record(path: str | Path, kind: type[RecordType]) -> RecordType:
+    """Return what a file holds.
+
+    Args:
+        path: `changes.json`, `intents.json` or `evidence.json`, ours or fuseraft's.
+        kind: `ChangeLog`, `IntentLog` or `EvidenceGraph`.
+
+    Raises:
+        ReadError: it cannot be read, is too large, or is none.
+    """
+    place = Path(path)
+    try:
+        if not place.is_file():
+            raise ReadError("There is no such file.", path)
+        with place.open("rb") as file:
+            data = file.read(MAX_RECORD_BYTES + 1)
+    except OSError as e:
+        raise ReadError(f"It cannot be read: {e.strerror}.", path) from None
+    if len(data) > MAX_RECORD_BYTES:
+        raise ReadError(f"It has more than {MAX_RECORD_BYTES:,} bytes.", path)
+    try:
+        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=kind)
+    except (msgspec.DecodeError, RecursionError) as e:
+        why = str(e)[:200] if isinstance(e, msgspec.DecodeError) else "it is nested too deeply"
+        raise ReadError(f"It is no {kind.__name__} of fuseraft's: {why}.", path) from None
+
+
+def encode_record(held: msgspec.Struct) -> bytes:
+    """Return a ledger as the bytes of its file: one object, indented."""
+    told: Any = msgspec.json.encode(held)
+    return bytes(msgspec.json.format(told, indent=2))

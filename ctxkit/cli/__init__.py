@@ -1,0 +1,72 @@
+"""The `ctxkit` command line: entry point and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.formatting import sanitize_text
+from ctxkit._internal.lazy import public_dir
+from ctxkit.errors import CtxkitError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main", "run"]
+__dir__ = public_dir(__all__)
+
+EXIT_OK, EXIT_WORSE, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_PIPE_CLOSED = 0, 1, 2, 130, 141
+"""Exit codes: all went well; a gate found something worse; it could not be done, with a sentence on
+stderr; stopped by Ctrl-C; whoever read the output is gone (as programs that SIGPIPE ends)."""
+
+
+def run() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(main())
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command line on some words (None: those of the process) and return the exit code."""
+    import click
+
+    from ctxkit.cli.app import PipeClosed, app
+
+    if sys.stdout is None:  # closed by whoever started it: what is printed goes nowhere
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _print_warning
+            told = app.main(words, prog_name="ctxkit", standalone_mode=False)
+    except PipeClosed:
+        _discard_output()
+        return EXIT_PIPE_CLOSED
+    except (click.Abort, KeyboardInterrupt):
+        _print_error("Stopped.")
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return EXIT_ERROR
+    except CtxkitError as error:
+        _print_error(str(error))
+        return EXIT_ERROR
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        _print_error(f"{name}{error.strerror or error}.")
+        return EXIT_ERROR
+    return told if isinstance(told, int) else EXIT_OK
+
+
+def _print_error(sentence: str) -> None:
+    sys.stderr.write(f"ctxkit: {sanitize_text(sentence, 2000)}\n")
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _print_error(" ".join(str(message).split()))
+
+
+def _discard_output() -> None:
+    """Let the interpreter end quietly: what is still unwritten goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())

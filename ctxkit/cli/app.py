@@ -1,0 +1,82 @@
+"""The command group: each command is imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+import ctxkit
+
+COMMAND_MODULES = {
+    "list": "sessions",
+    "report": "sessions",
+    "spend": "sessions",
+    "compare": "experiments",
+    "sweep": "experiments",
+    "advise": "experiments",
+    "convert": "files",
+    "watch": "sessions",
+    "keep": "files",
+    "gate": "experiments",
+    "doctor": "doctor",
+    "completion": "doctor",
+}
+"""The module of each command, which has it as `<name>_`."""
+
+
+class PipeClosed(Exception):
+    """Whoever read what is printed is gone; click would make exit code 1 of it."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported one by one."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command, and all that it printed through to its reader."""
+        try:
+            done = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise PipeClosed from None
+        return done
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names."""
+        return list(COMMAND_MODULES)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        cmd_name: str,
+    ) -> click.Command | None:
+        """Return a command by its name."""
+        if cmd_name not in COMMAND_MODULES:
+            return None
+        module = import_module(f"ctxkit.cli.{COMMAND_MODULES[cmd_name]}")
+        found: Any = getattr(module, f"{cmd_name}_")
+        return found if isinstance(found, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first word names; a slip is answered with the nearest."""
+        from ctxkit.errors import did_you_mean
+
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            ctx.fail(f"There is no command {args[0]!r}.{did_you_mean(args[0], COMMAND_MODULES)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+@click.version_option(ctxkit.__version__, prog_name="ctxkit")
+def app() -> None:
+    """Look into agents' sessions: what they cost, what filled the window, what else it could be.
+
+    A SESSION is a path, an id (or its first characters), a title, or `last`.
+    """

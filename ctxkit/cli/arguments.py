@@ -1,0 +1,257 @@
+"""Options and arguments of several commands, and the session that a word names."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from datetime import datetime
+from functools import wraps
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit.cli.output import CommandOutput
+from ctxkit.errors import BadArguments, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ctxkit.cli.session_index import IndexedSession, LogFile, SessionIndex
+    from ctxkit.session.session import Session
+
+
+LAST_WORD = "last"
+"""The session that was written to last."""
+_LEAST = 4
+"""Characters of an id or a title that are enough to mean it."""
+_SHOWN = 5
+
+
+class CompletedType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
+    """A word of the command line, with what a shell may complete it to."""
+
+    def __init__(self, name: str, offered: Callable[[str], list[CompletionItem]]) -> None:
+        self.name = name
+        self._offered = offered
+
+    def shell_complete(
+        self,
+        ctx: Any,  # noqa: ARG002
+        param: Any,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return what begins so."""
+        return self._offered(incomplete)
+
+
+def _complete_sessions(incomplete: str) -> list[CompletionItem]:
+    """Return sessions that were listed before, by id; files are left to the shell."""
+    from ctxkit.cli.session_index import SessionIndex
+
+    ids = [(s.id, s.title) for log in SessionIndex().logs() for s in log.sessions or ()]
+    found = [CompletionItem(i, help=t) for i, t in ids if i.startswith(incomplete)][:50]
+    return [*found, CompletionItem(incomplete, type="file")]
+
+
+def _complete_presets(incomplete: str) -> list[CompletionItem]:
+    from ctxkit.presets.registry import names
+
+    return [CompletionItem(n) for n in ("all", *names()) if n.startswith(incomplete)]
+
+
+SESSION_WORD, RULES_WORD = (
+    CompletedType("session", _complete_sessions),
+    CompletedType("rules", _complete_presets),
+)
+
+
+def resolve_session(word: str, seen: SessionIndex | None = None) -> Session:
+    """Return the session that a word names.
+
+    Raises:
+        BadArguments: no session is called that, or several are; the sentence names them.
+        ReadError: its file cannot be read.
+    """
+    return open_session(*locate_session(word, seen))
+
+
+def locate_session(
+    word: str, seen: SessionIndex | None = None
+) -> tuple[str, IndexedSession | None]:
+    """Return the path that a word means, and what is known of the session without reading it."""
+    from ctxkit.cli.session_index import SessionIndex, stat_log_file
+
+    seen = seen or SessionIndex()
+    if not is_path(word):
+        log, sighting = find_indexed_session(word, seen)
+        return log.path, sighting
+    known = seen.known(stat_log_file(word)).sessions or ()
+    return word, known[0] if len(known) == 1 else None
+
+
+def open_session(path: str, sighting: IndexedSession | None) -> Session:
+    """Return the session of a path; of several the one that was meant."""
+    from ctxkit.formats.reading import read, read_all
+
+    if sighting is not None:
+        for session in read_all(path, progress=False):
+            if session.id == sighting.id:
+                return session
+    return read(path)
+
+
+def is_path(word: str) -> bool:
+    """Say whether a word is meant as a path: something is there, or it has a separator."""
+    return os.sep in word or Path(word).expanduser().exists()
+
+
+def find_indexed_session(
+    word: str, seen: SessionIndex | None = None
+) -> tuple[LogFile, IndexedSession]:
+    """Return the file and what is known of the session that an id, its beginning or a title names.
+
+    What was listed before is asked first; only where nothing fits, the others are read.
+    """
+    from ctxkit.cli.session_index import SessionIndex, list_log_files
+
+    seen, here = seen or SessionIndex(), list_log_files()
+    if word == LAST_WORD:
+        newest = ((log, s) for f in here for log in seen.read([f]) for s in log.sessions or ())
+        found = list(islice(newest, 1))
+    else:
+        paths = {f.path for f in here}
+        known = [seen.known(f) for f in here] + [e for e in seen.logs() if e.path not in paths]
+        found = _matching_sessions(word, known) or _matching_sessions(word, seen.read(here))
+    seen.keep()
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        ids = [s.id for log in seen.logs() for s in log.sessions or ()]
+        raise BadArguments(
+            f"No file and no session is called {sanitize_line(word, 80)!r}: `ctxkit list` shows those of "
+            f"this machine.{did_you_mean(word, ids)}"
+        )
+    told = "; ".join(
+        f"{sanitize_line(s.id, 40)} ({sanitize_line(s.title or log.path, 60)})"
+        for log, s in found[:_SHOWN]
+    )
+    raise BadArguments(
+        f"{len(found)} sessions are meant by {sanitize_line(word, 80)!r}: {told}. Say more of the id, "
+        "or give the path."
+    )
+
+
+def _matching_sessions(word: str, logs: Iterable[LogFile]) -> list[tuple[LogFile, IndexedSession]]:
+    """Return the sessions of that id; else of that title, else whose id or title has it in it."""
+    every = [(log, s) for log in logs for s in log.sessions or ()]
+    low = word.casefold()
+    tests: list[Callable[[IndexedSession], bool]] = [
+        lambda s: s.id == word,
+        lambda s: (s.title or "").casefold() == low,
+    ]
+    if len(word) >= _LEAST:
+        tests += [
+            lambda s: s.id.startswith(word),
+            lambda s: low in (s.title or "").casefold(),
+        ]
+    return next((found for test in tests if (found := [e for e in every if test(e[1])])), [])
+
+
+_SPANS = {"h": 3600, "d": 86400, "w": 7 * 86400}
+_SPAN = re.compile(r"(\d{1,5})([hdw])")
+
+
+def add_output_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `--json` and `--html`; it gets an `Out` as its first argument."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @click.option(
+        "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page to a file."
+    )
+    @wraps(command)
+    def with_out(*args: Any, as_json: bool, html: Path | None, **more: Any) -> Any:
+        if as_json and html is not None:
+            raise click.UsageError("Give --json or --html, not both.")
+        return command(CommandOutput(json=as_json, html=html), *args, **more)
+
+    return with_out
+
+
+class SinceType(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
+    """A day, a moment, or so long ago."""
+
+    name = "when"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return seconds since 1970."""
+        if isinstance(value, float):
+            return value
+        span = _SPAN.fullmatch(value)
+        if span:
+            return time.time() - int(span[1]) * _SPANS[span[2]]
+        try:
+            return datetime.fromisoformat(value).timestamp()  # of the local time, as it is shown
+        except (ValueError, OverflowError, OSError):
+            self.fail(
+                f"{value!r} is no time: give a day as 2026-08-31, or 12h, 7d, 2w.", param, ctx
+            )
+
+
+since_option = click.option(
+    "--since", type=SinceType(), help="Only from then on: 2026-08-31, 12h, 7d, 2w."
+)
+project_option = click.option("--project", help="Only of projects with this in their name.")
+
+
+def _check_tool(ctx: Any, param: Any, value: str | None) -> str | None:
+    """Refuse a tool that nobody knows, which would be answered with nothing."""
+    from ctxkit.formats.discovery import LOG_LOCATIONS
+
+    known = {place.tool for place in LOG_LOCATIONS}
+    if value is None or value in known:
+        return value
+    from ctxkit.formats.registry import format_names
+
+    known.update(format_names())
+    if value not in known:
+        near = did_you_mean(value, known) or f" Known are {', '.join(sorted(known))}."
+        raise click.BadParameter(f"there is no tool {value!r}.{near}", ctx, param)
+    return value
+
+
+tool_option = click.option(
+    "--tool", callback=_check_tool, help="Only of this tool: claude-code, codex, pi, ..."
+)
+session_argument = click.argument("session", type=SESSION_WORD)
+sessions_argument = click.argument("sessions", type=SESSION_WORD, nargs=-1, required=True)
+rules_option = click.option(
+    "--rules",
+    "-r",
+    type=RULES_WORD,
+    multiple=True,
+    help="A preset (`pi`, `pi:reserve_tokens=8000`), a chain, or `all`; again for more.",
+)
+
+
+def resolve_sessions(words: Sequence[str]) -> list[Session]:
+    """Return the sessions that words name; a folder or a glob means all that are below it.
+
+    Raises:
+        BadArguments: none is called that.
+        ReadError: a file cannot be read.
+    """
+    from ctxkit.formats.inputs import as_sessions
+    from ctxkit.session.session import with_unique_ids
+
+    out: list[Session] = []
+    for word in words:
+        globbed = any(c in word for c in "*?[")
+        out += as_sessions(word) if is_path(word) or globbed else [resolve_session(word)]
+    if not out:
+        raise BadArguments("There is no session at these places.")
+    return with_unique_ids(out)

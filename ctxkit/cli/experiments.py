@@ -1,0 +1,252 @@
+"""`ctxkit compare`, `sweep`, `advise` and `gate`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ctxkit.cli import EXIT_WORSE, arguments
+from ctxkit.cli.arguments import SESSION_WORD, resolve_session
+from ctxkit.cli.output import (
+    COST_COLUMN,
+    LOSS_COLUMN,
+    PEAK_COLUMN,
+    PROMPTS_COLUMN,
+    RULES_COLUMN,
+    SESSIONS_COLUMN,
+    UNPAID_COLUMN,
+    CommandOutput,
+    TableColumn,
+    list_records,
+    print_json,
+    print_lines,
+    print_message,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.experiments.gates.regression_gate import GateReport
+
+
+COMPACTIONS_COLUMN, THRASH_COLUMN = (
+    TableColumn("cuts_n", "cuts", "count"),
+    TableColumn("thrash", "thrash", "yes"),
+)
+COMPARE_COLUMNS = (
+    RULES_COLUMN,
+    PROMPTS_COLUMN,
+    PEAK_COLUMN,
+    COST_COLUMN,
+    COMPACTIONS_COLUMN,
+    UNPAID_COLUMN,
+    LOSS_COLUMN,
+    THRASH_COLUMN,
+)
+COST_LOW_COLUMN, COST_HIGH_COLUMN = (
+    TableColumn("cost_usd_low", "from", "usd"),
+    TableColumn("cost_usd_high", "to", "usd"),
+)
+SWEEP_COLUMNS = (
+    RULES_COLUMN,
+    SESSIONS_COLUMN,
+    COST_COLUMN,
+    COST_LOW_COLUMN,
+    COST_HIGH_COLUMN,
+    LOSS_COLUMN,
+    UNPAID_COLUMN,
+)
+LOSS_NOTE = "lost: share of what was used again that a cut had taken before (docs/scores.md)."
+
+
+@click.command()
+@arguments.session_argument
+@arguments.rules_option
+@arguments.add_output_options
+def compare_(out: CommandOutput, *, session: str, rules: tuple[str, ...]) -> None:
+    """Show what SESSION would have cost and lost under each of some RULES (all presets)."""
+    from ctxkit.experiments.comparison import compare
+
+    found = compare(resolve_session(session), list(rules) or "all", progress=sys.stderr.isatty())
+    if out.html is not None:
+        from ctxkit.widgets.reports import export
+
+        print_message(f"written: {export(found, out.html)}")
+        return
+    errors = [f"{row['rules']}: {row['error']}" for row in list_records(found) if row["error"]]
+    more = [LOSS_NOTE, found.caption, *(f"Note: {n}" for n in found.notes)]
+    out.table("Compared", COMPARE_COLUMNS, list_records(found), [*errors, *more])
+
+
+@click.command()
+@arguments.sessions_argument
+@arguments.rules_option
+@click.option("--loss/--no-loss", default=True, show_default=True, help="Work out losses too.")
+@click.option(
+    "--out",
+    "kept",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep finished runs in a file; what it holds is not done again.",
+)
+@arguments.add_output_options
+def sweep_(
+    out: CommandOutput,
+    *,
+    sessions: tuple[str, ...],
+    rules: tuple[str, ...],
+    loss: bool,
+    kept: Path | None,
+) -> None:
+    """Run SESSIONS (files, folders, ids) under RULES (all presets), and sum up by rules.
+
+    Money and loss are means over sessions with their 90 % interval; --json has every run.
+    """
+    from ctxkit.experiments.sweep_runs import sweep
+    from ctxkit.metrics.stats import summarise_runs
+
+    given = arguments.resolve_sessions(sessions)
+    bar = sys.stderr.isatty()
+    runs = sweep(given, list(rules) or "all", out=kept, loss=loss, progress=bar)
+    if out.json:
+        print_json(list_records(runs))
+    elif out.html is not None:
+        from ctxkit.widgets.reports import export
+
+        print_message(f"written: {export(runs, out.html)}")
+    else:
+        failed = runs["error"].notna().sum()
+        more = [f"{failed} of {len(runs)} runs failed: --json says why."] if failed else []
+        out.table(
+            "Sweep",
+            SWEEP_COLUMNS,
+            list_records(summarise_runs(runs)),
+            [*more, LOSS_NOTE] if loss else more,
+        )
+
+
+@click.command()
+@arguments.sessions_argument
+@arguments.rules_option
+@arguments.add_output_options
+def advise_(out: CommandOutput, *, sessions: tuple[str, ...], rules: tuple[str, ...]) -> None:
+    """Say which RULES (of all presets) no other beats on SESSIONS, each with price and risk."""
+    from ctxkit.experiments.advice import advise
+
+    bar = sys.stderr.isatty()
+    found = advise(arguments.resolve_sessions(sessions), list(rules) or "all", progress=bar)
+    out.table("Advice", SWEEP_COLUMNS, list_records(found), [*found["advice"], LOSS_NOTE])
+
+
+GATE_COLUMNS = (
+    TableColumn("rules", "rules", wide=True),
+    TableColumn("figure", "figure"),
+    TableColumn("sessions_n", "sessions", "count"),
+    TableColumn("before", "before"),
+    TableColumn("now", "now"),
+    TableColumn("floor", "noise"),
+    TableColumn("state", "state"),
+)
+
+
+def _number_option(
+    name: str, default: float, kind: click.IntRange | click.FloatRange, told: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(name, default=default, show_default=True, type=kind, help=told)
+
+
+@click.command()
+@click.argument("sessions", type=SESSION_WORD, nargs=-1)
+@arguments.rules_option
+@click.option(
+    "--baseline",
+    "-b",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The JSON file of figures to hold against.",
+)
+@click.option("--update", is_flag=True, help="Write the figures of now into the baseline.")
+@_number_option(
+    "--tolerance",
+    0.0,
+    click.FloatRange(0, 1, max_open=True),
+    "Share that a figure may get worse by.",
+)
+@click.option(
+    "--compacted",
+    metavar="COMMAND",
+    help="Judge a program: messages on stdin, what is left on stdout.",
+)
+@_number_option("--rounds", 6, click.IntRange(1, 100), "How often the program is asked.")
+@_number_option("--repeat", 1, click.IntRange(1, 100), "How often all is done, to see the noise.")
+@_number_option("--timeout", 120.0, click.FloatRange(min=0.1), "Seconds for one answer.")
+@_number_option(
+    "--least", 0.0, click.FloatRange(0, 1), "Share of facts that must outlive all rounds."
+)
+@arguments.add_output_options
+@click.pass_context
+def gate_(
+    context: click.Context,
+    out: CommandOutput,
+    *,
+    sessions: tuple[str, ...],
+    rules: tuple[str, ...],
+    baseline: Path | None,
+    update: bool,
+    tolerance: float,
+    compacted: str | None,
+    rounds: int,
+    repeat: int,
+    timeout: float,
+    least: float,
+) -> None:
+    """Hold SESSIONS under RULES, or a compactor of your own, against a baseline that you keep.
+
+    Exit code 0: nothing got worse by more than its noise; 1: something did, and the table says
+    what and by how much; 2: it could not be judged, and a sentence says why.
+
+    --compacted judges a program: facts are planted, it is asked round after round as a session
+    grows, and what comes back must keep calls with their results, and the order.
+    """
+    from ctxkit.experiments.gates.compactor_gate import gate_compactor
+    from ctxkit.experiments.gates.regression_gate import gate
+
+    if update and baseline is None:
+        raise click.UsageError("--update writes a baseline: name its file with --baseline.")
+    if compacted is not None:
+        if rules:
+            raise click.UsageError("Give --rules or --compacted, not both.")
+        report: GateReport = gate_compactor(
+            compacted,
+            arguments.resolve_sessions(sessions) if sessions else None,
+            baseline,
+            rounds=rounds,
+            repeat=repeat,
+            timeout=timeout,
+            least=least,
+            update=update,
+            tolerance=tolerance,
+        )
+    else:
+        if not (sessions and rules and baseline):
+            raise click.UsageError(
+                "Give sessions, --rules and --baseline, or a program with --compacted."
+            )
+        given, chosen = arguments.resolve_sessions(sessions), list(rules)
+        report = gate(given, chosen, baseline, update=update, tolerance=tolerance)
+    _print_report(out, report)
+    if not report.ok:
+        context.exit(EXIT_WORSE)
+
+
+def _print_report(out: CommandOutput, report: GateReport) -> None:
+    rows = [c._asdict() for c in report.changes]
+    if out.json:
+        told = {"ok": report.ok, "changes": rows, "faults": report.faults, "notes": report.notes}
+        print_json(told)
+    elif out.html is not None:
+        notes = [*report.faults, *report.notes, report.sentence]
+        out.table("Gate", GATE_COLUMNS, rows, notes)
+    else:
+        print_lines(report.to_text())

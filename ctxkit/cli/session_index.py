@@ -1,0 +1,257 @@
+"""Index of log files and their sessions, cached in the state folder."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from stat import S_ISDIR
+from time import gmtime, strftime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+import ctxkit
+from ctxkit._internal.file_cache import FileCache, FileStamp
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit.errors import CtxkitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ctxkit.session.session import Session
+
+INDEX_FILE = "seen.jsonl"
+INDEX_VERSION = 2
+"""Of what a line means; with that of the kit it stands in the first line."""
+_CHARS = 2000
+"""Characters of a title that are looked at."""
+_SOME = 500
+"""Sessions of one file that are kept; a file with more is read again."""
+
+
+class DaySpent(NamedTuple):
+    """What the calls of a day to a model cost; a summary without a price stands by itself."""
+
+    day: str
+    """UTC, as 2026-08-31; empty where the log has no times."""
+    model: str
+    usd: float | None
+    calls_n: int
+    prompt_tokens: int
+    output_tokens: int
+
+
+class IndexedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One session as a list shows it."""
+
+    id: str
+    title: str | None = None
+    format: str = ""
+    model: str | None = None
+    began: float | None = None
+    """Seconds since 1970, UTC."""
+    calls_n: int = 0
+    turns_n: int = 0
+    compactions_n: int | None = None
+    peak_tokens: int | None = None
+    cost_usd: float | None = None
+    """Of its calls and summaries and its subagents'; missing where one has no price."""
+    cost_source: str | None = None
+    notes: str | None = None
+    spent: tuple[DaySpent, ...] = ()
+
+
+class LogFile(FileStamp, frozen=True, kw_only=True):
+    """One file, and what is known of the sessions in it."""
+
+    tool: str = ""
+    project: str | None = None
+    sessions: tuple[IndexedSession, ...] | None = None
+    """None: not read yet."""
+    error: str | None = None
+    """Why it cannot be read."""
+    others: tuple[str, ...] = ()
+    """Files that were read with it: those of its subagents."""
+
+
+_AS_IN_FRAMES = ("model", "calls_n", "turns_n", "compactions_n", "peak_tokens", "notes")
+"""What a sighting has from the frame of sessions as it stands there."""
+
+
+class SessionIndex:
+    """The notes of former looks; `read` takes from them what still holds."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        if folder is None:
+            from ctxkit.agent.store.workspace import user_state_folder
+
+            folder = user_state_folder()
+        self._kept = FileCache(folder / INDEX_FILE, LogFile, INDEX_VERSION, ctxkit.__version__)
+
+    def known(self, file: LogFile) -> LogFile:
+        """Return a file with its sessions, if it was read before and has not changed since."""
+        was = self._kept.get(file)
+        if was is None:
+            return file
+        return msgspec.structs.replace(was, tool=file.tool, project=file.project)
+
+    def read(self, logs: Iterable[LogFile]) -> list[LogFile]:
+        """Return files with their sessions, reading those that are new or have changed.
+
+        A file that was read with another one, as its subagent's, is left out.
+        """
+        out = [self._read(self.known(file)) for file in show_progress(list(logs))]
+        others = {path for each in self.logs() for path in each.others}
+        return [each for each in out if each.path not in others]
+
+    def _read(self, file: LogFile) -> LogFile:
+        if file.sessions is not None or file.error is not None:
+            return file
+        file = index_file(file)
+        if len(file.sessions or ()) <= _SOME:
+            self._kept.put(file)
+        return file
+
+    def logs(self) -> list[LogFile]:
+        """Return all files that were ever read."""
+        return self._kept.all()
+
+    def keep(self) -> None:
+        """Write the notes for the next look; where that fails, nothing is lost but time."""
+        self._kept.write()
+
+
+def show_progress(work: list[LogFile]) -> Iterable[LogFile]:
+    """Return the work with a progress bar around it, where somebody sees it and it takes long."""
+    import sys
+
+    if not sys.stderr.isatty():
+        return work
+    from tqdm import tqdm
+
+    return tqdm(work, "reading", unit="file", leave=False, delay=1)
+
+
+def index_file(file: LogFile) -> LogFile:
+    """Return a file with its sessions, or with why it cannot be read."""
+    from ctxkit.formats.reading import read_all, subagent_paths
+
+    try:
+        found = read_all(file.path, progress=False)
+        sessions = tuple(index_session(s) for s in found)
+    except CtxkitError as error:
+        return msgspec.structs.replace(file, error=str(error))
+    if not sessions:
+        why = found.failures[0][2] if found.failures else "it is no session that a reader knows."
+        return msgspec.structs.replace(file, error=why)
+    others = tuple(sorted({path for s in found for path in subagent_paths(s)}))
+    return msgspec.structs.replace(file, sessions=sessions, others=others)
+
+
+def index_session(session: Session) -> IndexedSession:
+    """Return what a list shows of a session."""
+    from ctxkit._internal.redaction import redact
+    from ctxkit.metrics.frames.per_session import rows
+
+    row = {name: values[0] for name, values in rows([session]).items()}
+    spent = tuple(_spend_by_day(session, row))
+    prices = [each.usd for each in spent]
+    known = bool(prices) and None not in prices
+    return IndexedSession(
+        id=session.id,
+        title=sanitize_line(redact(session.title[:_CHARS]), 200) if session.title else None,
+        format=session.format,
+        began=row["ts"],
+        cost_usd=sum(p or 0.0 for p in prices) if known else None,
+        cost_source=row["cost_source"] if known else None,
+        spent=spent,
+        **{name: row[name] for name in _AS_IN_FRAMES},
+    )
+
+
+def _spend_by_day(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
+    """Yield what a session and its subagents spent, by day and model.
+
+    A summary counts on the day of the call that was shown it first, else of the last call.
+    """
+    from ctxkit.metrics.cost.session_bill import bill_session
+    from ctxkit.metrics.frames import per_session
+
+    bill, sums = bill_session(session), dict[tuple[str, str], DaySpent]()
+
+    def add(at: tuple[str, str], usd: float | None, *counts: int) -> None:
+        was = sums.get(at, DaySpent(*at, 0.0, 0, 0, 0))
+        both = None if usd is None or was.usd is None else was.usd + usd
+        sums[at] = DaySpent(*at, both, *map(sum, zip(was[3:], counts or (0, 0, 0), strict=True)))
+
+    def of(call: int) -> tuple[str, str]:
+        reply = session.calls[call].message
+        return _day(reply.time or row["ts"]), reply.model or session.model or ""
+
+    for charge in bill.charges:
+        add(of(charge.call), charge.usd, 1, charge.prompt, charge.output)
+    if not sums and (row["cost_usd"] is not None or row["prompt_tokens"]):  # the log's own totals
+        told = row["calls_n"], row["prompt_tokens"] or 0, row["output_tokens"] or 0
+        add((_day(row["ts"]), row["model"] or ""), row["cost_usd"], *told)
+    if sums:
+        last = next(reversed(sums))
+        for summary in bill.summaries:
+            day = last if summary.call is None else of(summary.call)
+            add(day if day in sums else last, summary.usd)
+        yield from sums.values()  # what has no price, beside what has
+        yield from [DaySpent(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
+    for child in session.children:
+        about = {name: values[0] for name, values in per_session.rows([child]).items()}
+        yield from _spend_by_day(child, about)
+
+
+def _day(seconds: float | None) -> str:
+    return "" if seconds is None else strftime("%Y-%m-%d", gmtime(seconds))
+
+
+def list_log_files(place: str | os.PathLike[str] | None = None) -> list[LogFile]:
+    """Return the files of known tools, or of a folder, the newest first; none is opened."""
+    from ctxkit.formats.discovery import get_location_project, iter_session_files
+
+    if place is not None:
+        return _newest_first(_log_files_below(Path(place).expanduser()))
+    out = []
+    for where, entry, folders in iter_session_files():
+        whole = entry.name == "base_state.json"  # its folder is the session
+        path = os.path.dirname(entry.path) if whole else entry.path  # noqa: PTH120
+        with suppress(OSError):
+            out.append(
+                _make_log_file(path, entry.stat(), where.tool, get_location_project(where, folders))
+            )
+    return _newest_first(out)
+
+
+def stat_log_file(path: str) -> LogFile:
+    """Return one file as it lies there now; one that is not there is empty."""
+    with suppress(OSError):
+        return _make_log_file(os.path.abspath(path), os.stat(path), "", None)  # noqa: PTH100, PTH116
+    return LogFile(path=path, modified=0.0, size=-1)
+
+
+def _log_files_below(place: Path) -> Iterator[LogFile]:
+    from ctxkit.formats.reading import find_logs
+
+    for each in find_logs(place):
+        with suppress(OSError):
+            yield _make_log_file(os.path.abspath(each.path), each.path.stat(), "", None)  # noqa: PTH100
+
+
+def _make_log_file(path: str, stat: os.stat_result, tool: str, project: str | None) -> LogFile:
+    if not S_ISDIR(stat.st_mode):
+        return LogFile(
+            path=path, modified=stat.st_mtime, size=stat.st_size, tool=tool, project=project
+        )
+    inner = [entry.stat() for entry in os.scandir(path)]
+    last = max((s.st_mtime for s in inner), default=stat.st_mtime)
+    size = sum(s.st_size for s in inner)
+    return LogFile(path=path, modified=last, size=size, tool=tool, project=project)
+
+
+def _newest_first(found: Iterable[LogFile]) -> list[LogFile]:
+    return sorted(found, key=lambda f: -f.modified)

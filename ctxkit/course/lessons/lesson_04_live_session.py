@@ -1,0 +1,66 @@
+"""Notebook 04: a live session, in which a loss costs something."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.agent.models.scripted import find_ports
+from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.marking import mark_choice, mark_list, score_guess
+from ctxkit.errors import BadArguments
+from ctxkit.session.session import Session
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MASK = 2
+WORDS = ("none", "mask 2", "mask 20")
+
+
+@cache
+def lived() -> pd.DataFrame:
+    """Return what an agent did and paid under three settings, in the world of the studies."""
+    from ctxkit import presets
+    from ctxkit.experiments import studies
+
+    masks = [presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (_MASK, 20)]
+    table: pd.DataFrame = studies.loop(["none", *masks])
+    return table
+
+
+@guess(
+    "04",
+    "An agent answers sixty questions about numbers in files; never compacted it reads 24 files, "
+    "each once. Now it is shown its last two results alone. How many times does it read again?",
+    "What is out of sight is looked up again, and a look is a call.",
+)
+def _again(given: Any) -> str:
+    return score_guess(given, int(lived()["again"]["mask 2"]), "times")
+
+
+@exercise(
+    "04-a",
+    "Which services' ports does your agent not see any more, though it has read them? A list of "
+    "names; give the session, too.",
+    "Ask for one of them and watch what it does.",
+)
+def _unseen(given: Any, session: Any = None) -> str:
+    if not isinstance(session, Session):
+        raise BadArguments("Give the session, too: ck.check('04-a', [...], answer.session).")
+    ever = find_ports(session.messages)
+    shown = find_ports(item.message for item in session.sent(None))
+    return mark_list(given, sorted(set(ever) - set(shown)))
+
+
+@exercise(
+    "04-b",
+    "Three settings, by what the agent really paid: which is the cheapest, 'none', 'mask 2' or "
+    "'mask 20'?",
+    "The replay would have said another one: it does not know that the agent looks again.",
+)
+def _cheapest(given: Any) -> str:
+    right = str(lived()["usd_real"].idxmin())
+    return mark_choice(
+        given, right, WORDS, dict.fromkeys(WORDS, "In dollars really paid it is not.")
+    )

@@ -1,0 +1,45 @@
+"""Notebook 06: what was lost, and what of it was needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.marking import mark_list, score_guess
+from ctxkit.course.sample_data import facts_kept, load_sample, replay_sample, score_replay
+
+_MOST = 3.00
+
+
+@guess(
+    "06",
+    "Under `pi` in this window 9 % of what was needed later was out of sight. How many of the "
+    "fifteen facts does the last turn begin with?",
+    "A small loss of items can hide a large loss of facts: nobody asks for a fact twice a day.",
+)
+def _facts(given: Any) -> str:
+    return score_guess(given, sum(facts_kept(replay_sample("pi")).values()), "facts")
+
+
+@exercise(
+    "06-a",
+    "Which facts are out of sight when the last turn of the record begins? A list of sentences.",
+    "Two of them the first summary still had. Nothing warned the agent when the second one dropped "
+    "them.",
+)
+def _lost(given: Any) -> str:
+    return mark_list(given, [fact for fact, kept in facts_kept(load_sample()).items() if not kept])
+
+
+@exercise(
+    "06-b",
+    f"Find rules that keep all fifteen facts for at most ${_MOST:.2f}. Give the rules.",
+    "Enter them: `ck.contest().enter(...)`.",
+)
+def _keeps(given: Any) -> str:
+    replay = replay_sample(given)
+    kept = facts_kept(replay)
+    if not all(kept.values()):
+        return f"They keep {sum(kept.values())} of {len(kept)} facts."
+    cost = score_replay(replay, loss=False)["cost_usd"]
+    return f"They cost ${cost:.2f}." if cost > _MOST else ""

@@ -1,0 +1,63 @@
+"""Notebook 09: how far a replay can be trusted."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.marking import mark_choice, mark_number, score_guess
+from ctxkit.course.sample_data import load_sample
+
+_TASKS = 50
+_WORDS = ("cheaper", "dearer", "not told apart")
+
+
+@cache
+def _real() -> tuple[float, float]:
+    """Return the dollars foretold and real of an agent whose results are masked after five."""
+    from ctxkit import presets
+    from ctxkit.experiments import studies
+
+    row = studies.loop([presets.swe_agent_mask(n=5)]).iloc[0]
+    return float(row["usd_foretold"]), float(row["usd_real"])
+
+
+@guess(
+    "09",
+    "An agent looks up numbers. Without management it pays $0.42. A mask that shows the last five "
+    "results is foretold to cost $0.45. What does it cost when the agent really runs?",
+    "It reads again what it can no longer see, and every look is a call.",
+)
+def _looks_again(given: Any) -> str:
+    return score_guess(given, _real()[1], "$")
+
+
+@exercise(
+    "09-a",
+    f"The same policy run twice over {_TASKS} tasks: within how many per cent of each other are "
+    "the dollars in 80 of 100 cases?",
+    "A difference below that may be chance, whatever the replay says.",
+)
+def _floor(given: Any) -> str:
+    from ctxkit.experiments import studies
+
+    table = studies.table("floors").pivot(index="tasks", columns="figure", values="floor")
+    usd = next(c for c in table.columns if "usd" in str(c) or "dollar" in str(c))
+    return mark_number(given, 100 * float(table.loc[_TASKS, usd]), within=0.05)
+
+
+@exercise(
+    "09-b",
+    "Under `gemini` the sample is foretold to cost less than as recorded. What does `told_apart` "
+    "say of it: 'cheaper', 'dearer' or 'not told apart'?",
+    "The interval of real runs and the noise floor are wider than the difference.",
+)
+def _apart(given: Any) -> str:
+    from ctxkit.experiments.comparison import compare
+
+    table = compare(load_sample(), ["gemini"], loss=False, progress=False)
+    right = str(table.loc["gemini", "told_apart"])
+    return mark_choice(
+        given, right, _WORDS, dict.fromkeys(_WORDS, "Look at the column `told_apart`.")
+    )

@@ -1,0 +1,69 @@
+"""Notebook 10: what enters a prompt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ctxkit.course.exercises import exercise, guess
+from ctxkit.course.marking import as_float, score_guess
+from ctxkit.errors import BadArguments
+
+_LEAST = 0.01
+_MOVED = "time, at the top"
+
+
+def _dollars(costs: Any, key: str) -> dict[str, float]:
+    """Return what each section costs, from the table of a session."""
+    if "usd" not in getattr(costs, "columns", ()) or "section" not in costs.columns:
+        raise BadArguments(f"Give the table, too: ck.check('{key}', ..., ck.sections(priced)).")
+    return dict(zip(costs["section"], costs["usd"], strict=True))
+
+
+@guess(
+    "10",
+    "The time is a dozen tokens. Said anew at the top of the prompt in each of eight turns, how "
+    "many cents would it cost over some fifty calls? Give what ck.sections says, too.",
+    "What stands behind a word that changes is billed as new.",
+)
+def _on_top(given: Any, costs: Any = None) -> str:
+    return score_guess(given, 100 * _dollars(costs, "10-guess")[_MOVED], "cents")
+
+
+@exercise(
+    "10-a",
+    "Which section could you leave out to save at least a cent in this session without losing a "
+    "tool? Give its name, and what ck.sections says.",
+    "It is sent again with every call; a cache reads it at a tenth of the price.",
+)
+def _left_out(given: Any, costs: Any = None) -> str:
+    dollars = _dollars(costs, "10-a")
+    if given == _MOVED:
+        return "That row is a question: no prompt of this session has it."
+    if not isinstance(given, str) or given not in dollars:
+        return f"No section is called {given!r}: {', '.join(dollars)}."
+    if given == "tool schemas":
+        return "That saves enough, but the agent would have no tools."
+    return "" if dollars[given] >= _LEAST else f"It saves ${dollars[given]:.4f}, less than a cent."
+
+
+@exercise(
+    "10-b",
+    "From how many reads on is pasting the guide the cheaper way? Give the number, and the "
+    "function that says what both ways cost.",
+    "Each read leaves another copy, which all later calls carry.",
+)
+def _reads(given: Any, ways: Any = None) -> str:
+    if not callable(ways):
+        raise BadArguments("Give the function, too: ck.check('10-b', ..., ways).")
+    said = as_float(given)
+    if said is None or said not in range(1, 13):
+        return "Give a whole number from 1 to 12."
+    reads = int(said)
+
+    def pasted_wins(n: int) -> bool:
+        listed, pasted = ways(n)["usd"]
+        return bool(pasted < listed)
+
+    if not pasted_wins(reads):
+        return "With so many the list is still cheaper."
+    return "Pasting wins already with one read fewer." if pasted_wins(reads - 1) else ""

@@ -1,0 +1,100 @@
+"""The sample sessions of the exercises, their replays and scores."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.formats import samples
+from ctxkit.formats.inputs import as_session
+from ctxkit.formats.reading import read
+from ctxkit.presets.registry import resolve_rules
+
+if TYPE_CHECKING:
+    from ctxkit.formats.inputs import SessionLike
+    from ctxkit.policies.rules import Rules
+    from ctxkit.presets.registry import RulesLike
+    from ctxkit.session.session import Session
+
+__all__ = [
+    "facts_kept",
+    "find_last_turn_start",
+    "load_sample",
+    "make_rules_above",
+    "measure_cost_above",
+    "replay_sample",
+    "score_replay",
+]
+
+
+@cache
+def load_sample(name: str = "billing") -> Session:
+    """Return a sample, read once."""
+    return read(samples.path(name))
+
+
+def make_rules_above(words: str, tokens: int) -> Rules:
+    """Return rules from a policy's words and the size above which they are due."""
+    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.triggers import Above
+
+    return Rules(policy=words, trigger=Above(tokens), name=f"{words} above {tokens:,}")
+
+
+def replay_sample(rules: RulesLike, name: str = "billing") -> Session:
+    """Return the replay of a sample.
+
+    Raises:
+        BadArguments: they are no rules.
+    """
+    from ctxkit.engine.replay import replay
+    from ctxkit.policies.rules import Rules
+
+    asked = resolve_rules(rules)
+    if not isinstance(asked, Rules):
+        raise BadArguments("Give rules: Rules(policy=..., trigger=...), or the name of a preset.")
+    return replay(load_sample(name), asked)
+
+
+def score_replay(replay: Session, *, loss: bool = True) -> dict[str, Any]:
+    """Return the score of a replay, as a comparison has it."""
+    from ctxkit.experiments.scores import score
+
+    return dict(score(replay, loss=loss))
+
+
+def measure_cost_above(words: str, tokens: int) -> float:
+    """Return what the sample costs under a policy that is due above a size."""
+    return float(
+        score_replay(replay_sample(make_rules_above(words, tokens)), loss=False)["cost_usd"]
+    )
+
+
+def find_last_turn_start(session: Session) -> int:
+    """Return the first call of the last turn."""
+    last = session.calls[-1].turn
+    return next(c.index for c in session.calls if c.turn == last)
+
+
+def facts_kept(of: SessionLike, call: int | None = None) -> dict[str, bool]:
+    """Return of each fact that a sample lists whether a call is shown it.
+
+    The sample `billing` carries fifteen facts that its last day rests on, each with a pattern that
+    finds it in any words (`session.details["facts"]`).
+
+    Args:
+        of: the sample, or a replay of it.
+        call: the call; None: the first one of the last turn.
+
+    Raises:
+        BadArguments: the session lists no facts.
+    """
+    session = as_session(of)
+    listed = (session.origin or session).details.get("facts")
+    if not listed:
+        raise BadArguments("This session lists no facts; the sample 'billing' does.")
+    at = find_last_turn_start(session) if call is None else call
+    shown = "\n".join(item.message.text for item in session.sent(at))
+    return {fact: bool(re.search(pattern, shown)) for fact, pattern in listed}

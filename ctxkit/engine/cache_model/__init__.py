@@ -1,0 +1,1 @@
+"""The prompt cache, predicted: what each call of a session reads, without its recorded reads."""

@@ -1,0 +1,207 @@
+"""`ctxkit.grid`: lists of rules over preset settings, with labels that tell them apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from inspect import Parameter, signature
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
+from ctxkit.policies.rules import Rules
+from ctxkit.presets.registry import names, preset
+from ctxkit.presets.registry import resolve_rules as registry_resolve_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ctxkit.presets.registry import RulesLike
+
+    RulesSpec: TypeAlias = "RulesLike | RejectedSetting"
+    """One setting of a sweep: rules, a policy, words for either, or a preset itself."""
+    RulesArgument: TypeAlias = "RulesSpec | Iterable[RulesSpec]"
+
+
+class RejectedSetting(NamedTuple):
+    """A setting that cannot work: a sweep keeps it as a row with its error, so that nothing is
+    missing unseen.
+    """
+
+    label: str
+    parameters: dict[str, Any]
+    error: str
+
+
+class Grid(list[Any]):
+    """Rules for every combination; those that cannot work stand in it as `Refused`."""
+
+    @property
+    def refused(self) -> list[RejectedSetting]:
+        """The combinations that cannot work, with the reason."""
+        return [r for r in self if isinstance(r, RejectedSetting)]
+
+    def __repr__(self) -> str:
+        n = len(self.refused)
+        return (
+            f"<Grid: {len(self)} settings{f', {n} refused: {self.refused[0].error}' if n else ''}>"
+        )
+
+
+def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
+    """Return the rules of a preset for every combination of its settings.
+
+    Args:
+        preset: a preset, its name, or any function that makes rules.
+        lists: for each setting a list (or range) of values; a single value holds for all.
+
+    Raises:
+        UnknownPreset: there is no such preset or setting; the sentence names the nearest.
+        BadArguments: a list is empty.
+    """
+    make, name, known = _resolve_factory(preset)
+    for key in lists:
+        if known is not None and key not in known:
+            raise UnknownPreset(
+                f"Preset {name!r} has no setting {key!r}; it has"
+                f" {', '.join(known)}.{did_you_mean(key, known)}"
+            )
+    values = {k: _value_list(k, v) for k, v in lists.items()}
+    defaults = {
+        n: p.default
+        for n, p in signature(make).parameters.items()
+        if p.default is not Parameter.empty
+    }
+    out = Grid()
+    for combination in product(*values.values()):
+        settings = dict(zip(values, combination, strict=True))
+        try:
+            out.append(make(**settings))
+        except CtxkitError as error:
+            out.append(RejectedSetting(name, {**defaults, **settings}, str(error)))
+    return out
+
+
+def resolve_rules(rules: RulesArgument) -> list[Rules | RejectedSetting]:
+    """Return a list of rules from rules, policies, names of presets or chains, presets themselves,
+    or ``"all"``.
+
+    Raises:
+        BadArguments: something is none of these.
+        UnknownPreset: a name means nothing.
+    """
+    given = (
+        [rules] if isinstance(rules, (str, Rules, RejectedSetting)) or callable(rules) else rules
+    )
+    try:
+        given = list(given)
+    except TypeError:
+        raise BadArguments(f"Give rules, or a list of them, not {type(rules).__name__}.") from None
+    out: list[Rules | RejectedSetting] = []
+    for each in given:
+        out += [_make_preset(n) for n in names()] if each == "all" else [_resolve_one(each)]
+    if not out:
+        raise BadArguments('Give at least one setting: rules, the name of a preset, or "all".')
+    return out
+
+
+def _resolve_one(rules: Any) -> Rules | RejectedSetting:
+    if isinstance(rules, RejectedSetting):
+        return rules
+    if isinstance(rules, str) and rules.strip().lower().replace("-", "_") in names():
+        return _make_preset(rules)
+    if callable(rules) and str(getattr(rules, "__module__", "")).startswith("ctxkit.presets."):
+        return _make_or_reject(rules.__name__, rules)
+    return registry_resolve_rules(rules)
+
+
+def _make_preset(name: str) -> Rules | RejectedSetting:
+    return _make_or_reject(name, lambda: preset(name))
+
+
+def _make_or_reject(name: str, make: Callable[[], Rules]) -> Rules | RejectedSetting:
+    try:
+        return make()
+    except (CtxkitError, ImportError) as error:
+        return RejectedSetting(name, {}, str(error))
+
+
+def label_rules(rules: Sequence[Rules | RejectedSetting]) -> list[str]:
+    """Return a name for each, with the settings in which namesakes differ."""
+    values: dict[str, dict[str, list[Any]]] = {}
+    for r in rules:
+        known = values.setdefault(r.label, {})
+        for key, value in r.parameters.items():
+            known.setdefault(key, []).append(value)
+    counts = Counter(r.label for r in rules)
+    differ = {
+        label: {k for k, v in known.items() if len(v) < counts[label] or any(x != v[0] for x in v)}
+        for label, known in values.items()
+    }
+    out: list[str] = []
+    for r in rules:
+        told = ", ".join(
+            f"{k}={_short(v)}"
+            for k, v in r.parameters.items()
+            if v is not None and k in differ[r.label]
+        )
+        out.append(f"{r.label}({told})" if told else r.label)
+    seen: dict[str, int] = {}
+    for i, label in enumerate(out):
+        seen[label] = seen.get(label, 0) + 1
+        if seen[label] > 1:
+            out[i] = f"{label} ({seen[label]})"
+    return out
+
+
+def find_varying_settings(rules: Iterable[Rules | RejectedSetting]) -> tuple[str, ...]:
+    """Return the names of the settings in which rules differ: the columns of a sweep."""
+    given = [dict(r.parameters) for r in rules]
+    keys = dict.fromkeys(k for p in given for k in p)
+    return tuple(k for k in keys if len({repr(p.get(k)) for p in given}) > 1)
+
+
+def convert_to_plain(value: Any) -> Any:
+    """Return a setting as a value that a column and a JSON line can hold."""
+    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
+
+
+def _short(value: Any) -> str:
+    return (
+        f"{value:_}"
+        if isinstance(value, int) and not isinstance(value, bool)
+        else str(convert_to_plain(value))[:40]
+    )
+
+
+def _value_list(name: str, value: Any) -> list[Any]:
+    values = (
+        list(value)
+        if isinstance(value, (list, tuple, range)) or hasattr(value, "tolist")
+        else [value]
+    )
+    if not values:
+        raise BadArguments(
+            f"The list of {name} is empty: give at least one value, or leave it out."
+        )
+    return [v.item() if hasattr(v, "item") else v for v in values]
+
+
+def _resolve_factory(
+    given: Callable[..., Rules] | str,
+) -> tuple[Callable[..., Rules], str, list[str] | None]:
+    if isinstance(given, str):
+        preset(given)  # an unknown name is refused here
+        from ctxkit import presets
+
+        given = getattr(presets, given.strip().lower().replace("-", "_"))
+    if not callable(given):
+        raise BadArguments(
+            f"A grid is made of a preset or its name, not of {type(given).__name__}."
+        )
+    parameters = signature(given).parameters.values()
+    free = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
+    return (
+        given,
+        getattr(given, "__name__", "rules"),
+        None if free else [p.name for p in parameters],
+    )

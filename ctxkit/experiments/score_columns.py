@@ -1,0 +1,137 @@
+"""Columns of a score: names, dtypes and meanings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ctxkit._internal.gc_pause import pause_gc
+from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, FrameColumn, build_frame
+
+_COLUMN_ROWS = (
+    ("session", TEXT, "id of the session"),
+    ("rules", TEXT, "what the rules call themselves; `recorded` is the session as it was"),
+    ("calls_n", INT, "calls that the record bills; all calls where it bills none"),
+    ("prompt_tokens", INT, "tokens of their prompts"),
+    ("peak_tokens", INT, "the largest of these prompts"),
+    ("window_tokens", INT,
+     "the model's window, or a larger one that the rules are set to; missing: not known"),
+    ("over_call", INT,
+     "the first call whose prompt is larger than the window; missing where all fit"),
+    ("fresh_tokens", INT, "prompt tokens billed as fresh input"),
+    ("cache_read_tokens", INT, "prompt tokens read from the cache"),
+    ("cache_write_tokens", INT, "prompt tokens written to the cache"),
+    ("output_tokens", INT, "tokens of the replies, as recorded"),
+    ("cost_usd", FLOAT, "dollars of prompts, replies and summaries"),
+    ("input_usd", FLOAT, "dollars of the prompts"),
+    ("output_usd", FLOAT, "dollars of the replies"),
+    ("summaries_usd", FLOAT, "dollars of the calls that write summaries: known, else by size"),
+    ("cost_low_usd", FLOAT, "lower end of `cost_usd` by the prediction's 80 % interval"),
+    ("cost_high_usd", FLOAT, "upper end of it; of the record both are what it cost"),
+    ("cost_source", TEXT,
+     "of `cost_usd`, the weakest: recorded (the log's own prices), derived or estimated"),
+    ("table_usd", FLOAT, "the same by the table of prices, which replays are billed by"),
+    ("longer", FLOAT,
+     "calls of real runs under such rules / calls of the record, as far as it was studied"),
+    ("longer_low", FLOAT, "lower end of its 80 % interval"),
+    ("longer_high", FLOAT, "upper end of it"),
+    ("real_low_usd", FLOAT, "`cost_usd` with `longer_low` times the calls; summaries as they are"),
+    ("real_high_usd", FLOAT, "the same with `longer_high`"),
+    ("told_apart", TEXT,
+     "than the record: cheaper, dearer, or not told apart (interval and noise floor)"),
+    ("cuts_n", INT, "compactions"),
+    ("unpaid_cuts_n", INT, "those that the next one followed before they had paid for themselves"),
+    ("anti_thrash", FLOAT, "share of the cuts with a successor that paid for themselves"),
+    ("refill", FLOAT,
+     "mean share of the freed tokens that was full again ten calls later; above 1: fuller"),
+    ("rebound_calls", FLOAT,
+     "median calls until the prompt was back at three quarters of its size before"),
+    ("no_progress_n", INT, "longest run of cuts that each saved less than a tenth"),
+    ("thrash", BOOL, "True after three cuts without progress in a row, or where most did not pay"),
+    ("reread_rate", FLOAT,
+     "of the 24 tool calls after a cut, the share that repeats one that went with it"),
+    ("reorientation_calls", FLOAT, "median tool calls from a cut to the first that writes"),
+    ("resume_calls", FLOAT,
+     "median calls from a cut until the agent did something new and not only looked"),
+    ("rules_restated_n", INT,
+     "rules of the user's that a cut took and that the user then gave again"),
+    ("breach_calls", FLOAT,
+     "median calls from a cut to the first that acts on what a lost ban names"),
+    ("stale_n", INT, "values that were put in though others had replaced them before"),
+    ("token_savings", FLOAT,
+     "mean share of the tokens that a cut saved; negative where prompts grew"),
+    ("message_savings", FLOAT, "mean share of the messages that a cut took out of sight"),
+    ("summary_tokens", INT, "tokens of all summaries"),
+    ("hidden_messages_n", INT, "messages that the next call would not see as they were said"),
+    ("hidden_results_n", INT, "tool results among them"),
+    ("suppressed_n", INT, "compactions that were due and that a guard held back or refused"),
+    ("failed_n", INT, "compactions that were due and failed"),
+    ("items_n", INT,
+     "items (paths, URLs, numbers, commands, ...) in what was removed so far, each once a cut"),
+    ("retained", FLOAT, "share of them that stood in what was shown after the cut"),
+    ("recoverable", FLOAT, "share of them that a file or archive holds, which was named there"),
+    ("lost", FLOAT, "share of them that was neither"),
+    ("used_again_n", INT,
+     "items that the record names again after they were said: the same under any rules"),
+    ("needed_later_n", INT, "items removed that the record named at any time after, each once"),
+    ("needed_lost_n", INT,
+     "those of them that were out of sight after a cut before that, each once"),
+    ("needed_later_loss", FLOAT, "needed_lost_n / used_again_n"),
+    ("needed_later_gone", FLOAT, "the part of it that could not have been fetched again either"),
+    ("weighted_loss", FLOAT, "needed_later_loss; an item that the user said weighs 4, any other 1"),
+    ("at_stake_n", INT, "items named later that cuts took: only what was put in could say them"),
+    ("summary_recall", FLOAT, "share of them, by weight, that it did say until they were named"),
+    ("rules_kept", FLOAT, "share of the user's rules, of those removed, still given in some words"),
+    ("window_loss", FLOAT,
+     "of what was removed and named before the next cut, the share out of sight"),
+    ("first_use_delay", FLOAT,
+     "median calls from a cut to the first use of something that it took"),
+    ("regret", FLOAT,
+     "needed-later loss above that of the best set of messages under the same budget (a bound)"),
+    ("loss_note", TEXT, "why a figure of loss is missing"),
+    ("prediction_error", FLOAT, "foretold / recorded input dollars - 1, reads not known"),
+    ("prediction_low", FLOAT, "its 80 % interval: it holds the record if low <= 0 <= high"),
+    ("prediction_high", FLOAT, "upper end of it"),
+    ("half_error", FLOAT, "the same of the second half of the calls, taught by the first"),
+    ("cut_error", FLOAT, "share by which reads after cuts are off, foretold by other cuts"),
+    ("split_error", FLOAT, "share of prompt tokens by which reads are off, call by call"),
+    ("lifetime_error", FLOAT, "of a model that knows the cache's lifetime alone"),
+    ("all_cached_error", FLOAT, "of one that finds all that two prompts share"),
+    ("nothing_cached_error", FLOAT, "of one without a cache"),
+    ("prediction_note", TEXT, "why there is no prediction, or that it rests on little"),
+    ("closure_error", FLOAT, "of a model that is told reads of misses: the books add up"),
+    ("unexplained_misses", FLOAT,
+     "share of its calls that missed the cache without an explanation"),
+    ("explained_loss", FLOAT, "share of the tokens lost at misses whose cause the log shows"),
+    ("priced", FLOAT, "share of its billed calls whose model has a price"),
+    ("counter", TEXT, "who counts tokens that no usage anchors"),
+    ("counter_error", FLOAT, "its plain count / recorded growth - 1"),
+    ("source", TEXT,
+     "where the sizes come from: recorded, derived (a replay on anchored sizes) or estimated"),
+    ("session_notes", TEXT, "what the session's log cannot say or says wrongly"),
+    ("note", TEXT, "what was odd, where there are figures all the same"),
+    ("error", TEXT, "why there is no figure; missing where all went well"),
+)  # fmt: skip
+SCORE_COLUMNS = tuple(
+    FrameColumn(name, dtype, "", meaning) for name, dtype, meaning in _COLUMN_ROWS
+)
+"""Shares lie between 0 and 1, counts end in `_n`; a missing value is one that the data cannot say.
+"""
+SCORE_COLUMN_NAMES = tuple(c.name for c in SCORE_COLUMNS)
+
+
+def build_score_frame(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:
+    """Return rows as a frame with these columns and types, others (`extra`) after `rules`."""
+    import pandas as pd
+
+    from ctxkit.experiments.score_frames import ScoreFrame
+
+    names = [*SCORE_COLUMN_NAMES, *extra]
+    with pause_gc():
+        blank, n = dict.fromkeys(names), len(names)  # a row at a time, in the order of the names
+        of_rows = [list((blank | row).values())[:n] for row in rows]
+        columns = zip(*of_rows, strict=True) if rows else ([] for _ in names)
+        data = dict(zip(names, map(list, columns), strict=True))
+        frame = build_frame(SCORE_COLUMNS, data)
+    for place, name in enumerate(extra, 2):
+        frame.insert(place, name, pd.Series(data[name]).convert_dtypes())
+    return ScoreFrame(frame)

@@ -1,0 +1,68 @@
+"""Makes the committed tables from published runs: `python -m ctxkit.experiments.studies`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxkit.errors import CtxkitError
+from ctxkit.experiments.studies import behaviour, masks, published_runs
+from ctxkit.experiments.studies.published_runs import (
+    COMPLEXITY_TRAP,
+    MASKED_TRAJECTORIES,
+    TABLES_FOLDER,
+    find_source,
+    write_table,
+)
+from ctxkit.metrics import elongation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TRAP = """Derived from the runs of The Complexity Trap (arXiv 2508.21433, MIT):
+github.com/Recursive-Safeguarding/the-complexity-trap, commit 1b07dec, auxiliary-data."""
+AGENT = """Derived from SWE-agent's runs of June 2024 (MIT) on SWE-bench Verified:
+github.com/UKGovernmentBEIS/inspect_ai, commit 2b9870e, 20240620_sweagent_claude3.5sonnet."""
+_SMALL = 50
+"""Tasks of a side experiment, which is no study of its own, unless there is no other."""
+
+
+def make(
+    root: Path | None = None, out: Path = TABLES_FOLDER, turns: Path | None = None
+) -> list[Path]:
+    """Write the tables and return their paths.
+
+    Args:
+        root: the folder of published runs; None: `CTXKIT_STUDIES`, or beside `CTXKIT_SESSIONS`.
+        out: the folder to write to.
+        turns: the file of how much longer runs were; None: the kit's own.
+    """
+    trap = published_runs.read_runs(find_source(COMPLEXITY_TRAP, root))
+    found, again = behaviour.compare_policies(trap), behaviour.pair_repeats(trap)
+    made = {
+        "masks": (masks.measure_masks(find_source(MASKED_TRAJECTORIES, root)), AGENT),
+        "ratios": (found, TRAP),
+        "floors": (behaviour.estimate_noise_floors([pair for _, pair in again]), TRAP),
+        "repeats": (behaviour.measure_repeat_ratios(again), TRAP),
+    }
+    for name, (frame, said) in made.items():
+        write_table(out / f"{name}.csv", frame, said)
+    path = turns or Path(elongation.__file__ or "").with_name("elongation.csv")
+    write_table(path, longer(found), f"{TRAP}\nTurns after / turns before: `make studies`.")
+    return [*(out / f"{name}.csv" for name in made), path]
+
+
+def longer(found: pd.DataFrame) -> pd.DataFrame:
+    """Return what `metrics.elongation` goes by: the main experiments, and all that were hybrid."""
+    kept = found[(found["tasks"] > _SMALL) | (found["after"] == "hybrid")]
+    columns = ["before", "after", "family", "scaffold", "model", "tasks", "turns", "turns_error"]
+    return kept[columns].rename(columns={"turns": "ratio", "turns_error": "error"})
+
+
+if __name__ == "__main__":
+    try:
+        for path in make():
+            print(path)  # noqa: T201  a script
+    except CtxkitError as error:
+        sys.exit(str(error))

@@ -1,0 +1,342 @@
+"""How runs under a policy differ from others: ratios, noise floors and a growth model.
+
+The published runs have totals alone, so a run is taken to grow evenly: its prompt at call `t` is
+`first + (t - 1) (reply + result)`, where `reply` is its own mean output, `first` the smallest
+prompts of that scaffold, and `result` follows from its own mean prompt. On the same calls (open
+loop, as a replay does it)
+
+- a mask of the last `M` results makes each older one a line of `LINE` tokens;
+- a summary takes the oldest `N` turns away each time that `M + N` stand whole, and puts `SUMMARY`
+  tokens in the place of all that was taken before.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ctxkit._internal.lazy import public_dir
+from ctxkit.metrics.elongation import (
+    INTERVAL_LEVEL,
+    estimate_elongation,
+    get_model_family,
+    load_studies,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+
+__all__ = [
+    "DRAWS",
+    "FLOOR_COLUMNS",
+    "MASKED_LINE_TOKENS",
+    "RATIO_COLUMNS",
+    "SUMMARY_TOKENS",
+    "TASKS",
+    "Ratio",
+    "bootstrap_ratio",
+    "compare_policies",
+    "estimate_noise_floors",
+    "first_prompt",
+    "leave_one_out",
+    "model_masked_prompts",
+    "model_summarised_prompts",
+    "model_unmanaged_prompts",
+    "pair_repeats",
+    "pair_tasks",
+    "predict_tokens",
+]
+__dir__ = public_dir(__all__)
+
+
+RATIO_COLUMNS = {
+    "before": "policy of the runs that are compared with: raw, mask, summary or hybrid",
+    "after": "policy of the runs that are compared",
+    "family": "of the models: gemini or qwen",
+    "scaffold": "sweagent or openhands",
+    "model": "the model",
+    "setting": "of `after`: M turns kept whole, N turns summarised at once",
+    "tasks": "tasks that both have, each run once",
+    "turns": "turns after / turns before, over all tasks",
+    "turns_low": "its 80 % interval over tasks",
+    "turns_high": "the same",
+    "turns_error": "standard error of its logarithm",
+    "usd": "dollars after / dollars before",
+    "usd_low": "its 80 % interval over tasks",
+    "usd_high": "the same",
+    "each": "median change of a task's turns, up or down, as a share of the larger",
+    "bill": "from raw: tokens of all prompts foretold on the raw runs / recorded",
+    "bill_low": "its 80 % interval over tasks",
+    "bill_high": "the same",
+    "prompt": "the same of the mean prompt, the part that turns are no part of",
+}
+"""Of the table `ratios`; `bill` rests on the growth model of `experiments.studies.behaviour`."""
+_SETS = ["scaffold", "model"]
+_ORDER = ("raw", "mask", "summary", "hybrid")
+_SMALL = 50
+"""Tasks of a side experiment: other windows of a mask; between managed runs they are left out."""
+
+
+def compare_policies(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each two policies that one model ran the same tasks under.
+
+    Args:
+        runs: what `runs.read` returned.
+    """
+    import pandas as pd
+
+    raw = runs[runs["policy"] == "raw"]
+    firsts: dict[Any, float] = {s: first_prompt(g) for s, g in raw.groupby("scaffold")}
+    rows: list[dict[str, Any]] = []
+    by: Any
+    for by, group in runs[~runs["repeat"]].groupby(_SETS, sort=True):
+        scaffold, model = by
+        for before, after, pairs in _pairs(group):
+            head = {"before": before, "after": after[0], "family": get_model_family(str(model))}
+            rows.append(
+                {**head, "scaffold": scaffold, "model": model, "setting": after[1]}
+                | _ratio_figures(pairs, before, after, firsts[scaffold])
+            )
+    return pd.DataFrame(rows, columns=list(RATIO_COLUMNS))
+
+
+def _pairs(group: pd.DataFrame) -> Iterator[tuple[str, tuple[str, str], pd.DataFrame]]:
+    """Yield the pairs of a model's runs, each once: policy before, policy after, tasks."""
+    found: list[tuple[Any, pd.DataFrame]] = list(group.groupby(["policy", "setting"]))
+    sets = sorted(found, key=lambda s: _ORDER.index(s[0][0]))
+    for (before, first), (after, then) in combinations(sets, 2):
+        managed = before[0] != "raw" and after[0] != "hybrid"
+        if before[0] != after[0] and not (managed and min(len(first), len(then)) <= _SMALL):
+            yield before[0], after, pair_tasks(first, then)
+
+
+def _ratio_figures(
+    pairs: pd.DataFrame, before: str, after: tuple[str, str], first: float
+) -> dict[str, Any]:
+    turns_now, turns = pairs["turns_now"].to_numpy(), pairs["turns_before"].to_numpy()
+    found = bootstrap_ratio(turns_now, turns)
+    usd = bootstrap_ratio(pairs["usd_now"].to_numpy(), pairs["usd_before"].to_numpy())
+    out: dict[str, Any] = {"tasks": len(pairs)}
+    out |= dict(zip(("turns", "turns_low", "turns_high", "turns_error"), found, strict=True))
+    out |= dict(zip(("usd", "usd_low", "usd_high"), usd[:3], strict=True))
+    out["each"] = _median_task_change(turns_now, turns)
+    if before != "raw":
+        return out
+    raw = pairs.rename(columns={f"{c}_before": c for c in ("turns", "tokens", "output")})
+    told, real = predict_tokens(raw, *after, first), pairs["tokens_now"].to_numpy()
+    out |= dict(
+        zip(("bill", "bill_low", "bill_high"), bootstrap_ratio(told, real)[:3], strict=True)
+    )
+    out["prompt"] = (told.sum() / turns.sum()) / (real.sum() / turns_now.sum())
+    return out
+
+
+def _median_task_change(now: NDArray[Any], before: NDArray[Any]) -> float:
+    return float(np.median(np.abs(now - before) / np.maximum(now, before)))
+
+
+def leave_one_out() -> pd.DataFrame:
+    """Return for each model what was expected of it from all others, and what it did.
+
+    One row a model and policy: turns after / turns before as measured, the factor that the other
+    models' studies give with its 80 % interval, and whether that holds the measured one.
+    """
+    import pandas as pd
+
+    rows = []
+    for study in load_studies():
+        if study.before != "raw" or study.after == "hybrid":
+            continue
+        rest = [s for s in load_studies() if (s.scaffold, s.model) != (study.scaffold, study.model)]
+        found = estimate_elongation(study.after, "raw", "other", tuple(rest))
+        rows.append(
+            {"after": study.after, "scaffold": study.scaffold, "model": study.model}
+            | {"measured": study.ratio, "expected": found.factor}
+            | {"low": found.low, "high": found.high}
+            | {"held": found.low <= study.ratio <= found.high}
+        )
+    return pd.DataFrame(rows)
+
+
+FLOOR_COLUMNS = {
+    "figure": "turns or usd",
+    "tasks": "tasks that both runs have",
+    "floor": "80 of 100 pairs of totals of the same policy lie within this share of each other",
+}
+TASKS = (1, 5, 10, 25, 50, 100, 200, 500)
+_FIGURES = ("turns", "usd")
+_FLOOR_SEED = 1729
+
+
+def pair_repeats(runs: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return the settings that were run twice over the same tasks, paired.
+
+    One whose second run is a copy of the first (a mask of M=72: all 50 rows are equal) is no run.
+    """
+    out = []
+    sets = dict(iter(runs.groupby(["scaffold", "model", "policy", "setting", "repeat"])))
+    for key, again in sets.items():
+        if not key[-1]:
+            continue
+        pairs = pair_tasks(sets[*key[:-1], False], again)
+        if not (pairs["usd_now"] == pairs["usd_before"]).all():
+            out.append((f"{key[2]} {key[3]}".strip(), pairs))
+    return out
+
+
+def estimate_noise_floors(
+    pairs: list[pd.DataFrame], tasks: tuple[int, ...] = TASKS
+) -> pd.DataFrame:
+    """Return the floor for numbers of tasks (see `COLUMNS`).
+
+    Tasks are drawn again from each setting, and of each task it is left to chance which of its two
+    runs is called the second: the same policy on both sides.
+
+    Args:
+        pairs: each setting's two runs, as `repeats` gives them.
+        tasks: numbers of tasks.
+    """
+    import pandas as pd
+
+    random = np.random.default_rng(_FLOOR_SEED)
+    rows = [
+        {"figure": f, "tasks": n, "floor": _floor([_both_figures(p, f) for p in pairs], n, random)}
+        for f in _FIGURES
+        for n in tasks
+    ]
+    return pd.DataFrame(rows, columns=list(FLOOR_COLUMNS))
+
+
+def measure_repeat_ratios(pairs: list[tuple[str, pd.DataFrame]]) -> pd.DataFrame:
+    """Return the ratios of the second run to the first as they are, with 80 % intervals."""
+    import pandas as pd
+
+    rows = []
+    for name, pair in pairs:
+        for figure in _FIGURES:
+            now, before = (pair[f"{figure}_{x}"].to_numpy() for x in ("now", "before"))
+            found = bootstrap_ratio(now, before)
+            rows.append({"policy": name, "figure": figure, "tasks": len(pair), **found._asdict()})
+    return pd.DataFrame(rows).drop(columns="error")
+
+
+def _both_figures(pairs: pd.DataFrame, figure: str) -> Any:
+    return pairs[[f"{figure}_before", f"{figure}_now"]].to_numpy()
+
+
+def _floor(settings: list[Any], tasks: int, random: np.random.Generator) -> float:
+    logs = []
+    for both in settings:
+        drawn = both[random.integers(0, len(both), (DRAWS, tasks))]
+        turned = random.random((DRAWS, tasks, 1)) < 0.5
+        totals = np.where(turned, drawn[..., ::-1], drawn).sum(axis=1)
+        logs.append(np.abs(np.log(totals[:, 0] / totals[:, 1])))
+    return float(np.exp(np.quantile(np.concatenate(logs), INTERVAL_LEVEL)) - 1)
+
+
+MASKED_LINE_TOKENS = 12
+"""Tokens of the line in the place of a masked result."""
+SUMMARY_TOKENS = 800
+"""Tokens of a summary."""
+_SMALLEST = 0.01
+"""Share of the runs whose mean prompt is taken to be smaller than a first prompt."""
+
+
+def first_prompt(raw: pd.DataFrame) -> float:
+    """Return the tokens of a first prompt: what one mean prompt in a hundred is below."""
+    return float((raw["tokens"] / raw["turns"]).quantile(_SMALLEST))
+
+
+def model_unmanaged_prompts(turns: int, first: float, step: float) -> NDArray[Any]:
+    """Return the prompt of each call where nothing is taken away."""
+    grown: NDArray[Any] = step * np.arange(turns)
+    return first + grown
+
+
+def model_masked_prompts(
+    turns: int, first: float, reply: float, result: float, keep: int
+) -> NDArray[Any]:
+    """Return the prompt of each call under a mask of all but the last `keep` results."""
+    before: NDArray[Any] = np.arange(turns)
+    whole = np.minimum(before, keep)
+    out: NDArray[Any] = (
+        first + reply * before + result * whole + MASKED_LINE_TOKENS * (before - whole)
+    )
+    return out
+
+
+def model_summarised_prompts(
+    turns: int, first: float, step: float, keep: int, chunk: int
+) -> NDArray[Any]:
+    """Return the prompt of each call where `chunk` turns are summarised once `keep` more stand."""
+    before: NDArray[Any] = np.arange(turns)
+    times: NDArray[Any] = np.maximum(before - keep, 0) // chunk
+    out: NDArray[Any] = first + SUMMARY_TOKENS * (times > 0) + step * (before - chunk * times)
+    return out
+
+
+def predict_tokens(raw: pd.DataFrame, policy: str, setting: str, first: float) -> NDArray[Any]:
+    """Return for each raw run the tokens of all its prompts under a policy, its calls as they were.
+
+    Args:
+        raw: runs without management, as `runs.read` gives them.
+        policy: mask, summary or hybrid (the mask within what the summaries leave).
+        setting: such as ``"N=21 M=10"``.
+        first: tokens of the first prompt.
+    """
+    told = {k: int(v) for k, v in re.findall(r"([NM])=(\d+)", setting)}
+    keep, chunk = told["M"], told.get("N", 0)
+
+    def total(turns: int, tokens: int, reply: float) -> float:
+        start = min(first, tokens / turns)
+        step = 2 * (tokens / turns - start) / max(turns - 1, 1)
+        said = min(reply, step)
+        mask = model_masked_prompts(turns, start, said, step - said, keep)
+        if policy == "mask":
+            return float(mask.sum())
+        short = model_summarised_prompts(turns, start, step, keep, chunk)
+        return float((short if policy == "summary" else np.minimum(short, mask)).sum())
+
+    rows = zip(raw["turns"].tolist(), raw["tokens"].tolist(), raw["output"].tolist(), strict=True)
+    return np.array([total(*row) for row in rows])
+
+
+DRAWS = 2_000
+"""Times that the tasks are drawn again for an interval."""
+_RATIO_SEED = 1729
+
+
+class Ratio(NamedTuple):
+    """The total of one run over another's, its interval, and the error of its logarithm."""
+
+    ratio: float
+    low: float
+    high: float
+    error: float
+
+
+def bootstrap_ratio(now: NDArray[Any], before: NDArray[Any], draws: int = DRAWS) -> Ratio:
+    """Return sum(now) / sum(before) over the same tasks; the interval is a bootstrap over tasks.
+
+    Args:
+        now: one figure a task.
+        before: the other run's, in the same order.
+        draws: times that the tasks are drawn again.
+    """
+    random = np.random.default_rng(_RATIO_SEED)
+    drawn = random.integers(0, len(now), (draws, len(now)))
+    logs = np.log(now[drawn].sum(axis=1) / before[drawn].sum(axis=1))
+    low, high = np.exp(np.quantile(logs, [(1 - INTERVAL_LEVEL) / 2, (1 + INTERVAL_LEVEL) / 2]))
+    return Ratio(float(now.sum() / before.sum()), float(low), float(high), float(logs.std()))
+
+
+def pair_tasks(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
+    """Return the tasks of both runs: columns `x_before` of the first, `x_now` of the other."""
+    return before.merge(now, on="task", suffixes=("_before", "_now"), validate="one_to_one")

@@ -1,1 +1,0 @@
-"""Rules for anybody's agent loop: its messages in, what to send out."""

@@ -1,0 +1,27 @@
+"""fuseraft's snapshot logs (`ctx_snapshots*.jsonl`): read, followed, understood, written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ctxkit._internal.lazy import deprecated_aliases, public_dir
+from ctxkit.formats.snapshots.frame_reader import Follower, follow, read_snapshots
+from ctxkit.formats.snapshots.frame_writer import SnapshotWriter, write_snapshots
+from ctxkit.formats.snapshots.markers import compactions, segments, turns
+from ctxkit.formats.snapshots.schema import Faults, SnapshotFault
+
+__all__ = [
+    "Faults",
+    "Follower",
+    "SnapshotFault",
+    "SnapshotWriter",
+    "compactions",
+    "follow",
+    "read_snapshots",
+    "segments",
+    "turns",
+    "write_snapshots",
+]
+__dir__ = public_dir(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_aliases(__name__, {"Fault": "SnapshotFault"})

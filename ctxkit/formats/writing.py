@@ -1,0 +1,79 @@
+"""Write a session to a file in one of six formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit._internal.safe_fs import write_file
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.formats.inputs import accepts_session
+
+if TYPE_CHECKING:
+    import os
+    from collections import Counter
+    from collections.abc import Callable, Iterable
+
+    from ctxkit.session.session import Session
+
+    SessionEncoder = Callable[[Session], tuple[Iterable[bytes], Counter[str]]]
+
+WRITE_FORMATS = ("native", "openai", "pi", "atif", "otel", "inspect")
+
+
+class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What `write` did: where, in which format, and what that format could not hold."""
+
+    path: str
+    format: str
+    lost: dict[str, int] = {}
+    """What the file does not have, by name, with counts; empty where nothing was lost."""
+
+    def __repr__(self) -> str:
+        lost = ", ".join(f"{n:,} {name}" for name, n in self.lost.items()) or "nothing"
+        return f"<written {self.path} as {self.format}; lost: {lost}>"
+
+
+@accepts_session
+def write(session: Session, path: str | os.PathLike[str], format: str = "native") -> WriteResult:  # noqa: A002  fixed name
+    """Write a session to a file, whole or not at all, readable by its owner only.
+
+    Args:
+        session: what to write: a session, the path of a log, or a list of messages.
+        path: the file; one that exists is replaced. Nothing else is written.
+        format: `native` (lossless), `pi` (Pi's session format, version 3), `openai` (an object with
+            Chat Completions `messages` and `tools`), `atif` (Agent Trajectory Interchange Format),
+            `otel` (OpenTelemetry GenAI spans as an OTLP exporter writes them: usage and
+            compactions, each call with its prompt), `inspect` (an evaluation log of one sample,
+            which `inspect_ai.log.read_eval_log` takes).
+
+    Returns:
+        What the format could not hold, by name.
+
+    Raises:
+        BadArguments: there is no such format.
+        StoreError: the file cannot be written.
+    """
+    from ctxkit.formats import atif, inspect_ai, native, openai, otel, pi
+
+    if format not in WRITE_FORMATS:
+        known = ", ".join(WRITE_FORMATS)
+        raise BadArguments(
+            f"There is no format {format!r} to write.{did_you_mean(str(format), WRITE_FORMATS)} Known:"
+            f" {known}."
+        )
+    if format == "native":
+        write_file(Path(path), native.encode_session_lines(session))
+        return WriteResult(path=str(path), format=format)
+    members: dict[str, SessionEncoder] = {
+        "openai": openai.encode_session,
+        "pi": pi.encode_session,
+        "atif": atif.encode_session,
+        "otel": otel.encode_session,
+        "inspect": inspect_ai.encode_session,
+    }
+    lines, lost = members[format](session)
+    write_file(Path(path), lines)
+    return WriteResult(path=str(path), format=format, lost={k: n for k, n in lost.items() if n})

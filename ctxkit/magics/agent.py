@@ -1,0 +1,440 @@
+"""`%%agent`: take a turn, show the status, attach images, or describe a dry run."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace as rehearsal_replace
+
+from ctxkit._internal.formatting import TextAndHtml, pluralize, sanitize_line
+from ctxkit.agent.context_store import ContextStore
+from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
+from ctxkit.agent.models.model import accepts_images, images_unsupported_message
+from ctxkit.agent.resume import check_model
+from ctxkit.agent.store.workspace import Workspace
+from ctxkit.agent.system_prompt import PromptSections, PromptSources, parse_section_names
+from ctxkit.agent.tools.images import (
+    IMAGE_KINDS,
+    MAX_IMAGE_BYTES,
+    image_from_bytes,
+    image_from_value,
+)
+from ctxkit.agent.tools.root import Root
+from ctxkit.agent.turn import Limits
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.magics.acp import check_via_options, find_external_log
+from ctxkit.magics.approval_questions import ask_here
+from ctxkit.magics.approvals import Approvals, select_approval_tools
+from ctxkit.magics.commands import AgentLine, TextPage
+from ctxkit.magics.sessions import DEFAULT_SESSION, SESSION_SETTINGS, describe_project_files
+from ctxkit.magics.turn_display import CellView, TerminalView, TurnScreen
+from ctxkit.magics.turn_handle import TurnAnswer, TurnHandle, TurnInterrupted
+from ctxkit.metrics.prompt_groups import apportion
+from ctxkit.session.messages import Message, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ctxkit.agent.agent import Agent
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.agent.models.model import Model
+    from ctxkit.agent.turn import Outcome
+    from ctxkit.magics.kit_state import KitState
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session.messages import Image
+    from ctxkit.session.session import Session
+    from ctxkit.tokens import ContextBudget
+
+
+_VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+
+
+def run_agent(kit: KitState, asked: AgentLine, body: str) -> object:
+    """Take the turn that a line and a cell ask for; without a prompt, say how things stand."""
+    prompt = "\n".join(t for t in (asked.prompt.strip(), body.strip()) if t)
+    if not prompt and asked != AgentLine(session=asked.session):
+        raise BadArguments(
+            "Nothing was asked: the cell below `%%agent` is the prompt. `%agent` alone is the"
+            " status."
+        )
+    if not prompt:
+        return show_session_status(kit, asked.session)
+    if asked.out and not asked.out.isidentifier():
+        raise BadArguments(
+            f"{asked.out!r} is no name of a variable: give `--out` one, such as answer."
+        )
+    if asked.expand:
+        prompt = expand_variables(prompt, kit.shell.user_ns)
+    pictures = load_attachments(asked.attach, kit.shell.user_ns)
+    if asked.via:
+        check_via_options(asked)
+    name, limits = asked.session or kit.lives.standing or DEFAULT_SESSION, _line_limits(asked)
+    _update_limits(Limits(), limits)  # what is no limit is refused before anything is opened
+    if asked.trust:
+        Workspace().vouch(name)
+    if asked.dry_run:
+        return show_dry_run(kit, name, asked, prompt, pictures)
+    fresh = name not in kit.lives or asked.rules is not None or asked.model is not None
+    live = kit.lives.open(name, **_line_settings(asked))
+    live.limit(_update_limits(live.agent.limits, limits))
+    confirmed = select_approval_tools(live.settings["approve"], live.agent.tools, live.root)
+    notes = [live.log.recovered] if live.log.recovered else []
+    notes += [*live.notes, *kit.lives.servers.notes(name)]
+    live.notes = ()
+    read = live.agent.sections is not None and "project" in live.agent.sections.names
+    if not live.session.log and live.settings["root"]:
+        note = describe_project_files(live.root.folder, read=read)
+        notes += [note] if note else []
+    for note in [*notes, *(describe_window_mismatch(live.agent) if fresh else [])]:
+        print(note)  # noqa: T201  said once, where the session is opened
+    live.log.recovered = None
+    if pictures and accepts_images(live.agent.model) is False:
+        raise BadArguments(images_unsupported_message(live.agent.model))
+    if asked.background:
+        return run_in_background(kit, live, prompt, asked.out, confirmed, pictures=pictures)
+    live.agent.approve = Approvals(confirmed, kit.lives.always(name), ask_here)
+    return run_in_cell(kit, live, prompt, asked.out, pictures)
+
+
+def run_in_cell(
+    kit: KitState, live: LiveSession, prompt: str, out: str | None, pictures: Sequence[Image] = ()
+) -> TurnAnswer:
+    """Take a turn while the cell waits; an interrupt keeps what was said so far."""
+    try:
+        with TurnScreen(live, CellView() if kit.rich else TerminalView(), raises=True):
+            outcome = run_coroutine(live.turn(prompt, attached=pictures))
+    except KeyboardInterrupt:
+        _publish_session(kit, live)
+        raise TurnInterrupted(
+            f"Interrupted. What was said so far is kept in session {live.name!r}."
+        ) from None
+    _publish_session(kit, live)
+    return _make_answer(kit, live, outcome, out)
+
+
+def run_in_background(
+    kit: KitState,
+    live: LiveSession,
+    prompt: str,
+    out: str | None,
+    confirmed: frozenset[str],
+    *,
+    pictures: Sequence[Image] = (),
+) -> TurnHandle:
+    """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
+    handle = TurnHandle(
+        live.name, leaves=not kit.seed
+    )  # with a seed no output is changed afterwards
+    live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), handle.ask)
+    screen = TurnScreen(live, handle if kit.rich else TerminalView())
+
+    async def work() -> TurnAnswer:
+        with screen:
+            outcome = await live.turn(prompt, attached=pictures)
+        return _make_answer(kit, live, outcome, None, screen.shown)
+
+    def over() -> None:
+        handle.over()
+        _publish_session(kit, live)
+
+    handle.running = BackgroundTask(work(), over)
+    kit.lives.runs(live.name, handle.running)
+    if out:
+        kit.shell.user_ns[out] = handle
+    return handle
+
+
+def show_session_status(kit: KitState, name: str | None) -> TextPage:
+    """Say how a live session stands."""
+    live = kit.lives.get(name)
+    agent_ = live.agent
+    used, limit = agent_.gauge()
+    calls = pluralize(len(live.session.calls), "call")
+    cuts = pluralize(len(live.session.edits), "compaction")
+    lines = [
+        f"Session {live.name} ({live.id}): {calls}, {cuts}",
+        f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",
+        f"Model: {agent_.model.name}"
+        + (f" ({agent_.model.notice})" if agent_.model.notice else ""),
+        f"Rules: {agent_.rules.label} · Limits of a turn: {agent_.limits}",
+        f"Tools: {', '.join(agent_.tools)} in {live.root.folder}",
+        *([f"Sections: {', '.join(agent_.sections.names)}"] if agent_.sections else []),
+        *(["Memory: what is remembered here, see %memory list"] if live.memory is not None else []),
+        f"Kept in: {live.log.path}",
+    ]
+    return TextPage("\n".join(lines))
+
+
+def show_dry_run(
+    kit: KitState, name: str, asked: AgentLine, prompt: str, pictures: Sequence[Image] = ()
+) -> TextPage:
+    """Show what a turn would send first, its size and its cost; nothing is sent or kept."""
+    settings = kit.lives.settings(name, _line_settings(asked))
+    parts = kit.lives.named.parts(settings)
+    if parts.via:
+        raise BadArguments(
+            f"What {parts.via[0]} sends to its model is its own affair: it cannot be shown before."
+        )
+    kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
+    model = kit.lives.named.model(parts.model, parts.rules)
+    check_model(kept, model, name)
+    tools, system = kit.lives.named.tools(settings["tools"]), kit.lives.named.system(settings)
+    tools += kit.lives.servers.tools(name, parts.mcp)  # started: only they know what they offer
+    root = Root(parts.root) if parts.root is not None and parts.root.is_dir() else None
+    folder = root.folder if root else Workspace().scratch(name)
+    held = kit.lives.named.memory(settings["memory"], model)
+    around = PromptSources(folder=folder, root=root, own=system, store=ContextStore(),
+                          memory=held.text if held is not None else None)  # fmt: skip
+    sections = PromptSections(parse_section_names(settings["sections"]), around)
+    return TextPage(
+        describe_dry_run(
+            kept, model, parts.rules, tools, prompt, sections=sections, pictures=pictures
+        )
+    )
+
+
+def expand_variables(prompt: str, names: dict[str, Any]) -> str:
+    """Return a prompt with the values of variables in place of `{{name}}`.
+
+    Raises:
+        BadArguments: there is no such variable.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in names:
+            raise BadArguments(f"There is no variable {match[1]!r} to put in place of {match[0]}.")
+        return str(names[match[1]])
+
+    return _VARIABLE.sub(value, prompt)
+
+
+def _make_answer(
+    kit: KitState,
+    live: LiveSession,
+    outcome: Outcome,
+    out: str | None,
+    shown: TextAndHtml | None = None,
+) -> TurnAnswer:
+    """Return the answer of a turn.
+
+    Raises:
+        ModelError: the model failed; the variable that was asked for has the outcome all the same.
+    """
+    chart = live.workspace.chart(live.id).relative_to(live.workspace.folder.parent)
+    drawn = chart if outcome.spent.calls else None
+    answer = TurnAnswer(outcome, live.session, shown, drawn, find_external_log(live))
+    if answer.own is not None:
+        kit.sessions.put(answer.own, f"{live.name}.own")
+    if out:
+        kit.shell.user_ns[out] = answer
+    if outcome.ended == "error":
+        raise ModelError(
+            f"{sanitize_line(outcome.why, 600)} The prompt is kept in session {live.name!r}."
+        )
+    return answer
+
+
+def _publish_session(kit: KitState, live: LiveSession) -> None:
+    """Make the session known to the other magics, and write its chart, which opens offline."""
+    from ctxkit.plots import budget
+
+    kit.sessions.put(live.session, live.name)
+    live.workspace.write(live.workspace.chart(live.id), budget(live.session).page())
+
+
+def _line_settings(asked: AgentLine) -> dict[str, str | None]:
+    return {k: getattr(asked, k) for k in SESSION_SETTINGS}
+
+
+def _line_limits(asked: AgentLine) -> dict[str, float]:
+    """Return the limits that a line names; the others stay as they were."""
+    given = {
+        "calls": asked.max_calls,
+        "cost_usd": asked.max_cost,
+        "tokens": asked.max_tokens,
+        "seconds": asked.max_seconds,
+    }
+    return {k: v for k, v in given.items() if v is not None}
+
+
+def _update_limits(limits: Limits, given: dict[str, float]) -> Limits:
+    """Return limits with those that were named; `inf` lifts one."""
+    named: dict[str, Any] = {k: None if v == inf else v for k, v in given.items()}
+    return replace(limits, **named)
+
+
+def load_attachments(words: str | None, names: Mapping[str, Any]) -> list[Image]:
+    """Return the pictures that `--attach` names, separated by commas.
+
+    Args:
+        words: paths in the working folder, or variables that hold a figure, a Pillow image or
+            bytes.
+        names: the user's variables.
+
+    Raises:
+        BadArguments: one is not there, is no picture, or is too large.
+    """
+    if not words:
+        return []
+    given = [words] if Path(words).expanduser().is_file() else words.split(",")
+    return [_load_attachment(w.strip(), names) for w in given if w.strip()]
+
+
+def _load_attachment(word: str, names: Mapping[str, Any]) -> Image:
+    if word.isidentifier() and word in names:
+        held = image_from_value(names[word])
+        if held is None:
+            raise BadArguments(
+                f"`--attach {sanitize_line(word, 60)}`: the variable holds no picture."
+            )
+        return held
+    path = Path(word).expanduser()
+    if not path.is_file():
+        said = (
+            f"`--attach {sanitize_line(word, 200)}`: there is no such file, and no such variable."
+        )
+        raise BadArguments(said)
+    try:
+        with path.open("rb") as file:
+            return image_from_bytes(file.read(MAX_IMAGE_BYTES + 1), sanitize_line(word, 200))
+    except OSError as e:
+        raise BadArguments(f"{sanitize_line(word, 200)!r} cannot be read ({e.strerror}).") from None
+    except BadArguments as e:
+        if "no picture" not in str(e):
+            raise
+        raise BadArguments(
+            f"{sanitize_line(word, 200)} is no picture ({IMAGE_KINDS}): a text or a document is read by the "
+            "agent's own tools, or put where it finds it by `%context add`."
+        ) from None
+
+
+def describe_dry_run(
+    kept: Session | None,
+    model: Model,
+    rules: Rules,
+    tools: Sequence[str | Any],
+    prompt: str,
+    *,
+    sections: PromptSections,
+    pictures: Sequence[Image] = (),
+) -> str:
+    """Return in words what a prompt's first call would send; nothing is sent, kept or
+    made on disk.
+    """
+    from ctxkit.agent import Agent
+    from ctxkit.session.session import Session
+
+    session = kept or Session(id="dry-run")
+    stand = Agent(
+        session, model=model, rules=rules, tools=_describe_tools(tools), clock=lambda: 0.0
+    )
+    context = stand.compactor.context
+    if not session.log and not sections.names and sections.around.own:
+        stand.instruct(sections.around.own)
+    elif sections.names and (said := sections.due(session, time.time())):
+        context.add(rehearsal_replace(said, id="dry-run-sections"))
+    context.add(Message(role="user", id="dry-run", parts=(Text(prompt), *pictures)))
+    (shown, _), tokens = context.preview(), context.estimate_size()
+    parts = _tokens_by_part(shown, context.log.counter, context.schemas)
+    sizes = apportion(tokens, [n for _, n in parts])
+    rows = [f"{n:>9,}  {name}" for n, (name, _) in zip(sizes, parts, strict=True)]
+    limit = context.run.room.limit
+    head = (
+        f"Would send {len(shown)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}), to"
+        f" {model.name}."
+    )
+    due = ["A compaction would come first."] if _would_compact(stand, rules) else []
+    told = [
+        *due,
+        *describe_window_mismatch(stand),
+        f"Nothing was sent. The prompt: {sanitize_line(prompt, 200)}",
+    ]
+    return "\n".join([head, *rows, _describe_price(model, tokens), *told])
+
+
+def describe_window_mismatch(agent: Agent) -> list[str]:
+    """Return what must be said of rules that were made for another window than the model's; usually
+    nothing.
+    """
+    room, model, rules = agent.compactor.context.run.room, agent.model, agent.rules
+    window = next((k for k in rules.parameters if k.startswith("context_window")), None)
+    less = [k for k in rules.parameters if re.search("reserve|output|^keep_.*tokens", k)]
+    better = "Give other rules, or a model with a larger window."
+    if window is not None:
+        size = f"{model.context_window or room.limit:_}"
+        better = (
+            f"Give rules that fit (`mine = ck.presets.{rules.label}({window}={size}, ...)`, then"
+            " `--rules mine`"
+            + (f"; smaller too: {', '.join(less)}" if less else "")
+            + "), or a model with a larger window."
+        )
+    if model.context_window is not None and room.limit > model.context_window:
+        takes = f"{model.name} takes {model.context_window:,}"
+        counts = f"count on a window of {room.limit:,} tokens"
+        return [f"Note: rules {rules.label} {counts}, but {takes}. {better}"]
+    if room.reserve >= room.limit:
+        held = (
+            f"hold {room.reserve:,} tokens free in a window of {room.limit:,}: a compaction is due"
+            " at every call"
+        )
+        return [f"Note: rules {rules.label} {held}. {better}"]
+    return []
+
+
+def _describe_tools(named: Sequence[str | Any]) -> list[Any]:
+    """Return the tools as they would be described to the model; their root is a folder that is gone
+    again.
+    """
+    from tempfile import TemporaryDirectory
+
+    from ctxkit.agent.tools.builtin import make_inert_work_tools, make_tools
+    from ctxkit.agent.tools.root import Root
+
+    with TemporaryDirectory() as folder:
+        return make_tools(named, Root(folder), {}, work=make_inert_work_tools())
+
+
+def _tokens_by_part(shown: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:
+    """Return the tokens of each role and tool, the largest first, then what no message holds."""
+    sums: dict[str, int] = {}
+    for m in shown:
+        name = f"results of {sanitize_line(m.tool, 40)}" if m.tool else m.role
+        sums[name] = sums.get(name, 0) + counter.message(m)
+    known = sorted(sums.items(), key=lambda part: -part[1])
+    return [*known, *([("tool descriptions", fixed)] if fixed else [])]
+
+
+def _describe_price(model: Model, tokens: int) -> str:
+    from ctxkit.tokens.prices import price
+
+    if model.notice:
+        return f"It would cost nothing ({model.notice})."
+    known = price(model.name)
+    if known is None:
+        return "No price of the model is known."
+    dearest = tokens * known.at(tokens).write()
+    return f"The first prompt would cost at most ${dearest:.4f}, its reply beside."
+
+
+def _would_compact(stand: Any, rules: Rules) -> bool:
+    """Say whether the rules would compact before this call; their own policy is not asked, so no
+    summary is written.
+    """
+    if rules.policy is None:
+        return False
+    asked: list[int] = []
+
+    def policy(history: History, room: ContextBudget) -> History:  # noqa: ARG001  the shape of a policy
+        asked.append(history.tokens)
+        return history
+
+    context = stand.compactor.context
+    context.rules = rules.but(policy=policy, on_compacted=None)
+    context.prepare(0.0)
+    return bool(asked)

@@ -1,0 +1,148 @@
+"""`%context` subcommands for checkpoints: budget, diff, branch, restore, reset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit.errors import BadArguments
+from ctxkit.magics.arguments import word
+from ctxkit.magics.commands import Subcommand, TextPage
+from ctxkit.magics.session_commands import LiveSessionLine, SessionLine
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxkit.magics.kit_state import KitState
+    from ctxkit.plots.chart import Chart
+
+
+@dataclass(frozen=True)
+class DiffLine(SessionLine):
+    """The line of `%context diff`."""
+
+    compaction: int = word("number of the compaction, from 0; negatives from the end", default=-1)
+
+
+@dataclass(frozen=True)
+class RestoreLine(LiveSessionLine):
+    """The line of `%context restore`."""
+
+    checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
+
+
+@dataclass(frozen=True)
+class BranchLine(SessionLine):
+    """The line of `%context branch`."""
+
+    checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
+    name: str | None = word("name of the new session", default=None)
+
+
+def show_budget(kit: KitState, asked: SessionLine) -> Chart:
+    """Return the chart of cumulative input."""
+    from ctxkit.plots.budget_charts import budget as chart
+
+    return chart(kit.session(asked.session))
+
+
+def show_diff(kit: KitState, asked: DiffLine) -> Chart:
+    """Return what a compaction did, message by message."""
+    from ctxkit.plots.diff_chart import diff as chart
+
+    return chart(kit.session(asked.session), asked.compaction)
+
+
+def show_checkpoints(kit: KitState, asked: SessionLine) -> pd.DataFrame:
+    """Return one row a checkpoint."""
+    import pandas as pd
+
+    from ctxkit.agent.store.session_log import list_checkpoints
+
+    found = list_checkpoints(kit.session(asked.session))
+    times = (c.time for c in found)
+    columns = {
+        "tokens": [c.tokens for c in found],
+        "trigger": [sanitize_line(c.trigger or "", 40) for c in found],
+        "time": [None if at is None else datetime.fromtimestamp(at, UTC) for at in times],
+        "stands": [c.stands for c in found],
+        "entry": [c.entry for c in found],
+    }
+    return pd.DataFrame(columns, index=pd.Index([c.number for c in found], name="checkpoint"))
+
+
+def restore_checkpoint(kit: KitState, asked: RestoreLine) -> TextPage:
+    """Go back to a checkpoint; what came after stays in the log."""
+    from ctxkit.agent.store.session_log import get_checkpoint
+
+    live = kit.lives.get(asked.session)
+    kit.lives.free(live.name)
+    place = get_checkpoint(live.session, asked.checkpoint)
+    session = live.restore(place.number)
+    kit.sessions.add(session, live.name)
+    used = live.agent.gauge()[0]
+    return TextPage(
+        f"Session {live.name} stands before compaction {place.number}: {used:,} tokens. Nothing was"
+        " lost."
+    )
+
+
+def branch_session(kit: KitState, asked: BranchLine) -> TextPage:
+    """Make a session of its own that stands at a checkpoint; the old one stays as it is."""
+    from ctxkit.agent.store.session_log import get_checkpoint
+
+    session = kit.session(asked.session)
+    place = get_checkpoint(session, asked.checkpoint)
+    if place.entry < 0:
+        raise BadArguments(
+            "That checkpoint lies before the first message; there is nothing to branch from."
+        )
+    name = asked.name or f"{asked.session or kit.sessions.active_name}-branch-{place.number}"
+    moved = session.branch(place.entry)
+    live = kit.branched(name, moved, asked.session or kit.sessions.active_name)
+    led = "live" if live else "active; name a model (`--model`) to go on"
+    return TextPage(
+        f"Session {name} stands before compaction {place.number} and is {led}: `%%agent --session"
+        f" {name}`."
+    )
+
+
+def reset_session(kit: KitState, asked: LiveSessionLine) -> TextPage:
+    """Begin a fresh session under the old one's name; the old one is kept under another."""
+    live = kit.lives.get(asked.session)
+    kit.lives.free(live.name)
+    name, settings = live.name, live.settings
+    kept = kit.put_aside(live)
+    kit.lives.open(name, **settings)
+    return TextPage(f"Session {name} is fresh. The old one is kept as {kept}.")
+
+
+CHECKPOINT_SUBCOMMANDS = (
+    Subcommand(
+        "budget",
+        "The chart of cumulative input, with the lines of warning and cut-over.",
+        SessionLine,
+        show_budget,
+    ),
+    Subcommand("diff", "What one compaction did, message by message.", DiffLine, show_diff),
+    Subcommand(
+        "checkpoints",
+        "The places before each compaction, to which one can go back.",
+        SessionLine,
+        show_checkpoints,
+    ),
+    Subcommand(
+        "branch", "Make a new session that stands at a checkpoint.", BranchLine, branch_session
+    ),
+    Subcommand(
+        "restore",
+        "Go back to a checkpoint; what came after stays in the log.",
+        RestoreLine,
+        restore_checkpoint,
+    ),
+    Subcommand(
+        "reset", "Begin a fresh session; the old one is kept.", LiveSessionLine, reset_session
+    ),
+)

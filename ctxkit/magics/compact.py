@@ -1,0 +1,174 @@
+"""`%compact`: compact a live session by hand and report what went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line, sanitize_text
+from ctxkit.agent.compaction import KEEP_NEWEST_TURN
+from ctxkit.agent.event_loops import run_coroutine
+from ctxkit.agent.model_summaries import ModelSummariser
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.magics.commands import TextPage
+from ctxkit.policies.offline_summarisers import Extractive, may_ask
+from ctxkit.policies.protocols import name_of
+from ctxkit.policies.summary import Summary, writers_of
+from ctxkit.session.messages import error_of
+from ctxkit.tokens.live_prompt_sizes import size_now
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.magics.commands import CompactLine
+    from ctxkit.magics.kit_state import KitState
+    from ctxkit.policies.base import BasePolicy
+    from ctxkit.policies.protocols import Policy
+    from ctxkit.session.messages import Edit
+    from ctxkit.session.session import Session
+
+
+EXTRACTIVE_NOTICE, NO_SUMMARY_NOTICE = (
+    "extractive summary, no LLM was called",
+    "no summary, no LLM was called",
+)
+OTHER = "summary without a model, no LLM was called"
+_SKIPPED = TextPage("Compaction skipped: there is too little history to compact.")
+
+
+@dataclass(frozen=True, repr=False)
+class CompactionReport:
+    """What a compaction did, or would do: before, after, saved, and what went.
+
+    The prompt after it was not sent yet, so its size is an estimate.
+    """
+
+    edits: tuple[Edit, ...]
+    before: int
+    after: int
+    """Tokens of the prompt that comes next, as estimated."""
+    session: Session
+    done: bool
+    notice: str = ""
+
+    @property
+    def saved(self) -> float:
+        """Share of the tokens that it saved."""
+        return 1 - self.after / self.before if self.before else 0.0
+
+    @property
+    def gone(self) -> list[str]:
+        """One line for each message that went."""
+        ids = {t for e in self.edits for t in e.targets}
+        return [
+            f"{m.role}: {sanitize_line(m.tool or m.text or ', '.join(c.name for c in m.tool_calls), 90)}"
+            for m in self.session.messages
+            if m.id in ids
+        ]
+
+    @property
+    def one_line(self) -> str:
+        """`Compacted (14,200 → 4,100 tokens, estimated, 71% saved), 36 messages went`."""
+        word = "Compacted" if self.done else "Would compact"
+        sizes = f"{self.before:,} → {self.after:,} tokens, estimated, {self.saved:.0%} saved"
+        went = [f"{n} {what}" for what, n in self._counted() if n] or ["no message changed"]
+        return f"{word} ({sizes}), {', '.join(went)}" + (f" · {self.notice}" if self.notice else "")
+
+    def _counted(self) -> list[tuple[str, int]]:
+        cut = len({t for e in self.edits if e.kind in ("shortened", "replaced") for t in e.targets})
+        went = len({t for e in self.edits for t in e.targets}) - cut
+        if self.done:
+            return [("messages went", went), ("messages were shortened", cut)]
+        return [("messages would go", went), ("messages would be shortened", cut)]
+
+    @property
+    def summary(self) -> str:
+        """What stands in their place."""
+        return "\n".join(m.text for e in self.edits for m in e.inserted)
+
+    def __repr__(self) -> str:
+        more = [f"  - {row}" for row in self.gone[:12]]
+        rest_ = [f"  ... and {len(self.gone) - 12} more"] if len(self.gone) > 12 else []
+        return sanitize_text("\n".join([self.one_line, *more, *rest_]))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<li>{escape_html(row)}</li>" for row in self.gone[:200])
+        summary = escape_html(self.summary, 4000) or "nothing"
+        return (
+            f'<div class="{NO_MATHJAX}">'
+            f"<strong>{escape_html(self.one_line)}</strong>"
+            f"<details><summary>what went</summary><ul>{rows}</ul></details><details>"
+            "<summary>what stands in its place</summary>"
+            f'<pre style="white-space:pre-wrap">{summary}</pre></details></div>'
+        )
+
+
+def run_compact(kit: KitState, asked: CompactLine, body: str) -> object:
+    """Compact a live session as a line and a cell ask for."""
+    focus = "\n".join(t for t in (asked.focus.strip(), body.strip()) if t)
+    if asked.keep is not None and asked.keep < 0:
+        raise BadArguments(f"`%compact --keep` is a number of turns, 0 or more; not {asked.keep}.")
+    live = kit.lives.get(asked.session)
+    kit.lives.free(live.name)
+    policy = _choose_policy(kit, asked)
+    instead = None if policy is not None else KEEP_NEWEST_TURN
+    before = size_now(live.session).tokens
+    if asked.dry_run:
+        return _dry(live, [policy, *([instead] if instead else [])], focus, before)
+    try:
+        edits = run_coroutine(live.compact(policy, focus=focus, instead=instead))
+    except ModelError as e:
+        raise ModelError(f"The compaction failed, and the history is kept as it was: {e}") from None
+    if not edits:
+        return _SKIPPED
+    kit.sessions.put(live.session, live.name)
+    notice = _notice(edits, live.agent.compactor.chosen(policy, focus))
+    after = edits[-1].tokens_after or 0
+    return CompactionReport(edits, before, after, live.session, done=True, notice=notice)
+
+
+def _dry(
+    live: LiveSession, choices: list[Policy | None], focus: str, before: int
+) -> CompactionReport | TextPage:
+    """Return what the first policy would do that would do anything; nothing is changed."""
+    compactor = live.agent.compactor
+    for choice in choices:
+        part = compactor.chosen(choice, focus, draft=True)
+        cut = compactor.context.tried(part)
+        if cut is not None:
+            edits, after = cut.edits, compactor.context.estimate_size(cut.new)
+            notice = _notice(edits, part)
+            return CompactionReport(edits, before, after, live.session, done=False, notice=notice)
+    return _SKIPPED
+
+
+def _notice(edits: tuple[Edit, ...], part: BasePolicy) -> str:
+    """Return what must be said of who wrote the summary, by which policy."""
+    model = next((e.model for e in edits if e.model is not None), None)
+    writers = list(writers_of(part))
+    others = [w for w in writers if may_ask(w) and not isinstance(w, ModelSummariser)]
+    if failed := error_of(edits):
+        who = f"{model} was asked" if model else "" if others else "no LLM was called"
+        return f"the summary failed ({failed})" + (f", {who}" if who else "")
+    if model is not None:
+        return f"summary by {model}"
+    if not any(e.kind == "summarised" for e in edits):
+        return NO_SUMMARY_NOTICE
+    if others:
+        return f"summary by {', '.join(map(name_of, others))}, which the rules name"
+    return EXTRACTIVE_NOTICE if all(isinstance(w, Extractive) for w in writers) else OTHER
+
+
+def _choose_policy(kit: KitState, asked: CompactLine) -> Any:
+    if asked.keep is not None:
+        return Summary(keep_turns=asked.keep) if asked.keep else Summary(keep_messages=1)
+    if not asked.rules:
+        return None
+    rules = kit.lives.named.rules(asked.rules, once=True)
+    if rules.policy is None:
+        raise BadArguments(
+            f"Rules {rules.label} compact nothing: name others, or none at all for the session's"
+            " own."
+        )
+    return rules.policy

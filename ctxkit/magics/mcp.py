@@ -1,0 +1,132 @@
+"""MCP servers of live sessions (`--mcp`)."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit.errors import BadArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxkit.agent.mcp import McpServer
+    from ctxkit.agent.tools.tool import Tool
+
+_MOST_BYTES = 1_000_000
+_FORMS = "'COMMAND ARGUMENTS', a .json file with mcpServers, or a variable that holds either"
+
+
+class ServerCommand(NamedTuple):
+    """How a server is started."""
+
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+
+
+def parse_servers(words: str, names: Mapping[str, Any]) -> dict[str, ServerCommand]:
+    """Return the servers that `--mcp` names, by their names; the only one of a command has none.
+
+    Args:
+        words: a command line, the path of a file with `mcpServers` (or `servers`), or a variable.
+        names: the user's variables.
+
+    Raises:
+        BadArguments: it is none of these.
+    """
+    if not words.strip():
+        return {}
+    if words.isidentifier() and words in names:
+        return _parse_servers_value(names[words], words)
+    path = Path(words).expanduser()
+    if path.suffix == ".json" and " " not in words.strip():
+        return _parse_servers_value(_read_json_file(path), words)
+    return {"": _parse_command(words, words)}
+
+
+def _parse_servers_value(held: Any, words: str) -> dict[str, ServerCommand]:
+    if isinstance(held, dict) and "command" not in held:
+        inner = held.get("mcpServers", held.get("servers", held))
+        if isinstance(inner, dict) and inner:
+            return {str(name): _parse_command(how, words) for name, how in inner.items()}
+    return {"": _parse_command(held, words)}
+
+
+def _parse_command(how: Any, words: str) -> ServerCommand:
+    """Return a command out of a line, a list, or what a file of servers has of one."""
+    env: dict[str, Any] = {}
+    if isinstance(how, dict):
+        if "url" in how:
+            raise BadArguments(
+                f"`--mcp {sanitize_line(words, 80)}`: servers behind an address are not "
+                "reached; only programs of this machine are."
+            )
+        env = how.get("env") or {}
+        args = how.get("args") or []
+        how = [how.get("command"), *args] if isinstance(args, list) else None
+    if isinstance(how, str):
+        try:
+            how = shlex.split(how)
+        except ValueError as e:
+            raise BadArguments(
+                f"`--mcp {sanitize_line(words, 80)}`: {e}; write {_FORMS}."
+            ) from None
+    sound = isinstance(how, (list, tuple)) and how and all(isinstance(w, str) for w in how)
+    if not sound or not isinstance(env, dict):
+        raise BadArguments(f"`--mcp {sanitize_line(words, 80)}` names no server; write {_FORMS}.")
+    return ServerCommand(tuple(how), tuple((str(k), str(v)) for k, v in env.items()))
+
+
+def _read_json_file(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            return json.loads(file.read(_MOST_BYTES))
+    except OSError as e:
+        raise BadArguments(
+            f"{sanitize_line(str(path), 200)!r} cannot be read ({e.strerror})."
+        ) from None
+    except (ValueError, RecursionError):
+        raise BadArguments(
+            f"{sanitize_line(str(path), 200)!r} is no JSON with mcpServers."
+        ) from None
+
+
+class McpServers:
+    """The servers that run, by session."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, dict[tuple[str, ServerCommand], McpServer]] = {}
+
+    def tools(self, session: str, told: Mapping[str, ServerCommand]) -> list[Tool]:
+        """Return the tools of a session's servers; those that it has no more are ended.
+
+        Raises:
+            BadArguments: one cannot be started, or speaks no MCP.
+        """
+        from ctxkit.agent.mcp import McpServer
+
+        known = self._running.setdefault(session, {})
+        for gone in [k for k in known if told.get(k[0]) != k[1]]:
+            known.pop(gone).close()
+        out: list[Tool] = []
+        for name, how in told.items():
+            if (name, how) not in known:
+                known[name, how] = McpServer(how.command, name=name, env=dict(how.env))
+            out += known[name, how].tools()
+        return out
+
+    def notes(self, session: str) -> list[str]:
+        """Return what must be said of a session's servers, once."""
+        notes: list[str] = []
+        for server in self._running.get(session, {}).values():
+            notes += server.notes
+            server.notes = []
+        return notes
+
+    def close(self, session: str) -> None:
+        """End the servers of a session."""
+        for server in self._running.pop(session, {}).values():
+            server.close()

@@ -1,0 +1,73 @@
+"""Which memory a session has: the words of `--memory`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit.errors import BadArguments, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxkit.agent.memory.folders import MemoryStore
+    from ctxkit.agent.memory.session_memory import SessionMemory
+    from ctxkit.agent.models.model import Model
+
+ON, OFF, LOCAL, DIGEST, MODEL = "on", "off", "local", "digest", "model"
+MEMORY_WORDS = (ON, OFF, LOCAL, DIGEST, MODEL)
+
+
+def open_memory() -> MemoryStore:
+    """Return what is remembered for the working folder."""
+    from ctxkit.agent.memory.folders import MemoryStore
+    from ctxkit.agent.memory.session_memory import default_memory_folders
+
+    return MemoryStore(default_memory_folders())
+
+
+def parse_memory_words(words: str, names: Mapping[str, Any]) -> list[str]:
+    """Return the words that name a memory, one by one.
+
+    Raises:
+        BadArguments: a word is none, and no variable holds a provider of that name.
+    """
+    from ctxkit.agent.memory.session_memory import MemoryProvider
+
+    asked = [w.strip() for w in words.split(",") if w.strip()]
+    for word in asked:
+        held = names.get(word)
+        if word not in MEMORY_WORDS and not isinstance(held, (MemoryProvider, dict)):
+            raise BadArguments(
+                f"There is no memory {sanitize_line(word, 60)!r}: it is {', '.join(MEMORY_WORDS)}, or a variable"
+                f" that holds a webhook (ctxkit.memory.Webhook).{did_you_mean(word, MEMORY_WORDS)}"
+            )
+    if OFF in asked and len(asked) > 1:
+        raise BadArguments("`off` stands alone: it says that nothing is remembered.")
+    return asked
+
+
+def make_session_memory(words: str, model: Model, names: Mapping[str, Any]) -> SessionMemory | None:
+    """Return the memory that words name; None: nothing is remembered.
+
+    Raises:
+        BadArguments: a word names none.
+    """
+    from ctxkit.agent.memory.session_memory import LocalMemory, SessionMemory, make_memory_provider
+    from ctxkit.policies.memory_entries import MemoryBudgets
+
+    asked = parse_memory_words(words, names)
+    if asked == [OFF] or (not asked and model.notice.startswith("scripted")):
+        return None
+    held = open_memory()
+    providers: list[Any] = []
+    for word in asked:
+        found = names.get(word)
+        if word in (LOCAL, DIGEST):
+            providers.append(LocalMemory(held, MemoryBudgets() if word == DIGEST else None))
+        elif word not in (ON, MODEL):
+            providers.append(
+                make_memory_provider(found, held) if isinstance(found, dict) else found
+            )
+    whole = ON in asked or set(asked) <= {MODEL}
+    return SessionMemory(held, providers, whole=whole, by_model=MODEL in asked)

@@ -1,0 +1,167 @@
+"""`%context` subcommands for prompt sections and the context store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit.agent.context_store import STORE_FOLDERS, ContextStore, describe_skipped, import_files
+from ctxkit.agent.system_prompt import OFF, parse_section_names
+from ctxkit.errors import BadArguments
+from ctxkit.magics.arguments import option, rest, word
+from ctxkit.magics.commands import Subcommand, TextPage
+from ctxkit.magics.session_commands import EmptyLine, SessionLine, clean_texts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.magics.kit_state import KitState
+
+
+@dataclass(frozen=True)
+class SectionsLine(SessionLine):
+    """The line of `%context sections`."""
+
+    words: str = rest("on, off, names, or what changes: -name, +name; nothing: what they cost")
+
+
+@dataclass(frozen=True)
+class AddLine:
+    """The line of `%context add`."""
+
+    path: str = word("a file, or a folder", completes="path")
+    name: str = option("what it is called in the store: letters, digits, - and _", default="")
+    desc: str = option("one line that says what it is, in quotes", default="")
+    fuseraft: bool = option("keep it in fuseraft's folder", default=False)
+
+
+@dataclass(frozen=True)
+class RemoveLine:
+    """The line of `%context remove`."""
+
+    name: str = word("what it is called in the store")
+
+
+def run_sections(kit: KitState, asked: SectionsLine) -> pd.DataFrame | TextPage:
+    """Say what the sections of a session cost; or switch them from the next prompt on."""
+    if not asked.words.strip():
+        from ctxkit.experiments.section_costs import sections as costs
+
+        table = clean_texts(costs(kit.session(asked.session)))
+        return table.drop(columns="session").set_index("section")
+    wanted = asked.session or kit.lives.standing
+    if wanted is None or wanted not in kit.lives:
+        if asked.session is not None:
+            kit.lives.get(asked.session)
+        names, kit.sections = _switched(asked.words.strip(), kit.sections)
+        return TextPage(f"Sections of new sessions: {', '.join(names) or 'none'}.")
+    live = kit.lives.get(wanted)
+    kit.lives.free(live.name)
+    own = "" if live.session.log else kit.lives.named.system(live.settings)
+    names, words = _switched(asked.words.strip(), live.settings["sections"])
+    live.inject(words, own)
+    live.settings["sections"] = words
+    live.limit(live.agent.limits)  # it is kept with the session
+    lines = [f"Sections of {live.name} from the next prompt on: {', '.join(names) or 'none'}."]
+    return TextPage("\n".join([*lines, *_describe_remaining(live, names)]))
+
+
+def _switched(words: str, before: str) -> tuple[tuple[str, ...], str]:
+    """Return the sections that are on once words are taken, and words that say so by themselves.
+
+    Names with signs change what words before them switched on.
+    """
+    names = parse_section_names(words, parse_section_names(before))
+    alone = words if parse_section_names(words) == names else ",".join(names)
+    return names, alone or OFF
+
+
+def _describe_remaining(live: LiveSession, names: tuple[str, ...]) -> list[str]:
+    """Return what must be said of sections that are off now and stand in the session."""
+    session = live.session
+    if not session.calls:
+        return []
+    stand = {name for m in session.view() for name, _, _ in m.sections} - set(names)
+    if not stand:
+        return []
+    from ctxkit.experiments.section_costs import sections as costs
+
+    table = costs(session).set_index("section")
+    tokens, whole = table.loc[sorted(stand), "tokens"].sum(), live.agent.gauge()[0]
+    said = (
+        f"Said already, and kept so that the cache holds: {', '.join(sorted(stand))} "
+        f"({tokens:,} tokens a call). Taking it out would have the whole prompt ({whole:,} tokens) "
+        "read anew; `%context reset` begins without."
+    )
+    return [said]
+
+
+def add_item(kit: KitState, asked: AddLine) -> TextPage:  # noqa: ARG001  the shape of a subcommand
+    """Keep a file or a folder in the context store; documents are kept as their text."""
+    if not asked.name:
+        raise BadArguments(
+            f"Give it a name: `%context add {sanitize_line(asked.path, 200)} --name N`."
+        )
+    found, home = import_files(asked.path), STORE_FOLDERS[1 if asked.fuseraft else 0]
+    item = ContextStore().put(asked.name, found.files, source=asked.path, description=asked.desc,
+                         info=found.info, home=home)  # fmt: skip
+    files = "1 file" if len(item.files) == 1 else f"{len(item.files)} files"
+    lines = [(f"Kept {files}, {item.size_bytes:,} bytes of text, as {home}/context/{item.name}: "
+             "agents see it in their index and read it with read_file.")]  # fmt: skip
+    lines += [found.info[0].upper() + found.info[1:] + "."] if found.info else []
+    return TextPage("\n".join([*lines, *filter(None, [describe_skipped(found.left)])]))
+
+
+def remove_item(kit: KitState, asked: RemoveLine) -> TextPage:  # noqa: ARG001  as above
+    """Take something out of the context store."""
+    item = ContextStore().remove(asked.name)
+    return TextPage(
+        f"Removed {item.name} from the context store; where it came from stays as it was."
+    )
+
+
+def list_store(kit: KitState, _: EmptyLine) -> pd.DataFrame:  # noqa: ARG001  as above
+    """Return one row an item of the context store: sizes raw, extracted, and put into prompts."""
+    import pandas as pd
+
+    from ctxkit.agent.context_store import INDEX_HEADING, format_index_block
+
+    library = ContextStore()
+    for fault in library.faults():
+        print(f"Note: {fault}")  # noqa: T201  beside the table
+    held = library.items()
+    infos = (item.extraction_info for item in held.values())
+    columns = {
+        "path": list(held),
+        "files_n": [len(item.files) for item in held.values()],
+        "raw_bytes": [item.raw_bytes for item in held.values()],
+        "text_bytes": [item.size_bytes for item in held.values()],
+        "injected_chars": [
+            len(format_index_block({p: item})) - len(INDEX_HEADING) for p, item in held.items()
+        ],
+        "description": [item.description or "" for item in held.values()],
+        "source": [item.source_path for item in held.values()],
+        "info": [info if isinstance(info, str) else "" for info in infos],
+    }
+    names = [path.rsplit("/", 1)[1] for path in held]
+    return clean_texts(pd.DataFrame(columns, index=pd.Index(names, name="item", dtype="object")))
+
+
+PROMPT_SUBCOMMANDS = (
+    Subcommand(
+        "sections",
+        "What the sections of the prompts cost; with words: switch them.",
+        SectionsLine,
+        run_sections,
+    ),
+    Subcommand(
+        "store",
+        "The context store: what is in it, raw, as text, and in prompts.",
+        EmptyLine,
+        list_store,
+    ),
+    Subcommand("add", "Keep a file or a folder in the context store.", AddLine, add_item),
+    Subcommand("remove", "Take something out of the context store.", RemoveLine, remove_item),
+)

@@ -1,0 +1,456 @@
+"""`%context` subcommands that show or load sessions: status, list, turns, reports, use, export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
+from ctxkit.magics.arguments import option, word
+from ctxkit.magics.commands import Subcommand, TextPage
+from ctxkit.session.messages import Edit
+from ctxkit.tokens.live_prompt_sizes import standing_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from ctxkit._internal.tables import Table
+    from ctxkit.agent.store.session_files import ReportStore
+    from ctxkit.magics.kit_state import KitState
+    from ctxkit.metrics.context_report import ContextReport
+    from ctxkit.metrics.cost.spending import Spend
+    from ctxkit.session.session import Session
+
+
+@dataclass(frozen=True)
+class SessionLine:
+    """A line that names a session."""
+
+    session: str | None = option("another session than the active one", completes="session")
+
+
+@dataclass(frozen=True)
+class LiveSessionLine:
+    """A line that names a live session."""
+
+    session: str | None = option("another live session than the current one", completes="session")
+
+
+@dataclass(frozen=True)
+class TurnsLine(SessionLine):
+    """The line of `%context turns`."""
+
+    follow: bool = option(
+        default=False, help="a live session's own frame, which has a row more after each turn"
+    )
+
+
+@dataclass(frozen=True)
+class EmptyLine:
+    """A line without words."""
+
+
+def list_turns(kit: KitState, asked: TurnsLine) -> pd.DataFrame:
+    """One row a turn, with the columns of `ctxkit.frame(per="turn")`; followed, it grows with the
+    session.
+
+    It is shown as an exported page shows it.
+    """
+    if asked.follow:
+        return kit.lives.get(asked.session).turns
+    from ctxkit.widgets.reports.session_summary import tabulate_turns
+
+    return _session_frame(kit, asked, "turn", tabulate_turns)
+
+
+def list_compactions(kit: KitState, asked: SessionLine) -> pd.DataFrame:
+    """One row a compaction, with the columns of `ctxkit.frame(per="compaction")`, shown as in an
+    exported page.
+    """
+    from ctxkit.widgets.reports.session_summary import tabulate_compactions
+
+    return _session_frame(kit, asked, "compaction", tabulate_compactions)
+
+
+def show_spending(kit: KitState, asked: SessionLine) -> Spend:
+    """Where the money of a session went."""
+    from ctxkit.metrics.cost.spending import spend
+
+    return spend(kit.session(asked.session))
+
+
+def list_sessions(kit: KitState, _: EmptyLine) -> pd.DataFrame:
+    """One row a session that the magics know; the index is the name it goes by."""
+    import pandas as pd
+
+    from ctxkit.magics.tables import with_display
+    from ctxkit.metrics.recorded_compactions import group_edits
+    from ctxkit.widgets.reports.session_summary import tabulate_sessions
+
+    names, active = list(kit.sessions), kit.sessions.active_name
+    known = [s for _, s in kit.sessions.items()]
+    columns = {
+        "active": [name == active for name in names],
+        "format": [sanitize_line(s.format, 40) for s in known],
+        "messages": [len(s.messages) for s in known],
+        "calls": [len(s.calls) for s in known],
+        "compactions": [len(group_edits(s)) for s in known],
+        "title": [sanitize_line(s.title or "", 60) for s in known],
+        "file": [sanitize_line(s.path_ or "", 200) for s in known],
+    }
+    table = pd.DataFrame(columns, index=pd.Index(names, name="session", dtype="object"))
+    called = [f"{name} (active)" if name == active else name for name in names]
+    return with_display(
+        table, tabulate_sessions(known, len(known), [sanitize_line(n, 60) for n in called])
+    )
+
+
+def _session_frame(
+    kit: KitState, asked: SessionLine, per: str, made: Callable[[Session], Table]
+) -> pd.DataFrame:
+    from ctxkit.magics.tables import with_display
+    from ctxkit.metrics.frames import frame
+
+    session = kit.session(asked.session)
+    return with_display(clean_texts(frame(session, per=per)), made(session))
+
+
+def clean_texts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose texts, which come from a log, cannot disturb a terminal or a page."""
+    import pandas as pd
+
+    out = table.copy()
+    for name in out.columns:
+        if pd.api.types.is_string_dtype(out[name].dtype) or out[name].dtype == object:
+            out[name] = (
+                out[name]
+                .map(lambda v: sanitize_line(v, 200) if isinstance(v, str) else v)
+                .astype(out[name].dtype)
+            )
+    return out
+
+
+TABLE_SUBCOMMANDS = (
+    Subcommand("turns", "A table with one row a turn.", TurnsLine, list_turns),
+    Subcommand("compactions", "A table with one row a compaction.", SessionLine, list_compactions),
+    Subcommand(
+        "spend",
+        "Where the money of a session went, in sentences and tables.",
+        SessionLine,
+        show_spending,
+    ),
+    Subcommand(
+        "sessions", "The sessions that were read, and which is active.", EmptyLine, list_sessions
+    ),
+)
+
+_STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.5"
+_NUMBER_STYLE = "text-align:right;padding:0 12px 0 0"
+_WORD_STYLE = "text-align:left;padding:0 12px 0 0"
+
+
+@dataclass(frozen=True)
+class CallLine(SessionLine):
+    """The line of a view."""
+
+    call: int | None = option(
+        "number of the call, from 0; negatives count from the end (without it the last one)"
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class ContextStatus:
+    """The context in one line, then one line a group, then the largest messages; `report` has all
+    of it.
+    """
+
+    report: ContextReport
+    compactions: int
+    """Compactions before the call."""
+    largest: int
+
+    @property
+    def one_line(self) -> str:
+        """`Context: 16k/32k (50%) · Compactions: 2`."""
+        r = self.report
+        unsure = "" if r.prompt_source == "recorded" else f" · {r.prompt_source}"
+        size = f"{_short_number(r.prompt_tokens)}/{_short_number(r.limit)} ({r.full:.0%})"
+        return f"Context: {size} · Compactions: {self.compactions}{unsure}"
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Return tokens, share and name of each group, then of the largest messages."""
+        whole = max(self.report.prompt_tokens, 1)
+        named = list(self.report.groups().items())
+        largest = self.report.contributors[: self.largest]
+        named += [(sanitize_line(c.name, 80), c.tokens) for c in largest]
+        return [(f"{n:,}", f"{n / whole:.0%}", name) for name, n in named]
+
+    def __repr__(self) -> str:
+        groups = len(self.report.groups())
+        lines = [f"{n:>9}  {share:>4}  {name}" for n, share, name in self.rows()]
+        largest = (
+            [_largest_heading(len(lines) - groups), *lines[groups:]] if len(lines) > groups else []
+        )
+        return "\n".join([self.one_line, self._where(), *lines[:groups], *largest])
+
+    def _repr_html_(self) -> str:
+        groups, rows = len(self.report.groups()), [_html_row(*row) for row in self.rows()]
+        largest = (
+            _html_table(_largest_heading(len(rows) - groups), rows[groups:])
+            if len(rows) > groups
+            else ""
+        )
+        head = f"<strong>{escape_html(self.one_line)}</strong><br>{escape_html(self._where())}"
+        box = f'<div class="{NO_MATHJAX}" style="{_STYLE}">'
+        return f"{box}{head}{_html_table('', rows[:groups])}{largest}</div>"
+
+    def _where(self) -> str:
+        r = self.report
+        at = "before the next call" if r.call is None else f"at call {r.call}, turn {r.turn}"
+        return " · ".join(
+            [
+                sanitize_line(r.title or r.session, 60),
+                at,
+                *([sanitize_line(r.model, 60)] if r.model else []),
+            ]
+        )
+
+
+def show_context_status(kit: KitState, asked: CallLine) -> ContextStatus:
+    """Return the context of the active session in short."""
+    session, made = kit.session(asked.session), make_report(kit, asked)
+    stop = len(session.path) if made.call is None else session.call(made.call).position
+    before = sum(isinstance(e, Edit) for e in session.path[:stop])
+    return ContextStatus(made, before, kit.contributors)
+
+
+def list_window(kit: KitState, asked: CallLine) -> pd.DataFrame:
+    """Return one row a section of the window."""
+    columns = ["part", "name", "tokens", "share", "messages_n", "source"]
+    return clean_texts(make_report(kit, asked).frame()[columns])
+
+
+def list_audience(kit: KitState, asked: SessionLine) -> pd.DataFrame:
+    """Return one row a message that the user sees, and whether the agent sees it, too."""
+    from ctxkit.metrics.frames.per_message import audience as of
+
+    table = of(kit.session(asked.session))
+    seen = table[table["user_sees"]].drop(columns=["session", "id", "user_sees"])
+    return clean_texts(seen.set_index("position"))
+
+
+def make_report(kit: KitState, asked: CallLine) -> ContextReport:
+    """Return the whole report."""
+    from ctxkit.metrics.context_report import report
+
+    session = kit.session(asked.session)
+    if asked.call is not None:
+        return report(session, asked.call)
+    if session.behind is not None and session.format != "replay":
+        return report(session, standing_call(session))
+    after = session.path[session.calls[-1].position + 1 :] if session.calls else ()
+    compacted = any(
+        isinstance(e, Edit) for e in after
+    )  # since the last call: what comes next is another prompt
+    return report(session, None if compacted or not session.calls else -1)
+
+
+def _short_number(n: int) -> str:
+    return f"{n / 1e6:.1f}M" if n >= 999_500 else f"{n / 1000:.0f}k" if n >= 1000 else str(n)
+
+
+def _largest_heading(n: int) -> str:
+    return f"the {n} largest messages" if n > 1 else "the largest message"
+
+
+def _html_row(tokens: str, share: str, name: str) -> str:
+    cells = f'<td style="{_NUMBER_STYLE}">{tokens}</td><td style="{_NUMBER_STYLE}">{share}</td>'
+    return f'<tr>{cells}<td style="{_WORD_STYLE}">{escape_html(name, 120)}</td></tr>'
+
+
+def _html_table(caption: str, rows: list[str]) -> str:
+    told = f'<caption style="text-align:left">{escape_html(caption)}</caption>' if caption else ""
+    heads = "".join(
+        f'<th scope="col" style="{s}">{h}</th>'
+        for s, h in ((_NUMBER_STYLE, "tokens"), (_NUMBER_STYLE, "share"), (_WORD_STYLE, "part"))
+    )
+    return f"<table>{told}<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+VIEW_SUBCOMMANDS = (
+    Subcommand(
+        "status",
+        "How full the window is, in one line, and what fills it in short.",
+        CallLine,
+        show_context_status,
+    ),
+    Subcommand(
+        "list", "What fills the window at a call, one line a section.", CallLine, list_window
+    ),
+    Subcommand(
+        "user", "What the user sees, and what of it the agent sees.", SessionLine, list_audience
+    ),
+    Subcommand(
+        "detail", "The whole report of a call, with its largest messages.", CallLine, make_report
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ReportsLine(SessionLine):
+    """The line of `%context reports`."""
+
+    limit: int = option("how many, the newest", default=20)
+
+
+@dataclass(frozen=True)
+class ReportLine(SessionLine):
+    """The line of `%context report`."""
+
+    id: str = word("its id, as `%context reports` has it", default="")
+
+
+def list_reports(kit: KitState, asked: ReportsLine) -> pd.DataFrame:
+    """Return one row a kept report, the newest first."""
+    import pandas as pd
+
+    found = _get_report_store(kit, asked.session).all()[::-1]
+    columns = {
+        "ts": [kept.time for kept in found],
+        "turn": [kept.turn for kept in found],
+        "call": [kept.report.call for kept in found],
+        "prompt_tokens": [kept.report.prompt_tokens for kept in found],
+        "share": [kept.report.full for kept in found],
+    }
+    index = pd.Index([kept.id for kept in found], name="report", dtype="object")
+    return pd.DataFrame(columns, index=index).head(max(asked.limit, 0))
+
+
+def show_report(kit: KitState, asked: ReportLine) -> ContextReport:
+    """Return a kept report, whole; without an id the newest."""
+    held = _get_report_store(kit, asked.session)
+    newest = held.all()[-1:] if not asked.id else []
+    return newest[0].report if newest else held.of(asked.id).report
+
+
+def count_next_prompt(kit: KitState, asked: SessionLine) -> TextPage:
+    """Say how many tokens the next prompt has: by the provider's own count, and by ours."""
+    from ctxkit.agent.event_loops import run_coroutine
+    from ctxkit.agent.models.model import Request
+
+    live = kit.lives.get(asked.session)
+    ask = getattr(live.agent.model, "count", None)
+    messages, tokens = live.agent.compactor.context.preview()
+    tools = tuple(t.schema for t in live.agent.tools.values())
+    told = None if ask is None else run_coroutine(ask(Request(messages=messages, tools=tools)))
+    name = sanitize_line(live.agent.model.name, 80)
+    if not told:
+        return TextPage(
+            f"{tokens:,} tokens, counted here; {name} counts no prompt that is not sent."
+        )
+    return TextPage(
+        f"{told:,} tokens by {name}; {tokens:,} counted here ({tokens / told - 1:+.1%})."
+    )
+
+
+def _get_report_store(kit: KitState, name: str | None) -> ReportStore:
+    from ctxkit.agent.store.session_files import ReportStore
+    from ctxkit.agent.store.workspace import Workspace
+
+    wanted = name or kit.lives.standing
+    if wanted is not None and wanted in kit.lives:
+        return kit.lives.get(wanted).reports
+    return ReportStore(Workspace(), kit.session(name).id)
+
+
+REPORT_SUBCOMMANDS = (
+    Subcommand(
+        "reports",
+        "The reports that were kept, one a turn, with id and date.",
+        ReportsLine,
+        list_reports,
+    ),
+    Subcommand(
+        "count", "The next prompt, as the provider counts it.", SessionLine, count_next_prompt
+    ),
+    Subcommand(
+        "report", "A kept report, whole; without an id the newest.", ReportLine, show_report
+    ),
+)
+
+
+@dataclass(frozen=True)
+class UseLine:
+    """The line of `%context use`."""
+
+    what: str = word(
+        "a session file, a session read before, or a variable that holds one",
+        completes="session path",
+    )
+    name: str | None = option("what to call it from now on", completes="session")
+    format: str | None = option(
+        "read the file as this format instead of looking at its content", completes="format"
+    )
+
+
+@dataclass(frozen=True)
+class ExportLine(SessionLine):
+    """The line of `%context export`."""
+
+    path: str = word("the HTML file to write", completes="path")
+
+
+@dataclass(frozen=True)
+class ValidateLine:
+    """The line of `%context validate`."""
+
+    path: str = word("a config file of fuseraft, Pi, ai, ...", completes="path")
+    system: str | None = option("whose file it is, where its keys do not say")
+
+
+def validate_config(_: KitState, asked: ValidateLine) -> TextPage:
+    """Say what is wrong with a config file, a line each."""
+    from ctxkit.experiments.config_validation import validate as of
+
+    table = of(Path(asked.path).expanduser(), system=asked.system)
+    rows = [f"{level}: {why}" for level, why in table.itertuples(index=False)]
+    return TextPage(
+        "\n".join(rows) or f"{sanitize_line(asked.path, 200)}: nothing is wrong with it."
+    )
+
+
+def use_session(kit: KitState, asked: UseLine) -> Session:
+    """Make a session the active one: known by name, held by a variable, or read from a file."""
+    return kit.use(asked.what, asked.name, asked.format)
+
+
+def export_session(kit: KitState, asked: ExportLine) -> TextPage:
+    """Write the active session as one HTML file that opens offline."""
+    from ctxkit.widgets.reports import export as write
+
+    session = kit.session(asked.session)
+    path = write(session, Path(asked.path).expanduser())
+    return TextPage(
+        f"{sanitize_line(session.id, 60)} is in {path} ({path.stat().st_size / 1e6:.1f} MB): it opens"
+        " without a network."
+    )
+
+
+FILE_SUBCOMMANDS = (
+    Subcommand(
+        "use",
+        "Read a session file and make it the active session; or switch to one known by name.",
+        UseLine,
+        use_session,
+    ),
+    Subcommand("validate", "What is wrong with a config file.", ValidateLine, validate_config),
+    Subcommand(
+        "export",
+        "Write the session as one HTML file that opens offline.",
+        ExportLine,
+        export_session,
+    ),
+)

@@ -1,0 +1,259 @@
+"""The handle and the answer of a turn: Stop button, questions, result."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.formatting import TextAndHtml, escape_html, sanitize_text
+from ctxkit.magics.approval_questions import as_html, ask_waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ctxkit.agent.event_loops import BackgroundTask
+    from ctxkit.agent.turn import Outcome
+    from ctxkit.magics.approval_questions import Question
+    from ctxkit.session.session import Session
+
+
+_TICK = 0.1
+_LOOK = 0.5
+"""Seconds before buttons take an answer: the second of two fast clicks answers no next question."""
+
+
+class TurnInterrupted(KeyboardInterrupt):
+    """The user stopped a turn; it is shown in one line, and the cell counts as interrupted."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+class TurnHandle:
+    """A turn in the background: `state`, `stop()`, `result()`; it is a view of the turn, too.
+
+    Args:
+        name: of the session.
+        leaves: True: at the end the widget gives way to what a turn in a cell leaves, which is
+            saved with the notebook and needs no kernel to be seen.
+    """
+
+    running: BackgroundTask[TurnAnswer]
+
+    def __init__(self, name: str, *, leaves: bool = True) -> None:
+        self.name, self._leaves = name, leaves
+        self._over = False
+        self._question: Question | None = None
+        self._unseen = True
+        self._said: TextAndHtml | None = None
+        self._answer: asyncio.Future[str] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._shown: list[_HandleView] = []
+
+    @property
+    def state(self) -> str:
+        """`running`, `stopping`, `stopped`, `failed` or `done`."""
+        return self.running.state
+
+    def stop(self) -> None:
+        """Stop the turn; what was said so far is kept."""
+        self.running.stop()
+
+    def result(self, seconds: float | None = None) -> TurnAnswer:
+        """Return the answer when it is there.
+
+        Raises:
+            TimeoutError: it is not, after so many seconds.
+            Interrupted: the turn was stopped.
+            BadArguments: it asks for a word, and this cell has no input field; the turn goes on
+                waiting.
+        """
+        until = time.monotonic() + (float("inf") if seconds is None else seconds)
+        while not self.running.wait(min(_TICK, max(until - time.monotonic(), 0))):
+            if question := self._question:  # this cell waits, so that no click arrives
+                self.answer(ask_waiting(question), question)
+            if time.monotonic() >= until:
+                break
+        try:
+            return self.running.result(0)
+        except asyncio.CancelledError:
+            raise TurnInterrupted(
+                f"Stopped. What was said so far is kept in session {self.name!r}."
+            ) from None
+
+    # -- what it asks ----------------------------------------------------------------------------
+
+    async def ask(self, question: Question) -> str:
+        """Wait for the answer to a question: a click, a call of `allow`, `deny` or `always`."""
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
+        self._question, self._loop, self._unseen = question, loop, True
+        self._draw_all()
+        seen = loop.call_later(_LOOK, self._see)
+        try:
+            return await self._answer
+        finally:
+            seen.cancel()
+            self._question = None
+            self._draw_all()
+
+    def _see(self) -> None:
+        self._unseen = False
+        self._draw_all()
+
+    def answer(self, word: str, question: Question | None = None) -> None:
+        """Answer the question that stands; without one nothing happens.
+
+        Args:
+            word: such as `y`, `deny`, `always`.
+            question: the one that is meant; another one gets no answer. None: whichever stands.
+        """
+        asked = self._answer
+        if question is not None and question is not self._question:
+            return
+
+        def settle() -> None:
+            if asked is not None and not asked.done():
+                asked.set_result(word)
+
+        if self._question and self._loop is not None:
+            with suppress(RuntimeError):  # the turn is over, and its loop closed
+                self._loop.call_soon_threadsafe(settle)
+
+    def allow(self) -> None:
+        """Let the call run that it asks for."""
+        self.answer("allow")
+
+    def deny(self) -> None:
+        """Let it not run."""
+        self.answer("deny")
+
+    def always(self) -> None:
+        """Let it run, and all calls of that tool in this session from now on."""
+        self.answer("always")
+
+    # -- on the screen ---------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return (
+            f"Turn of session {self.name!r} beside the notebook: {self.state}. `.stop()` ends it,"
+            " `.result()` waits."
+        )
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        box = _HandleView(self)
+        self._shown.append(box)
+        self._draw(box)
+        bundle = box.widget._repr_mimebundle_()
+        text = (
+            f"Turn of session {self.name!r} beside the notebook: `.result()` waits for its answer."
+        )
+        shown = {**bundle, "text/plain": text}
+        box.display = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        self._leave(box)
+
+    def show(self, shown: TextAndHtml) -> None:
+        """Show the turn as it stands."""
+        self._said = shown
+        self._draw_all()
+
+    end = show
+
+    def over(self) -> None:
+        """Say on the screen that the turn is over, and leave what it said."""
+        self._over = True
+        self._draw_all()
+        for box in self._shown:
+            self._leave(box)
+
+    @property
+    def _ended(self) -> str:
+        return f"The turn of session {self.name!r} is over: `.result()` has its answer."
+
+    def _leave(self, box: _HandleView) -> None:
+        """Put the words of a turn that is over in the place of its widget."""
+        if self._over and self._leaves and self._said is not None and box.display is not None:
+            html = f"{self._said.html}<small>{escape_html(self._ended)}</small>"
+            left = {"text/html": html, "text/plain": f"{self._said.text}\n{self._ended}"}
+            box.display.update(left, raw=True)
+
+    def _draw_all(self) -> None:
+        for box in self._shown:
+            self._draw(box)
+
+    def _draw(self, box: _HandleView) -> None:
+        box.words.value = self._said.html if self._said else ""
+        box.question.value = as_html(self._question.whole) if self._question else ""
+        box.asks.layout.display = "flex" if self._question else "none"
+        for choice in box.choices:
+            choice.disabled = self._unseen
+        if self._over:
+            box.stop.disabled = True
+            box.label.value = self._ended
+
+
+class _HandleView:
+    """One display of a handle."""
+
+    def __init__(self, handle: TurnHandle) -> None:
+        from ipywidgets import HTML, Button, HBox, Label, Layout, VBox
+
+        def button(name: str, does: Callable[[], None], tip: str) -> Any:
+            made = Button(description=name, tooltip=tip)
+            made.on_click(lambda _: None if made.disabled else does())
+            return made
+
+        self.stop = button("Stop", handle.stop, f"Stop the turn of session {handle.name}")
+        self.label, self.words, self.question = Label(repr(handle)), HTML(), HTML()
+        self.choices = [
+            button("Allow", handle.allow, "Let this call run"),
+            button("Deny", handle.deny, "Do not let it run"),
+            button("Always", handle.always, "Let all calls of this tool run in this session"),
+        ]
+        self.asks = VBox([self.question, HBox(self.choices)], layout=Layout(display="none"))
+        self.display: Any = None
+        """Where it is shown; None before it is."""
+        self.widget: Any = VBox([HBox([self.stop, self.label]), self.words, self.asks])
+
+
+@dataclass(frozen=True, repr=False)
+class TurnAnswer:
+    """How a turn ended: `outcome` has the figures, `session` is the session as it stands.
+
+    `shown` is what stays of a turn beside the notebook; one in a cell has shown it there.
+    """
+
+    outcome: Outcome
+    session: Session
+    shown: TextAndHtml | None = None
+    chart: Path | None = None
+    """The page that draws what each turn was sent."""
+    own: Session | None = None
+    """What the agent of another program wrote of itself, where its log was found."""
+
+    @property
+    def text(self) -> str:
+        """The last reply."""
+        return self.outcome.text
+
+    def __repr__(self) -> str:
+        before = f"{self.shown.text}\n" if self.shown else ""
+        return before + "\n".join([sanitize_text(self.outcome.account()), *self._places()])
+
+    def _repr_html_(self) -> str:
+        before = self.shown.html if self.shown else ""
+        said = "<br>".join(escape_html(t) for t in (self.outcome.account(), *self._places()))
+        return f"{before}<small>{said}</small>"
+
+    def _places(self) -> list[str]:
+        return (
+            [f"Context viz → {sanitize_text(self.chart.as_posix())}"]
+            if self.chart is not None
+            else []
+        )

@@ -1,0 +1,475 @@
+"""`ctxkit.report`: what fills the context window at one call, as a value, a frame, text and HTML."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
+from ctxkit._internal.lazy import deprecated_aliases, public_dir
+from ctxkit.formats.inputs import accepts_session
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
+from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
+from ctxkit.metrics.prompt_groups import (
+    DROPPED_UNMARKED,
+    GROUPS,
+    NOT_IN_LOG,
+    NOT_IN_LOG_LATER,
+    TOOL_SCHEMAS,
+    GroupsByCall,
+    PromptSection,
+    apportion,
+    count_groups_by_call,
+    count_schema_chars,
+    scale_groups,
+    share_message_tokens,
+    split_sections,
+)
+from ctxkit.session.messages import Message, Provenance, Text, Thinking, ToolCall
+from ctxkit.session.titles import title_of
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.tokens.context_windows import get_context_window
+from ctxkit.tokens.counters import measure_message
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxkit.session.session import ModelCall, Session
+    from ctxkit.tokens.counters import TokenCounter
+
+
+__all__ = [
+    "GROUPS",
+    "ContextReport",
+    "Contributor",
+    "GroupsByCall",
+    "PromptContents",
+    "PromptSection",
+    "WindowPart",
+    "count_groups_by_call",
+    "get_prompt_contents",
+    "report",
+    "split_sections",
+]
+__dir__ = public_dir(__all__)
+
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_aliases(__name__, {"Part": "WindowPart", "Window": "PromptContents"})
+
+DEFAULT_WINDOW = 200_000
+"""The window of a model that neither the log nor the table of prices knows; marked estimated."""
+_TOP = 10
+
+
+@accepts_session
+def report(
+    session: Session, call: int | None = -1, *, counter: TokenCounter | None = None
+) -> ContextReport:
+    """Return what fills the window at a call.
+
+    The parts add up to the prompt that went out. Of a replay and a live session they are what
+    `session.sent(call)` gives, so that what a rule left out is not among them and what it shortened
+    has both sizes. Of a record, sizes are anchored on the usage that it recorded.
+
+    Args:
+        session: any session, the path of a log, or a list of messages.
+        call: number of the call, negatives from the end; None for the prompt that comes next. A
+            session without calls is reported as it would be sent.
+        counter: counts of a record what usage does not tell; by default the exact o200k_base where
+            its vocabulary is here. A replay and a live session were counted by their rules'
+            counter.
+
+    Raises:
+        BadArguments: the session has no such call.
+    """
+    at = None if call is None or (call == -1 and not session.calls) else session.call(call)
+    index = None if at is None else at.index
+    held = get_prompt_contents(session, index, counter)
+    parts = _parts(held.shown)
+    if held.excess:
+        parts = _scale_parts(parts, held.visible - held.excess)
+    for tool, tokens in zip(session.tools, held.schemas, strict=True):
+        parts.append(
+            WindowPart(
+                TOOL_SCHEMAS, tool.name, tokens, tokens, count_schema_chars(tool), 0, "estimated"
+            )
+        )
+    if held.rest:
+        parts.append(WindowPart(NOT_IN_LOG, "", held.rest, held.rest, None, 0, held.source))
+    if held.later:
+        parts.append(WindowPart(NOT_IN_LOG_LATER, "", held.later, held.later, None, 0, held.source))
+    if held.fell:
+        told = f"{held.excess:,} tokens fewer than shown"
+        parts.append(WindowPart(DROPPED_UNMARKED, told, 0, held.excess, None, 0, held.source))
+    limit, limit_source = _window_at(session, at)
+    return ContextReport(
+        session=session.id,
+        call=index,
+        turn=None if at is None else at.turn,
+        agent=session.agent if at is None else at.agent,
+        model=_model_at(session, at),
+        limit=limit,
+        limit_source=limit_source,
+        prompt_tokens=held.prompt,
+        prompt_source=held.prompt_source,
+        residue=held.rest,
+        excess=held.excess,
+        messages_n=len(held.shown),
+        counter=held.counter,
+        count_error=held.error,
+        parts=tuple(sorted(parts, key=lambda p: (GROUPS.index(p.group), -p.tokens))),
+        contributors=_contributors(held.shown, session.cwd),
+        notes=session.notes,
+        title=title_of(session),
+    )
+
+
+def _parts(shown: tuple[SentMessage, ...]) -> list[WindowPart]:
+    """Parts of what was sent, by group and name."""
+    rows: dict[tuple[str, str], list[int]] = {}
+    estimated: set[tuple[str, str]] = set()
+    for each in shown:
+        found = share_message_tokens(each.message, each.tokens)
+        before = apportion(each.raw_tokens, [p.weight for p, _ in found])
+        keys = set()
+        for (piece, n), m in zip(found, before, strict=True):
+            key = (piece.group, piece.name)
+            row = rows.setdefault(key, [0, 0, 0, 0])
+            row[0], row[1], row[2] = row[0] + n, row[1] + piece.raw(m), row[2] + piece.chars
+            keys.add(key)
+        for key in keys:
+            rows[key][3] += 1
+        if each.source != "derived":
+            estimated |= keys
+    return [
+        WindowPart(*key, n, m, c, k, "estimated" if key in estimated else "derived")
+        for key, (n, m, c, k) in rows.items()
+    ]
+
+
+def _scale_parts(parts: list[WindowPart], total: int) -> list[WindowPart]:
+    """The parts made smaller together: more tokens were counted than the provider billed."""
+    before: dict[str, int] = {}
+    for part in parts:
+        before[part.group] = before.get(part.group, 0) + part.tokens
+    out = []
+    for group, tokens in scale_groups(before, total).items():
+        members = [p for p in parts if p.group == group]
+        shares = apportion(tokens, [p.tokens for p in members])
+        raws = [
+            max(p.raw_tokens * tokens // max(before[group], 1), n)
+            for p, n in zip(members, shares, strict=True)
+        ]
+        out += [
+            replace(p, tokens=n, raw_tokens=r)
+            for p, n, r in zip(members, shares, raws, strict=True)
+        ]
+    return out
+
+
+def _contributors(shown: tuple[SentMessage, ...], folder: str | None) -> tuple[Contributor, ...]:
+    calls = {id(m): c for m, c in pair_with_calls(s.message for s in shown)}
+    largest = sorted((s for s in shown if s.message.parts and s.tokens), key=lambda s: -s.tokens)[
+        :_TOP
+    ]
+    return tuple(
+        Contributor(
+            position=s.position,
+            id=s.message.id,
+            role=s.message.role,
+            tool=s.message.tool,
+            tokens=s.tokens,
+            raw_tokens=s.raw_tokens,
+            chars=measure_message(s.message)[0],
+            preview=preview_message(s.message),
+            name=describe_message(s.message, calls.get(id(s.message)), folder),
+            changed_by=s.changed_by,
+        )
+        for s in largest
+    )
+
+
+def preview_message(message: Message) -> str:
+    """One line of what a message says, bounded and without control characters; not escaped."""
+    for part in message.parts:
+        if isinstance(part, (Text, Thinking)) and part.text.strip():
+            return sanitize_line(part.text, 100)
+        if isinstance(part, ToolCall):
+            told = part.raw
+            if told is None:
+                told = ", ".join(f"{k}={str(v)[:60]!r}" for k, v in part.arguments.items())
+            return sanitize_line(f"{part.name}({told})", 100)
+    return f"[{message.kind or 'no text'}]"
+
+
+def _model_at(session: Session, at: ModelCall | None) -> str | None:
+    if at is not None:
+        return at.message.model or session.model
+    return next((m.model for m in reversed(session.messages) if m.model), session.model)
+
+
+def _window_at(session: Session, at: ModelCall | None) -> tuple[int, Provenance]:
+    model = _model_at(session, at)
+    window = get_context_window(session, model, at.message if at else Message(role="user"))
+    if window.tokens is None:
+        prompts = (
+            c.message.usage.prompt_tokens or 0
+            for c in session.calls
+            if c.message.usage and c.message.kind != "turn"
+        )
+        return max(DEFAULT_WINDOW, *prompts, 0), "estimated"
+    return window.tokens, "recorded" if window.source == "recorded" else "derived"
+
+
+REPORT_COLUMNS = (
+    FrameColumn("session", TEXT, "", "id of the session"),
+    FrameColumn("call", INT, "", "number of the call; missing for the prompt that comes next"),
+    FrameColumn(
+        "part", TEXT, "", "what it is: system prompt, tool schemas, user, tool results, ..."
+    ),
+    FrameColumn("name", TEXT, "", "the section or the tool, where a part has several"),
+    FrameColumn("tokens", INT, "tokens", "as shown to the model"),
+    FrameColumn("raw_tokens", INT, "tokens", "the same before anything was shortened"),
+    FrameColumn(
+        "chars", INT, "characters", "as shown to the model; missing where the log holds no content"
+    ),
+    FrameColumn("messages_n", INT, "messages", "messages that it is spread over"),
+    FrameColumn("share", FLOAT, "share", "of the whole prompt"),
+    FrameColumn("source", TEXT, "", "derived from recorded usage, or estimated"),
+)
+_CELL, _NUMBER = "text-align:left;padding:1px 10px 1px 0", "text-align:right;padding:1px 10px 1px 0"
+_HEADS = ("part", "tokens", "share", "", "messages", "unshortened")
+_BAR = "display:inline-block;height:9px;background:#3a93cc;vertical-align:middle"
+
+
+class WindowPart(msgspec.Struct, frozen=True):
+    """A part of the window."""
+
+    group: str
+    name: str
+    tokens: int
+    raw_tokens: int
+    """The same before anything was shortened."""
+    chars: int | None
+    messages_n: int
+    source: Provenance
+
+
+class Contributor(msgspec.Struct, frozen=True):
+    """One of the largest messages in the window."""
+
+    position: int | None
+    """Place in `session.path`; None for what a compaction put in."""
+    id: str
+    role: str
+    tool: str | None
+    tokens: int
+    raw_tokens: int
+    chars: int
+    preview: str
+    """One line, bounded, not escaped."""
+    name: str = ""
+    """What it is, in a line: `Read src/a.py 1-900`; not escaped."""
+    changed_by: str | None = None
+    """The part of the rules, or the compaction, that changed it or put it there."""
+
+
+class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What fills the window at one call."""
+
+    session: str
+    call: int | None
+    """None: the prompt that comes next."""
+    turn: int | None
+    agent: str
+    model: str | None
+    limit: int
+    limit_source: Provenance
+    """`recorded`, `derived` from the table of prices, or `estimated` for an unknown model."""
+    prompt_tokens: int
+    prompt_source: Provenance
+    residue: int
+    """Tokens of the recorded prompt that no log shows; 0 without recorded usage."""
+    excess: int
+    """Tokens by which the counts exceed the recorded prompt; the parts are scaled down by them."""
+    messages_n: int
+    counter: str
+    """Name of the counter that shared recorded sizes among messages, or counted them."""
+    count_error: float | None
+    """How far its plain count is off the recorded growth, as a share; None without usage."""
+    parts: tuple[WindowPart, ...]
+    contributors: tuple[Contributor, ...]
+    notes: tuple[str, ...] = ()
+    """What the session's log cannot say or says wrongly."""
+    title: str = ""
+    """What the session is called; not escaped."""
+
+    @property
+    def full(self) -> float:
+        """How full the window is, as a share of the limit."""
+        return self.prompt_tokens / self.limit
+
+    def groups(self) -> dict[str, int]:
+        """Return tokens by group, in the order of the report."""
+        out: dict[str, int] = {}
+        for part in self.parts:
+            out[part.group] = out.get(part.group, 0) + part.tokens
+        return out
+
+    def frame(self) -> pd.DataFrame:
+        """Return the parts as a DataFrame, one row a part."""
+        whole = self.prompt_tokens
+        rows = [
+            {
+                **msgspec.structs.asdict(p),
+                "session": self.session,
+                "call": self.call,
+                "part": p.group,
+                "name": p.name or None,
+                "share": p.tokens / whole if whole else None,
+            }
+            for p in self.parts
+        ]
+        return build_frame(
+            REPORT_COLUMNS, {c.name: [row[c.name] for row in rows] for c in REPORT_COLUMNS}
+        )
+
+    def to_text(self, *, parts: int = 40, contributors: int = 10) -> str:
+        """Return the report as lines of text."""
+        out = [
+            self._title(),
+            self._fullness(),
+            self._honesty(),
+            *(f"Note: {sanitize_line(n, 400)}" for n in self.notes),
+            "",
+        ]
+        out += [f"{'tokens':>10}  {'share':>6}  part"]
+        for group, tokens in self.groups().items():
+            out.append(f"{tokens:>10,}  {self._share(tokens):>6}  {group}")
+            named = [p for p in self.parts if p.group == group and p.name]
+            out += [
+                f"{p.tokens:>10,}  {'':>6}    {sanitize_line(p.name, 60)}{_before_shortening(p)}"
+                for p in named[:parts]
+            ]
+        out += ["", "largest messages"]
+        out += [
+            f"{c.tokens:>10,}  {_position_label(c):>6}  {sanitize_line(c.name, 80)}"
+            for c in self.contributors[:contributors]
+        ]
+        return "\n".join(out)
+
+    def to_html(self) -> str:
+        """Return the report as HTML for light and dark, which runs nothing; logs are escaped."""
+        cut = any(p.raw_tokens != p.tokens for p in self.parts)
+        heads = _HEADS if cut else _HEADS[:-1]
+        rows = "".join(
+            _html_row(cells[: len(heads)])
+            for group, tokens in self.groups().items()
+            for cells in self._group_rows(group, tokens)
+        )
+        largest = "".join(
+            f'<tr><td style="{_NUMBER}">{c.tokens:,}</td><td style="{_NUMBER}">{_position_label(c)}</td>'
+            f'<td style="{_CELL}" title="{escape_html(c.preview, 200)}">{escape_html(c.name, 120)}</td></tr>'
+            for c in self.contributors
+        )
+        width = min(self.full, 1.0) * 100
+        return (
+            f'<div class="ctxkit-report {NO_MATHJAX}"'
+            ' style="color:var(--jp-content-font-color1,inherit)">'
+            f'<strong title="id {escape_html(self.session, 120)}">{escape_html(self._title(), 300)}</strong>'
+            f"<br>{escape_html(self._fullness())}"
+            '<div aria-hidden="true" style="max-width:420px;border:1px solid'
+            ' #777777;height:11px;margin:4px 0">'
+            f'<span style="{_BAR};display:block;height:11px;width:{width:.1f}%"></span></div>'
+            f"<small>{escape_html(self._honesty(), 400)}</small>"
+            f"{''.join(f'<br><small>Note: {escape_html(n, 400)}</small>' for n in self.notes)}"
+            f"{_html_table('What fills the window', heads, rows)}"
+            f"{_html_table('The largest messages', ('tokens', 'position', 'what'), largest)}</div>"
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        return {"text/plain": self.to_text(), "text/html": self.to_html()}
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _title(self) -> str:
+        at = f"at call {self.call}, turn {self.turn}"
+        where = "before the next call" if self.call is None else at
+        model = f", {sanitize_line(self.model, 60)}" if self.model else ""
+        return f"Context of {sanitize_line(self.title or self.session, 60)} {where}{model}"
+
+    def _fullness(self) -> str:
+        known = f"{self.prompt_tokens:,} tokens ({self.prompt_source})"
+        return (
+            f"{known} of {self.limit:,} ({self.limit_source}): {self.full:.0%} full,"
+            f" {self.messages_n} messages"
+        )
+
+    def _honesty(self) -> str:
+        if not self.parts:
+            return (
+                "Nothing is known of what filled the window: the log holds neither content nor the"
+                " size of a prompt."
+            )
+        if self.prompt_source == "estimated":
+            return f"No usage was recorded: all sizes are counts by {self.counter}."
+        if self.excess:
+            more = f"{self.excess:,} tokens more are shown than were recorded"
+            return f"By {self.counter} {more}: the parts are scaled down."
+        error = self.count_error
+        off = "" if error is None else f"; the plain count is off by {error:+.0%}"
+        return (
+            f"Sizes are scaled to recorded usage, shared by {self.counter}{off}. {self.residue:,}"
+            " tokens are in no log."
+        )
+
+    def _share(self, tokens: int) -> str:
+        return f"{tokens / self.prompt_tokens:.1%}" if self.prompt_tokens else ""
+
+    def _group_rows(self, group: str, tokens: int) -> list[tuple[str, ...]]:
+        named = [p for p in self.parts if p.group == group]
+        raw, n = sum(p.raw_tokens for p in named), sum(p.messages_n for p in named)
+        wide = 160 * tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+        bar = f'<span aria-hidden="true" style="{_BAR};width:{wide:.0f}px"></span>'
+        rows = [
+            _part_cells(f"<strong>{group}</strong>", tokens, n, raw, (self._share(tokens), bar))
+        ]
+        for p in named[:40]:
+            if p.name:
+                name = f"&emsp;{escape_html(p.name, 80)}"
+                rows.append(_part_cells(name, p.tokens, p.messages_n, p.raw_tokens))
+        return rows
+
+
+def _part_cells(
+    what: str, tokens: int, messages_n: int, raw: int, drawn: tuple[str, str] = ("", "")
+) -> tuple[str, ...]:
+    """Return the cells of a row; `drawn`: the share, and its bar."""
+    unshortened = f"{raw:,}" if raw != tokens else ""
+    return what, f"{tokens:,}", *drawn, f"{messages_n or ''}", unshortened
+
+
+def _html_row(cells: tuple[str, ...]) -> str:
+    styles = (_CELL, _NUMBER, _NUMBER, _CELL, _NUMBER, _NUMBER)
+    told = (f'<td style="{s}">{c}</td>' for s, c in zip(styles, cells, strict=False))
+    return f"<tr>{''.join(told)}</tr>"
+
+
+def _html_table(caption: str, heads: tuple[str, ...], rows: str) -> str:
+    head = "".join(f'<th scope="col" style="{_CELL}">{h}</th>' for h in heads)
+    return (
+        '<table style="border-collapse:collapse;margin:8px 0;color:inherit">'
+        f'<caption style="text-align:left;font-weight:bold">{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def _before_shortening(part: WindowPart) -> str:
+    return f" (before shortening {part.raw_tokens:,})" if part.raw_tokens != part.tokens else ""
+
+
+def _position_label(contributor: Contributor) -> str:
+    return "new" if contributor.position is None else f"#{contributor.position}"

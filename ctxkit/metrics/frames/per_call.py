@@ -1,0 +1,159 @@
+"""The call frame: one row a request with usage, cost, window and source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.metrics.cost.call_prices import get_output_source, price_calls
+from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.session.messages import ToolCall, Usage
+from ctxkit.tokens.context_windows import get_context_window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.session.messages import Message
+    from ctxkit.session.session import Session
+
+COLUMNS = (
+    FrameColumn("session", TEXT, "", "id of the session"),
+    FrameColumn("agent", TEXT, "", "the agent that asked"),
+    FrameColumn("turn", INT, "", "zero-based turn"),
+    FrameColumn("call", INT, "", "number of the call in its session, from 0, failed ones included"),
+    FrameColumn(
+        "position", INT, "entries", "place of the reply among the session's messages and edits"
+    ),
+    FrameColumn("id", TEXT, "", "id of the reply"),
+    FrameColumn("ts", TIME, "UTC", "when the reply was written"),
+    FrameColumn("model", TEXT, "", "the model that answered"),
+    FrameColumn(
+        "prompt_tokens", INT, "tokens", "the whole prompt: input + cache read + cache write"
+    ),
+    FrameColumn("input_tokens", INT, "tokens", "the uncached part of the prompt only"),
+    FrameColumn("cache_read_tokens", INT, "tokens", "prompt read from the cache"),
+    FrameColumn(
+        "cache_write_tokens", INT, "tokens", "prompt written to the cache, whatever its life"
+    ),
+    FrameColumn(
+        "cache_write_1h_tokens",
+        INT,
+        "tokens",
+        "the part of `cache_write_tokens` that lives an hour",
+    ),
+    FrameColumn("output_tokens", INT, "tokens", "the reply, reasoning included"),
+    FrameColumn(
+        "output_source",
+        TEXT,
+        "",
+        "recorded; estimated where the log holds the first piece of the stream alone",
+    ),
+    FrameColumn("reasoning_tokens", INT, "tokens", "the part of `output_tokens` that is reasoning"),
+    FrameColumn(
+        "context_limit",
+        INT,
+        "tokens",
+        "the window: as the log says, else by the table of prices, as far as the log does not"
+        " refute it",
+    ),
+    FrameColumn("limit_source", TEXT, "", "where `context_limit` comes from: recorded or derived"),
+    FrameColumn(
+        "cost_usd", FLOAT, "US dollars", "as recorded, else usage times the table of prices"
+    ),
+    FrameColumn(
+        "cost_source",
+        TEXT,
+        "",
+        "where `cost_usd` comes from: recorded, derived, or estimated as its output is",
+    ),
+    FrameColumn(
+        "table_usd",
+        FLOAT,
+        "US dollars",
+        "the same usage by the table of prices, beside what the log itself says",
+    ),
+    FrameColumn(
+        "miss",
+        TEXT,
+        "",
+        "why the cache was missed, once the misses are classified; missing until then",
+    ),
+    FrameColumn("stop", TEXT, "", "why the reply ended"),
+    FrameColumn("is_error", BOOL, "", "True where the call failed"),
+    FrameColumn("seconds", FLOAT, "seconds", "how long the call took"),
+    FrameColumn(
+        "tool_calls_n",
+        INT,
+        "",
+        "tool calls in the reply; of an aborted one those that were not run, too",
+    ),
+    FrameColumn(
+        "source",
+        TEXT,
+        "",
+        "where the token columns come from: recorded, or derived by a replay; missing without"
+        " usage",
+    ),
+)
+_NONE = Usage()
+
+
+def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
+    """Return the columns of the call frame as lists."""
+    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS if c.name != "miss"}
+    for session in sessions:
+        _session(session, data)
+    return data
+
+
+def _session(session: Session, data: dict[str, list[Any]]) -> None:
+    calls = session.calls
+    replies = [c.message for c in calls]
+    usages = [m.usage or _NONE for m in replies]
+    models = [m.model or session.model for m in replies]
+    data["session"] += [session.id] * len(calls)
+    data["agent"] += [c.agent for c in calls]
+    data["turn"] += [c.turn for c in calls]
+    data["call"] += [c.index for c in calls]
+    data["position"] += [c.position for c in calls]
+    data["id"] += [m.id for m in replies]
+    data["ts"] += [m.time for m in replies]
+    data["model"] += models
+    data["prompt_tokens"] += [None if u is _NONE else u.prompt_tokens for u in usages]
+    data["input_tokens"] += [u.input_tokens for u in usages]
+    data["cache_read_tokens"] += [u.cache_read_tokens for u in usages]
+    data["cache_write_tokens"] += [count_cache_writes(u) for u in usages]
+    data["cache_write_1h_tokens"] += [u.cache_write_1h_tokens for u in usages]
+    data["output_tokens"] += [u.output_tokens for u in usages]
+    data["output_source"] += [get_output_source(m) for m in replies]
+    data["reasoning_tokens"] += [u.reasoning_tokens for u in usages]
+    told = [(model, m.context_window) for m, model in zip(replies, models, strict=True)]
+    any_reply = dict(zip(told, replies, strict=True))
+    windows = {of: get_context_window(session, of[0], m) for of, m in any_reply.items()}
+    data["context_limit"] += [windows[of].tokens for of in told]
+    data["limit_source"] += [windows[of].source for of in told]
+    spent, table = price_calls(replies, models)
+    data["cost_usd"] += [usd for usd, _ in spent]
+    data["cost_source"] += [where for _, where in spent]
+    data["table_usd"] += table
+    data["stop"] += [m.stop for m in replies]
+    data["is_error"] += [m.is_error for m in replies]
+    data["seconds"] += [m.latency for m in replies]
+    data["tool_calls_n"] += [count_tool_calls(m) for m in replies]
+    data["source"] += [None if m.usage is None else usage_source(m) for m in replies]
+
+
+def count_tool_calls(reply: Message) -> int:
+    """Tool calls in a reply, those of an aborted one included, which were not run."""
+    not_run = reply.details.get("calls_not_run") if reply.details else None
+    return len([1 for p in reply.parts if type(p) is ToolCall]) + (len(not_run) if not_run else 0)
+
+
+def usage_source(message: Message) -> str:
+    """Return where a reply's usage is from: `derived` if a replay modelled it, else `recorded`."""
+    return "derived" if message.details.get("usage_source") == "derived" else "recorded"
+
+
+def count_cache_writes(usage: Usage) -> int | None:
+    """All tokens written to the cache: those of five minutes and those of an hour."""
+    short, long = usage.cache_write_tokens, usage.cache_write_1h_tokens
+    return short if long is None else long + (short or 0)

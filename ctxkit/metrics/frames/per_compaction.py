@@ -1,0 +1,318 @@
+"""The compaction frame: one row a compaction with what it removed, inserted, saved and cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.metrics.cost.call_prices import (
+    CompactionSizes,
+    has_summary_calls,
+    pick_weakest_source,
+    price_summary,
+)
+from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.metrics.frames.counting import count_messages
+from ctxkit.metrics.recorded_compactions import group_edits
+from ctxkit.session.messages import Message, error_of
+from ctxkit.session.session import apply_edit
+from ctxkit.tokens.live_prompt_sizes import sizes_around
+from ctxkit.tokens.sizes import find_prompt_drops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ctxkit.metrics.frames.counting import Count
+    from ctxkit.metrics.recorded_compactions import EditGroup
+    from ctxkit.session.session import Session
+
+COLUMNS = (
+    FrameColumn("session", TEXT, "", "id of the session"),
+    FrameColumn(
+        "compaction",
+        INT,
+        "",
+        "number of the compaction in its session, from 0; missing for an unmarked fall",
+    ),
+    FrameColumn(
+        "call", INT, "", "the first call that was shown its outcome; missing where none followed"
+    ),
+    FrameColumn("turn", INT, "", "the turn in which it fired"),
+    FrameColumn("position", INT, "entries", "place among the session's messages and edits"),
+    FrameColumn("ts", TIME, "UTC", "when it fired"),
+    FrameColumn("agent", TEXT, "", "whose context was compacted"),
+    FrameColumn(
+        "kind",
+        TEXT,
+        "",
+        "dropped, shortened, replaced, summarised (several: a chain of policies); unmarked: see"
+        " above",
+    ),
+    FrameColumn("trigger", TEXT, "", "what made it due"),
+    FrameColumn("method", TEXT, "", "how it was done: the policy's or the program's own word"),
+    FrameColumn("reason", TEXT, "", "why, for a person to read"),
+    FrameColumn(
+        "tokens_before",
+        INT,
+        "tokens",
+        "size of the view before; in a live session of the prompt, as billed where it was sent",
+    ),
+    FrameColumn(
+        "tokens_after", INT, "tokens", "size of the view after; in a live session as before"
+    ),
+    FrameColumn("messages_before", INT, "messages", "messages shown before"),
+    FrameColumn("messages_after", INT, "messages", "messages shown after"),
+    FrameColumn("targets_n", INT, "messages", "messages that it removed, shortened or replaced"),
+    FrameColumn(
+        "summary_tokens",
+        INT,
+        "tokens",
+        "size of what it put in their place; missing where it put nothing",
+    ),
+    FrameColumn(
+        "token_savings",
+        FLOAT,
+        "share",
+        "1 - tokens_after / tokens_before; negative where the view grew",
+    ),
+    FrameColumn("message_savings", FLOAT, "share", "1 - messages_after / messages_before"),
+    FrameColumn(
+        "cost_usd",
+        FLOAT,
+        "US dollars",
+        "what the summary call cost; missing where none was made or has a price",
+    ),
+    FrameColumn(
+        "cost_source",
+        TEXT,
+        "",
+        "where `cost_usd` comes from: recorded, derived, or estimated as for a replay",
+    ),
+    FrameColumn("model", TEXT, "", "the model that wrote the summary, or was asked for it"),
+    FrameColumn(
+        "error",
+        TEXT,
+        "",
+        "why the summary failed, where something else stands in its place; missing where none did",
+    ),
+    FrameColumn(
+        "tokens_source",
+        TEXT,
+        "",
+        "where tokens_before and tokens_after come from, the weaker of the two",
+    ),
+    FrameColumn(
+        "source", TEXT, "", "where the mark itself comes from: the log, or a rule that found it"
+    ),
+)
+
+
+def rows(
+    sessions: Sequence[Session], count: Count = None, *, unmarked: bool = False, reuse: bool = False
+) -> dict[str, list[Any]]:
+    """Return the columns of the compaction frame as lists.
+
+    Args:
+        sessions: any sessions.
+        count: how messages are counted, as for `frame`.
+        unmarked: with the falls that no edit explains.
+        reuse: a summary that no log prices is billed as if its call had read the cached prompt.
+    """
+    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
+    for session in sessions:
+        mine: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
+        if session.edits:
+            _session(session, count, mine, reuse=reuse)
+        if unmarked:
+            _unmarked(session, mine)
+        order = sorted(range(len(mine["position"])), key=mine["position"].__getitem__)
+        for name, values in mine.items():
+            data[name] += [values[i] for i in order]
+    return data
+
+
+class SummaryBill(NamedTuple):
+    """What the calls of a model cost that wrote one compaction's summaries."""
+
+    call: int | None
+    """The first call that was shown it; None where none followed."""
+    usd: float | None
+    source: str | None
+    """recorded, derived or estimated; both None: it has no price."""
+
+
+def bill_summaries(session: Session, *, reuse: bool = False) -> list[SummaryBill]:
+    """Return what a session's summaries cost, one bill a compaction that a model had a hand in."""
+    told = rows([session], reuse=reuse)
+    bills = map(SummaryBill, told["call"], told["cost_usd"], told["cost_source"])
+    return [
+        bill
+        for cut, bill in zip(group_edits(session), bills, strict=True)
+        if has_summary_calls(cut)
+    ]
+
+
+def sum_summary_bills(bills: Sequence[SummaryBill]) -> tuple[float | None, str | None]:
+    """Return the dollars of all of them and where they come from; None where one has no price."""
+    known = [bill.usd for bill in bills if bill.usd is not None]
+    if len(known) < len(bills):
+        return None, None
+    return sum(known, 0.0), pick_weakest_source([bill.source for bill in bills])
+
+
+def _unmarked(session: Session, data: dict[str, list[Any]]) -> None:
+    for fall in find_prompt_drops(session):
+        call, before, after = fall
+        row = {
+            "session": session.id,
+            "call": call.index,
+            "turn": call.turn,
+            "position": call.position,
+            "ts": call.message.time,
+            "agent": call.agent,
+            "kind": "unmarked",
+            "reason": fall.reason,
+            "tokens_before": before,
+            "tokens_after": after,
+            "token_savings": 1 - after / before,
+            "tokens_source": "recorded",
+            "source": "derived",
+        }
+        for name, values in data.items():
+            values.append(row.get(name))
+
+
+def _session(session: Session, count: Count, data: dict[str, list[Any]], *, reuse: bool) -> None:
+    sizes, sources, of = count_messages(session, count)
+    counted = "derived" if sources and "estimated" not in sources else "estimated"
+    known = (
+        {id(m): n for m, n in zip(session.messages, sizes, strict=True)}
+        if session.has_sizes
+        else {}
+    )
+
+    def size(message: Message) -> int:
+        n = known.get(id(message))
+        return of(message) if n is None else n
+
+    for at in _moments(session):
+        cut, shown, after = at.cut, at.shown, at.after
+        data["compaction"].append(cut.number)
+        data["position"].append(cut.position)
+        data["turn"].append(session.turns[cut.position])
+        data["call"].append(at.calls if at.calls < len(session.calls) else None)
+        before, then, source = _tokens(session, at, size if session.has_sizes else None, counted)
+        data["tokens_before"].append(before)
+        data["tokens_after"].append(then)
+        data["tokens_source"].append(source)
+        data["messages_before"].append(len(shown))
+        data["messages_after"].append(len(after))
+        data["targets_n"].append(len({t for e in cut.edits for t in e.targets}))
+        data["token_savings"].append(1 - then / before if before and then is not None else None)
+        data["message_savings"].append(1 - len(after) / len(shown) if shown else None)
+        there = {id(m) for m in shown}
+        new = [m for m in after if id(m) not in there]
+        data["summary_tokens"].append(sum(map(size, new)) if new else None)
+        written = sum(size(m) for m in new if m.role == "summary")
+        of_all = CompactionSizes(before, then, written)
+        spent = price_summary(session, cut, of_all, at.model, reuse=reuse)
+        data["cost_usd"].append(spent[0])
+        data["cost_source"].append(spent[1])
+        _words(session, cut, data)
+
+
+class _Moment(NamedTuple):
+    """A compaction as it happened."""
+
+    cut: EditGroup
+    calls: int
+    """Calls made before it."""
+    model: str | None
+    """The last that answered before it, else the session's."""
+    billed: int | None
+    """Recorded tokens in the window after the last of them; None also if another cut came since."""
+    shown: list[Message]
+    after: list[Message]
+    following: tuple[int, list[Message]] | None
+    """The next recorded prompt before another compaction, and the messages that came in between."""
+
+
+def _moments(session: Session) -> Iterator[_Moment]:
+    starts = {cut.position: cut for cut in group_edits(session)}
+    shown: list[Message] = []
+    calls, model, billed = 0, session.model, None
+    for position, entry in enumerate(session.path):
+        if isinstance(entry, Message):
+            if entry.visible:
+                shown.append(entry)
+            if entry.role == "assistant":
+                calls += 1
+                model = entry.model or model
+                billed = _occupancy(entry) or billed
+        elif position in starts:
+            after = shown
+            for edit in starts[position].edits:
+                after = apply_edit(after, edit)
+            last = position + len(starts[position].edits)
+            found = _following(session, last)
+            yield _Moment(starts[position], calls, model, billed, shown, after, found)
+            shown, billed = after, None
+
+
+def _following(session: Session, position: int) -> tuple[int, list[Message]] | None:
+    since: list[Message] = []
+    for at in range(position, len(session.path)):
+        entry = session.path[at]
+        if not isinstance(entry, Message):
+            return None
+        if (
+            entry.role == "assistant"
+            and entry.kind != "turn"
+            and entry.usage
+            and entry.usage.prompt_tokens
+        ):
+            return entry.usage.prompt_tokens, since
+        if entry.visible:
+            since.append(entry)
+    return None
+
+
+def _occupancy(reply: Message) -> int | None:
+    """Tokens in the window once a reply has been written, as recorded."""
+    if reply.usage is None or reply.kind == "turn":
+        return None
+    prompt = reply.usage.prompt_tokens
+    return prompt + (reply.usage.output_tokens or 0) if prompt else None
+
+
+def _tokens(
+    session: Session, at: _Moment, size: Callable[[Message], int] | None, counted: str
+) -> tuple[int | None, int | None, str | None]:
+    """Sizes before and after (sent, logged, last recorded prompt, or counted), and their source."""
+    live = sizes_around(session, at.cut.position, at.cut.position + len(at.cut.edits) - 1)
+    if live is not None:
+        return live
+    first, last = at.cut.edits[0], at.cut.edits[-1]
+    before, then = first.tokens_before, last.tokens_after
+    if (before is not None and then is not None) or size is None:
+        return before, then, None if before is None and then is None else first.source
+    shown, after = sum(map(size, at.shown)), sum(map(size, at.after))
+    if before is None:
+        before = shown if at.billed is None else max(at.billed, shown)
+    if then is None and at.following is not None:
+        prompt, since = at.following
+        return before, max(prompt - sum(map(size, since)), 0), "derived"
+    if then is None:  # only the difference is counted: what no log shows stays as it was
+        then = max(before - shown + after, 0)
+    return before, then, counted
+
+
+def _words(session: Session, cut: EditGroup, data: dict[str, list[Any]]) -> None:
+    first = cut.edits[0]
+    data["session"].append(session.id)
+    data["ts"].append(first.time)
+    data["agent"].append(first.agent or session.agent)
+    data["source"].append(first.source)
+    for name in ("kind", "trigger", "method", "reason", "model"):
+        words = dict.fromkeys(w for e in cut.edits if (w := getattr(e, name)))
+        data[name].append(", ".join(words) or None)
+    data["error"].append(error_of(cut.edits) or None)

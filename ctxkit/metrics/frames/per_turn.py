@@ -1,0 +1,183 @@
+"""The turn frame in fuseraft's snapshot columns: one row a turn of an agent."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.metrics.cost.call_prices import pick_weakest_source, price_call
+from ctxkit.metrics.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn
+from ctxkit.session.messages import Edit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.session.session import ModelCall, Session
+
+COLUMNS = (
+    FrameColumn("ts", TIME, "UTC", "when the turn's last reply was written"),
+    FrameColumn("session", TEXT, "", "id of the session"),
+    FrameColumn("agent", TEXT, "", "the agent whose turn it is"),
+    FrameColumn("turn", INT, "", "zero-based turn"),
+    FrameColumn(
+        "turn_input_tokens",
+        INT,
+        "tokens",
+        "prompts of all calls of the turn together: what was billed, not occupancy",
+    ),
+    FrameColumn("turn_output_tokens", INT, "tokens", "output of all calls of the turn together"),
+    FrameColumn(
+        "cumulative_input_tokens",
+        INT,
+        "tokens",
+        "`turn_input_tokens` of this agent since the last compaction, whole turns as above",
+    ),
+    FrameColumn("warn_at", INT, "tokens", "threshold at which the budget warns, where one was set"),
+    FrameColumn(
+        "cutover_at", INT, "tokens", "threshold at which the budget hands over, where one was set"
+    ),
+    FrameColumn(
+        "compaction_occurred",
+        BOOL,
+        "",
+        "True on the turn after which a compaction fired; see above",
+    ),
+    FrameColumn(
+        "context_tokens",
+        INT,
+        "tokens",
+        "occupancy: the largest prompt of the turn; missing where the log cannot tell",
+    ),
+    FrameColumn("cached_tokens", INT, "tokens", "prompt tokens read from the cache in the turn"),
+    FrameColumn(
+        "cost_usd",
+        FLOAT,
+        "US dollars",
+        "what the turn cost; missing where any of its calls has no cost",
+    ),
+    FrameColumn(
+        "cost_source",
+        TEXT,
+        "",
+        "the weakest of the sources of the costs: recorded, derived, estimated",
+    ),
+    FrameColumn("model", TEXT, "", "the model that answered last"),
+    FrameColumn(
+        "calls_n",
+        INT,
+        "",
+        "calls in the turn, failed ones included; missing where the log cannot tell",
+    ),
+    FrameColumn(
+        "source",
+        TEXT,
+        "",
+        "where the token columns come from: recorded (whole turns), derived (sums of recorded"
+        " calls)",
+    ),
+)
+
+
+def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
+    """Return the columns of the turn frame as lists."""
+    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
+    for session in sessions:
+        turns = _turns(session)
+        _tokens(session, turns, data)
+        for calls in turns:
+            _rest(session, calls, data)
+    return data
+
+
+def _turns(session: Session) -> list[list[ModelCall]]:
+    """Calls by turn and agent, in order of appearance."""
+    out: dict[tuple[int, str], list[ModelCall]] = {}
+    for call in session.calls:
+        out.setdefault((call.turn, call.agent), []).append(call)
+    return list(out.values())
+
+
+def _fired(session: Session, turns: list[list[ModelCall]]) -> tuple[set[int], set[int]]:
+    """Return the rows after which a compaction fired, and those with which the sums begin anew.
+
+    One that fired between two calls of a row counts as one before that row, as in a log of
+    snapshots, where its mark stands before the row that is written at the turn's end.
+    """
+    positions = [c.position for c in session.calls]
+    row = {c.index: r for r, turn in enumerate(turns) for c in turn}
+    after, anew = set[int](), set[int]()
+    for position, entry in enumerate(session.path):
+        if isinstance(entry, Edit):
+            following = bisect_left(positions, position)
+            begins = row[following] if following < len(positions) else len(turns)
+            anew.add(begins)
+            if following:
+                after.add(min(row[following - 1], begins - 1))
+    return after, anew
+
+
+def _tokens(session: Session, turns: list[list[ModelCall]], data: dict[str, list[Any]]) -> None:
+    running: dict[str, int] = {}
+    fired, anew = _fired(session, turns)
+    for r, calls in enumerate(turns):
+        if r in anew:
+            running.clear()
+        usages = [c.message.usage for c in calls if c.message.usage is not None]
+        spent = sum_or_none([u.prompt_tokens for u in usages])
+        said = next((c.message.details for c in reversed(calls) if c.message.error is None), {})
+        data["turn_input_tokens"].append(spent)
+        data["turn_output_tokens"].append(sum_or_none([u.output_tokens for u in usages]))
+        data["cached_tokens"].append(sum_or_none([u.cache_read_tokens for u in usages]))
+        cumulative: int | None = None
+        if spent is not None:
+            name = calls[0].agent.lower()  # fuseraft keeps its running sums without regard to case
+            recorded = _number(said, "cumulative_input_tokens")
+            cumulative = running[name] = (
+                running.get(name, 0) + spent if recorded is None else recorded
+            )
+        data["cumulative_input_tokens"].append(cumulative)
+        data["warn_at"].append(_setting(session, said, "warn_at"))
+        data["cutover_at"].append(_setting(session, said, "cutover_at"))
+        data["compaction_occurred"].append(r in fired)
+
+
+def _rest(session: Session, calls: list[ModelCall], data: dict[str, list[Any]]) -> None:
+    last = calls[-1].message
+    whole = last.kind == "turn"  # usage of a whole turn: says nothing of one prompt
+    prompts = [
+        p
+        for c in calls
+        if c.message.usage is not None and (p := c.message.usage.prompt_tokens) is not None
+    ]
+    billed = [c.message for c in calls if c.message.usage is not None]
+    each = [price_call(m, m.model or session.model) for m in billed]
+    spent = [usd for usd, _ in each]
+    times = [c.message.time for c in calls if c.message.time is not None]
+    data["ts"].append(times[-1] if times else None)
+    data["session"].append(session.id)
+    data["agent"].append(calls[0].agent)
+    data["turn"].append(calls[0].turn)
+    data["context_tokens"].append(None if whole or not prompts else max(prompts))
+    data["cost_usd"].append(
+        sum(c for c in spent if c is not None) if spent and None not in spent else None
+    )
+    data["cost_source"].append(pick_weakest_source([where for _, where in each]))
+    data["model"].append(last.model or session.model)
+    data["calls_n"].append(None if whole else len(calls))
+    data["source"].append(None if not prompts else "recorded" if whole else "derived")
+
+
+def sum_or_none(values: list[int | None]) -> int | None:
+    """The sum of what is known; missing where nothing is."""
+    known = [v for v in values if v is not None]
+    return sum(known) if known else None
+
+
+def _number(details: dict[str, Any], name: str) -> int | None:
+    value = details.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _setting(session: Session, said: dict[str, Any], name: str) -> int | None:
+    value = _number(said, name)  # 0: none was set any more
+    return (value if value is not None else _number(session.details, name)) or None

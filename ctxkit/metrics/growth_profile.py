@@ -1,0 +1,308 @@
+"""How a session's context grows and pauses, what no compaction can remove, and the loss at a given
+size.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from math import inf, isinf
+from statistics import fmean, median
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ctxkit.engine import log_from_session, run_rules
+from ctxkit.engine.cache_model.call_features import (
+    HOUR,
+    cache_life,
+    has_reliable_times,
+    pause_before,
+)
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses
+from ctxkit.metrics.loss_analysis import LossAnalysis
+from ctxkit.metrics.thrashing import get_compaction_outcomes
+from ctxkit.metrics.visibility import get_run_visibility
+from ctxkit.policies import triggers
+from ctxkit.policies.offline_summarisers import Fixed
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.session.messages import Edit
+from ctxkit.tokens.context_windows import get_context_window
+from ctxkit.tokens.prices import price
+from ctxkit.tokens.sizes import MessageSizes, measure_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.metrics.item_index import ItemIndex
+    from ctxkit.policies.history.log import MessageLog
+    from ctxkit.session.session import ModelCall, Session
+    from ctxkit.tokens.prices import Price
+
+
+DEFAULT_WINDOW = 200_000
+"""The window where neither the log nor the table of prices says one."""
+DEFAULT_SUMMARY_TOKENS = 1_000
+"""Tokens of a summary where the log has none."""
+
+
+class GrowthProfile:
+    """What one session's log says, asked for once.
+
+    Raises:
+        BadArguments: the log has no usage or no price, or its prompts do not grow.
+    """
+
+    def __init__(self, session: Session) -> None:
+        if not session.has_usage:
+            raise BadArguments(
+                "When to compact is worked out from recorded prompt sizes, and this log has no"
+                " usage."
+            )
+        self.session = session
+        self.billed = [
+            c
+            for c in session.calls
+            if c.message.usage is not None and c.message.usage.prompt_tokens
+        ]
+        self.anchored: MessageSizes = measure_sizes(session)
+        self.cuts = get_compaction_outcomes(session, anchored=self.anchored)
+        self.pairs = _consecutive_calls(self.billed)
+        self.model, self.price = _main_model_price(session, self.billed)
+        edits = [e for e in session.path if isinstance(e, Edit) and e.inserted]
+        written = [sum(self.anchored.of(m) for m in e.inserted) for e in edits]
+        self.summary = round(median(written)) if written else DEFAULT_SUMMARY_TOKENS
+        self.hour = cache_life(session) == HOUR
+        """Whether what is written lives an hour."""
+        steps = [
+            _prompt_tokens(b) - _prompt_tokens(a) for a, b in self.pairs if not self._cut(a, b)
+        ]
+        self.growth = fmean(steps) if steps else 0.0
+        if self.growth <= 0:
+            raise BadArguments(
+                f"The prompts of session {session.id!r} do not grow, so nothing has to be"
+                " compacted."
+            )
+
+    def _cut(self, a: ModelCall, b: ModelCall) -> bool:
+        return any(isinstance(e, Edit) for e in self.session.path[a.position : b.position])
+
+    @property
+    def window(self) -> tuple[int, str]:
+        """The window in tokens, and who says so."""
+        window = get_context_window(self.session, self.model)
+        if window.tokens is None:
+            return max(DEFAULT_WINDOW, *map(_prompt_tokens, self.billed)), "assumed"
+        told = "table of prices" if window.note is None else "what the log proves"
+        return window.tokens, "recorded" if window.source == "recorded" else told
+
+    def floor(self, summary: int) -> tuple[int, str]:
+        """Return what a compaction leaves, in tokens, and who says so."""
+        after = [c.after for c in self.cuts if c.after < c.before]
+        if after:
+            return round(median(after)), "as the log's compactions did"
+        return min(map(_prompt_tokens, self.billed)) + summary, "its smallest prompt and a summary"
+
+    @property
+    def recorded(self) -> dict[str, int]:
+        """The size at which the log's own compactions came; empty where it has none."""
+        return {"recorded": round(median(c.before for c in self.cuts))} if self.cuts else {}
+
+    @property
+    def missed(self) -> float | None:
+        """The share of carried tokens that were not found again; by pauses alone where no cache
+        split is known.
+        """
+        if self.session.has_cache:
+            found = find_cache_misses(self.session, anchored=self.anchored)
+            later = (found[b.index] for _, b in self.pairs)
+            lost = sum(m.lost for m in later if m is not None and m.kind != "compaction")
+            carried = sum(min(_prompt_tokens(a), _prompt_tokens(b)) for a, b in self.pairs)
+            return lost / carried if carried else 0.0
+        cold = self._cold(None)
+        return None if cold is None else sum(cold) / max(len(cold), 1)
+
+    @property
+    def cold_every(self) -> float | None:
+        """The mean over calls of how many calls away the next cold one is."""
+        found = (
+            find_cache_misses(self.session, anchored=self.anchored)
+            if self.session.has_cache
+            else None
+        )
+        cold = self._cold(found)
+        if cold is None:
+            return None
+        waits, ahead = [], inf
+        for is_cold in reversed(cold):
+            ahead = 0.0 if is_cold else ahead + 1
+            waits.append(ahead)
+        known = [w for w in waits if not isinf(w)]
+        return fmean(known) if known else inf
+
+    def _cold(self, found: Sequence[CacheMiss | None] | None) -> list[bool] | None:
+        """Say of each pair whether the later one found the cache dead; None without a clock."""
+        if not has_reliable_times(self.session):
+            return None
+        if found is not None:
+            later = (found[b.index] for _, b in self.pairs)
+            return [m is not None and m.paused for m in later]
+        life, gaps = (
+            cache_life(self.session),
+            (pause_before(self.session, *pair) for pair in self.pairs),
+        )
+        return [gap is not None and gap >= life for gap in gaps]
+
+
+def _prompt_tokens(call: ModelCall) -> int:
+    return (call.message.usage.prompt_tokens or 0) if call.message.usage else 0
+
+
+def _consecutive_calls(billed: list[ModelCall]) -> list[tuple[ModelCall, ModelCall]]:
+    """Return the calls that follow each other in one cache, by the later one."""
+    threads: dict[tuple[str, str | None], list[ModelCall]] = {}
+    for call in billed:
+        threads.setdefault((call.agent, call.message.model), []).append(call)
+    return sorted((p for t in threads.values() for p in pairwise(t)), key=lambda p: p[1].index)
+
+
+def _main_model_price(session: Session, billed: list[ModelCall]) -> tuple[str, Price]:
+    """Return the model that was sent the most, and its price at a middling prompt."""
+    sent: dict[str | None, int] = {}
+    for call in billed:
+        name = call.message.model or session.model
+        sent[name] = sent.get(name, 0) + _prompt_tokens(call)
+    model = max(sent, key=lambda name: sent[name])
+    known = price(model)
+    if known is None:
+        raise BadArguments(
+            f"Model {model or 'without a name'!r} has no price, so nothing can be weighed in"
+            " dollars."
+        )
+    return model or "", known.at(round(median(map(_prompt_tokens, billed))))
+
+
+MAX_TURN_TOKENS = 20_000
+"""Tokens of the last turn that stay at most: what Pi keeps (`keep_recent_tokens`), and Codex of the
+user's messages.
+"""
+CHARS_PER_TOKEN = 4
+"""Characters a token of an item's text."""
+SIZE_JITTER = (0.93, 1.0, 1.07)
+"""A loss is the mean of those of three sizes near one another: where one item more or less goes is
+chance.
+"""
+
+
+class ContextFloor(NamedTuple):
+    """What stays in the context whatever a compaction takes, in tokens."""
+
+    fixed: int
+    """System prompt and tools, in the log or not."""
+    turn: int
+    """The turn that is being worked on: the median turn, at most `TURN`."""
+    needed: int | None
+    """The items that are named again later, were they written down: more at one call of ten. None
+    where the log has no text.
+    """
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.fixed + self.turn + (self.needed or 0)
+
+    def __str__(self) -> str:
+        needed = "" if self.needed is None else f", {self.needed:,} of items needed later"
+        return f"{self.fixed:,} of system and tools, {self.turn:,} of the last turn{needed}"
+
+
+def estimate_floor(
+    session: Session, anchored: MessageSizes, memory: ItemIndex | None
+) -> ContextFloor:
+    """Return what must stay in a session's context.
+
+    Args:
+        session: a recorded session with usage.
+        anchored: the sizes of its messages.
+        memory: the items of its messages; None: it has no text.
+    """
+    prompts = [n for n in anchored.recorded if n]
+    said = sum(anchored.of(m) for m in session.messages if m.role == "system" and m.visible)
+    fixed = min((anchored.fixed or 0) + said, *prompts) if prompts else said
+    return ContextFloor(
+        fixed,
+        min(_median_turn_tokens(session, anchored), MAX_TURN_TOKENS),
+        None if memory is None else _needed_item_tokens(memory),
+    )
+
+
+def _median_turn_tokens(session: Session, anchored: MessageSizes) -> int:
+    turns = [0]
+    for message in session.messages:
+        if message.visible and message.role != "system":
+            turns += [0] if message.role == "user" and turns[-1] else []
+            turns[-1] += anchored.of(message)
+    return round(median(turns))
+
+
+def _needed_item_tokens(memory: ItemIndex) -> int:
+    """Return the tokens of the items in play, at the call above which one of ten lies."""
+    items, first = memory.again, np.full(memory.n, len(memory.messages))
+    np.minimum.at(first, memory.held.values, memory.held.owner)
+    letters = np.array([len(found.text) for found in memory.numbers], np.int64)
+    change = np.zeros(memory.calls + 2, np.int64)
+    np.add.at(change, memory.arrival[first[items]], letters[items])
+    np.add.at(change, memory.last_use[items] + 1, -letters[items])
+    in_play = np.cumsum(change)[: memory.calls]
+    return int(np.percentile(in_play, 90)) // CHARS_PER_TOKEN if len(in_play) else 0
+
+
+class LossRisk:
+    """What compactions of one session at a given size would lose, if their summaries kept nothing.
+
+    Args:
+        memory: the items of its messages.
+        anchored: the sizes of its messages.
+        floor: what a compaction leaves.
+        fixed: the part of it that no compaction touches.
+    """
+
+    def __init__(self, memory: ItemIndex, anchored: MessageSizes, floor: int, fixed: int) -> None:
+        self._memory, self._anchored = memory, anchored
+        self._floor, self._keep = floor, max(floor - fixed, 1)
+        self._known: dict[int, float] = {}
+
+    @cached_property
+    def _log(self) -> MessageLog:
+        rules = self._rules(2 * self._floor)
+        return log_from_session(self._memory.session, rules, anchored=self._anchored)
+
+    def _rules(self, size: int) -> Rules:
+        policy = Summary(keep_tokens=self._keep, summariser=Fixed(1))
+        return Rules(policy=policy, trigger=triggers.Above(max(size, self._floor + 1)))
+
+    def at(self, size: int) -> float | None:
+        """Return the share of what is used again that such compactions would take before its use.
+
+        At most so much is lost. None where nothing is used again.
+        """
+        again = len(self._memory.again)
+        return fmean(self._lost(round(size * j)) for j in SIZE_JITTER) / again if again else None
+
+    def _lost(self, size: int) -> float:
+        if size not in self._known:
+            done = run_rules(self._log, self._rules(size), None)
+            found = LossAnalysis(self._memory, get_run_visibility(self._memory, done))
+            self._known[size] = float(len(found.staked[0]))
+        return self._known[size]
+
+    def least(self, low: int, high: int, most: float) -> int:
+        """Return about the smallest size between two that loses at most a share, else
+        the larger.
+        """
+        while high - low > max(high // 50, 1):
+            middle = (low + high) // 2
+            low, high = (low, middle) if (self.at(middle) or 0.0) <= most else (middle, high)
+        return high

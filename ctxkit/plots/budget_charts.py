@@ -1,0 +1,347 @@
+"""`plots.budget` and `plots.views`: cumulative input tokens of each agent against thresholds, by
+team view.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ctxkit._internal.formatting import pluralize
+from ctxkit._internal.palette import COLOURS, DASHES, STOP_COLOUR, TEXT_COLOUR, WARN_COLOUR
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.frames import frame
+from ctxkit.metrics.team_log import tabulate_recorded_turns
+from ctxkit.plots.chart import Chart, with_notes
+from ctxkit.plots.figure_data import Limit, Mark, Trace
+from ctxkit.plots.panels import Panel, PanelGrid
+from ctxkit.plots.xy_figure import Axes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from ctxkit.session.session import Session
+
+
+_NEEDED = ("agent", "turn", "turn_input_tokens", "turn_output_tokens", "cumulative_input_tokens")
+_MARKS = 60
+_NOT_AN_AGENT = "system"
+"""fuseraft's name for its compaction markers, which are no turns."""
+
+
+class AgentTotals(NamedTuple):
+    """One agent's running sum, turn by turn."""
+
+    name: str
+    turns: NDArray[np.int64]
+    cumulative: NDArray[np.int64]
+    inputs: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+    """0 where the log has none."""
+
+
+class BudgetData(NamedTuple):
+    """What the chart shows."""
+
+    agents: tuple[AgentTotals, ...]
+    compactions: tuple[float, ...]
+    """Places on the axis of turns, between the turn after which one fired and the next."""
+    warn_at: int | None
+    cutover_at: int | None
+    handed: tuple[HandOff, ...] = ()
+
+
+class HandOff(NamedTuple):
+    """The work passes from one agent of a team to another."""
+
+    turn: int
+    height: int
+    """The sum of the one that hands it on."""
+    to: str
+
+
+def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetData:
+    """Return the running sums of every agent, from sessions, a turn frame, or a frame of snapshots
+    with its markers.
+
+    The thresholds are those of the first row that has one, as in fuseraft's own chart.
+
+    Raises:
+        BadArguments: a frame lacks the columns of a turn frame.
+    """
+    import pandas as pd
+
+    table = of if isinstance(of, pd.DataFrame) else _table(of)
+    missing = [c for c in _NEEDED if c not in table.columns]
+    if missing:
+        raise BadArguments(f"plots.budget takes a turn frame; this one lacks {', '.join(missing)}.")
+    names, codes, marker = _names(table)
+    turn, cumulative = _floats(table["turn"]), _floats(table["cumulative_input_tokens"])
+    known = ~marker & np.isfinite(cumulative) & np.isfinite(turn)
+    inputs, outputs = _floats(table["turn_input_tokens"]), _floats(table["turn_output_tokens"])
+    agents = []
+    for code, name in enumerate(names):
+        rows = np.flatnonzero(known & (codes == code))
+        if len(rows):
+            columns = (
+                np.nan_to_num(c[rows]).astype(np.int64) for c in (turn, cumulative, inputs, outputs)
+            )
+            agents.append(AgentTotals(name, *columns))
+    fired = np.zeros(len(table), dtype=bool)
+    if "compaction_occurred" in table.columns:
+        fired = table["compaction_occurred"].fillna(False).to_numpy(dtype=bool)  # noqa: FBT003
+    cuts = np.where(marker, turn - 0.5, turn + 0.5)[fired & np.isfinite(turn)]
+    return BudgetData(
+        tuple(agents),
+        tuple(cuts.tolist()),
+        _first_positive(table, "warn_at"),
+        _first_positive(table, "cutover_at"),
+        _find_hand_offs(table),
+    )
+
+
+def _table(of: Session | Iterable[Session]) -> pd.DataFrame:
+    team = tabulate_recorded_turns(of)
+    return frame(of, per="turn") if team is None else team
+
+
+def _find_hand_offs(table: pd.DataFrame) -> tuple[HandOff, ...]:
+    """Return where a team's work is handed on, out of the column `to`."""
+    if "to" not in table.columns:
+        return ()
+    rows = table[table["to"].astype(str) != ""]
+    columns = (rows["turn"], rows["cumulative_input_tokens"], rows["to"])
+    return tuple(HandOff(int(n), int(sum_), str(to)) for n, sum_, to in zip(*columns, strict=True))
+
+
+@with_notes
+def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
+    """Chart each agent's cumulative input tokens by turn, with compactions, warning and cut-over.
+
+    This is fuseraft's chart; of a team, the points say to whom the work is handed on. The sums are
+    what was billed, not what stood in the window: a turn with ten tool rounds counts its prompt ten
+    times.
+
+    Args:
+        of: a session, several, a team, a turn frame, or a frame of `read_snapshots`.
+    """
+    return budget_chart(budget_data(of))
+
+
+def budget_chart(data: BudgetData, cuts: Mapping[str, int] | None = None) -> Chart:
+    """Return the chart of running sums.
+
+    Args:
+        data: what it shows.
+        cuts: turns at which each agent would have cut, by its name, for the table.
+    """
+    limits = [(data.warn_at, "warn at", WARN_COLOUR), (data.cutover_at, "cut over at", STOP_COLOUR)]
+    axes = Axes(
+        x="turn",
+        y="input tokens, summed",
+        traces=(
+            *(_trace(agent, i) for i, agent in enumerate(data.agents)),
+            *make_hand_off_traces(data),
+        ),
+        limits=tuple(Limit(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n),
+        marks=tuple(Mark(x=x) for x in data.compactions) if len(data.compactions) <= _MARKS else (),
+    )
+    head = ("agent", "turns", "input", "output", "highest", "of cut-over")
+    more = ("cut",) if cuts is not None else ()
+    return Chart(
+        title="Context budget",
+        caption=_caption(data),
+        drawing=axes,
+        head=(*head, *more),
+        rows=tuple(
+            _row(agent, data.cutover_at) + ((f"{cuts[agent.name]:,}",) if cuts is not None else ())
+            for agent in data.agents
+        ),
+    )
+
+
+def _caption(data: BudgetData) -> str:
+    if not data.agents:
+        return "The log has no input tokens of any turn."
+    cuts = len(data.compactions)
+    told = (
+        f"{cuts} compaction{'s' * (cuts != 1)}, dotted"
+        if 0 < cuts <= _MARKS
+        else pluralize(cuts, "compaction")
+    )
+    return f"Input tokens billed to each agent, summed since the last compaction; {told}."
+
+
+def _trace(agent: AgentTotals, i: int) -> Trace:
+    def hover(k: int) -> str:
+        spent = f"this turn: in {agent.inputs[k]:,}, out {agent.outputs[k]:,}"
+        return f"{agent.name}, turn {agent.turns[k]}\n{agent.cumulative[k]:,} cumulative\n{spent}"
+
+    return Trace(name=agent.name, x=agent.turns, y=agent.cumulative, hover=hover, look=i)
+
+
+def make_hand_off_traces(data: BudgetData) -> tuple[Trace, ...]:
+    """Return the points at which a team's work is handed on, each with the name of who takes it."""
+    if not data.handed:
+        return ()
+    return (
+        Trace(
+            name="hands on to",
+            x=[h.turn for h in data.handed],
+            kind="points",
+            hollow=True,
+            y=[h.height for h in data.handed],
+            names=tuple(h.to for h in data.handed),
+            hover=lambda k: f"hands on to {data.handed[k].to}",
+            colour=TEXT_COLOUR,
+        ),
+    )
+
+
+def _row(agent: AgentTotals, cutover: int | None) -> tuple[str, ...]:
+    peak = int(agent.cumulative.max())
+    sums = f"{int(agent.inputs.sum()):,}", f"{int(agent.outputs.sum()):,}"
+    return (
+        agent.name,
+        f"{len(agent.turns):,}",
+        *sums,
+        f"{peak:,}",
+        f"{peak / cutover:.0%}" if cutover else "no limit",
+    )
+
+
+def _names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64], NDArray[np.bool_]]:
+    """Names of the agents (with their session where there are several), each row's, and which rows
+    are markers.
+    """
+    import pandas as pd
+
+    codes, agents = pd.factorize(table["agent"])
+    words = [str(a) for a in agents]
+    marker = (
+        codes == words.index(_NOT_AN_AGENT)
+        if _NOT_AN_AGENT in words
+        else np.zeros(len(codes), dtype=bool)
+    )
+    if "session" not in table.columns:
+        return words, codes, marker
+    rows, sessions = pd.factorize(table["session"])
+    if len(sessions) <= 1:
+        return words, codes, marker
+    pairs, both = pd.factorize(rows.astype(np.int64) * (len(words) + 1) + codes)
+    places = [divmod(int(p), len(words) + 1) for p in both]
+    return [f"{sessions[s]} · {words[a]}" for s, a in places], pairs, marker
+
+
+def _floats(column: pd.Series[Any]) -> NDArray[np.float64]:
+    return column.to_numpy(dtype=float, na_value=np.nan)
+
+
+def _first_positive(table: pd.DataFrame, name: str) -> int | None:
+    if name not in table.columns:
+        return None
+    values = _floats(table[name])
+    positive = values[values > 0]
+    return int(positive[0]) if len(positive) else None
+
+
+_INKS = tuple(c for c in COLOURS if c != STOP_COLOUR)
+_DASHED = tuple(d for d in DASHES if d != "dot")
+_RECORDED = "recorded"
+_NEAR = 1.5
+"""A threshold further above the highest sum than this would press all lines to the ground."""
+
+
+class ViewComparison(Protocol):
+    """What ``ck.compare`` returns for a team and views."""
+
+    turns: pd.DataFrame
+    title: str
+    limits: dict[str, int]
+
+
+@with_notes
+def views(of: ViewComparison) -> Chart:
+    """Chart each agent's cumulative input tokens under each view, as fuseraft charts one of them.
+
+    The sums are what is billed. The triangles are turns after which the work is handed on; the line
+    across is the cut-over, else the warning, where it is near.
+
+    Args:
+        of: what ``ck.compare(team, "views")`` returned.
+
+    Raises:
+        BadArguments: it is something else.
+    """
+    turns = getattr(of, "turns", None)
+    if turns is None or "view" not in turns:
+        raise BadArguments("plots.views takes what ck.compare(team, 'views') returned.")
+    agents = list(dict.fromkeys(turns["agent"]))
+    name, limit = _nearest_threshold(of.limits, int(turns["cumulative_input_tokens"].max()))
+    end = int(turns["turn"].max())
+    panels = [_panel(agent, turns[turns["agent"] == agent], limit, end) for agent in agents]
+    return Chart(
+        title=f"What each agent of {of.title} is sent, by view",
+        caption="Input tokens billed to each agent, summed turn by turn under each view; dotted is "
+        "what was recorded, triangles are hand-offs. All panels have the same scales.",
+        drawing=PanelGrid(
+            panels=tuple(panels), x="turn of the team", y="input tokens, summed", limit=name
+        ),
+        head=("agent", "view", "turns", "input", "of recorded"),
+        rows=tuple(_rows(turns)),
+        shown=24,
+    )
+
+
+def _nearest_threshold(limits: dict[str, int], peak: int) -> tuple[str, float | None]:
+    for key, name in (("cutover_at", "cut over at"), ("warn_at", "warn at")):
+        at = limits.get(key)
+        if at and at <= _NEAR * peak:
+            return f"{name} {at:,}", at
+    return "limit", None
+
+
+def _panel(agent: str, turns: pd.DataFrame, limit: float | None, end: int) -> Panel:
+    seen = [v for v in dict.fromkeys(turns["view"]) if v != _RECORDED]
+    told = turns[(turns["view"] == _RECORDED) & (turns["to"] != "")]
+    to = told["to"].tolist()
+    points = Trace(
+        name="hand-off", kind="points", colour=TEXT_COLOUR, x=told["turn"].tolist(),
+        y=told["cumulative_input_tokens"].tolist(), hover=lambda k: f"hands on to {to[k]}",
+    )  # fmt: skip
+    return Panel(
+        title=agent,
+        corner=f"▼ {len(to)}" if to else "",
+        limit=limit,
+        traces=(
+            *(_line(turns, v, i, end) for i, v in enumerate(seen)),
+            _line(turns, _RECORDED, -1, end),
+            *((points,) if to else ()),
+        ),
+    )
+
+
+def _line(turns: pd.DataFrame, view: str, i: int, end: int) -> Trace:
+    """Return the sum after each turn of the team; it stands while others work."""
+    rows = turns[turns["view"] == view]
+    at = dict(zip(rows["turn"].tolist(), rows["cumulative_input_tokens"].tolist(), strict=True))
+    sums, now = [0], 0
+    for turn in range(end + 1):
+        now = at.get(turn, now)
+        sums.append(now)
+    look = (TEXT_COLOUR, "dot") if i < 0 else (_INKS[i % len(_INKS)], _DASHED[i % len(_DASHED)])
+    return Trace(name=view, x=list(range(-1, end + 1)), y=sums, colour=look[0], dash=look[1])
+
+
+def _rows(turns: pd.DataFrame) -> Iterator[tuple[str, ...]]:
+    recorded: dict[str, int] = {}
+    for agent, of in turns.groupby("agent", sort=False):
+        for view, rows in of.groupby("view", sort=False):
+            total = int(rows["turn_input_tokens"].sum())
+            first = recorded.setdefault(str(agent), total)  # the record's rows come first
+            share = f"{total / first:.0%}" if first else ""
+            yield str(agent), str(view), f"{len(rows):,}", f"{total:,}", share

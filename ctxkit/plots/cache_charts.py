@@ -1,0 +1,385 @@
+"""`plots.cache` and `plots.strip`: tokens read, written and fresh by call, and one prompt as
+blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit._internal import formatting
+from ctxkit._internal.formatting import escape_html
+from ctxkit._internal.palette import COLOURS, PLOTLY_LAYOUT
+from ctxkit.engine.cache_model.prediction import Prediction, describe_prediction, predict_input_cost
+from ctxkit.errors import BadArguments
+from ctxkit.formats.inputs import accepts_session
+from ctxkit.metrics.cache_misses import find_cache_misses
+from ctxkit.metrics.compactions import get_replay_compactions, get_replay_prompt_arrays
+from ctxkit.metrics.cost.ledger import build_recorded_ledger
+from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+from ctxkit.metrics.prompt_sizes import SentPrompts
+from ctxkit.plots.chart import Chart, escape_label, with_notes
+from ctxkit.plots.figure_data import Trace
+from ctxkit.plots.svg import make_svg, make_svg_text
+from ctxkit.plots.xy_figure import Axes
+from ctxkit.session.titles import title_of
+from ctxkit.session.tool_calls import describe_message, pair_with_calls
+from ctxkit.tokens.prices import price
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.session.session import Session
+
+
+_KINDS = {
+    "cold_start": "cold start",
+    "ttl_expiry": "the cache had expired",
+    "compaction": "a compaction",
+    "prefix_change": "another model",
+    "too_short": "too short to be cached before",
+    "effort_change": "another effort of thinking",
+    "resumed": "started anew",
+    "reasoning_dropped": "old reasoning taken out",
+    "changed_earlier": "earlier messages changed",
+    "retry": "a call that was refused",
+    "ttl_expiry_prefix": "expired but for the shared beginning",
+    "tools_loaded": "further tools loaded",
+    "unexplained": "unexplained",
+}
+
+_UNTOLD = "The record does not tell cached from uncached input, so nothing can be said."
+_LOOKS = (0, 3, 5, 6, 8, 11, 13, 14, 15, 16, 19, 21, 7)
+"""Looks of the marks: colours that the areas do not have; one that comes again has another sign."""
+
+
+class CallCacheUse(NamedTuple):
+    """One billed call: tokens by class, and its miss, if it was one."""
+
+    call: int
+    read: int
+    written: int
+    fresh: int
+    miss: str | None
+    """Why it missed; None: a hit."""
+    lost: int
+    """Tokens that had to be sent again."""
+
+
+@accepts_session
+def cache_data(session: Session) -> tuple[CallCacheUse, ...]:
+    """Return what each billed call read and wrote; of a replay as its record's cache behaviour
+    would have it.
+
+    Nothing where the record does not tell cached from uncached input.
+    """
+    origin = session.origin or session
+    if not origin.has_cache:
+        return ()
+    found = find_cache_misses(origin)
+    if session.origin is None:
+        why = [(None, 0) if miss is None else (miss.kind, miss.lost) for miss in found]
+        return tuple(
+            CallCacheUse(x.call, x.read, x.write + x.write_1h, x.fresh, *why[x.call])
+            for x in build_recorded_ledger(session).lines
+        )
+    sheet, (prompts, shared), spots = (
+        ReplayCostModel.of(origin),
+        get_replay_prompt_arrays(session),
+        get_replay_compactions(session),
+    )
+    by_call = SentPrompts(prompts.tolist(), shared.tolist())
+    cut = {s.call for s in spots}
+    out = []
+    for c in [c for c, billed in enumerate(sheet.billed) if billed]:
+        miss = found[c]
+        own = miss.kind if miss is not None and miss.kind != "compaction" else None
+        kind = "compaction" if c in cut else own
+        expected = int(prompts[c] if kind == "cold_start" else min(shared[c], prompts[c]))
+        read, prompt = sheet.read(c, by_call), int(prompts[c])
+        written = prompt - read if sheet.write(c, prompt) else 0
+        lost = max(expected - read, 0) if kind else 0
+        out.append(CallCacheUse(c, read, written, prompt - read - written, kind, lost))
+    return tuple(out)
+
+
+@accepts_session
+@with_notes
+def cache(session: Session) -> Chart:
+    """Chart for each call how much of its prompt was read from the cache, written or sent afresh;
+    misses by cause.
+
+    Raises:
+        BadArguments: it is no session.
+    """
+    data = cache_data(session)
+    p = predict_input_cost(session.origin or session) if data else Prediction()
+    trust = describe_prediction(p.error, p.low, p.high, p.why)
+    return _chart(title_of(session), data, trust, replayed=session.origin is not None)
+
+
+def _chart(name: str, data: Sequence[CallCacheUse], trust: str, *, replayed: bool) -> Chart:
+    def hover(k: int) -> str:
+        c = data[k]
+        why = f"\nmissed: {_KINDS[c.miss]}, {c.lost:,} tokens again" if c.miss else ""
+        return f"call {c.call}\nread {c.read:,}\nwritten {c.written:,}\nfresh {c.fresh:,}{why}"
+
+    places = [c.call for c in data]
+    stacks = [("read", [c.read for c in data], 2), ("written", [c.written for c in data], 1)]
+    stacks.append(("fresh", [c.fresh for c in data], 4))
+    traces = [
+        Trace(name=n, x=places, y=y, kind="area", colour=COLOURS[i], hover=hover)
+        for n, y, i in stacks
+        if any(y)
+    ]
+    traces += [
+        _misses(kind, data, i)
+        for kind, i in zip(_KINDS, _LOOKS, strict=True)
+        if any(c.miss == kind for c in data)
+    ]
+    source = (
+        "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
+    )
+    told = f"Prompt tokens of each call by class, {source}. Marks are misses. {trust}"
+    axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)
+    return Chart(
+        title=f"Prompt cache of {name}",
+        caption=told if data else _UNTOLD,
+        drawing=axes,
+        head=("outcome", "calls", "tokens sent again"),
+        rows=tuple(_miss_rows(data)),
+    )
+
+
+def _misses(kind: str, data: Sequence[CallCacheUse], i: int) -> Trace:
+    def hover(k: int) -> str:
+        return f"call {data[k].call}\n{_KINDS[kind]}\n{data[k].lost:,} tokens again"
+
+    heights = [c.read + c.written + c.fresh if c.miss == kind else None for c in data]
+    return Trace(
+        name=_KINDS[kind], x=[c.call for c in data], y=heights, kind="points", hover=hover, look=i
+    )
+
+
+def _miss_rows(data: Sequence[CallCacheUse]) -> list[tuple[str, ...]]:
+    hits = [c for c in data if c.miss is None]
+    out: list[tuple[str, ...]] = [("hit", f"{len(hits):,}", "0")] if data else []
+    for kind, words in _KINDS.items():
+        found = [c for c in data if c.miss == kind]
+        if found:
+            out.append((words, f"{len(found):,}", f"{sum(c.lost for c in found):,}"))
+    return out
+
+
+BILLING_KINDS = (("read", COLOURS[2]), ("written", COLOURS[1]), ("fresh", COLOURS[4]))
+"""How tokens of a prompt are billed, in the order in which they stand in it."""
+_OUTSIDE = "in no message: system prompt, schemas of tools"
+
+
+class PromptBlock(NamedTuple):
+    """A message of a prompt, and where its tokens begin."""
+
+    name: str
+    start: int
+    tokens: int
+    result: bool
+    """True for the result of a tool."""
+
+
+class PromptStrip(NamedTuple):
+    """One prompt."""
+
+    call: int
+    blocks: tuple[PromptBlock, ...]
+    read: int
+    written: int
+    fresh: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the prompt, as billed."""
+        return self.read + self.written + self.fresh
+
+    def spans(self) -> tuple[BlockSpan, ...]:
+        """Return the blocks, parted where the kind of billing changes."""
+        ends = (self.read, self.read + self.written, self.tokens)
+        return tuple(span for block in self.blocks for span in _split_block(block, ends))
+
+
+def _split_block(block: PromptBlock, ends: tuple[int, int, int]) -> Iterable[BlockSpan]:
+    at, stop = block.start, block.start + block.tokens
+    for kind, end in enumerate(ends):
+        part = min(stop, end) - at
+        if part > 0:
+            yield BlockSpan(at, part, kind, block.name)
+            at += part
+
+
+@accepts_session
+def strip_data(session: Session, call: int = -1) -> PromptStrip:
+    """Return the blocks of one prompt, and how many of its tokens were read, written and fresh.
+
+    Raises:
+        BadArguments: there is no such call, or nothing says what of it was cached.
+    """
+    at = session.call(call).index
+    billed = next((c for c in cache_data(session) if c.call == at), None)
+    if billed is None:
+        raise BadArguments(f"Nothing says what call {at} read from the cache.")
+    total = billed.read + billed.written + billed.fresh
+    items = session.sent(at)
+    found = pair_with_calls(i.message for i in items)
+    names = [_OUTSIDE if m.kind == "fixed" else describe_message(m, call) for m, call in found]
+    sizes = [i.tokens for i in items]
+    outside = max(total - sum(sizes), 0)
+    blocks, start = [], 0
+    rows = [(_OUTSIDE, outside, False)] if outside else []
+    rows += [
+        (name, n, i.message.role == "tool") for name, n, i in zip(names, sizes, items, strict=True)
+    ]
+    for name, tokens, result in rows:
+        kept = min(tokens, total - start)
+        if kept > 0:
+            blocks.append(PromptBlock(name, start, kept, result))
+            start += kept
+    return PromptStrip(at, tuple(blocks), billed.read, billed.written, billed.fresh)
+
+
+@accepts_session
+@with_notes
+def strip(session: Session, call: int = -1) -> Chart:
+    """Chart one prompt as a strip: a block a message, coloured by how its tokens were billed.
+
+    Args:
+        session: a session whose record tells cached from uncached input, or a replay of one.
+        call: number of the call, negatives from the end.
+
+    Raises:
+        BadArguments: there is no such call, or nothing says what of it was cached.
+    """
+    data = strip_data(session, call)
+    source = "as the record's cache would have it (derived)" if session.origin else "as recorded"
+    return Chart(
+        title=f"Prompt of call {data.call}",
+        caption=f"{data.tokens:,} tokens in {len(data.blocks):,} blocks, {source}. "
+        "Sizes of blocks are derived.",
+        drawing=BlockRows(kinds=BILLING_KINDS, rows=(BlockRow("", data.spans()),)),
+        head=("billed as", "tokens", "of the prompt", "dollars"),
+        rows=_billing_rows(data, session.call(data.call).message.model or session.model),
+    )
+
+
+def _billing_rows(data: PromptStrip, model: str | None) -> tuple[tuple[str, ...], ...]:
+    p = price(model) if model else None
+    paid = (p.read, p.write(), p.input) if p else (None, None, None)
+    rows = zip(BILLING_KINDS, (data.read, data.written, data.fresh), paid, strict=True)
+    return tuple(
+        (
+            name,
+            f"{n:,}",
+            formatting.format_share(n, data.tokens),
+            formatting.format_usd(None if each is None else n * each),
+        )
+        for (name, _), n, each in rows
+    )
+
+
+_WIDTH, _HIGH, _ROW = 720, 30, 62
+_WORDS = 92
+"""Pixels that a name below its blocks needs at least."""
+
+
+class BlockSpan(NamedTuple):
+    """A block, or the part of it that was billed in one way."""
+
+    start: int
+    tokens: int
+    kind: int
+    """Which of the kinds of the strip."""
+    told: str
+    """Said where the pointer rests; untrusted."""
+
+
+class BlockRow(NamedTuple):
+    """One prompt."""
+
+    name: str
+    spans: tuple[BlockSpan, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockRows:
+    """What is drawn; implements `Drawing`. Rows share one scale."""
+
+    kinds: tuple[tuple[str, str], ...]
+    """Name and colour of each kind, in the order in which they follow each other."""
+    rows: tuple[BlockRow, ...]
+
+    def plotly(self) -> dict[str, Any]:
+        """Return data and layout: a trace a kind."""
+        data = []
+        for i, (name, ink) in enumerate(self.kinds):
+            found = [(row.name, s) for row in self.rows for s in row.spans if s.kind == i]
+            if found:
+                data.append(_block_trace(name, ink, found))
+        axis = {"title": {"text": "tokens from the beginning of the prompt"}, "zeroline": False}
+        layout = {
+            "barmode": "overlay",
+            **PLOTLY_LAYOUT,
+            "height": 170 + 70 * len(self.rows),
+            "margin": {"l": 90 if len(self.rows) > 1 else 12, "r": 12, "t": 44, "b": 84},
+            "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
+            "xaxis": {**axis, "rangemode": "tozero", "separatethousands": True},
+            "yaxis": {
+                "autorange": "reversed",
+                "showgrid": False,
+                "showticklabels": len(self.rows) > 1,
+                "fixedrange": True,
+            },
+        }
+        return {"data": data, "layout": layout}
+
+    def svg(self) -> str:
+        """Return the static picture; what the pointer rests on says what it is."""
+        end = max((s.start + s.tokens for row in self.rows for s in row.spans), default=1) or 1
+        parts = [_svg_row(i, row, self.kinds, _WIDTH / end) for i, row in enumerate(self.rows)]
+        high = _ROW * max(len(self.rows), 1)
+        return make_svg(parts, _WIDTH, high, hidden=False)
+
+
+def _block_trace(name: str, ink: str, found: Sequence[tuple[str, BlockSpan]]) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": escape_label(name),
+        "y": [escape_label(row, 40) for row, _ in found],
+        "x": [s.tokens for _, s in found],
+        "base": [s.start for _, s in found],
+        "hovertext": [
+            f"{escape_label(s.told, 120)}<br>{s.tokens:,} tokens {escape_label(name)}"
+            for _, s in found
+        ],
+        "hoverinfo": "text",
+        "marker": {"color": ink, "line": {"width": 0.6, "color": "rgba(255,255,255,0.7)"}},
+    }
+
+
+def _svg_row(i: int, row: BlockRow, kinds: Sequence[tuple[str, str]], scale: float) -> str:
+    top = i * _ROW + 14
+    out = [make_svg_text(0, top - 3, row.name, limit=80)]
+    for s in row.spans:
+        wide = max(s.tokens * scale - 0.6, 0.4)
+        told = escape_html(f"{s.told}: {s.tokens:,} tokens {kinds[s.kind][0]}", 200)
+        out.append(
+            f'<rect x="{s.start * scale:.1f}" y="{top}" width="{wide:.1f}" height="{_HIGH}" '
+            f'fill="{kinds[s.kind][1]}"><title>{told}</title></rect>'
+        )
+    free = 0.0
+    for kind, (name, _) in enumerate(kinds):
+        mine = [s for s in row.spans if s.kind == kind]
+        total = sum(s.tokens for s in mine)
+        if total:
+            x = max(min(mine[0].start * scale, _WIDTH - _WORDS - 40), free)
+            free = x + _WORDS + 40
+            out.append(make_svg_text(x, top + _HIGH + 13, f"{name} {total:,}", limit=60))
+    return "".join(out)

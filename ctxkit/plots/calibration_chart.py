@@ -1,0 +1,120 @@
+"""`plots.calibration`: recorded prompt sizes beside estimates, and when a trigger would fire."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from ctxkit._internal.palette import STOP_COLOUR
+from ctxkit.metrics.calibration import Calibration, calibrate
+from ctxkit.plots.chart import Chart, with_notes
+from ctxkit.plots.figure_data import Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes
+from ctxkit.session.session import Session
+from ctxkit.session.titles import title_of
+
+
+class EstimatorLine(NamedTuple):
+    """One estimator's prompts, and how far off it is."""
+
+    name: str
+    tokens: tuple[int, ...]
+    error: float | None
+    """Estimated / recorded growth - 1; None where the session cannot say."""
+    fires: int | None
+    """First call at or above the threshold by the estimate; None: never."""
+
+
+class CalibrationData(NamedTuple):
+    """What the chart shows."""
+
+    session: str
+    calls: tuple[int, ...]
+    recorded: tuple[int, ...]
+    estimates: tuple[EstimatorLine, ...]
+    threshold: int | None
+    fires: int | None
+    """First call at or above the threshold by the provider's count."""
+
+
+def calibration_data(of: Session | Calibration) -> CalibrationData:
+    """Return prompts as recorded and as estimated, and the highest threshold of the calibration.
+
+    Raises:
+        BadArguments: the session records no usage to calibrate against.
+    """
+    found = of if isinstance(of, Calibration) else calibrate(of)
+    threshold = None if found.triggers.empty else int(found.triggers["threshold"].max())
+    at = found.triggers[found.triggers["threshold"] == threshold].set_index("estimator")
+    estimates = tuple(
+        EstimatorLine(
+            name,
+            tuple(found.calls[name].tolist()),
+            None if pd.isna(found.error(name)) else found.error(name),
+            None if threshold is None else _call(at.loc[name, "estimated_call"]),
+        )
+        for name in found.estimators
+    )
+    fires = None if threshold is None else _call(at["recorded_call"].iloc[0])
+    calls, recorded = tuple(found.calls["call"].tolist()), tuple(found.calls["recorded"].tolist())
+    return CalibrationData(found.session, calls, recorded, estimates, threshold, fires)
+
+
+@with_notes
+def calibration(of: Session | Calibration) -> Chart:
+    """Chart the size of each prompt as the provider counted it and as estimates make it.
+
+    Args:
+        of: a session with usage, or what `ctxkit.calibrate` made of one.
+    """
+    if isinstance(of, list) and len(of) == 1:
+        of = of[0]  # a path that was read already
+    data = calibration_data(of)
+    return _chart(title_of(of) if isinstance(of, Session) else data.session, data)
+
+
+def _call(value: object) -> int | None:
+    return None if pd.isna(value) else int(value)  # type: ignore[call-overload]
+
+
+def _chart(name: str, data: CalibrationData) -> Chart:
+    lines = [Trace(name="recorded", x=data.calls, y=data.recorded, look=0)]
+    lines += [
+        Trace(name=e.name, x=data.calls, y=e.tokens, look=i)
+        for i, e in enumerate(data.estimates, 1)
+    ]
+    limits = []
+    if data.threshold is not None:
+        limits.append(
+            Limit(y=data.threshold, label=f"threshold {data.threshold:,}", colour=STOP_COLOUR)
+        )
+    places = {e.fires for e in data.estimates} | {data.fires}
+    marks = tuple(Mark(x=call) for call in sorted(p for p in places if p is not None))
+    drawing = Axes(
+        x="call",
+        y="prompt tokens",
+        traces=tuple(lines),
+        limits=tuple(limits),
+        marks=marks,
+        whole=True,
+    )
+    return Chart(
+        title=f"Calibration of {name}",
+        caption=(
+            "Prompts as the provider counted them and as estimates make them; the part that no log"
+            " shows is the same for all. Dotted: where a trigger at the threshold fires."
+        ),
+        drawing=drawing,
+        head=("counted by", "error", "fires at call"),
+        rows=(("the provider", "0%", _told(data.fires)), *(_row(e) for e in data.estimates)),
+    )
+
+
+def _row(found: EstimatorLine) -> tuple[str, str, str]:
+    error = "unknown" if found.error is None else f"{found.error:+.0%}"
+    return found.name, error, _told(found.fires)
+
+
+def _told(call: int | None) -> str:
+    return "never" if call is None else str(call)

@@ -1,0 +1,512 @@
+"""`plots.savings`, `plots.thrash` and `plots.loss`: one mark a compaction of a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ctxkit._internal.formatting import pluralize
+from ctxkit._internal.palette import STOP_COLOUR
+from ctxkit.errors import BadArguments
+from ctxkit.formats.inputs import accepts_session
+from ctxkit.metrics.frames import per_compaction
+from ctxkit.metrics.items import ITEM_FAMILIES
+from ctxkit.metrics.loss import analyse_loss, list_family_counts
+from ctxkit.plots.chart import Chart, format_tokens, name_sessions, with_notes
+from ctxkit.plots.figure_data import Limit, Mark, Trace
+from ctxkit.plots.xy_figure import Axes
+from ctxkit.session.titles import title_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pandas as pd
+
+    from ctxkit.formats.inputs import SessionsLike
+    from ctxkit.metrics.loss_analysis import LossAnalysis
+    from ctxkit.session.session import Session
+
+
+class Saving(NamedTuple):
+    """One compaction."""
+
+    number: int
+    call: int | None
+    """The first call that was shown its outcome."""
+    before: int | None
+    after: int | None
+    put_in: int | None
+    """Tokens of summaries and shortened messages that it put in; part of `after`."""
+    what: str
+    """Kind, method and trigger."""
+    source: str | None
+    session: str = ""
+
+
+_SIZES = ("compaction", "call", "tokens_before", "tokens_after", "summary_tokens")
+_WORDS = ("kind", "method", "trigger")
+
+
+def savings_data(of: SessionsLike | pd.DataFrame) -> tuple[Saving, ...]:
+    """Return each compaction with its sizes; None where the log cannot tell.
+
+    Raises:
+        BadArguments: it is neither sessions nor a frame of compactions.
+    """
+    return _savings_rows(_savings_table(of))
+
+
+def _savings_table(of: SessionsLike | pd.DataFrame) -> CompactionTable:
+    return get_compaction_table(of, (*_SIZES, *_WORDS, "tokens_source"), "savings")
+
+
+def _savings_rows(cuts: CompactionTable) -> tuple[Saving, ...]:
+    found = cuts.columns
+    words = zip(*(found[n] for n in _WORDS), strict=True)
+    told = [" · ".join(w for w in row if w) for row in words]
+    columns = [*(found[n] for n in _SIZES), told, found["tokens_source"], found["session"]]
+    return tuple(Saving(*row) for row in zip(*columns, strict=True))
+
+
+@with_notes
+def savings(of: SessionsLike | pd.DataFrame) -> Chart:
+    """Chart the window before and after each compaction, and how much of the latter the compaction
+    itself put in.
+
+    Args:
+        of: a session, several (their compactions stand one after the other), or a frame with one
+            row a compaction.
+
+    Raises:
+        BadArguments: it is neither sessions nor a frame of compactions.
+    """
+    cuts = _savings_table(of)
+    return savings_chart(cuts.title, _savings_rows(cuts), several=len(cuts.names) > 1)
+
+
+def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
+    """Return the chart of compactions; `several`: of several sessions, one after the other."""
+
+    def hover(k: int) -> str:
+        one = data[k]
+        sizes = f"{format_tokens(one.before)} → {format_tokens(one.after)} tokens ({one.source})"
+        which = f"{one.session}\n" if several else ""
+        return (
+            f"{which}compaction {one.number}, {_call_label(one)}\n{sizes}\nput in"
+            f" {format_tokens(one.put_in)}\n{one.what}"
+        )
+
+    places = [k if several else s.number for k, s in enumerate(data)]
+    columns = (
+        ("put in", [_inserted_tokens(s) for s in data], 3),
+        (
+            "kept",
+            [None if s.after is None else s.after - (_inserted_tokens(s) or 0) for s in data],
+            0,
+        ),
+        ("saved", [_saved_tokens(s) for s in data], 1),
+    )
+    traces = [
+        Trace(name=n, x=places, y=y, kind="bar", look=look, hover=hover) for n, y, look in columns
+    ]
+    axes = Axes(
+        x="compaction",
+        y="tokens in the window before",
+        traces=tuple(traces) if data else (),
+        whole=True,
+        stacked=True,
+    )
+    known = [1 - s.after / s.before for s in data if s.before and s.after is not None]
+    mean = f" On average {sum(known) / len(known):.0%} was saved." if known else ""
+    return Chart(
+        title=f"Savings of the compactions of {name}",
+        caption=(
+            f"{pluralize(len(data), 'compaction')}: of the tokens in the window before, what was kept"
+            f" and saved; what was put in is part of what is there after.{mean}"
+        ),
+        drawing=axes,
+        head=("session",) * several
+        + ("compaction", "call", "before", "after", "saved", "put in", "what", "source"),
+        rows=tuple((s.session,) * several + _savings_row(s) for s in data),
+    )
+
+
+def _inserted_tokens(one: Saving) -> int | None:
+    """Return what it put in, as far as it is part of what was there after."""
+    if one.put_in is None or one.after is None:
+        return None
+    return min(one.put_in, one.after)
+
+
+def _saved_tokens(one: Saving) -> int | None:
+    """Return what it saved; nothing where the window grew."""
+    if one.before is None or one.after is None:
+        return None
+    return max(one.before - one.after, 0)
+
+
+def _savings_row(one: Saving) -> tuple[str, ...]:
+    saved = "unknown"
+    if one.before and one.after is not None:
+        saved = f"{1 - one.after / one.before:.0%}"
+    call = "" if one.call is None else str(one.call)
+    told = (one.what, one.source or "unknown")
+    return (
+        str(one.number),
+        call,
+        *map(format_tokens, one[2:4]),
+        saved,
+        format_tokens(one.put_in),
+        *told,
+    )
+
+
+def _call_label(one: Saving) -> str:
+    return "after the last call" if one.call is None else f"before call {one.call}"
+
+
+_MARKS = 40
+
+
+class CompactionAttempt(NamedTuple):
+    """A compaction, or one that was due and held back."""
+
+    call: int
+    saved: float | None
+    """Share that it saved, negative where the window grew; None for one that did not happen."""
+    why: str
+    """Of one that was held back: by which guard and why."""
+
+
+class ThrashData(NamedTuple):
+    """What the chart shows."""
+
+    session: str
+    tries: tuple[CompactionAttempt, ...]
+    min_savings: float
+    window: int
+    by: str
+    closes: int | None
+    """The compaction after which such a guard allows no more; None where it never closes."""
+
+
+def thrash_data(
+    of: SessionsLike | pd.DataFrame,
+    *,
+    min_savings: float = 0.10,
+    window: int = 10,
+    by: Literal["tokens", "messages"] = "tokens",
+) -> ThrashData:
+    """Return what each compaction saved, those that were held back, and where the guard would
+    close.
+
+    Raises:
+        BadArguments: `by` is neither tokens nor messages; or it is neither one session nor a
+            frame of its compactions.
+    """
+    if by not in ("tokens", "messages"):
+        raise BadArguments(f"plots.thrash counts by 'tokens' or 'messages', not by {by!r}.")
+    column = "token_savings" if by == "tokens" else "message_savings"
+    cuts = get_compaction_table(of, ("call", column), "thrash")
+    if len(cuts.names) > 1:
+        raise BadArguments(
+            f"plots.thrash draws one session, for a guard counts within one; {len(cuts.names)} were"
+            " given: draw them one by one."
+        )
+    calls, shares = cuts.columns["call"], cuts.columns[column]
+    n = (
+        len(cuts.sessions[0].calls)
+        if cuts.sessions
+        else max((c for c in calls if c is not None), default=-1) + 1
+    )
+    tries = [(n if c is None else c, s) for c, s in zip(calls, shares, strict=True)]
+    held = [(each.call, each.why) for session in cuts.sessions for each in get_suppressed(session)]
+    return build_thrash_data(cuts.title, tries, held, min_savings, window, by)
+
+
+def build_thrash_data(  # noqa: PLR0917  what is tried, then the guard
+    name: str,
+    tries: Sequence[tuple[int, float | None]],
+    held: Sequence[tuple[int, str]],
+    min_savings: float,
+    window: int,
+    by: str,
+) -> ThrashData:
+    """Return what the chart shows, of compactions (call, share saved) and of those that were held
+    back (call, why).
+    """
+    done = [CompactionAttempt(call, share, "") for call, share in tries]
+    back = [CompactionAttempt(call, None, why) for call, why in held]
+    end = find_guard_closing([share for _, share in tries], min_savings, window)
+    return ThrashData(name, (*done, *back), min_savings, window, by, end)
+
+
+@with_notes
+def thrash(
+    of: SessionsLike | pd.DataFrame,
+    *,
+    min_savings: float = 0.10,
+    window: int = 10,
+    by: Literal["tokens", "messages"] = "tokens",
+) -> Chart:
+    """Chart the share that each compaction saved, against a guard's threshold.
+
+    Args:
+        of: a recorded session or a replay, which also knows what its guards held back; or a frame
+            of one session's compactions, which does not.
+        min_savings: share below which a compaction counts as fruitless (fuseraft's default is
+            0.10).
+        window: so many fruitless ones in a row close the guard (fuseraft's default is 10).
+        by: whether the share is of tokens, as the bill counts, or of messages, as fuseraft does.
+    """
+    return thrash_chart(thrash_data(of, min_savings=min_savings, window=window, by=by))
+
+
+def get_suppressed(session: Session) -> list[CompactionAttempt]:
+    """Return the compactions that a replay's own guards held back."""
+    told: Any = session.details.get("replay")
+    held = told.get("held") if isinstance(told, dict) else None
+    rows = [h for h in held if isinstance(h, dict)] if isinstance(held, list) else []
+    return [
+        CompactionAttempt(int(h["call"]), None, f"{h.get('guard')}: {h.get('why')}")
+        for h in rows
+        if isinstance(h.get("call"), int)
+    ]
+
+
+def find_guard_closing(shares: Sequence[float | None], least: float, window: int) -> int | None:
+    """Return the compaction after which an anti-thrash guard allows no more; None: it stays open.
+
+    So many in a row that each saved less close it; 0 turns it off, and a share that is not known
+    begins the row anew. The widget has the same rule in the browser.
+    """
+    low = 0
+    if not least:
+        return None
+    for i, share in enumerate(shares):
+        low = low + 1 if share is not None and share < least else 0
+        if window and low >= window:
+            return i
+    return None
+
+
+def thrash_chart(data: ThrashData) -> Chart:
+    """Return the chart of what was tried, against a guard."""
+    done = [t for t in data.tries if t.saved is not None]
+    held = [t for t in data.tries if t.saved is None and t.why]
+    low = [t for t in done if t.saved is not None and t.saved < data.min_savings]
+
+    def trace(
+        name: str, rows: list[CompactionAttempt], look: int, kind: Literal["line", "points"]
+    ) -> Trace:
+        def hover(k: int) -> str:
+            one = rows[k]
+            return f"before call {one.call}\n{one.why or f'saved {one.saved:.1%} of {data.by}'}"
+
+        places, heights = [t.call for t in rows], [t.saved or 0 for t in rows]
+        return Trace(name=name, x=places, y=heights, kind=kind, look=look, hover=hover)
+
+    traces = [trace("saved", done, 0, "line")]
+    traces += [trace(f"below {data.min_savings:.0%}", low, 1, "points")] if low else []
+    traces += [trace("held back", held, 5, "points")] if held else []
+    closing = (
+        () if data.closes is None else (Mark(x=data.tries[data.closes].call, label="guard closes"),)
+    )
+    axes = Axes(
+        x="call",
+        y=f"share of {data.by} saved",
+        traces=tuple(traces) if data.tries else (),
+        limits=(
+            Limit(y=data.min_savings, label=f"least {data.min_savings:.0%}", colour=STOP_COLOUR),
+        ),
+        marks=closing,
+        y_share=True,
+    )
+    return Chart(
+        title=f"Do the compactions of {data.session} pay?",
+        caption=_thrash_caption(data, len(done), len(low), len(held)),
+        drawing=axes,
+        head=("call", "saved", "verdict"),
+        rows=tuple(
+            _thrash_row(t, data.min_savings) for t in sorted(data.tries, key=lambda t: t.call)
+        ),
+    )
+
+
+def _thrash_caption(data: ThrashData, done: int, low: int, held: int) -> str:
+    end = "stays open" if data.closes is None else f"closes after compaction {data.closes}"
+    guard = f"a guard of {data.window} in a row {end}"
+    return (
+        f"{pluralize(done, 'compaction')}, {low} saved less than {data.min_savings:.0%} of"
+        f" {data.by}; {held}"
+        f" held back; {guard}."
+    )
+
+
+def _thrash_row(one: CompactionAttempt, least: float) -> tuple[str, ...]:
+    if one.saved is None:
+        return (str(one.call), "", one.why or "the log does not tell")
+    return (str(one.call), f"{one.saved:.1%}", "too little" if one.saved < least else "pays")
+
+
+_NAMED = 4
+"""Compactions up to which each point is named."""
+
+
+class FamilyLoss(NamedTuple):
+    """One family of items after one cut."""
+
+    cut: int
+    call: int
+    family: str
+    items: int
+    """Items removed since the start."""
+    retained: int
+    recoverable: int
+    lost: int
+    needed: int
+    """Those that the record used again before the next cut."""
+    unseen: int
+    """Those of them that were out of sight."""
+    missed: int
+    """Items that this cut took and the record used at any time after, each charged to one cut."""
+
+
+@accepts_session
+def loss_data(session: Session) -> tuple[FamilyLoss, ...]:
+    """Return one row for each cut and each family of which something had been removed."""
+    return _family_rows(analyse_loss(session))
+
+
+def _family_rows(found: LossAnalysis | None) -> tuple[FamilyLoss, ...]:
+    rows = list_family_counts(found) if found is not None else []
+    return tuple(
+        FamilyLoss._make((number, call, family, sum(counts[:3]), *counts[:5], counts[6]))
+        for number, call, family, counts in rows
+        if any(counts[:3])
+    )
+
+
+@accepts_session
+@with_notes
+def loss(session: Session) -> Chart:
+    """Chart over the compactions of a session which share of each family was still shown; the table
+    has the figures.
+
+    Raises:
+        BadArguments: it is no session.
+    """
+    return _loss_chart(title_of(session), analyse_loss(session), text=session.has_text)
+
+
+def _loss_chart(name: str, found: LossAnalysis | None, *, text: bool) -> Chart:
+    data = _family_rows(found)
+    traces = []
+    for i, family in enumerate(ITEM_FAMILIES):
+        rows = [r for r in data if r.family == family]
+        if rows:
+            x, y = [r.cut for r in rows], [r.retained / r.items for r in rows]
+            names = (family,) * len(rows) if data[-1].cut < _NAMED else ()
+            traces.append(
+                Trace(
+                    name=family,
+                    x=x,
+                    y=y,
+                    kind="points",
+                    hover=_loss_hover(rows),
+                    look=i,
+                    names=names,
+                )
+            )
+    told = "Nothing was compacted."
+    if not text:
+        told = "The session holds no text, so nothing can be said."
+    if data and found is not None:
+        told = (
+            "Share of what had been removed that still stood in what was shown after each"
+            " compaction: word for word, and the user's rules in whatever words."
+            f" {len(found.charged.item):,} of {len(found.memory.again):,} items that the record"
+            " used again, at any time, had been cut away."
+        )
+        if (recall := found.recall) is not None:
+            told += (
+                f" Of {len(found.staked[0]):,} that only the texts put in could still say, these "
+                f"said {recall:.0%} until they were named (by weight)."
+            )
+    return Chart(
+        title=f"What was lost in {name}",
+        caption=told,
+        drawing=Axes(
+            x="compaction", y="still shown", traces=tuple(traces), whole=True, y_share=True
+        ),
+        head=(
+            *("compaction", "call", "family", "items", "shown", "recoverable", "lost"),
+            *("needed before the next", "out of sight then", "taken, needed at any time"),
+        ),
+        rows=tuple(tuple(x if isinstance(x, str) else f"{x:,}" for x in row) for row in data),
+        shown=40,
+    )
+
+
+def _loss_hover(rows: Sequence[FamilyLoss]) -> Callable[[int], str]:
+    def hover(k: int) -> str:
+        r = rows[k]
+        return (
+            f"{r.family}, compaction {r.cut}\n{r.retained:,} of {r.items:,}"
+            f" shown\n{r.recoverable:,} recoverable, {r.lost:,} lost\n{r.missed:,} taken here and"
+            " needed later"
+        )
+
+    return hover
+
+
+class CompactionTable(NamedTuple):
+    """Compactions of some sessions."""
+
+    names: tuple[str, ...]
+    """Of the sessions."""
+    sessions: tuple[Session, ...]
+    """The sessions themselves; none where a frame was given."""
+    columns: dict[str, list[Any]]
+    """Columns of the compaction frame, "session" among them; what is missing is None."""
+
+    @property
+    def title(self) -> str:
+        """The sessions as a title names them."""
+        n = len(self.names)
+        return f"{n} sessions" if n > 1 else self.names[0] if n else "this log"
+
+
+def get_compaction_table(of: Any, names: Sequence[str], chart: str) -> CompactionTable:
+    """Return the compactions of what was given.
+
+    Args:
+        of: a session, several, or a frame with one row a compaction.
+        names: the columns.
+        chart: who asks, for the sentence of the error.
+
+    Raises:
+        BadArguments: it is none of these.
+    """
+    import pandas as pd
+
+    wanted = ("session", *names)
+    if not isinstance(of, pd.DataFrame):
+        sessions = tuple(name_sessions(of).values())
+        return CompactionTable(
+            tuple(map(title_of, sessions)), sessions, per_compaction.rows(sessions)
+        )
+    missing = [n for n in wanted if n not in of.columns]
+    if missing:
+        raise BadArguments(
+            f"plots.{chart} takes sessions or a frame of compactions (ck.frame(...,"
+            f" per='compaction')); this frame lacks {', '.join(missing)}."
+        )
+    table = drop_unmarked(of)[list(wanted)]
+    plain = table.astype(object).where(table.notna(), None)
+    found: dict[str, list[Any]] = {n: plain[n].tolist() for n in wanted}
+    return CompactionTable(tuple(dict.fromkeys(map(str, found["session"]))), (), found)
+
+
+def drop_unmarked(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of compactions without the falls that no mark explains: those are none."""
+    return table[table["kind"].ne("unmarked").fillna(value=True)] if "kind" in table else table

@@ -1,0 +1,220 @@
+"""`plots.composition`: prompt groups stacked over calls, or as tiles for one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ctxkit._internal.palette import GROUP_COLOURS, PLOTLY_LAYOUT, TEXT_COLOUR
+from ctxkit.formats.inputs import accepts_session
+from ctxkit.metrics.context_report import report
+from ctxkit.metrics.frames import per_compaction
+from ctxkit.metrics.prompt_groups import GROUPS, NOT_IN_LOG, count_groups_by_call
+from ctxkit.plots.chart import Chart, escape_label, with_notes
+from ctxkit.plots.figure_data import Mark, Trace
+from ctxkit.plots.svg import make_svg, make_svg_text
+from ctxkit.plots.xy_figure import Axes
+from ctxkit.session.titles import title_of
+
+if TYPE_CHECKING:
+    from ctxkit.metrics.context_report import ContextReport
+    from ctxkit.metrics.prompt_groups import GroupsByCall
+    from ctxkit.session.session import Session
+    from ctxkit.tokens.counters import TokenCounter
+
+
+_BARS = 60
+"""Up to so many calls each gets a bar; more become areas."""
+_MARKS = 40
+
+
+class CompositionData(NamedTuple):
+    """What the stacked chart shows."""
+
+    session: str
+    layers: GroupsByCall
+    compactions: tuple[float, ...]
+    """Places on the axis of calls: half a call before the first that was shown the outcome."""
+
+
+@accepts_session
+def composition_data(session: Session, *, counter: TokenCounter | None = None) -> CompositionData:
+    """Return the tokens of each group at each call, and where compactions fired."""
+    n = len(session.calls)
+    cuts = per_compaction.rows([session])["call"]
+    places = tuple((n if call is None else call) - 0.5 for call in cuts)
+    return CompositionData(session.id, count_groups_by_call(session, counter), places)
+
+
+@accepts_session
+@with_notes
+def composition(
+    session: Session, call: int | None = None, *, counter: TokenCounter | None = None
+) -> Chart:
+    """Chart what fills the window: at every call, stacked; or at one call, as tiles.
+
+    Args:
+        session: any session.
+        call: number of the call for the tiles, negatives from the end; None for the stacked chart.
+        counter: counts what usage does not tell; by default the exact o200k_base where its
+            vocabulary is here.
+
+    Raises:
+        BadArguments: the session has no such call.
+    """
+    if call is not None:
+        return _tiled(report(session, call, counter=counter))
+    return _stacked(title_of(session), composition_data(session, counter=counter))
+
+
+def _stacked(name: str, data: CompositionData) -> Chart:
+    found = data.layers
+    kind: Literal["bar", "area"] = "bar" if len(found.calls) <= _BARS else "area"
+    traces = tuple(
+        Trace(name=group, x=found.calls, y=tokens, kind=kind, colour=get_group_colour(group))
+        for group, tokens in sorted(
+            found.groups.items(), key=lambda item: item[0] != NOT_IN_LOG
+        )  # the floor stays below
+    )
+    marks = data.compactions if len(data.compactions) <= _MARKS else ()
+    axes = Axes(
+        x="call",
+        y="tokens in the prompt",
+        traces=traces,
+        marks=tuple(Mark(x=x) for x in marks),
+        stacked=True,
+    )
+    how = "counted, as no usage was recorded"
+    if found.source == "derived":
+        how = "scaled to recorded usage"
+    return Chart(
+        title=f"What fills the window of {name}",
+        caption=(
+            f"Tokens of each part of the prompt at every call, {how}. Dotted lines are compactions."
+            if traces
+            else "The log holds neither content nor the size of a prompt."
+        ),
+        drawing=axes,
+        head=("part", "first call", "largest", "last call", "of the last"),
+        rows=tuple(_row(group, tokens, found) for group, tokens in found.groups.items()),
+    )
+
+
+def _row(group: str, tokens: tuple[int, ...], found: GroupsByCall) -> tuple[str, ...]:
+    last = sum(t[-1] for t in found.groups.values())
+    return (
+        group,
+        f"{tokens[0]:,}",
+        f"{max(tokens):,}",
+        f"{tokens[-1]:,}",
+        f"{tokens[-1] / last:.0%}" if last else "",
+    )
+
+
+def _tiled(shown: ContextReport) -> Chart:
+    tiles: list[Tile] = []
+    groups, whole = shown.groups().items(), shown.prompt_tokens
+    for group, tokens in groups:
+        at, ink = len(tiles), get_group_colour(group)
+        tiles.append(Tile(name=group, tokens=tokens, colour=ink))
+        named = [p for p in shown.parts if p.group == group and p.name]
+        tiles += [
+            Tile(
+                name=p.name,
+                tokens=p.tokens,
+                parent=at,
+                colour=ink,
+                note=f"{p.raw_tokens:,} before shortening" if p.raw_tokens != p.tokens else "",
+            )
+            for p in named
+            if p.tokens
+        ]
+    where = "before the next call" if shown.call is None else f"at call {shown.call}"
+    return Chart(
+        title=f"The window of {shown.title or shown.session} {where}",
+        caption=(
+            f"{shown.prompt_tokens:,} tokens ({shown.prompt_source}), {shown.full:.0%} of"
+            f" {shown.limit:,}."
+        ),
+        drawing=TileMap(whole="the window", tiles=tuple(tiles)),
+        head=("part", "tokens", "share"),
+        rows=tuple((name, f"{n:,}", f"{n / whole:.1%}" if whole else "") for name, n in groups),
+    )
+
+
+def get_group_colour(group: str) -> str:
+    """The colour of a group, the same in every chart."""
+    return GROUP_COLOURS[GROUPS.index(group) % len(GROUP_COLOURS)]
+
+
+_WIDTH, _ROW, _LEFT = 720, 20, 170
+_HEIGHT, _SHOWN = 420, 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """A tile; one without a parent stands directly in the whole."""
+
+    name: str
+    tokens: int
+    parent: int | None = None
+    """Index of the tile in which it lies; the tiles in it sum up to its size."""
+    colour: str = TEXT_COLOUR
+    note: str = ""
+    """Shown where the pointer rests, in a line of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileMap:
+    """What is drawn; implements `Drawing`."""
+
+    whole: str
+    tiles: tuple[Tile, ...]
+
+    def plotly(self) -> dict[str, Any]:
+        """Return data and layout."""
+        total = sum(t.tokens for t in self.tiles if t.parent is None)
+        trace = {
+            "type": "treemap",
+            "name": escape_label(self.whole),
+            "branchvalues": "total",
+            "ids": ["whole", *(str(i) for i in range(len(self.tiles)))],
+            "labels": [escape_label(self.whole), *(escape_label(t.name, 60) for t in self.tiles)],
+            "parents": ["", *("whole" if t.parent is None else str(t.parent) for t in self.tiles)],
+            "values": [total, *(t.tokens for t in self.tiles)],
+            "text": [f"{total:,}", *(f"{t.tokens:,}" for t in self.tiles)],
+            "customdata": ["", *(escape_label(t.note, 120) for t in self.tiles)],
+            "marker": {
+                "colors": ["rgba(128,128,128,0.15)", *(t.colour for t in self.tiles)],
+                "line": {"width": 1, "color": "rgba(255,255,255,0.4)"},
+            },
+            "textfont": {"color": ["#777777", *(["#ffffff"] * len(self.tiles))]},
+            "texttemplate": "%{label}<br>%{text}",
+            "hovertemplate": (
+                "%{label}<br>%{text} tokens, %{percentRoot:.1%}<br>%{customdata}<extra></extra>"
+            ),
+            "pathbar": {"visible": False},
+            "tiling": {"pad": 2},
+            "maxdepth": 3,
+        }
+        layout = {**PLOTLY_LAYOUT, "height": _HEIGHT, "margin": {"l": 8, "r": 8, "t": 44, "b": 8}}
+        return {"data": [trace], "layout": layout}
+
+    def svg(self) -> str:
+        """Return the outer tiles as bars, largest first."""
+        outer = sorted(
+            (t for t in self.tiles if t.parent is None and t.tokens), key=lambda t: -t.tokens
+        )[:_SHOWN]
+        largest = max((t.tokens for t in outer), default=1)
+        bars = (_bar(i, tile, largest) for i, tile in enumerate(outer))
+        return make_svg(bars, _WIDTH, _ROW * max(len(outer), 1))
+
+
+def _bar(i: int, tile: Tile, largest: int) -> str:
+    wide = (_WIDTH - _LEFT - 80) * tile.tokens / largest
+    y = i * _ROW
+    return (
+        f"{make_svg_text(_LEFT - 8, y + 14, tile.name, 'end', limit=28)}"
+        f'<rect x="{_LEFT}" y="{y + 3}" width="{wide:.1f}" height="{_ROW - 6}"'
+        f' fill="{tile.colour}"/>{make_svg_text(_LEFT + wide + 6, y + 14, f"{tile.tokens:,}")}'
+    )

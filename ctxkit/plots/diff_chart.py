@@ -1,0 +1,215 @@
+"""`plots.diff`: what one compaction did to every message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit._internal.formatting import sanitize_line
+from ctxkit.errors import BadArguments
+from ctxkit.formats.inputs import accepts_session
+from ctxkit.metrics.context_report import preview_message
+from ctxkit.metrics.recorded_compactions import get_message_fates, group_edits
+from ctxkit.plots.chart import Chart, with_notes
+from ctxkit.plots.figure_data import Trace
+from ctxkit.plots.xy_figure import Axes
+from ctxkit.session.session import apply_edit
+from ctxkit.session.titles import title_of
+from ctxkit.tokens import counters
+from ctxkit.tokens.sizes import measure_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ctxkit.session.messages import Message
+    from ctxkit.session.session import Session
+    from ctxkit.tokens.counters import TokenCounter
+
+    Size = Callable[[Message], int]
+
+_WORDS: dict[str, str] = {
+    "shown": "kept",
+    "shortened": "shortened",
+    "replaced": "replaced",
+    "summarised": "summarised",
+    "dropped": "dropped",
+    "new": "put in",
+}
+_LOOKS = (0, 3, 5, 4, 1, 2)
+"""The look of the bars of each word, in the same order."""
+_TABLE = "One bar a message, in order; the table has those that changed."
+
+
+class MessageChange(NamedTuple):
+    """One message of the window, before and after."""
+
+    id: str
+    role: str
+    tool: str | None
+    what: str
+    """kept, shortened, replaced, summarised, dropped or put in."""
+    before: int
+    after: int
+    reason: str
+    preview: str
+
+
+@accepts_session
+def diff_data(
+    session: Session, compaction: int = 0, *, counter: TokenCounter | None = None
+) -> tuple[MessageChange, ...]:
+    """Return every message that stood in the window when a compaction fired, and those that it put
+    in, in order.
+
+    Args:
+        session: a recorded session or a replay.
+        compaction: its number, from 0, negatives from the end.
+        counter: counts of a record what usage does not tell; by default the exact o200k_base where
+            its vocabulary is here. Of a replay and a live session sizes are those that were sent,
+            prunings included.
+
+    Raises:
+        BadArguments: the session has no such compaction.
+    """
+    found = group_edits(session)
+    try:
+        cut = found[compaction]
+    except IndexError:
+        known = f"it has compactions 0 to {len(found) - 1}" if found else "it has none"
+        raise BadArguments(
+            f"Session {session.id!r} has no compaction {compaction}: {known}."
+        ) from None
+    before_of, after_of = _sizes(session, cut.position, counter)
+    shown = _shown_at(session, cut.position)
+    done = sum(len(c.edits) for c in found[: cut.number])
+    after = shown
+    for edit in cut.edits:
+        after = apply_edit(after, edit)
+    by_shown = _by_shown(session, done, shown)
+    touched = get_message_fates(session, done + len(cut.edits))
+    stays = {id(m) for m in after}
+    out: list[MessageChange] = []
+    for message in shown:
+        fate = None if id(message) in stays else touched.get(by_shown[id(message)])
+        left = message if fate is None else fate.shown
+        state, reason = ("shown", "") if fate is None else (fate.state, fate.reason or "")
+        after_size = 0 if left is None else after_of(left)
+        out.append(_change(message, state, before_of(message), after_size, reason))
+    shortened = {id(f.shown) for f in touched.values() if f.shown is not None}
+    there = {id(m) for m in shown}
+    new = [m for m in after if id(m) not in there and id(m) not in shortened]
+    at = next((i for i, c in enumerate(out) if c.what in ("summarised", "dropped")), len(out))
+    why = {id(m): e.reason for e in cut.edits for m in e.inserted}
+    put_in = [_change(m, "new", 0, after_of(m), why[id(m)]) for m in new]
+    return (*out[:at], *put_in, *out[at:])
+
+
+@accepts_session
+@with_notes
+def diff(session: Session, compaction: int = 0, *, counter: TokenCounter | None = None) -> Chart:
+    """Chart what one compaction did to every message of the window.
+
+    Args:
+        session: a recorded session or a replay.
+        compaction: its number, from 0, negatives from the end.
+        counter: as in `ctxkit.report`.
+
+    Raises:
+        BadArguments: the session has no such compaction.
+    """
+    data = diff_data(session, compaction, counter=counter)
+    number = compaction if compaction >= 0 else len(group_edits(session)) + compaction
+    return _chart(f"Compaction {number} of {title_of(session)}", data)
+
+
+def _sizes(session: Session, position: int, counter: TokenCounter | None) -> tuple[Size, Size]:
+    """Return the size of a message before and after the compaction at a position.
+
+    Of a replay and a live session what was sent: by the call before, and by the one that followed.
+    """
+    if session.behind is None:
+        of = measure_sizes(session, counter).of
+        return of, of
+    call = sum(c.position < position for c in session.calls)
+    following = call if call < len(session.calls) else None
+    said = (m.id for m in session.messages if m.visible)
+    rows = dict(zip(said, session.behind.row_sizes, strict=False))
+    after = _sent(session, following)
+    before = {**rows, **_sent(session, call - 1)} if call else rows
+    return (lambda m: before.get(_origin(m), counters.estimate_message_tokens(m))), (
+        lambda m: after.get(_origin(m), 0)
+    )
+
+
+def _sent(session: Session, call: int | None) -> dict[str, int]:
+    """Return the tokens of each message that stood at a call; 0 where a rule left it out."""
+    said = [m.id for m in session.messages if m.visible]
+    out = {said[row]: 0 for row in session.left_out(call) if 0 <= row < len(said)}
+    return out | {_origin(i.message): i.tokens for i in session.sent(call)}
+
+
+def _origin(message: Message) -> str:
+    return message.id.split("~")[0]
+
+
+def _shown_at(session: Session, position: int) -> list[Message]:
+    return list(session.branch(session.indices[position - 1]).view()) if position else []
+
+
+def _by_shown(session: Session, done: int, shown: Sequence[Message]) -> dict[int, str]:
+    """By identity of a message in the window: the id by which its fate is known."""
+    before = {
+        id(f.shown): first
+        for first, f in get_message_fates(session, done).items()
+        if f.shown is not None
+    }
+    return {id(m): before.get(id(m), m.id) for m in shown}
+
+
+def _change(m: Message, state: str, before: int, after: int, reason: str) -> MessageChange:
+    return MessageChange(
+        m.id, m.role, m.tool, _WORDS[state], before, after, reason, preview_message(m)
+    )
+
+
+def _chart(title: str, data: Sequence[MessageChange]) -> Chart:
+    def hover(k: int) -> str:
+        one = data[k]
+        sizes_ = f"{one.what}: {one.before:,} → {one.after:,} tokens"
+        return "\n".join(filter(None, [one.tool or one.role, sizes_, one.reason, one.preview]))
+
+    found = Counter(c.what for c in data)
+    kinds = [(what, i) for what, i in zip(_WORDS.values(), _LOOKS, strict=True) if found[what]]
+    traces = [
+        Trace(
+            name=f"{what} ({found[what]})",
+            x=range(len(data)),
+            y=[max(c.before, c.after) if c.what == what else None for c in data],
+            kind="bar",
+            look=look,
+            hover=hover,
+        )
+        for what, look in kinds
+    ]
+    before, after = sum(c.before for c in data), sum(c.after for c in data)
+    counts = ", ".join(f"{found[what]} {what}" for what, _ in kinds)
+    return Chart(
+        title=title,
+        caption=f"{counts}; {before:,} → {after:,} tokens in messages. {_TABLE}",
+        drawing=Axes(x="message in the window", y="tokens", traces=tuple(traces), stacked=True),
+        head=("message", "from", "what", "before", "after", "why", "begins"),
+        rows=tuple(_row(i, c) for i, c in enumerate(data) if c.what != "kept"),
+        shown=40,
+    )
+
+
+def _row(i: int, one: MessageChange) -> tuple[str, ...]:
+    return (
+        str(i),
+        one.tool or one.role,
+        one.what,
+        f"{one.before:,}",
+        f"{one.after:,}",
+        sanitize_line(one.reason, 60),
+        sanitize_line(one.preview, 50),
+    )

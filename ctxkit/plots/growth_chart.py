@@ -1,0 +1,337 @@
+"""`plots.growth`: context size at every call, one line or panel a session."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit._internal.formatting import pluralize
+from ctxkit._internal.palette import COLOURS, STOP_COLOUR, TEXT_COLOUR, pick_dash
+from ctxkit.metrics.frames import per_compaction
+from ctxkit.metrics.prompt_sizes import get_prompt_sizes
+from ctxkit.plots.chart import (
+    Chart,
+    HasReplays,
+    format_time,
+    format_tokens,
+    name_sessions,
+    with_notes,
+)
+from ctxkit.plots.figure_data import Limit, Mark, Trace
+from ctxkit.plots.panels import Panel, PanelGrid
+from ctxkit.plots.xy_figure import Axes
+from ctxkit.session.titles import title_of
+from ctxkit.tokens.context_windows import get_context_window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ctxkit.formats.inputs import SessionLike, SessionsLike
+    from ctxkit.session.messages import Provenance
+    from ctxkit.session.session import Session
+
+
+_MARKS = 40
+"""Compactions that get a line each; more would hide the chart."""
+_HEAD = ("context", "calls", "first", "peak", "last", "of limit", "compactions", "source")
+_SMALL = "All panels have the same scales; triangles are compactions, dashes the window."
+_BEHIND = (
+    "All panels have the same scales; dotted is what was recorded, triangles are compactions,"
+    " dashes the window."
+)
+
+
+def growth_data(
+    sessions: SessionsLike | Mapping[str, SessionLike] | HasReplays,
+) -> tuple[GrowthLine, ...]:
+    """Return one line for each agent of each session, without calls of which no size is known."""
+    named = name_sessions(sessions)
+    return tuple(x for name, session in named.items() for x in build_growth_lines(name, session))
+
+
+@with_notes
+def growth(
+    sessions: SessionsLike | Mapping[str, SessionLike] | HasReplays, *, small: bool | None = None
+) -> Chart:
+    """Chart the size of the context at every call of one or several sessions.
+
+    Args:
+        sessions: a session, the path of a log, a list or folder of them, a dictionary from the
+            names in the legend to sessions, or what ``ck.compare`` returned.
+        small: a panel for each session, all on the same scales, behind a replay what was recorded;
+            None: where there are more sessions than colours.
+
+    Raises:
+        BadArguments: something given is no session.
+    """
+    named = name_sessions(sessions)
+    if small or (small is None and len(named) > len(COLOURS)):
+        return _small_multiples(named)
+    return _chart(_title(named), growth_data(named))
+
+
+def _small_multiples(named: Mapping[str, Session]) -> Chart:
+    origins = {id(s.origin): s.origin for s in named.values() if s.origin is not None}
+    recorded = {key: tuple(build_growth_lines("", s)) for key, s in origins.items()}
+    groups = [
+        SessionLines(n, tuple(build_growth_lines(n, s)), recorded.get(id(s.origin), ()))
+        for n, s in named.items()
+    ]
+    every = [line for group in groups for line in group.lines]
+    more = len(groups) - MAX_PANELS
+    left = f" {more} more are not drawn." if more > 0 else ""
+    return Chart(
+        title=_title(named),
+        caption=_caption(every, _BEHIND if recorded else _SMALL) + left,
+        drawing=build_panels(groups),
+        head=_HEAD,
+        rows=tuple(map(_row, every)),
+        shown=MAX_PANELS,
+    )
+
+
+def _title(named: Mapping[str, Session]) -> str:
+    if len(named) == 1:
+        return f"Context of {next(iter(named))}"
+    replays = [s for s in named.values() if s.origin is not None]
+    origin = replays[0].origin if replays else None
+    if origin is not None and all((s.origin or s) is origin for s in named.values()):
+        return f"Context of {title_of(origin)} under {pluralize(len(replays), 'setting')}"
+    return f"Context of {len(named)} sessions"
+
+
+def _chart(title: str, lines: Sequence[GrowthLine]) -> Chart:
+    alone = len(lines) == 1
+    traces = [_trace(line, i) for i, line in enumerate(lines)]
+    traces += [
+        _compaction_points(line, i, line.cuts, alone=alone)
+        for i, line in enumerate(lines)
+        if line.cuts
+    ]
+    traces += [
+        _compaction_points(line, i, line.falls, alone=alone)
+        for i, line in enumerate(lines)
+        if line.falls
+    ]
+    marks = [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts]
+    peak = max((max(line.tokens) for line in lines if line.tokens), default=0)
+    limits = sorted({line.limit for line in lines if line.limit})
+    shown = [Limit(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
+    axes = Axes(
+        x="call",
+        y="tokens in the prompt",
+        traces=tuple(traces),
+        limits=tuple(shown),
+        marks=tuple(marks) if alone and len(marks) <= _MARKS else (),
+    )
+    return Chart(
+        title=title, caption=_caption(lines), drawing=axes, head=_HEAD, rows=tuple(map(_row, lines))
+    )
+
+
+def _trace(line: GrowthLine, i: int) -> Trace:
+    def hover(k: int) -> str:
+        when = line.times[k]
+        where = f"call {line.calls[k]} · turn {line.turns[k]}"
+        told = [line.name, where, f"{line.tokens[k]:,} tokens ({line.source})"]
+        return "\n".join([*told, *filter(None, [line.models[k], format_time(when)])])
+
+    return Trace(name=line.name, x=line.calls, y=line.tokens, hover=hover, look=i)
+
+
+def _compaction_points(
+    line: GrowthLine, i: int, cuts: Sequence[CompactionMark], *, alone: bool
+) -> Trace:
+    fallen = cuts is line.falls
+    what = "falls without a mark" if fallen else "compactions"
+    return Trace(
+        name=what if alone else f"{what} of {line.name}",
+        follows=not alone,
+        x=[c.call - 0.5 for c in cuts],
+        y=[cut.height for cut in cuts],
+        kind="points",
+        hollow=fallen,
+        hover=lambda k: cuts[k].told(),
+        look=i + 1 if alone else i,
+    )
+
+
+def _row(line: GrowthLine) -> tuple[str, ...]:
+    if not line.tokens:
+        return (line.name, "0", "", "", "", "", str(len(line.cuts)), "the log has no sizes")
+    peak = max(line.tokens)
+    full = f"{peak / line.limit:.0%}" if line.limit else "unknown"
+    ends = f"{line.tokens[0]:,}", f"{peak:,}", f"{line.tokens[-1]:,}"
+    return (line.name, f"{len(line.tokens):,}", *ends, full, str(len(line.cuts)), str(line.source))
+
+
+def _caption(
+    lines: Sequence[GrowthLine], marks: str = "Dotted lines and markers are compactions."
+) -> str:
+    sources = {line.source for line in lines if line.source}
+    if not sources:
+        return (
+            "No size of a prompt is known: the log records neither usage of calls nor content. Try"
+            " plots.budget."
+        )
+    words = {
+        "recorded": "as the provider billed them",
+        "derived": "as a replay models them",
+        "estimated": "estimated, a quarter of the characters shown",
+    }
+    told = "; ".join(words[s] for s in sorted(sources) if s in words)
+    fallen = ""
+    if any(x.falls for x in lines):
+        fallen = " Hollow ones are falls that no mark in the log explains."
+    return f"Prompt tokens of each call, {told}. {marks}{fallen}"
+
+
+MAX_PANELS = 60
+"""Panels of one chart; more would be too small or too far down to be compared."""
+_INKS = tuple(c for c in COLOURS if c != STOP_COLOUR)
+
+
+class SessionLines(NamedTuple):
+    """The lines of one session, and of the session of which it is a replay."""
+
+    name: str
+    lines: tuple[GrowthLine, ...]
+    recorded: tuple[GrowthLine, ...] = ()
+
+
+def build_panels(groups: Sequence[SessionLines]) -> PanelGrid:
+    """Return the picture: one panel a session, all on the same scales."""
+    peak = max(
+        (max(x.tokens) for g in groups for x in (*g.lines, *g.recorded) if x.tokens), default=0
+    )
+    return PanelGrid(
+        panels=tuple(_panel(g, peak) for g in groups[:MAX_PANELS]),
+        x="call",
+        y="tokens in the prompt",
+        limit="the window",
+    )
+
+
+def _panel(group: SessionLines, peak: int) -> Panel:
+    behind = [_panel_line(x, "as recorded", "line", TEXT_COLOUR, "dot") for x in group.recorded]
+    several = len(group.lines) > 1
+    front = [
+        _panel_line(
+            x,
+            x.name if several else "prompt",
+            "line" if several else "area",
+            _INKS[i % len(_INKS)],
+            pick_dash(i),
+        )
+        for i, x in enumerate(group.lines)
+    ]
+    cuts = [_panel_compactions(x, "compaction", x.cuts) for x in group.lines if x.cuts]
+    cuts += [_panel_compactions(x, "fall without a mark", x.falls) for x in group.lines if x.falls]
+    n = sum(len(x.cuts) for x in group.lines)
+    limits = [x.limit for x in group.lines if x.limit]
+    limit = max(limits, default=None)
+    # a window far above everything would press all lines to the ground
+    near = limit if limit is not None and limit <= 1.5 * peak else None
+    return Panel(
+        title=group.name, corner=f"▼ {n}" if n else "", traces=(*behind, *front, *cuts), limit=near
+    )
+
+
+def _panel_line(line: GrowthLine, name: str, kind: str, ink: str, dash: str) -> Trace:
+    return Trace(name=name, x=line.calls, y=line.tokens, kind=kind, colour=ink, dash=dash)  # type: ignore[arg-type]
+
+
+def _panel_compactions(line: GrowthLine, name: str, cuts: tuple[CompactionMark, ...]) -> Trace:
+    return Trace(
+        name=name,
+        x=[cut.call - 0.5 for cut in cuts],
+        y=[_height(line, cut) for cut in cuts],
+        kind="points",
+        hollow=cuts is line.falls,
+        colour=STOP_COLOUR,
+        hover=lambda k: cuts[k].told(),
+    )
+
+
+def _height(line: GrowthLine, cut: CompactionMark) -> int:
+    """Return the prompt before the cut: where results are pruned besides, what the cut itself saw
+    was larger.
+    """
+    i = bisect_left(line.calls, cut.call) - 1
+    return line.tokens[i] if i >= 0 else cut.height
+
+
+class CompactionMark(NamedTuple):
+    """A compaction on the chart: before which call, from what size to what."""
+
+    number: int | None
+    """None: a fall that no mark explains."""
+    call: int
+    agent: str
+    before: int | None
+    after: int | None
+    why: str
+
+    @property
+    def height(self) -> int:
+        """Where it is marked."""
+        return self.before if self.before is not None else 0
+
+    def told(self) -> str:
+        """Say what it did, in lines."""
+        sizes = f"{format_tokens(self.before)} → {format_tokens(self.after)} tokens"
+        what = "no mark in the log" if self.number is None else f"compaction {self.number}"
+        return "\n".join(filter(None, [what, sizes, self.why]))
+
+
+class GrowthLine(NamedTuple):
+    """One agent's context in one session."""
+
+    name: str
+    calls: tuple[int, ...]
+    tokens: tuple[int, ...]
+    turns: tuple[int, ...]
+    models: tuple[str | None, ...]
+    times: tuple[float | None, ...]
+    cuts: tuple[CompactionMark, ...]
+    falls: tuple[CompactionMark, ...]
+    """Falls of the prompt that no mark explains."""
+    limit: int | None
+    source: Provenance | None
+
+
+def build_growth_lines(name: str, session: Session) -> Iterator[GrowthLine]:
+    """Yield a line for each agent of a session, without calls of which no size is known."""
+    sizes, source = get_prompt_sizes(session)
+    agents = dict.fromkeys(c.agent for c in session.calls)
+    found, first = _compaction_marks(session), next(iter(agents), None)
+    for agent in agents:
+        calls = [c for c in session.calls if c.agent == agent and sizes[c.index] is not None]
+        models = [c.message.model or session.model for c in calls]
+        limits = [
+            get_context_window(session, m, c.message).tokens
+            for c, m in zip(calls, models, strict=True)
+        ]
+        mine = [c for c in found if c.agent == agent or (c.agent not in agents and agent == first)]
+        yield GrowthLine(
+            name if len(agents) == 1 else f"{name} · {agent}" if name != agent else agent,
+            tuple(c.index for c in calls),
+            tuple(n for c in calls if (n := sizes[c.index]) is not None),
+            tuple(c.turn for c in calls),
+            tuple(models),
+            tuple(c.message.time for c in calls),
+            tuple(c for c in mine if c.number is not None),
+            tuple(c for c in mine if c.number is None),
+            next((limit for limit in reversed(limits) if limit is not None), None),
+            source if calls else None,
+        )
+
+
+def _compaction_marks(session: Session) -> tuple[CompactionMark, ...]:
+    n, data = len(session.calls), dict(per_compaction.rows([session], unmarked=True))
+    columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
+    data["call"] = [n if call is None else call for call in data["call"]]
+    return tuple(
+        CompactionMark(k, call, agent, before, after, " · ".join(filter(None, why)))
+        for k, call, agent, before, after, *why in zip(*(data[c] for c in columns), strict=True)
+    )

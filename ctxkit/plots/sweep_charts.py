@@ -1,0 +1,418 @@
+"""`plots.frontier` and `plots.heatmap`: settings by cost and loss, one figure over two settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit._internal.palette import PLOTLY_LAYOUT, TEXT_COLOUR
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.stats import estimate_cost_uncertainty, find_pareto_front, summarise_runs
+from ctxkit.plots.chart import (
+    Chart,
+    describe_prediction_error,
+    escape_label,
+    format_figure,
+    with_notes,
+)
+from ctxkit.plots.figure_data import Trace
+from ctxkit.plots.svg import make_svg, make_svg_text
+from ctxkit.plots.xy_figure import Axes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+
+_LONG = 30
+"""Letters of a name in the static picture."""
+_SHARES = ("needed_later_loss", "needed_later_gone", "lost", "regret")
+
+
+class FrontierPoint(NamedTuple):
+    """One setting: its means over the sessions that every setting has figures for, with 90 %
+    intervals.
+    """
+
+    rules: str
+    x: float
+    y: float
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+    sessions: int
+    few: bool
+    """Fewer than five sessions."""
+    on_front: bool
+    over: bool = False
+    """True where one of its runs does not fit into the window: such a setting is on no front."""
+    near: bool = False
+    """True where it is on no front, but one that loses no more is cheaper by less than the error
+    with which the cache model knows dollars.
+    """
+    alike: tuple[str, ...] = ()
+    """Others with the same two figures."""
+
+    @property
+    def name(self) -> str:
+        """What is written beside it."""
+        return self.rules if not self.alike else f"{_short(self.rules)} and {len(self.alike)} more"
+
+
+def frontier_data(
+    runs: pd.DataFrame, x: str = "cost_usd", y: str = "needed_later_loss", *, by: str = "rules"
+) -> tuple[FrontierPoint, ...]:
+    """Return one point for each setting that has both figures, the cheapest first.
+
+    Args:
+        runs: what `sweep` or `compare` returned.
+        x: column across; small is good.
+        y: column upward; small is good.
+        by: column that names a setting.
+
+    Raises:
+        BadArguments: there is no such column, or no run has both figures.
+    """
+    rows = summarise_runs(runs, by, (x, y)).dropna(subset=[x, y]).sort_values([x, y])
+    if rows.empty:
+        raise BadArguments(
+            f"No run has both {x} and {y}: sweep with loss=True, over sessions with usage and"
+            " prices."
+        )
+    over = rows[by].isin(
+        set(runs.loc[runs["over_call"].notna(), by]) if "over_call" in runs.columns else set()
+    )
+    best = find_pareto_front(*(rows[c].where(~over).tolist() for c in (x, y)))
+    within = estimate_cost_uncertainty(runs, by) if x == "cost_usd" else {}
+    found: dict[Any, FrontierPoint] = {}
+    for r, out, on in zip(rows.to_dict("records"), over.tolist(), best.tolist(), strict=True):
+        point = FrontierPoint(
+            str(r[by]),
+            float(r[x]),
+            float(r[y]),
+            (float(r[f"{x}_low"]), float(r[f"{x}_high"])),
+            (float(r[f"{y}_low"]), float(r[f"{y}_high"])),
+            int(r["sessions_n"]),
+            bool(r["few"]),
+            bool(on),
+            bool(out),
+        )
+        point = point._replace(
+            near=not on and not out and _is_near_front(point, rows[best], within, x, y)
+        )
+        first = found.setdefault((point.x, point.y, out), point)
+        if first is not point:
+            found[point.x, point.y, out] = first._replace(alike=(*first.alike, point.rules))
+    return tuple(found.values())
+
+
+def _is_near_front(
+    point: FrontierPoint, best: pd.DataFrame, within: dict[Any, float], x: str, y: str
+) -> bool:
+    """Say whether a point is beaten by no more than what is not told apart."""
+    no_worse = best[best[y] <= point.y]
+    return bool((point.x - no_worse[x] < within.get(point.rules, 0.0)).all())
+
+
+@with_notes
+def frontier(
+    runs: pd.DataFrame, x: str = "cost_usd", y: str = "needed_later_loss", *, by: str = "rules"
+) -> Chart:
+    """Chart settings by their dollars and their needed-later loss, the Pareto front drawn; see
+    `frontier_data`.
+    """
+    return _frontier_chart(frontier_data(runs, x, y, by=by), x, y, describe_prediction_error(runs))
+
+
+def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: str) -> Chart:
+    best = [p for p in points if p.on_front]
+    rest = [p for p in points if not p.on_front and not p.over]
+    over = [p for p in points if p.over]
+    traces = [
+        _front_line(best),
+        replace(_points_trace("on the front", best, 0, x, y), follows=True),
+        _points_trace("beaten by another", rest, 1, x, y),
+        replace(
+            _points_trace("does not fit into the window", over, 2, x, y),
+            colour=TEXT_COLOUR,
+            hollow=True,
+        ),
+    ]
+    n = max((p.sessions for p in points), default=0)
+    few = ""
+    if any(p.few for p in points):
+        few = " Fewer than five sessions: the order may change with the next one."
+    return Chart(
+        title=f"{_column_words(y)} against {_column_words(x)}".capitalize(),
+        caption=(
+            f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; one on the"
+            " line is beaten by no other in both; what does not fit into the window is not"
+            f" asked.{_near_note(points)}{few} Replays tell the bill and the chance of loss, not the"
+            f" outcome.{checked}"
+        ),
+        drawing=Axes(
+            x=_column_words(x),
+            y=_column_words(y),
+            traces=tuple(t for t in traces if len(t.x)),
+            y_share=y in _SHARES,
+            x_dollars=x.endswith("_usd"),
+        ),
+        head=("setting", _column_words(x), "90 %", _column_words(y), "90 %", "sessions", "front"),
+        rows=tuple(
+            (
+                p.name,
+                format_figure(x, p.x),
+                _range(x, p.x_range),
+                format_figure(y, p.y),
+                _range(y, p.y_range),
+                _session_count(p),
+                _front_label(p),
+            )
+            for p in points
+        ),
+        shown=24,
+    )
+
+
+def _near_note(points: Sequence[FrontierPoint]) -> str:
+    near = [p for p in points if p.near]
+    if not near:
+        return ""
+    one = len(near) == 1
+    return (
+        f" {len(near)} more {'is' if one else 'are'} not told apart from it: what beats "
+        f"{'it is' if one else 'them is'} cheaper by less than the error of the dollars."
+    )
+
+
+def _front_line(points: Sequence[FrontierPoint]) -> Trace:
+    """Return the front as the stairs that it is: between two settings nothing better is known."""
+    xs, ys = [], []
+    for before, p in zip([None, *points], points, strict=False):
+        if before is not None:
+            xs.append(p.x)
+            ys.append(before.y)
+        xs.append(p.x)
+        ys.append(p.y)
+    return Trace(name="on the front", x=xs, y=ys, marked=False)
+
+
+def _points_trace(name: str, points: Sequence[FrontierPoint], look: int, x: str, y: str) -> Trace:
+    def hover(k: int) -> str:
+        p = points[k]
+        alike = [f"the same: {', '.join(p.alike)}"] if p.alike else []
+        figures = [
+            f"{_column_words(x)} {format_figure(x, p.x)}",
+            f"{_column_words(y)} {format_figure(y, p.y)}",
+            f"{_session_count(p)} sessions",
+        ]
+        return "\n".join([p.rules, *figures, *alike])
+
+    names = tuple(_short(p.name) for p in points)
+    return Trace(
+        name=name,
+        x=[p.x for p in points],
+        y=[p.y for p in points],
+        kind="points",
+        names=names,
+        hover=hover,
+        look=look,
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONG else name[: _LONG - 1] + "…"
+
+
+def _column_words(column: str) -> str:
+    known = {"cost_usd": "cost in dollars", "needed_later_loss": "needed-later loss"}
+    return known.get(column, column.replace("_", " "))
+
+
+def _range(column: str, ends: tuple[float, float]) -> str:
+    return "–".join(format_figure(column, e) for e in ends)
+
+
+def _front_label(point: FrontierPoint) -> str:
+    if point.over:
+        return "over the window"
+    return "yes" if point.on_front else "not told apart" if point.near else ""
+
+
+def _session_count(point: FrontierPoint) -> str:
+    return f"{point.sessions}{' (few)' if point.few else ''}"
+
+
+class HeatCell(NamedTuple):
+    """One pair of settings; `z` is None where no run has the figure."""
+
+    x: Any
+    y: Any
+    z: float | None
+    low: float | None
+    high: float | None
+    sessions: int
+    few: bool
+
+
+def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tuple[HeatCell, ...]:
+    """Return one cell for each pair of settings: mean of `z` with its 90 % interval, over resampled
+    sessions.
+
+    Args:
+        runs: what `sweep` returned.
+        x: column across, a setting.
+        y: column upward, a setting.
+        z: column that is shown.
+
+    Raises:
+        BadArguments: there is no such column, or x and y are one.
+    """
+    if x == y:
+        raise BadArguments(f"A heat map needs two settings: x and y are both {x!r}.")
+    known = {x, y} <= set(getattr(runs, "columns", ()))
+    kept = runs[runs[x].notna() & runs[y].notna()] if known else runs
+    rows = summarise_runs(kept, (x, y), z).to_dict("records")
+    return tuple(
+        HeatCell(
+            r[x],
+            r[y],
+            _number(r[z]),
+            _number(r[f"{z}_low"]),
+            _number(r[f"{z}_high"]),
+            int(r["sessions_n"]),
+            bool(r["few"]),
+        )
+        for r in rows
+    )
+
+
+@with_notes
+def heatmap(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> Chart:
+    """Chart one figure of a sweep over two of its settings; see `heatmap_data`."""
+    data = heatmap_data(runs, x, y, z)
+    across, upward = (sorted({c[i] for c in data}, key=_order) for i in (0, 1))
+    found = {(c.x, c.y): c for c in data}
+    cells = [[found.get((a, b)) for a in across] for b in upward]
+    checked = describe_prediction_error(runs) if z.endswith("_usd") else ""
+    few = " * fewer than five sessions." if any(c.few for c in data) else ""
+    return Chart(
+        title=f"{z} over {x} and {y}",
+        caption=f"Means over sessions; empty where no run has the figure.{few}{checked}",
+        drawing=HeatmapDrawing(
+            x=x,
+            y=y,
+            z=z,
+            across=tuple(map(_setting_text, across)),
+            upward=tuple(map(_setting_text, upward)),
+            values=tuple(tuple(None if c is None else c.z for c in row) for row in cells),
+            texts=tuple(tuple("" if c is None else _heat_text(z, c) for c in row) for row in cells),
+        ),
+        head=(f"{y} \\ {x}", *map(_setting_text, across)),
+        rows=tuple(
+            (_setting_text(b), *("" if c is None else _heat_text(z, c) for c in row))
+            for b, row in zip(upward, cells, strict=True)
+        ),
+        shown=30,
+    )
+
+
+def _heat_text(z: str, cell: HeatCell) -> str:
+    return "" if cell.z is None else format_figure(z, cell.z) + "*" * cell.few
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or value != value else float(value)  # noqa: PLR0124  NaN
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return (0, float(value), "") if number else (1, 0.0, str(value))
+
+
+def _setting_text(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+_SCALE = ("#d7e8f3", "#9cc6e0", "#5fa2cc", "#2b7db3", "#0b5a8c")
+"""From small to large: one hue, which the colour-blind read, and no red or green that judges."""
+_WIDTH, _LEFT, _ROW, _TOP = 720, 130, 26, 24
+_LETTER = 9
+"""Pixels of height that a letter of the title beside the rows takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeatmapDrawing:
+    """What is drawn; implements `Drawing`."""
+
+    x: str
+    y: str
+    z: str
+    across: tuple[str, ...]
+    upward: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    texts: tuple[tuple[str, ...], ...]
+
+    def plotly(self) -> dict[str, Any]:
+        """Return data and layout."""
+        trace = {
+            "type": "heatmap",
+            "x": [escape_label(a) for a in self.across],
+            "y": [escape_label(b) for b in self.upward],
+            "z": [list(row) for row in self.values],
+            "text": [[escape_label(t) for t in row] for row in self.texts],
+            "texttemplate": "%{text}",
+            "hovertemplate": (
+                f"{escape_label(self.x)} %{{x}}<br>{escape_label(self.y)} %{{y}}<br>%{{text}}<extra></extra>"
+            ),
+            "colorscale": [[i / (len(_SCALE) - 1), c] for i, c in enumerate(_SCALE)],
+            "colorbar": {
+                "title": {"text": escape_label(self.z)},
+                "tickfont": {"color": TEXT_COLOUR},
+            },
+            "xgap": 1,
+            "ygap": 1,
+        }
+        layout = {
+            **PLOTLY_LAYOUT,
+            "height": 112 + max(34 * max(len(self.upward), 3), _LETTER * len(self.y)),
+            "margin": {"l": 90, "r": 16, "t": 44, "b": 60},
+            "xaxis": {"title": {"text": escape_label(self.x), "standoff": 8}, "type": "category"},
+            "yaxis": {
+                "title": {"text": escape_label(self.y), "standoff": 12},
+                "type": "category",
+                "automargin": True,
+            },
+        }
+        return {"data": [trace], "layout": layout}
+
+    def svg(self) -> str:
+        """Return the cells as a picture, the last row on top as on the chart."""
+        known = [v for row in self.values for v in row if v is not None]
+        low, high = min(known, default=0.0), max(known, default=1.0)
+        wide = (_WIDTH - _LEFT) / max(len(self.across), 1)
+        parts = [
+            make_svg_text(_LEFT + (i + 0.5) * wide, 16, a, "middle", limit=24)
+            for i, a in enumerate(self.across)
+        ]
+        for k, j in enumerate(reversed(range(len(self.upward)))):
+            y = _TOP + k * _ROW
+            parts.append(make_svg_text(_LEFT - 8, y + 17, self.upward[j], "end", limit=24))
+            for i, value in enumerate(self.values[j]):
+                if value is None:
+                    continue
+                share = (value - low) / (high - low) if high > low else 0.0
+                level = round(share * (len(_SCALE) - 1))
+                x = _LEFT + i * wide
+                parts.append(
+                    f'<rect x="{x:.1f}" y="{y}" width="{wide - 1:.1f}" height="{_ROW - 1}"'
+                    f' fill="{_SCALE[level]}"/>'
+                )
+                ink = "#ffffff" if level > 2 else "#1a1a1a"
+                parts.append(
+                    make_svg_text(
+                        x + wide / 2, y + 17, self.texts[j][i], "middle", ink=ink, limit=24
+                    )
+                )
+        height = _TOP + _ROW * max(len(self.upward), 1)
+        return make_svg(parts, _WIDTH, height)

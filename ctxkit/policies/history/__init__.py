@@ -1,0 +1,21 @@
+"""The frozen history that policies work on: columns, searches, safe cuts, verbs."""
+
+from ctxkit._internal.lazy import public_dir
+from ctxkit.policies.history.columns import ASSISTANT, ROLES, SUMMARY, SYSTEM, TOOL, USER, SizeSums
+from ctxkit.policies.history.history import History
+from ctxkit.policies.history.log import MessageLog
+from ctxkit.policies.history.view import HistoryEdit
+
+__all__ = [
+    "ASSISTANT",
+    "ROLES",
+    "SUMMARY",
+    "SYSTEM",
+    "TOOL",
+    "USER",
+    "History",
+    "HistoryEdit",
+    "MessageLog",
+    "SizeSums",
+]
+__dir__ = public_dir(__all__)

@@ -1,0 +1,613 @@
+"""The verbs as functions: cut a range, change or drop any messages, insert, show a list, and tell
+steps as edits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from ctxkit.errors import BadArguments, UnsoundHistory, failure_text
+from ctxkit.policies.history.columns import ASSISTANT
+from ctxkit.policies.history.head import (
+    EditedHead,
+    GivenMessage,
+    HeadItem,
+    MessageSource,
+    Placeholder,
+    ProtectedFront,
+    SizedSummary,
+    with_content_id,
+    with_text_and_calls,
+)
+from ctxkit.policies.history.invariants import check_invariants
+from ctxkit.policies.history.searches import (
+    is_safe_cut,
+    last_safe_cut,
+    next_safe_cut,
+    tokens_before,
+)
+from ctxkit.policies.history.view import (
+    EditInfo,
+    HistoryEdit,
+    HistoryView,
+)
+from ctxkit.session.messages import ERROR, Edit, EditKind, Message, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ctxkit.policies.history.view import Mask
+
+
+H = TypeVar("H", bound=HistoryView)
+"""The class of a history: what goes in comes out."""
+
+SummaryAndSize = tuple[Any, int | None]
+"""A summary (a text, messages, its size), and its tokens where better known than by counting."""
+
+_replace = msgspec.structs.replace
+
+
+def cut_range(
+    view: H,
+    start: int,
+    before: int,
+    told: SummaryAndSize,
+    words: EditInfo,
+    *,
+    front: ProtectedFront | None = None,
+) -> H:
+    """Return the history without the positions start..before; what came for them stands where
+    the first stood.
+
+    `front`: all that stays of the head and of the range, where it is known to stand first. This
+    is the way of nearly every compaction, so it is kept short.
+    """
+    if before <= start:
+        return view
+    log, was, lo, call, steps = view.log, view.head, view.lo, view.call, view.steps
+    row = lo + before - was.size
+    if front is None:
+        front = was.front_
+        late = log.late_stays or log.late_cuts
+        if front is None or late or start or not lo < row < view.hi or not log.is_cut[row]:
+            return _cut_safely(view, start, before, told, words)
+        if log.stays and log.stays[-1] >= lo:
+            if lo or was.size or not len(log.stays) == log.stays[-1] + 1 < row:
+                return _cut_safely(view, start, before, told, words)
+            front = _leading_stays(view)
+    items, size, summary = front.items, front.tokens, told[0]
+    if type(summary) is int and row > lo:
+        new: tuple[HeadItem, ...] = (
+            HeadItem(-1, summary, summary, SizedSummary(summary, call, len(steps)), row - 1),
+        )
+        head = EditedHead(
+            len(items) + 1, size + summary, front.estimate + summary, items + new, front
+        )
+    elif summary == () and len(items) == was.size:
+        new, head = (), was
+    else:
+        new = _summary_items(view, *told, before)
+        head = _make_head(front, new)
+    size += log.fixed_at[call] if call < len(log.fixed_at) else log.fixed
+    made: tuple[HistoryEdit, ...] = (HistoryEdit(words, view, (len(items), before), new),)
+    if steps:
+        made, size = steps + made, min(size, view.stable)
+    return view.__class__(log, head, row, view.hi, call, call, size, made)
+
+
+def _leading_stays(view: H) -> ProtectedFront:
+    """Return what stays, where it is the first rows of the log and nothing else."""
+    log, n = view.log, len(view.log.stays)
+    key = ("lead", n)
+    if key not in log.memo:
+        log.memo[key] = ProtectedFront().then(tuple([view.item(p) for p in range(n)]))
+    lead: ProtectedFront = log.memo[key]
+    return lead
+
+
+def _cut_safely(view: H, start: int, before: int, told: SummaryAndSize, words: EditInfo) -> H:
+    """Move the range to safe cuts, and look what stays in it."""
+    log, head, lo = view.log, view.head, view.lo
+    nh, stays = head.size, log.stays_at(view.call)
+    before = min(before, nh + view.hi - lo)
+    if not is_safe_cut(view, before):
+        before = next_safe_cut(view, before) or last_safe_cut(view, before)
+    row = lo + before - nh
+    if start and not is_safe_cut(view, start):
+        start = next_safe_cut(view, start) or len(view)
+    if before <= start:
+        return view
+    rows: list[int] = []
+    if row > lo and stays and stays[-1] >= lo:
+        first = bisect_left(stays, lo + max(start - nh, 0))
+        rows = stays[first : bisect_left(stays, row)]
+    front = head.front(log, view.call)
+    apart = front and rows and (len(front.items) < nh or rows[-1] - lo >= len(rows))
+    if front is None or start or row < lo or apart:
+        return _cut_around(view, (start, before), (head.firm(log, view.call), rows), told, words)
+    if rows:  # all of the head stays, and the first rows behind it
+        front = front.then(tuple([view.item(nh + r - lo) for r in rows]))
+    return (
+        view if before <= len(front.items) else cut_range(view, 0, before, told, words, front=front)
+    )
+
+
+def _cut_around(
+    view: H, span: tuple[int, int], stay: Any, told: SummaryAndSize, words: EditInfo
+) -> H:
+    """Cut where something stays: before the range, in it, or of the head after it."""
+    (start, before), (firm, rows) = span, stay
+    items, nh, lo = view.head.items, view.head.size, view.lo
+    prefix: tuple[HeadItem, ...] = items[:start]
+    if start > nh:
+        prefix += tuple(view.item(p) for p in range(nh, start))
+    known = {p for p in firm if start <= p < before}
+    kept = [items[p] for p in sorted(known)]
+    first = start
+    while first in known:
+        first += 1
+    tail = set(rows)
+    while first >= nh and first < before and (lo + first - nh) in tail:
+        first += 1
+    if first >= before:
+        return view
+    kept += [view.item(nh + r - lo) for r in rows]
+    lead = first - start  # what stays before the first message that goes
+    new = _summary_items(view, *told, before)
+    head = EditedHead.of((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
+    return replace_head(view, head, before, first, words, done=((first, before), new))
+
+
+def replace_head(
+    view: H,
+    head: EditedHead,
+    upto: int,
+    first: int,
+    words: EditInfo,
+    *,
+    done: Any,
+    added: bool = False,
+) -> H:
+    """Return the history with a head that swallowed all positions before `upto`; `first` is not
+    as before.
+
+    `done`: what a step holds as `at` and `new`.
+    """
+    lo, nh, call, steps = view.lo, view.head.size, view.call, view.steps
+    if upto > nh:
+        lo += upto - nh
+    stable = view.fixed
+    if first:
+        stable += tokens_before(view, first)
+    if steps:
+        stable = min(stable, view.stable)
+    step = HistoryEdit(words, view, done[0], done[1], added)
+    return view.__class__(view.log, head, lo, view.hi, call, call, stable, (*steps, step))
+
+
+def _summary_items(view: H, summary: Any, tokens: int | None, before: int) -> tuple[HeadItem, ...]:
+    if summary == ():
+        return ()
+    stands = view.row(before - 1)
+    if isinstance(summary, (int, np.integer)):
+        size = int(summary)
+        return (HeadItem(-1, size, size, SizedSummary(size, view.call, len(view.steps)), stands),)
+    if isinstance(summary, str):
+        summary = Message(role="summary", parts=(Text(summary),))
+    many = (summary,) if isinstance(summary, Message) else tuple(summary)
+    return tuple(
+        new_item(view, m, stands, tokens if len(many) == 1 else None, n) for n, m in enumerate(many)
+    )
+
+
+def new_item(
+    view: H, message: Message, stands: int, tokens: int | None = None, n: int = 0
+) -> HeadItem:
+    """Return a new message as an item under an id that the log does not have."""
+    if not message.id or message.id in view.log.index:
+        step, place = f".{len(view.steps)}" if view.steps else "", f"-{n}" if n else ""
+        message = _replace(message, id=f"{message.role}@{view.call}{step}{place}")
+    size, estimate = measure_message(view, message, -1)
+    if tokens is not None:
+        size, estimate = tokens, tokens if view.log.estimates is view.log.tokens else estimate
+    return HeadItem(-1, size, estimate, GivenMessage(message), stands)
+
+
+def measure_message(view: H, message: Message, row: int) -> tuple[int, int]:
+    """Return the tokens and the estimate of a message that is new, or was made from a row."""
+    log = view.log
+    tokens = log.measure(message, row)
+    return tokens, tokens if log.estimates is log.tokens else log.estimator.message(message)
+
+
+def _make_head(front: ProtectedFront, new: tuple[HeadItem, ...]) -> EditedHead:
+    """Return the head of what stays and what came."""
+    n = len(front.items)
+    if not new:
+        return EditedHead(n, front.tokens, front.estimate, front.items, front)
+    whole = front.then(new)
+    stay = front if all(i.maker is not None and not i.maker.pinned for i in new) else None
+    return EditedHead(n + len(new), whole.tokens, whole.estimate, whole.items, stay)
+
+
+ChangedRows = tuple["NDArray[Any]", tuple[Any, Any], list[MessageSource]]
+"""Positions, their new tokens and estimates (one for all, or one each), and what they say."""
+
+
+def keep_messages(view: H, which: Mask, reason: str, method: str | None) -> H:
+    """Keep the messages of a mask and remove the others, with the rest of their groups."""
+    gone = _whole_groups(view, ~to_mask(view, which) & ~view.stays)
+    return drop_positions(view, np.flatnonzero(gone), reason, method) if gone.any() else view
+
+
+def replace_messages(
+    view: H,
+    changes: Mapping[int, Message | str | None] | Mask,
+    text: str | None,
+    words: EditInfo,
+) -> H:
+    """Put other messages in the place of some, smaller or not; None removes one."""
+    if not isinstance(changes, dict):
+        return change_messages(view, changes, text, words)
+    stays = view.stays
+    gone = [p for p, m in changes.items() if m is None and not stays[p]]
+    said = {p: m for p, m in changes.items() if m is not None}
+    new = change_messages(view, said, None, words)
+    if gone:
+        new = drop_positions(new, np.array(sorted(gone)), words[1], words[2])
+    if new is not view:
+        check_invariants(new, view)
+    return new
+
+
+def apply_known_states(
+    view: H, changes: Mapping[int, tuple[Message | None, int]], reason: str = ""
+) -> H:
+    """Do what `History.left_as` says."""
+    at = sorted(p for p, (m, _) in changes.items() if m is not None)
+    found = [(view.item(p).row, *changes[p]) for p in at]
+    said, count = view.log.messages, view.log.estimator.message
+    makers: list[MessageSource] = [
+        GivenMessage(with_content_id(m, said[row].id if row >= 0 else m.id))
+        for row, m, _ in found
+        if m
+    ]
+    tokens = [size for _, _, size in found]
+    alike = view.log.estimates is view.log.tokens
+    sizes = tokens if alike else [count(m) for _, m, _ in found if m]
+    words: EditInfo = ("shortened", reason, None, None)
+    new = _put_messages(view, np.array(at, int), (tokens, sizes), makers, words)
+    gone = np.array(sorted(changes.keys() - set(at)), int)
+    if len(gone):
+        new = drop_positions(new, gone, reason, None)
+        check_invariants(new, view)
+    return new
+
+
+def to_positions(view: H, which: Mask) -> NDArray[Any]:
+    """Return what `History.positions` says."""
+    if isinstance(which, np.ndarray) and which.dtype == np.int64 and which.ndim == 1 and which.size:
+        rises = which.size == 1 or bool((which[1:] > which[:-1]).all())
+        if rises and which[0] >= 0 and which[-1] < len(view):
+            return which
+    return np.flatnonzero(to_mask(view, which))
+
+
+def to_mask(view: H, which: Mask) -> NDArray[Any]:
+    """Return what `History.mask` says."""
+    given, n = np.asarray(which), len(view)
+    if given.size and given.dtype.kind not in "bui":
+        raise BadArguments(f"A mask is booleans or positions, not {which!r:.60}.")
+    if given.dtype == bool:
+        if given.shape != (n,):
+            raise BadArguments(
+                f"A mask needs one boolean a message: {n} are shown, {given.shape} came."
+            )
+        return given
+    out = np.zeros(n, bool)
+    if given.size:
+        if given.min() < -n or given.max() >= n:
+            raise BadArguments(f"Positions run from 0 to {n - 1}; {given.tolist()} came.")
+        out[given.astype(int)] = True
+    return out
+
+
+def drop_positions(view: H, at: NDArray[Any], reason: str, method: str | None) -> H:
+    """Return the history without the messages at these positions, whatever they part."""
+    upto = int(at[-1]) + 1
+    columns, makers = _head_arrays(view, upto)
+    left = {name: np.delete(values, at) for name, values in columns.items()}
+    head = EditedHead.of_columns(left, makers)
+    words: EditInfo = ("dropped", reason, method, None)
+    return replace_head(view, head, upto, int(at[0]), words, done=(at, ()))
+
+
+def _whole_groups(view: H, gone: NDArray[Any]) -> NDArray[Any]:
+    """Extend a mask of what goes to whole groups."""
+    groups = view.groups
+    table = np.zeros(view.hi + 1, bool)
+    table[groups[gone]] = True  # -1, in no group, marks the spare place at the end
+    table[-1] = False
+    whole: NDArray[Any] = gone | (table[groups] & ~view.stays)
+    return whole
+
+
+def _head_arrays(view: H, upto: int) -> tuple[dict[str, NDArray[Any]], dict[int, MessageSource]]:
+    """Return the columns of a head that swallows all positions before `upto`."""
+    log, head, lo = view.log, view.head, view.lo
+    end = lo + max(upto - head.size, 0)
+    rows = np.arange(lo, end)
+    tail = {
+        "rows": rows,
+        "stands": rows,
+        "keys": np.zeros(end - lo, np.int64),
+        "tokens": log.column("tokens", end)[lo:],
+    }
+    alike = log.estimates is log.tokens
+    if not alike:
+        tail["estimates"] = log.column("estimates", end)[lo:]
+    columns = {name: np.concatenate((head.column(log, name), part)) for name, part in tail.items()}
+    if alike:
+        columns["estimates"] = columns["tokens"]
+    return columns, dict(head.makers)
+
+
+def change_messages(
+    view: H, changes: Mapping[int, Message | str] | Mask, text: str | None, words: EditInfo
+) -> H:
+    """Put other messages in the place of some; `shortened`: where they are smaller.
+
+    Raises:
+        BadArguments: a mask came without a text.
+    """
+    smaller = words[0] == "shortened"
+    if isinstance(changes, dict):
+        return _put_messages(view, *_changed_each(view, changes, smaller), words)
+    if text is None:
+        raise BadArguments(
+            f"A mask alone does not say what the messages become: give {words[0]!r} a text."
+        )
+    return _put_messages(
+        view, *_changed_alike(view, to_positions(view, changes), text, smaller), words
+    )
+
+
+def _put_messages(
+    view: H, at: NDArray[Any], sizes: tuple[Any, Any], makers: list[MessageSource], words: EditInfo
+) -> H:
+    """Return the history with other messages at some rising positions."""
+    if not len(at):
+        return view
+    columns, known = _head_arrays(view, int(at[-1]) + 1)
+    keys = [m.key for m in makers]
+    columns["keys"][at] = keys if len(keys) > 1 else keys[0]
+    columns["tokens"][at] = sizes[0]
+    if columns["estimates"] is not columns["tokens"]:
+        columns["estimates"][at] = sizes[1]
+    known.update(zip(keys, makers, strict=True))
+    upto, first = int(at[-1]) + 1, int(at[0])
+    return replace_head(
+        view, EditedHead.of_columns(columns, known), upto, first, words, done=(at, None)
+    )
+
+
+def _changed_alike(view: H, at: NDArray[Any], text: str, smaller: bool) -> ChangedRows:
+    """One placeholder for all messages at `at`; replies keep their calls, and go one by one."""
+    if not len(at):
+        return at, (at, at), []
+    said = at[0] >= view.head.size  # all of them stand as they were said
+    odd = [
+        p for p in at[_pick_values(view, "roles", at) == ASSISTANT].tolist() if view[p].tool_calls
+    ]
+    if odd or (not said and (view.column("rows")[at] < 0).any()):
+        return _changed_each(view, dict.fromkeys(at.tolist(), text), smaller)
+    stays = view.log.stays
+    if not said or (stays and stays[-1] >= view.lo + at[0] - view.head.size):
+        at = at[~view.stays[at]]
+    maker, size = Placeholder(text), _placeholder_size(view, text)
+    if not said:
+        at = at[view.column("keys")[at] != maker.key]
+    if smaller:
+        at = at[_pick_values(view, "tokens", at) > size[0]]
+    return at, size, [maker]
+
+
+def _pick_values(view: H, name: str, at: NDArray[Any]) -> NDArray[Any]:
+    """Return the values of a column at some rising positions, without making all of it."""
+    nh = view.head.size
+    if not len(at) or at[0] < nh:
+        return np.asarray(view.column(name)[at])
+    return np.asarray(view.log.column(name, view.hi)[at + (view.lo - nh)])
+
+
+def _placeholder_size(view: H, text: str) -> tuple[int, int]:
+    """Return tokens and estimate of a result that says only this text: counted once for a log."""
+    key = ("placeholder", text)
+    size = view.log.memo.get(key)
+    if size is None:
+        size = view.log.memo[key] = measure_message(
+            view, Message(role="tool", parts=(Text(text),)), -1
+        )
+    found: tuple[int, int] = size
+    return found
+
+
+def _changed_each(view: H, changes: Mapping[int, Message | str], smaller: bool) -> ChangedRows:
+    stays, makers = view.stays, list[MessageSource]()
+    at, tokens, estimates = list[int](), list[int](), list[int]()
+    for p in sorted(changes):
+        old, new = view.item(p), changes[p]
+        was = old.message(view.log)
+        if stays[p] or new is was:
+            continue
+        if isinstance(new, str):
+            new = with_text_and_calls(was, new)
+        if new.parts == was.parts and new.role == was.role:
+            continue
+        origin = view.log.messages[old.row].id if old.row >= 0 else was.id
+        maker = GivenMessage(with_content_id(new, origin))
+        size, estimate = measure_message(view, maker.given, old.row)
+        if smaller and size >= old.tokens:
+            continue
+        at.append(p)
+        tokens.append(size)
+        estimates.append(estimate)
+        makers.append(maker)
+    return np.array(at, int), (tokens, estimates), makers
+
+
+def instead_of(view: H, error: str) -> H:
+    """Do what `History.instead_of` says."""
+    if not view.steps or not error:
+        return view
+    *before, last = view.steps
+    return replace(view, steps=(*before, replace(last, error=failure_text(error))))
+
+
+def edits_from_steps(view: HistoryView) -> tuple[Edit, ...]:
+    """Return what was done at this call, as edits with ids and messages."""
+    after = [*(step.was for step in view.steps[1:]), view]
+    return tuple(edit_from_step(step, now) for step, now in zip(view.steps, after, strict=False))
+
+
+def edit_from_step(step: HistoryEdit, now: HistoryView) -> Edit:
+    """Return the step that led to `now` as an edit with ids and messages; targets stood before."""
+    log = step.was.log
+    positions = step.positions()
+    targets = tuple(step.was[p].id for p in positions)
+    new = step.new if step.new is not None else tuple(now.head.item(p) for p in positions)
+    inserted = tuple(i.message(log) for i in new)
+    source = sum(step.was.item(p).tokens for p in positions)
+    if step.added and step.at[0] < len(step.was):
+        # an edit puts messages where a target stood: so one is put back
+        neighbour = step.was[int(step.at[0])]
+        targets, inserted = (neighbour.id,), (*inserted, neighbour)
+    kind, reason, method, usage = step.words
+    details: dict[str, Any] = {"messages_before": len(step.was), "messages_after": len(now)}
+    if kind == "summarised" and not step.added:
+        details |= {"source_tokens": source, "summary_tokens": sum(i.tokens for i in new)}
+        details["written_tokens"] = step.written(log)
+    if error := step.error or _error_of(step, inserted):
+        details[ERROR] = error
+    return Edit(
+        kind=kind,
+        targets=targets,
+        inserted=inserted,
+        reason=reason,
+        method=method,
+        tokens_before=step.was.tokens,
+        tokens_after=now.tokens,
+        source="derived",
+        usage=usage,
+        details=details,
+    )
+
+
+def _error_of(step: HistoryEdit, inserted: Sequence[Message]) -> str:
+    """Return why the summary failed in whose place one of these messages was put."""
+    failed = [m for m in inserted if m.role == "summary" and ERROR in m.details]
+    there = {m.id for m in step.was.messages} if failed else set()
+    return "; ".join(dict.fromkeys(str(m.details[ERROR]) for m in failed if m.id not in there))
+
+
+def insert_message(
+    view: H, position: int, message: Message, reason: str = "", *, method: str | None = None
+) -> H:
+    """Do what `History.insert` says."""
+    if not is_safe_cut(view, position):
+        raise UnsoundHistory(
+            f"A message at position {position} would part a tool call from its result."
+        )
+    made = new_item(view, message, stands=view.row(position - 1) if position else -1)
+    items = [view.item(p) for p in range(max(position, view.head.size))]
+    items.insert(position, made)
+    words: EditInfo = ("summarised", reason, method, None)
+    upto, done = max(position, view.head.size), (np.array([position]), (made,))
+    return replace_head(
+        view, EditedHead.of(tuple(items)), upto, position, words, done=done, added=True
+    )
+
+
+def show_messages(
+    view: H, messages: Sequence[Message], reason: str = "", *, method: str | None = None
+) -> H:
+    """Do what `History.become` says."""
+    shown = view.messages
+    items = [view.item(p) for p in range(len(view))]
+    places = {m.id: p for p, m in enumerate(shown)}
+    new: list[HeadItem] = []
+    for m in messages:
+        p = places.get(m.id)
+        old = None if p is None else items[p]
+        if p is not None and old is not None and (m is shown[p] or m == shown[p]):
+            new.append(old)
+        elif old is not None:
+            changed = with_content_id(m, view.log.messages[old.row].id if old.row >= 0 else m.id)
+            new.append(
+                HeadItem(
+                    old.row,
+                    *measure_message(view, changed, old.row),
+                    GivenMessage(changed),
+                    old.stands,
+                )
+            )
+        else:
+            new.append(new_item(view, m, new[-1].row if new else -1, n=len(new)))
+    pairs = enumerate(zip(items, new, strict=False))
+    first = next((i for i, (a, b) in pairs if a is not b), min(len(items), len(new)))
+    if first == len(items) == len(new):
+        return view
+    rest = np.arange(first, len(items))
+    kind: EditKind = "summarised" if len(new) > first else "dropped"
+    words: EditInfo = ("replaced" if len(items) == len(new) else kind, reason, method, None)
+    head, step = EditedHead.of(tuple(new)), (rest, tuple(new[first:]))
+    done = replace_head(view, head, len(view), first, words, done=step)
+    check_invariants(done, view)
+    return done
+
+
+def apply_recorded_edit(view: H, edit: Edit) -> H:
+    """Do what `History.apply` says."""
+    shown = view.messages
+    ids = {m.id: p for p, m in enumerate(shown)}
+    at = sorted(ids[t] for t in edit.targets if t in ids)
+    if edit.kind in ("shortened", "replaced"):
+        pairs = zip(edit.targets, edit.inserted, strict=False)
+        return _apply_changes(view, edit, {ids[t]: m for t, m in pairs if t in ids})
+    where, gone = min(at, default=len(view)), set(at)
+    upto = max(at[-1] + 1 if at else len(view), view.head.size)
+    stands = view.row(at[-1]) if at else -1
+    made = tuple(
+        view.item(ids[m.id])  # it was there before something was put in front of it
+        if ids.get(m.id, -1) in gone and shown[ids[m.id]] == m
+        else HeadItem(-1, *measure_message(view, m, -1), GivenMessage(m), stands)
+        for m in edit.inserted
+    )
+    items = [view.item(p) for p in range(upto) if p not in gone]
+    items[where:where] = made
+    words, step = (edit.kind, edit.reason, edit.method, edit.usage), (np.array(at, int), made)
+    return replace_head(view, EditedHead.of(tuple(items)), upto, where, words, done=step)
+
+
+def _apply_changes(view: H, edit: Edit, new: dict[int, Message]) -> H:
+    if not new:
+        return view
+    at = sorted(new)
+    upto = max(at[-1] + 1, view.head.size)
+    items = [view.item(p) for p in range(upto)]
+    for p in at:
+        row, size = items[p].row, measure_message(view, new[p], items[p].row)
+        items[p] = HeadItem(row, *size, GivenMessage(new[p]), items[p].stands)
+    made = tuple(items[p] for p in at)
+    words = (edit.kind, edit.reason, edit.method, edit.usage)
+    return replace_head(
+        view, EditedHead.of(tuple(items)), upto, at[0], words, done=(np.array(at), made)
+    )

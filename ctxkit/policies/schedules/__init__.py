@@ -1,0 +1,28 @@
+"""What a pruning changes, and when: said once, from which each call and the bill of all calls
+follow.
+"""
+
+from typing import TYPE_CHECKING
+
+from ctxkit._internal.lazy import deprecated_aliases, public_dir
+from ctxkit.policies.schedules.layers import Layer
+from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.schedules.past_view import PastView
+from ctxkit.policies.schedules.pruning_schedule import Schedule
+from ctxkit.policies.schedules.rows import HistoryRows, MessageState
+from ctxkit.policies.schedules.schedule_input import OrderedTexts, ScheduleView, SlidingWindow
+
+__all__ = [
+    "AS_IT_CAME",
+    "HistoryRows",
+    "Layer",
+    "MessageState",
+    "OrderedTexts",
+    "PastView",
+    "Schedule",
+    "ScheduleView",
+    "SlidingWindow",
+]
+__dir__ = public_dir(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_aliases(__name__, {"Window": "SlidingWindow"})

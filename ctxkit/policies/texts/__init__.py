@@ -1,0 +1,1 @@
+"""Texts that policies and summaries are made of."""

@@ -1,0 +1,258 @@
+"""What summarisers are told and shown: sections, transcripts, identifier rules, and the audit of
+their answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctxkit.policies.texts import content
+from ctxkit.session.messages import Text, Thinking, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.session.messages import Message
+
+
+PI_SECTIONS = (
+    "## Goal",
+    "## Constraints & Preferences",
+    "## Progress",
+    "## Key Decisions",
+    "## Next Steps",
+    "## Critical Context",
+)
+PI_TURN_SECTIONS = ("## Original Request", "## Early Progress", "## Context for Suffix")
+FUSERAFT_SECTIONS = ("## Completed", "## Open Questions", "## Remaining Work", "## Key Findings")
+OPENCLAW_SECTIONS = (
+    "## Decisions",
+    "## Open TODOs",
+    "## Constraints/Rules",
+    "## Pending user asks",
+    "## Exact identifiers",
+)
+PULSE_SECTIONS = ("目标", "进展", "关键结果", "文件与变更", "关键片段", "待确认")
+TYRUM_FIELDS = (
+    "goal",
+    "user_constraints",
+    "decisions",
+    "discoveries",
+    "completed_work",
+    "pending_work",
+    "unresolved_questions",
+    "critical_identifiers",
+    "relevant_files",
+    "handoff_md",
+)
+
+
+def pi_transcript(messages: Iterable[Message], result_chars: int = 2000) -> str:
+    """Write messages as Pi does: tool results cut to `result_chars`, user and assistant
+    text never.
+    """
+    return "\n\n".join(row for m in messages for row in _pi_rows(m, result_chars))
+
+
+def _pi_rows(m: Message, result_chars: int) -> list[str]:
+    text = plain_text(m)
+    if m.role == "tool":
+        cut = len(text) - result_chars
+        more = f"\n\n[... {cut} more characters truncated]" if cut > 0 else ""
+        return [f"[Tool result]: {text[:result_chars]}{more}"]
+    if m.role != "assistant":
+        return [f"[User]: {text}"] if text else []
+    thought = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
+    rows = [f"[Assistant thinking]: {thought}"] if thought else []
+    rows += [f"[Assistant]: {text}"] if text else []
+    calls = "; ".join(map(_call_text, m.tool_calls))
+    return [*rows, f"[Assistant tool calls]: {calls}"] if calls else rows
+
+
+def _call_text(call: ToolCall) -> str:
+    return f"{call.name}({', '.join(f'{k}={_json(v)}' for k, v in call.arguments.items())})"
+
+
+def ai_tool_result(text: str, head: int = 1200, tail: int = 600) -> str:
+    """Return a tool result as `ai` shows it to its summariser; an empty one as `(empty output)`."""
+    return content.truncate_middle(text, head, tail, "\n... (truncated) ...\n") or "(empty output)"
+
+
+def tyrum_transcript(messages: Iterable[Message]) -> str:
+    """Write messages as `Role [id]: text`: text only, so that tool results never reach Tyrum's
+    summariser.
+    """
+    rows = (
+        (m, " ".join(p.text for p in m.parts if isinstance(p, Text)))
+        for m in messages
+        if m.role != "tool"
+    )
+    return "\n".join(f"{m.role.capitalize()} [{m.id}]: {text}" for m, text in rows if text)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def plain_text(message: Message) -> str:
+    """Return the text of a message without its thinking; an image is `[image]`."""
+    return content.text_with_image_marker(message, "[image]")
+
+
+def with_focus(instructions: str, focus: str) -> str:
+    """Add a user's wish to what a summariser is told, as Pi and Fased do."""
+    return f"{instructions}\n\nAdditional focus: {focus.strip()}" if focus.strip() else instructions
+
+
+IdentifierPolicy = Literal["strict", "off", "custom"]
+
+STRICT_INSTRUCTIONS = (
+    "Write every opaque identifier exactly as it stands in the conversation, never shortened or"
+    " rebuilt: UUIDs, hashes, ids, host names, IP addresses, ports, URLs and file names."
+)
+_FOCUS = "Additional focus:\n"
+
+_QUOTED = re.compile(r"`([^`\n]{1,200})`")
+_URL = re.compile(r"https?://[^\s\"'<>)\]}`]{1,500}")
+_HEX = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
+_UPPER = re.compile(r"\b[A-Z][A-Z0-9_]{2,80}\b")
+_PATH = re.compile(r"(?<![\w./-])~?(?:/?[\w.-]{1,100})?(?:/[\w.-]{1,100}){1,30}")
+_INNER_PATH = re.compile(r"\b(?:/[\w.-]{1,100}){1,30}")
+_DOTTED = re.compile(r"(?<![\w.-])[\w-]{1,80}(?:\.[\w-]{1,80}){1,20}\b")
+_SECRET = re.compile(
+    r"\b(?:sk-|gh[a-z]_|github_pat_|xox[a-z]-|AKIA|ASIA|Bearer\s+|(?:password|token|secret|api_?key)=)[\w./+=-]{1,500}",
+    re.IGNORECASE,
+)
+_EXACT = (
+    re.compile(r"\b[0-9A-Fa-f]{8,}\b"),
+    _URL,
+    re.compile(r"(?<![\w./])(?:/[\w.-]{1,100}){2,30}"),
+    re.compile(r"\b[A-Za-z]:\\[\w\\.-]{1,300}"),
+    re.compile(r"(?<![\w.-])[\w.-]{1,100}\.[A-Za-z]{2,20}:\d{2,5}\b|\blocalhost:\d{2,5}\b"),
+    re.compile(r"\b\d{6,}\b"),
+)
+_FILE_OR_TICKET = re.compile(
+    r"(?<![\w./-])(?:[\w.-]{1,100}/){1,30}[\w-][\w.-]{0,99}\.[A-Za-z]\w{0,7}\b|\b[A-Z]{2,10}-\d{1,9}\b"
+)
+_WORD = re.compile(r"[^\W_]{3,}")
+
+
+def identifier_instructions(
+    policy: IdentifierPolicy = "strict", custom: str = "", focus: str = ""
+) -> str:
+    """Return what a summariser is told about identifiers and focus (Fased's identifier policy).
+
+    `off` says nothing; `custom` says `custom` instead, or the strict text where that is blank.
+    """
+    text = {
+        "strict": STRICT_INSTRUCTIONS,
+        "off": "",
+        "custom": custom.strip() or STRICT_INSTRUCTIONS,
+    }[policy]
+    focus = focus.strip()
+    if not focus:
+        return text
+    return f"{text}\n\n{_FOCUS}{focus}" if text else _FOCUS + focus
+
+
+def find_identifiers(text: str, *, limit: int = 50, inner_paths: bool = False) -> tuple[str, ...]:
+    """Return identifiers of a text in order of their kinds: quoted, URLs, hashes, constants, paths,
+    dotted names.
+
+    Args:
+        text: what is searched.
+        limit: how many at most.
+        inner_paths: as Tyrum's program does, find of a path only what follows its first part
+            (`/routes/api.ts`).
+    """
+    path = _INNER_PATH if inner_paths else _PATH
+    out: dict[str, None] = {}
+    for pattern in (_QUOTED, _URL, _HEX, _UPPER, path, _DOTTED):
+        for match in pattern.finditer(text):
+            name = (match[1] if pattern.groups else match[0]).strip()
+            if len(name) >= 3:
+                out.setdefault(name)
+                if len(out) >= limit:
+                    return tuple(out)[:limit]
+    return tuple(out)
+
+
+def file_identifiers(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:
+    """Return those identifiers that look like files: with a slash or a dot (URLs too, as
+    in Tyrum).
+    """
+    return tuple(n for n in names if "/" in n or "." in n)[:limit]
+
+
+def identifiers_to_audit(texts: Sequence[str], limit: int = 12) -> tuple[str, ...]:
+    """Return what an audit asks for (OpenClaw): some names of the last ten texts, none that looks
+    like a key.
+    """
+    out: dict[str, None] = {}
+    for text in texts[-10:]:
+        public = _SECRET.sub(" ", text)
+        for pattern in _EXACT:
+            for hit in pattern.findall(public):
+                name = hit.rstrip(".,;:)")
+                if len(name) >= 4:
+                    out.setdefault(name)
+    return tuple(out)[:limit]
+
+
+def lost_identifiers(names: Iterable[str], summary: str) -> tuple[str, ...]:
+    """Return the names that a summary does not hold; hexadecimal ones are compared without case."""
+    folded = summary.casefold()
+    return tuple(
+        n for n in names if n not in summary and not (_HEX.fullmatch(n) and n.casefold() in folded)
+    )
+
+
+def invented_identifiers(summary: str, said: str, limit: int = 12) -> tuple[str, ...]:
+    """Return names in a summary that nobody said: paths, addresses, hashes, long numbers,
+    tickets.
+    """
+    folded = said.casefold()
+    names = dict.fromkeys(
+        (*identifiers_to_audit([summary], limit=200), *_FILE_OR_TICKET.findall(summary))
+    )
+    return tuple(n for n in names if n.casefold() not in folded)[:limit]
+
+
+def reflects_request(ask: str, summary: str) -> bool:
+    """Say whether a summary still speaks of the last request: two of its first 12 words, or one
+    where it has few.
+    """
+    words = list(dict.fromkeys(w.casefold() for w in _WORD.findall(ask)))[:12]
+    if not words:
+        return True
+    folded = summary.casefold()
+    return sum(w in folded for w in words) >= (2 if len(words) >= 3 else 1)
+
+
+def audit_summary(
+    summary: str,
+    *,
+    sections: Iterable[str] = (),
+    names: Iterable[str] = (),
+    ask: str = "",
+    strict: bool = True,
+) -> tuple[str, ...]:
+    """Return why a summary is not good enough, in OpenClaw's words; an empty tuple where it is.
+
+    Args:
+        summary: the model's own text, before anything is added to it.
+        sections: headings that must stand as lines of their own.
+        names: identifiers that must survive, asked for only where `strict`.
+        ask: the last request of the user.
+        strict: the identifier policy is `strict`.
+    """
+    rows = {row.strip() for row in summary.splitlines()}
+    why = [f"missing_section:{s}" for s in sections if s not in rows]
+    gone = lost_identifiers(names, summary) if strict else ()
+    if gone:
+        why.append("missing_identifiers:" + ",".join(gone[:3]))
+    if not reflects_request(ask, summary):
+        why.append("latest_user_ask_not_reflected")
+    return tuple(why)

@@ -1,0 +1,300 @@
+"""What tool calls did, read off the record: targets, outcomes, files, commands, failures."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from ctxkit.policies.history.columns import ASSISTANT
+from ctxkit.policies.texts import content
+from ctxkit.session.messages import Thinking, plain_text
+from ctxkit.session.tool_calls import is_read_tool, is_write_tool, results_by_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ctxkit.policies.history.history import History
+    from ctxkit.session.messages import Message
+
+T = TypeVar("T")
+
+Outcome = Literal["done", "failed", "pending"]
+OUTCOME_MARKS: dict[Outcome, str] = {"done": "✓", "failed": "✗", "pending": "⧖"}
+
+SHELL_TOOL_PATTERN = re.compile(
+    r"bash|shell|terminal|exec|run_command|local_shell|^run$|^python$", re.IGNORECASE
+)
+SEARCH_TOOL_PATTERN = re.compile(r"grep|glob|search|find|list_|^ls$", re.IGNORECASE)
+EXIT_STATUS_PATTERN = re.compile(
+    r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE
+)
+
+
+class ToolAction(NamedTuple):
+    """One tool call as the record has it."""
+
+    tool: str
+    target: str
+    path: str
+    outcome: Outcome
+    output: str
+    turn: int
+    agent: str
+    row: int
+
+    @property
+    def exit(self) -> int | None:
+        """The exit status that the output names, where it does."""
+        hit = EXIT_STATUS_PATTERN.search(self.output[-400:]) or EXIT_STATUS_PATTERN.search(
+            self.output[:200]
+        )
+        return int(hit.group(1)) if hit else None
+
+
+def collect_actions(
+    messages: Sequence[Message], turns: Sequence[int] | None = None, agent: str = "main"
+) -> list[ToolAction]:
+    """Return the tool calls of messages in order, each with what became of it."""
+    found = results_by_call(messages)
+    out: list[ToolAction] = []
+    for row, m in enumerate(messages):
+        for call in m.tool_calls:
+            answer = found.get(id(call))
+            outcome: Outcome = (
+                "pending" if answer is None else "failed" if is_failed_result(answer) else "done"
+            )
+            turn = turns[row] if turns is not None else m.turn or 0
+            output = "" if answer is None else plain_text(answer)
+            out.append(
+                ToolAction(
+                    call.name,
+                    content.call_target(call),
+                    content.call_path(call),
+                    outcome,
+                    output,
+                    turn,
+                    m.agent or agent,
+                    row,
+                )
+            )
+    return out
+
+
+def actions_before(history: History, before: int) -> list[ToolAction]:
+    """Return the tool calls of the log up to a position, in order, with what became of each by
+    then; those that an earlier compaction took out of sight are among them.
+    """
+    log = history.log
+    rows = (history.row(p) for p in range(before, len(history)))
+    end = next((row for row in rows if row >= 0), history.hi)
+    known: dict[tuple[int, int], list[ToolAction]] = log.memo.setdefault("actions", {})
+    out: list[ToolAction] = []
+    for row in log.of_role[ASSISTANT]:
+        if row >= end:
+            break
+        reply = log.messages[row]
+        if not reply.tool_calls:
+            continue
+        mine = [r for r in log.results.get(row, ()) if r < end]
+        key = row, len(mine)
+        if key not in known:
+            said = [reply, *(log.messages[r] for r in mine)]
+            known[key] = collect_actions(said, [log.turns[row]] * len(said), log.agent)
+        out += known[key]
+    return out
+
+
+def is_failed_result(result: Message) -> bool:
+    """Say whether a tool result reports failure: the flag of the log, or a non-zero exit status in
+    its text.
+    """
+    if result.is_error:
+        return True
+    hit = (
+        EXIT_STATUS_PATTERN.search(plain_text(result)[-200:])
+        if SHELL_TOOL_PATTERN.search(result.tool or "")
+        else None
+    )
+    return hit is not None and hit.group(1) != "0"
+
+
+def intent_line(action: ToolAction, *, quirks: bool = False) -> str:
+    """Return one line of an intent record.
+
+    By fuseraft's document the error stands before the parenthesis and a command is shown; its
+    program (`quirks`) puts the error last and shows paths only.
+    """
+    name = action.path if quirks else action.target
+    what = f' → "{content.one_line(name, 120)}"' if name else ""
+    where = f"(turn {action.turn + 1}, {action.agent})"
+    error = (
+        f" — {content.one_line(action.output, 120)}"
+        if action.outcome == "failed" and action.output
+        else ""
+    )
+    tail = f" {where}{error}" if quirks else f"{error} {where}"
+    return f"  {OUTCOME_MARKS[action.outcome]} {action.tool}{what}{tail}"
+
+
+def written_files(acts: Iterable[ToolAction]) -> tuple[str, ...]:
+    """Return paths that were written or patched with success, each once."""
+    return tuple(
+        dict.fromkeys(
+            a.path for a in acts if a.path and is_write_tool(a.tool) and a.outcome == "done"
+        )
+    )
+
+
+def shell_commands(acts: Iterable[ToolAction]) -> list[ToolAction]:
+    """Return the shell commands."""
+    return [a for a in acts if SHELL_TOOL_PATTERN.search(a.tool)]
+
+
+def unresolved_failures(acts: Sequence[ToolAction]) -> list[ToolAction]:
+    """Return failures that no later success of the same tool on the same target has cured."""
+    last: dict[tuple[str, str], ToolAction] = {}
+    for a in acts:
+        if a.outcome != "pending":
+            last[a.tool, a.target] = a
+    return [a for a in last.values() if a.outcome == "failed"]
+
+
+def reasoning_block(
+    messages: Sequence[Message], turns: Sequence[int], agent: str = "main", limit: int = 2000
+) -> str:
+    """Return fuseraft's block of reasoning excerpts, or an empty string where nothing
+    was thought.
+    """
+    rows = []
+    for m, turn in zip(messages, turns, strict=True):
+        text = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
+        if text:
+            cut = content.truncate_end(text, limit, f" [TRUNCATED — {len(text):,} chars total]")
+            rows.append(f"Turn {turn + 1} ({m.agent or agent}): {cut}")
+    return (
+        "\n".join(["[REASONING EXCERPTS — model thinking for compacted turns]", *rows])
+        if rows
+        else ""
+    )
+
+
+def exploration_block(acts: Sequence[ToolAction]) -> str:
+    """Return fuseraft's block of what was looked at, or an empty string where nothing was."""
+    read = [a.path for a in acts if a.path and is_read_tool(a.tool)]
+    seeks = [
+        a
+        for a in acts
+        if SEARCH_TOOL_PATTERN.search(a.tool)
+        or (SHELL_TOOL_PATTERN.search(a.tool) and SEARCH_TOOL_PATTERN.search(a.target[:40]))
+    ]
+    if not read and not seeks:
+        return ""
+    rows = ["[EXPLORATION HISTORY — investigation performed before compaction]"]
+    if read:
+        rows.append(f"Files read: {len(set(read))} ({len(read)} reads)")
+    rows += [f"  {a.tool}: {content.one_line(a.target, 120)}" for a in seeks if a.target]
+    often = [p for p in dict.fromkeys(read) if read.count(p) >= 3]
+    return "\n".join([*rows, *(f"  read {read.count(p)} times: {p}" for p in often)])
+
+
+def symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) -> str:
+    """Return a block of what is defined in text that was written, and what other files name of it;
+    or an empty string.
+
+    Args:
+        acts: what was done.
+        texts: for each text the file that it was written to, as far as that is known.
+    """
+    held = list(texts)
+    names: dict[str, tuple[str, str]] = {}
+    for path, text in held:
+        for kind, name in find_definitions(text):
+            names.setdefault(name, (kind, path))
+    if not names:
+        return ""
+    used = [
+        (name, names[name][1])
+        for path, text in held
+        for name in dict.fromkeys(_WORD.findall(text))
+        if path and name in names and names[name][1] not in ("", path)
+    ]
+    rows = [f"  SymbolDefinition ({kind}): {name}" for name, (kind, _) in names.items()]
+    rows += [f"  SymbolReference: {name} → {target}" for name, target in dict.fromkeys(used)]
+    files = len(written_files(acts))
+    return "\n".join(
+        [f"[SYMBOL DEPENDENCY GRAPH — {len(rows)} node(s) across {files} file(s)]", *rows]
+    )
+
+
+def find_definitions(text: str) -> list[tuple[str, str]]:
+    """Return kind and name of what a text defines: functions, classes and their like."""
+    return _SYMBOL.findall(text)
+
+
+_WORD = re.compile(r"[A-Za-z_]\w{0,80}")
+
+
+_SYMBOL = re.compile(
+    r"^[ \t]{0,40}(?:export |public |private |async |static"
+    r" ){0,3}(def|class|function|func|fn|struct|interface|enum)"
+    r"[ \t]{1,4}([A-Za-z_]\w{0,80})",
+    re.MULTILINE,
+)
+
+
+class FilePaths(NamedTuple):
+    """Paths that the calls of a message name."""
+
+    read: frozenset[str]
+    changed: frozenset[str]
+
+
+def format_file_lists(found: Iterable[FilePaths]) -> str:
+    """Return Pi's lists of files that were read and changed, each sorted; a changed file is not
+    listed as read.
+    """
+    found = list(found)
+    changed = frozenset[str]().union(*[f.changed for f in found])
+    read = frozenset[str]().union(*[f.read for f in found]) - changed
+    out = ""
+    for tag, names in (("read-files", read), ("modified-files", changed)):
+        if names:
+            out += f"\n\n<{tag}>\n" + "\n".join(sorted(names)) + f"\n</{tag}>"
+    return out
+
+
+def files_in_message(message: Message) -> FilePaths | None:
+    """Return the files that a message reads and changes; None: it names none."""
+    named = [(c.name, path) for c in message.tool_calls if (path := _argument_path(c.arguments))]
+    read = frozenset([path for name, path in named if is_read_tool(name)])
+    changed = frozenset([path for name, path in named if is_write_tool(name)])
+    return FilePaths(read, changed) if read or changed else None
+
+
+def map_messages(
+    history: History, places: NDArray[Any], make: Callable[[Message], T | None]
+) -> list[T]:
+    """Return what is made of the messages at some rising positions, where anything is.
+
+    Of a message of the log it is made once, whatever is cut and summarised of it.
+    """
+    head, log = history.head, history.log
+    edited = int(places.searchsorted(head.size))
+    out = [made for p in places[:edited].tolist() if (made := make(history[p])) is not None]
+    rows = (places[edited:] + (history.lo - head.size)).tolist()
+    if not rows:
+        return out
+    asked, known = log.memo.setdefault(("of each", make), ([0], dict[int, T]()))
+    for row in range(asked[0], rows[-1] + 1):
+        if (made := make(log.messages[row])) is not None:
+            known[row] = made
+    asked[0] = max(asked[0], rows[-1] + 1)
+    first, wanted = rows[0], set(rows)
+    return out + [made for row, made in known.items() if row >= first and row in wanted]
+
+
+def _argument_path(arguments: dict[str, Any]) -> str:
+    found = arguments.get("path") or arguments.get("file_path")
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,409 @@
+"""Policies and triggers that several presets share."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.base import ConfiguredPolicy, ScheduledPruning
+from ctxkit.policies.history.columns import ASSISTANT, TOOL
+from ctxkit.policies.schedules.message_changes import AS_IT_CAME
+from ctxkit.policies.schedules.rows import NEVER
+from ctxkit.policies.schedules.schedule_input import SlidingWindow
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.texts import content
+from ctxkit.policies.triggers import Above, Both, Count, Either, Share
+from ctxkit.session.messages import Message, SizeOnly, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ctxkit.policies.base import Natural, Positive
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.schedules.schedule_input import ScheduleView
+    from ctxkit.tokens import ContextBudget
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AnchoredSummary(Summary):
+    """Summarise what stands between the beginning and the newest messages."""
+
+    apart: bool = False
+    keep_first: int = 0
+    """Messages at the beginning that stay."""
+
+    def front(self, history: History, first: int = 0) -> int:
+        """Return the first position that may be summarised."""
+        first = max(first, self.keep_first)
+        if 0 < first < len(history):
+            first = history.safe(first) or len(history)
+        return super().front(history, min(first, len(history)))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CustomCutSummary(Summary):
+    """The base of summaries whose cut goes by no number of tokens: none are kept at least."""
+
+    apart: bool = False
+
+    @property
+    def keeps(self) -> None:
+        """No number of tokens is kept at least."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SummariseAll(CustomCutSummary):
+    """Summarise everything but the last few messages: the model goes on from the summary."""
+
+    keep_end: int = 0
+    """Messages at the end that stay."""
+
+    def cut(self, history: History, _room: ContextBudget) -> int:
+        """Return the end of what may go: before a call that still waits for its result."""
+        return history.safe_before(
+            min(end_of_removable(history), max(len(history) - self.keep_end, 0))
+        )
+
+
+def removable_mask(history: History, start: int, stop: int) -> NDArray[Any]:
+    """Return a mask of the positions start..stop: True where a message was said, and may go."""
+    said = np.array([history.row(p) >= 0 for p in range(start, stop)], bool)
+    return np.asarray(said & ~history.role("summary")[start:stop] & ~history.stays[start:stop])
+
+
+def end_of_removable(history: History) -> int:
+    """Return the end of what can go at once: before a last reply that waits for a result."""
+    answered: set[str | None] = set()
+    for p in range(len(history) - 1, -1, -1):
+        message = history[p]
+        if message.role == "user":
+            break
+        if message.role == "tool":
+            answered.add(message.call_id)
+        elif any(call.id not in answered for call in message.tool_calls):
+            return history.safe_before(p)
+    return len(history)
+
+
+def as_summary_message(written: Message | str | int, prefix: str = "") -> Message:
+    """Return a summary as a message; one of which only the size is known holds just that."""
+    if isinstance(written, Message):
+        return written
+    if isinstance(written, int):
+        return Message(role="summary", parts=(SizeOnly("summary", tokens=written),))
+    text = written if written.startswith(prefix) else prefix + written
+    return Message(role="summary", parts=(Text(text),))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DropHalf(ConfiguredPolicy):
+    """Drop the older half of the messages behind the beginning; results in a row are one message,
+    as in their API.
+    """
+
+    keep_first: Positive = 2
+    """Messages at the beginning that stay."""
+    quarter: bool = True
+    """Drop three quarters where the prompt is more than twice what is allowed (Cline)."""
+    pairs: Literal["rest", "all"] = "rest"
+    """`rest`: half of the pairs that may go; `all`: half of all but the first, made even."""
+
+    def __call__(self, history: History, room: ContextBudget) -> History:
+        """Return the history without the older messages."""
+        starts = api_message_starts(history)
+        count = self.removed(len(starts), history.tokens / 2 > room.budget)
+        first = self.keep_first
+        if count <= 0 or first + count >= len(starts):
+            return history
+        start, last, stop = (int(starts[i]) for i in (first, first + count - 1, first + count))
+        if self.pairs == "rest" and history.item(last).role(history.log) != ASSISTANT:
+            stop = last
+        start, stop = history.safe(start), history.safe_before(stop)
+        return history.drop(stop, "the older half", start=start) if 0 < start < stop else history
+
+    def removed(self, n: int, far: bool) -> int:
+        """Return how many of so many messages go: always an even number.
+
+        Args:
+            n: messages, those at the beginning included.
+            far: the prompt is far beyond what is allowed.
+        """
+        if self.pairs == "all":
+            return (n - 1) // 2 // 2 * 2
+        rest = n - self.keep_first
+        return rest * 3 // 8 * 2 if far and self.quarter else rest // 4 * 2
+
+
+def api_message_starts(history: History) -> NDArray[np.int64]:
+    """Return where messages of the API begin: results in a row, and what follows them, are one."""
+    roles = history.column("roles")
+    follows = np.zeros(len(roles), bool)
+    follows[1:] = (roles[:-1] == TOOL) & (roles[1:] != ASSISTANT)
+    return np.flatnonzero(~follows)
+
+
+def opens_turn(history: History, _room: ContextBudget) -> bool:
+    """Say whether a user message waits for its answer."""
+    return len(history) > 0 and history[len(history) - 1].role == "user"
+
+
+def inspect_trigger(threshold: float) -> Any:
+    """Return the trigger of a threshold: up to 1 a share of the window, above it tokens.
+
+    Raises:
+        BadArguments: it is not above 0.
+    """
+    if isinstance(threshold, bool) or not threshold > 0:
+        raise BadArguments(
+            f"threshold is a share of the window up to 1, or tokens above it; got {threshold!r}."
+        )
+    return Share(threshold) if threshold <= 1 else Above(threshold)
+
+
+CLAUSE_KINDS = ("tokens", "messages", "fraction")
+LANGCHAIN_INSTRUCTIONS = (
+    "Extract the most important context from this conversation; your words will stand in its place."
+    " Sections: session intent, summary, artifacts, next steps; say None where there is nothing."
+)
+LANGCHAIN_ROLES = ("user", "assistant", "tool", "summary")
+"""Roles that LangChain keeps in its state; the system prompt is not among them."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ClauseSummary(Summary):
+    """Summarise all but what is kept in LangChain's words."""
+
+    apart: bool = False
+    keep: tuple[str, float] = ("messages", 20)
+    """What is kept: a number of messages or tokens, or a share of the window."""
+
+    def cut(self, history: History, room: ContextBudget) -> int:
+        """Return the first position that is kept."""
+        return langchain_cut(history, room, self.keep)
+
+
+def check_clause(size: Any, what: str) -> tuple[str, float]:
+    """Return a size that is one.
+
+    Raises:
+        BadArguments: it is none; the sentence says how one is written.
+    """
+    if isinstance(size, (list, tuple)) and len(size) == 2:
+        kind, value = size
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        whole = kind == "fraction" or (number and value == int(value))
+        if (
+            kind in CLAUSE_KINDS
+            and number
+            and whole
+            and value > 0
+            and (kind != "fraction" or value <= 1)
+        ):
+            return str(kind), value
+    raise BadArguments(
+        f"{what} is a pair such as ('tokens', 4000), ('messages', 20) or ('fraction', 0.8), not"
+        f" {size!r}."
+    )
+
+
+def langchain_trigger(clauses: Any) -> Any:
+    """Return a trigger: a pair, a table of pairs that must all hold, or a list of which one must;
+    None for never.
+
+    Raises:
+        BadArguments: it is none of these.
+    """
+    if clauses is None:
+        return None
+    if isinstance(clauses, dict):
+        if not clauses:
+            raise BadArguments("A trigger without tokens, messages or fraction is none.")
+        parts = tuple(_clause_trigger(check_clause((k, v), "trigger")) for k, v in clauses.items())
+        return parts[0] if len(parts) == 1 else Both(parts)
+    if isinstance(clauses, list):
+        if not clauses:
+            return None
+        either = tuple(langchain_trigger(c) for c in clauses)
+        return either[0] if len(either) == 1 else Either(either)
+    return _clause_trigger(check_clause(clauses, "trigger"))
+
+
+def _clause_trigger(size: tuple[str, float]) -> Any:
+    kind, value = size
+    if kind == "messages":
+        return Count(int(value), LANGCHAIN_ROLES)
+    return Above(value, or_equal=True) if kind == "tokens" else Share(value, or_equal=True)
+
+
+def langchain_cut(history: History, room: ContextBudget, keep: tuple[str, float]) -> int:
+    """Return LangChain's cut: so many messages or tokens at the end, with the calls they answer."""
+    kind, value = keep
+    n = len(history)
+    if kind == "messages":
+        return history.safe_before(max(n - int(value), 0))
+    tokens = max(int(value if kind == "tokens" else value * room.limit), 1)
+    if history.before(n) <= tokens:
+        return 0
+    return history.safe_before(min(history.back(tokens + 1) + 1, n - 1))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ClearUses(ScheduledPruning):
+    """Put a placeholder in the place of old tool results, where the prompt is over a limit."""
+
+    counts = False
+    trigger: Natural = 100_000
+    """Tokens of the prompt up to which nothing is done."""
+    keep: Natural = 3
+    """Tool uses at the end that stay whole."""
+    exclude: tuple[str, ...] = ()
+    """Names or globs of the tools whose uses are never cleared; they count among the kept."""
+    clear_inputs: bool = False
+    """Clear the arguments of the calls too."""
+    clear_at_least: Natural = 0
+    """Tokens to free: with `enough` the clearing stops there.
+
+    Without it nothing is done where fewer would be freed.
+    """
+    enough: bool = False
+    """Clear the oldest until `clear_at_least` is freed, instead of all or nothing."""
+    placeholder: str = "[cleared]"
+    """What a cleared result says."""
+
+    def __post_init__(self) -> None:
+        if not self.placeholder:
+            raise BadArguments(
+                "A cleared result needs a placeholder: providers refuse an empty one."
+            )
+
+    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+        """Clear where the prompt is over the trigger and enough is freed."""
+        part = _Uses(self)
+        view.stages((None, part), lambda _, size: part.is_due(size(0), lambda: size(1)))
+
+
+@dataclass(frozen=True)
+class _Uses:
+    """What `ClearUses` sends where it is due."""
+
+    rule: ClearUses
+
+    def is_due(self, whole: int, cleared: Callable[[], int]) -> bool:
+        """Return True where a prompt is over the trigger, and its clearing frees enough."""
+        rule = self.rule
+        return whole > rule.trigger and (rule.enough or whole - cleared() >= rule.clear_at_least)
+
+    def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
+        """Clear each use as soon as `keep` newer ones are there, until enough is freed."""
+        uses: _ClearedUses = view.memory.setdefault("uses", _ClearedUses(self.rule))
+        remade = view.events() if uses.aim else {}
+        news = {call: rest for call, *rest in view.news("tool")}
+        for call in sorted(news.keys() | remade.keys()):
+            came, went, settled = news.get(call, ((), (), ()))
+            uses.forget(view, remade.get(call, ()), call)
+            replies = uses.follow(view, came, went, settled, call)
+            for p, old in uses.settled(view, call):
+                view.change(p, self.rule.placeholder if old else AS_IT_CAME, since=call)
+                replies.add(p)
+            if self.rule.clear_inputs:
+                for p in sorted({uses.reply(view, p, call) for p in replies} - {-1}):
+                    view.change(p, partial(_emptied, ids=uses.ids(view, p, call)), since=call)
+
+
+class _ClearedUses:
+    """What a schedule of `ClearUses` knows of the calls before."""
+
+    def __init__(self, rule: ClearUses) -> None:
+        self.rule = rule
+        self.aim = rule.clear_at_least if rule.enough else 0
+        """Tokens after which the clearing stops; 0: all that may be cleared is."""
+        self._counted, self._able = SlidingWindow(), SlidingWindow()
+        self._freed = [0]
+        """Tokens that the first ones free, as far as this was worked out."""
+
+    def forget(self, view: ScheduleView, remade: Iterable[int], call: int) -> None:
+        """Work out anew what is freed from messages that a part before left otherwise."""
+        for p in remade:
+            for q in view.rows.members(view.rows.group(p), call):
+                self._anew(q)
+
+    def follow(
+        self,
+        view: ScheduleView,
+        came: Sequence[int],
+        went: Sequence[int],
+        settled: Sequence[int],
+        call: int,
+    ) -> set[int]:
+        """Take in what became of the results; return those that came among the cleared, or went."""
+        odd = set[int]()
+        for p in (*went, *settled):
+            if p in self._able:
+                self._anew(p)
+                if self._able.out(p):
+                    view.change(p, AS_IT_CAME, since=call)
+                odd.add(p)
+        for p in went:
+            if p in self._counted:
+                self._counted.out(p)
+        for p in came:
+            excluded = bool(self.rule.exclude) and view.is_tool(p, self.rule.exclude)
+            self._counted.put(p)
+            if not excluded and not view.stays(p, call):
+                self._anew(p)
+                if self._able.put(p):
+                    view.change(p, self.rule.placeholder, since=call)
+                    odd.add(p)
+        return odd
+
+    def settled(self, view: ScheduleView, call: int) -> list[tuple[int, bool]]:
+        """Let the oldest be cleared; return each that is so now (True), or no more (False)."""
+        counted, able = self._counted.found, self._able.found
+        n = len(counted) - self.rule.keep
+        most = 0 if n <= 0 else bisect_left(able, counted[n]) if self.rule.keep else len(able)
+        if self.aim:
+            while self._freed[-1] < self.aim and len(self._freed) <= most:
+                self._freed.append(self._freed[-1] + self._frees(view, len(self._freed) - 1, call))
+            most = min(most, bisect_left(self._freed, self.aim))
+        return list(self._able.settle(most))
+
+    def reply(self, view: ScheduleView, p: int, call: int) -> int:
+        """Return the position of the reply that a result answers; -1: it is not shown."""
+        group = view.rows.members(view.rows.group(p), call)
+        return group[0] if view.role(group[0]) == ASSISTANT else -1
+
+    def ids(self, view: ScheduleView, reply: int, call: int, stop: int = NEVER) -> frozenset[str]:
+        """Return the ids of the cleared results of a reply, of those before a position."""
+        group = view.rows.members(view.rows.group(reply), call)
+        shown = (q for q in group if q < stop and q in self._able)
+        cleared = (q for q in shown if stop < NEVER or self._able.is_old(q))
+        return frozenset(view.rows.message(q).call_id or "" for q in cleared)
+
+    def _frees(self, view: ScheduleView, i: int, call: int) -> int:
+        """Return the tokens that one more clearing frees where all before it are cleared."""
+        p = self._able.found[i]
+        tokens = view.left(p, call).tokens
+        freed = tokens - view.after(p, self.rule.placeholder, call).tokens
+        reply = self.reply(view, p, call) if self.rule.clear_inputs else -1
+        if reply >= 0:
+            before, after = (self.ids(view, reply, call, stop) for stop in (p, p + 1))
+            freed += view.after(reply, partial(_emptied, ids=before), call).tokens
+            freed -= view.after(reply, partial(_emptied, ids=after), call).tokens
+        return freed
+
+    def _anew(self, p: int) -> None:
+        del self._freed[bisect_left(self._able.found, p) + 1 :]
+
+
+def _emptied(message: Message, *, ids: frozenset[str]) -> Message:
+    """Return a reply without the arguments of some calls, by their ids."""
+    if not any(c.id in ids and c.arguments for c in message.tool_calls):
+        return message
+    return content.replace_arguments(message, lambda c: {} if c.id in ids else None)

@@ -1,0 +1,393 @@
+"""Tables of config keys: values checked when read, written back, and rules written as a config
+file.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from inspect import signature
+from reprlib import Repr
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.formatting import sanitize_text
+from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
+from ctxkit.presets import config_syntax
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ctxkit.policies.rules import Rules
+
+
+_BRIEF = Repr()
+_BRIEF.maxlevel = 2  # YAML's aliases can make a small file endless to print
+MAX_HINTS = 500
+"""Keys of a section beyond which slips are no longer looked for."""
+
+
+@dataclass(frozen=True)
+class ConfigKey:
+    """One key of a config file and the setting of the preset that it is."""
+
+    path: str
+    """The key with its sections in the system's own spelling: ``Compaction.TriggerTurnCount``."""
+    parameter: str
+    """The preset's name for it."""
+    kind: ValueKind
+
+
+@dataclass
+class ParsedConfig:
+    """What a config file says, gathered while it is read."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Parameters of the preset."""
+    unknown: list[str] = field(default_factory=list)
+    """Keys that the system does not document, each with the nearest known one."""
+    elsewhere: list[str] = field(default_factory=list)
+    """Keys that the system has and these rules have not."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences that the reader should see besides."""
+    absent: tuple[str, ...] = ()
+    """Sections that the file leaves out with an effect of its own."""
+    subject: str = ""
+    """The agent or the model whose settings they are, where the file has several."""
+
+
+@dataclass(frozen=True)
+class KeyTable:
+    """The keys of one config file, or of one section of it."""
+
+    keys: tuple[ConfigKey, ...]
+    elsewhere: frozenset[str] = frozenset()
+    """Known keys and sections that are no part of the rules."""
+    silent: frozenset[str] = frozenset()
+    """Known keys and sections that have nothing to do with context."""
+    any_case: bool = False
+    """Whether the system takes its keys in any case."""
+    open: frozenset[str] = frozenset({""})
+    """Sections with many other keys: an unknown one is named only where it looks like a slip."""
+
+    def found(self, config: Mapping[str, Any], _agent: str | None = None) -> ParsedConfig:
+        """Return what a file says.
+
+        Raises:
+            BadArguments: as `read`.
+        """
+        out = ParsedConfig()
+        self.read(config, out)
+        return out
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The key of each parameter."""
+        return {key.parameter: key.path for key in self.keys}
+
+    def read(
+        self, section: Mapping[Any, Any], found: ParsedConfig, prefix: str = "", at: str = ""
+    ) -> None:
+        """Gather what a section says.
+
+        Args:
+            section: the file, or a section of it.
+            found: where it is gathered.
+            prefix: what stands before its keys where a sentence names them.
+            at: the section's path, with a dot behind it; empty: the file.
+
+        Raises:
+            BadArguments: a value is of the wrong kind; the sentence names the key.
+        """
+        fold = str.casefold if self.any_case else str
+        keys = {key.path: key for key in self.keys}
+        below = [p for p in (*keys, *self.elsewhere, *self.silent) if p.startswith(at)]
+        near = list(dict.fromkeys(p.removeprefix(at).partition(".")[0] for p in below))
+        known = {fold(name): at + name for name in near}
+        is_open = at.removesuffix(".") in self.open
+        for name, value in section.items():
+            path, shown = known.get(fold(str(name))), sanitize_text(f"{prefix}{at}{name}", 80)
+            if path is None:
+                hints = near if len(section) <= MAX_HINTS else []
+                found.unknown += _unknown_key_note(str(name), shown, hints, is_open=is_open)
+            elif path in self.elsewhere:
+                found.elsewhere.append(shown)
+            elif value is None or path in self.silent:
+                continue
+            elif path in keys:
+                found.settings[keys[path].parameter] = read_value(keys[path], value, shown)
+            elif isinstance(value, dict):
+                self.read(value, found, prefix, f"{path}.")
+            else:
+                raise BadArguments(
+                    f"{shown} must be a section of keys and values, not {_brief(value)}."
+                )
+
+    def tree(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters under the system's own keys; what is None is left out."""
+        tree: dict[str, Any] = {}
+        for key in self.keys:
+            value = parameters.get(key.parameter)
+            written = None if value is None else key.kind.write(value)
+            if written is not None:
+                *sections, last = key.path.split(".")
+                place = tree
+                for section in sections:
+                    place = place.setdefault(section, {})
+                place[last] = written
+        return tree
+
+
+@dataclass(frozen=True)
+class ConfigFormat:
+    """The config file of one system."""
+
+    system: str
+    """The system, which is its preset's name too."""
+    file: str
+    """What the file is usually called."""
+    weigh: Callable[[Mapping[str, Any]], int]
+    """How many signs of this system a file shows."""
+    read: Callable[[Mapping[str, Any], str | None], ParsedConfig]
+    """The file, and the agent asked for, to what it says."""
+    tree: Callable[[Mapping[str, Any]], dict[str, Any]]
+    """Parameters to the file's own keys."""
+    keys: Mapping[str, str]
+    """The key of each parameter that the file can hold."""
+    one_agent: bool = True
+    """Whether the file has settings of one agent only."""
+
+    @property
+    def syntax(self) -> str:
+        """The syntax in which it is written, where a file that was read does not say otherwise."""
+        return self.file.rpartition(".")[2]
+
+
+def read_value(key: ConfigKey, value: Any, shown: str) -> Any:
+    """Return a value as the preset takes it.
+
+    Raises:
+        BadArguments: it is of another kind.
+    """
+    try:
+        return key.kind.read(value)
+    except ValueError:
+        raise BadArguments(f"{shown} must be {key.kind.words}, not {_brief(value)}.") from None
+
+
+def keys_from_words(words: str, below: str = "") -> frozenset[str]:
+    """Return the keys that a text lists, a blank between two; all of them below a section."""
+    return frozenset(f"{below}.{word}" if below else word for word in words.split())
+
+
+def get_section(config: Mapping[str, Any], path: str | Iterable[str]) -> Any:
+    """Return what stands at a path, or None; the names on it, or these joined by dots."""
+    place: Any = config
+    for name in path.split(".") if isinstance(path, str) else path:
+        place = place.get(name) if isinstance(place, dict) else None
+    return place
+
+
+def _brief(value: Any) -> str:
+    return sanitize_text(_BRIEF.repr(value), 60)
+
+
+def zero_if_single(signs: int) -> int:
+    """Return the number of signs, 0 for a single one: one common word alone says nothing."""
+    return signs if signs > 1 else 0
+
+
+def _unknown_key_note(name: str, shown: str, near: Sequence[str], *, is_open: bool) -> list[str]:
+    """Return what is said of a key that nobody knows; in an open section only of a slip."""
+    from difflib import get_close_matches
+
+    folded = [n.casefold() for n in near]
+    if is_open and not get_close_matches(name.casefold(), folded, n=1, cutoff=0.85):
+        return []
+    hint = did_you_mean(name, near)
+    return [shown + (f" ({hint.strip()[:-1]}?)" if hint else "")]
+
+
+MAX_NUMBER = 10**12
+"""No setting is larger; also what keeps out NaN, infinity and numbers of a thousand digits."""
+DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+@dataclass(frozen=True)
+class ValueKind:
+    """One kind of value."""
+
+    words: str
+    """What a value must be, as it ends the sentence "... must be"."""
+    read: Callable[[Any], Any]
+    """The file's value to the preset's; raises ValueError for one of another kind."""
+    write: Callable[[Any], Any]
+    """The preset's value to the file's; None: it is left out."""
+
+
+def _whole(least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if _number(value) != int(value) or value < least:
+            raise ValueError(value)
+        return int(value)
+
+    return read
+
+
+def _number(value: Any) -> float:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value <= MAX_NUMBER
+    ):
+        raise ValueError(value)
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(value)  # noqa: TRY004  one error for all kinds
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(value)  # noqa: TRY004  one error for all kinds
+    return value
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise ValueError(value)
+    return tuple(value)
+
+
+def _counts(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
+        raise ValueError(value)
+    return {k: _whole(0)(v) for k, v in value.items()}
+
+
+def _seconds(value: Any) -> float:
+    """Return the seconds of a duration such as ``1h30m``; a bare number is minutes."""
+    if not isinstance(value, str):
+        return 60.0 * _number(value)
+    text = value.strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return 60.0 * float(text)
+    if not re.fullmatch(r"(\d+(\.\d+)?(ms|s|m|h|d))+", text):
+        raise ValueError(value)
+    return sum(
+        float(n) * DURATION_UNITS[unit]
+        for n, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
+    )
+
+
+def _plain(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+WHOLE = ValueKind("a whole number of 0 or more", _whole(0), int)
+POSITIVE = ValueKind("a whole number above 0", _whole(1), int)
+NUMBER = ValueKind("a number of 0 or more", _number, _plain)
+FLAG = ValueKind("true or false", _flag, bool)
+TEXT = ValueKind("a text", _text, str)
+PROMPT = ValueKind("a text", _text, lambda s: s or None)
+NAMES = ValueKind("a list of texts", _names, list)
+COUNTS = ValueKind("a section of names and whole numbers", _counts, dict)
+DURATION = ValueKind(
+    "a duration such as '5m' or '1h'", _seconds, lambda s: f"{Decimal(repr(_plain(s))):f}s"
+)
+
+
+def choice(*words: str) -> ValueKind:
+    """Return the kind that takes one of these words, in any case."""
+
+    def read(value: Any) -> str:
+        low = _text(value).strip().lower()
+        if low not in words:
+            raise ValueError(value)
+        return low
+
+    return ValueKind("one of " + ", ".join(words), read, str)
+
+
+@dataclass(frozen=True)
+class ConfigWriter:
+    """Writes a preset's rules as its system's config file; frozen, so that rules can be pickled."""
+
+    system: str
+    """Whose file: the preset's name."""
+    subject: str = ""
+    """The agent or the model whose settings they are, where the file has several."""
+    syntax: str = ""
+    """The syntax of the file that the rules were read from; empty: the system's usual one."""
+
+    def __call__(self, rules: Rules) -> str:
+        """Return the text, in the system's own syntax and spelling.
+
+        Warns:
+            UserWarning: settings that the file has no key for, and that are not at their defaults.
+
+        Raises:
+            BadArguments: the rules were changed since the preset made them, so that their
+                parameters do not say them.
+        """
+        from ctxkit.presets.loading import config_format
+
+        config, parameters = config_format(self.system), dict(rules.parameters)
+        self._check(rules, parameters)
+        self._lost(config, parameters)
+        tree = config.tree({**parameters, "subject": self.subject})
+        if config.system == "fuseraft" and not rules.auto:
+            del tree["Orchestration"]["Compaction"]
+        return config_syntax.dump_config(tree, self.syntax or config.syntax)
+
+    def _check(self, rules: Rules, parameters: dict[str, Any]) -> None:
+        from ctxkit.presets.registry import preset
+
+        made = preset(self.system, **{**parameters, "summariser": rules.summariser})
+        same = replace(
+            made,
+            name=rules.name,
+            parameters=rules.parameters,
+            counter=rules.counter,
+            cache_life=rules.cache_life,
+            on_compacted=rules.on_compacted,
+            auto=rules.auto if self.system == "fuseraft" else made.auto,
+        )
+        if same != rules:
+            raise BadArguments(
+                f"These rules are no longer what presets.{self.system} makes of their parameters: "
+                "make the change as a setting of the preset, then write them."
+            )
+
+    def _lost(self, config: ConfigFormat, parameters: dict[str, Any]) -> None:
+        defaults = preset_defaults(self.system)
+        known = {*config.keys, "version"}
+        lost = [
+            k
+            for k, v in parameters.items()
+            if v != defaults.get(k) and (v is None) == (k in known)  # no file can say None
+        ]
+        if lost:
+            warnings.warn(
+                f"{config.file} has no key for {', '.join(lost)}: not written.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def preset_defaults(system: str) -> dict[str, Any]:
+    """Return the parameters of a preset with their defaults.
+
+    Raises:
+        UnknownPreset: the kit has no such preset.
+    """
+    from ctxkit import presets
+    from ctxkit.presets.registry import names
+
+    if system not in names():
+        raise UnknownPreset(f"There is no preset {system!r}; there are {', '.join(names())}.")
+    return {p.name: p.default for p in signature(getattr(presets, system)).parameters.values()}

@@ -1,1 +1,0 @@
-"""The config files of other systems: one file each says which key is which setting."""

@@ -1,0 +1,129 @@
+"""What OpenClaw and its fork Fased share: the reserve, the pruning, their config keys."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.policies.cache_ttl import CacheTtl
+from ctxkit.presets.config_keys import (
+    DURATION,
+    FLAG,
+    NAMES,
+    NUMBER,
+    POSITIVE,
+    PROMPT,
+    TEXT,
+    WHOLE,
+    ConfigKey,
+    choice,
+    get_section,
+    keys_from_words,
+    zero_if_single,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+RESERVE_FLOOR = 20_000
+"""Least tokens held free."""
+
+
+def effective_reserve(
+    reserve_tokens: int | None = None, reserve_tokens_floor: int = RESERVE_FLOOR
+) -> int:
+    """Return the tokens held free: as configured (Pi's 16,384), never below the floor (0: none)."""
+    return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
+
+
+def cap_reserve(held: int, window: int | None) -> int:
+    """Return the tokens held free by OpenClaw 2026.9: a quarter of the window at most."""
+    return min(held, (window or 200_000) // 4)
+
+
+def summary_settings(
+    p: Mapping[str, Any], held: int, *, focus: str, seconds: float
+) -> dict[str, Any]:
+    """Return a summary's settings in either mode: Pi's limits, 0.8 and 0.5 of what is held free."""
+    return {
+        "keep_tokens": p["keep_recent_tokens"],
+        "limit": max(int(0.8 * held), 1),
+        "split_limit": max(int(0.5 * held), 1),
+        "focus": focus,
+        "seconds": seconds,
+    }
+
+
+def cache_ttl_pruning(p: Mapping[str, Any], **more: Any) -> CacheTtl:
+    """Return the pruning of results after a pause; its settings are called so, but for three."""
+    return CacheTtl(
+        **{f.name: p[f.name] for f in fields(CacheTtl) if f.name in p},
+        placeholder=p["hard_clear_placeholder"],
+        allow=p["tools_allow"] or ("*",),
+        deny=p["tools_deny"],
+        **more,
+    )
+
+
+DEFAULTS_SECTION = "agents.defaults"
+COMPACTION_SECTION = f"{DEFAULTS_SECTION}.compaction"
+PRUNING_SECTION = f"{DEFAULTS_SECTION}.contextPruning"
+QUALITY_GUARD_SECTION = f"{COMPACTION_SECTION}.qualityGuard"
+MEMORY_FLUSH_SECTION = f"{COMPACTION_SECTION}.memoryFlush"
+OPEN_SECTIONS = frozenset({"", "agents", DEFAULTS_SECTION})
+COMPACTION_KEYS = (
+    ConfigKey(f"{DEFAULTS_SECTION}.contextTokens", "context_window", POSITIVE),
+    ConfigKey(f"{COMPACTION_SECTION}.mode", "mode", choice("default", "safeguard")),
+    ConfigKey(f"{COMPACTION_SECTION}.reserveTokens", "reserve_tokens", WHOLE),
+    ConfigKey(f"{COMPACTION_SECTION}.keepRecentTokens", "keep_recent_tokens", WHOLE),
+    ConfigKey(f"{COMPACTION_SECTION}.reserveTokensFloor", "reserve_tokens_floor", WHOLE),
+    ConfigKey(f"{COMPACTION_SECTION}.maxHistoryShare", "max_history_share", NUMBER),
+    ConfigKey(f"{COMPACTION_SECTION}.timeoutSeconds", "timeout_seconds", NUMBER),
+    ConfigKey(
+        f"{COMPACTION_SECTION}.identifierPolicy",
+        "identifier_policy",
+        choice("strict", "off", "custom"),
+    ),
+    ConfigKey(f"{COMPACTION_SECTION}.identifierInstructions", "identifier_instructions", PROMPT),
+)
+PRUNING_KEYS = (
+    ConfigKey(f"{PRUNING_SECTION}.ttl", "ttl_seconds", DURATION),
+    ConfigKey(f"{PRUNING_SECTION}.keepLastAssistants", "keep_last_assistants", WHOLE),
+    ConfigKey(f"{PRUNING_SECTION}.softTrimRatio", "soft_trim_ratio", NUMBER),
+    ConfigKey(f"{PRUNING_SECTION}.hardClearRatio", "hard_clear_ratio", NUMBER),
+    ConfigKey(f"{PRUNING_SECTION}.minPrunableToolChars", "min_prunable_tool_chars", WHOLE),
+    ConfigKey(f"{PRUNING_SECTION}.softTrim.maxChars", "soft_trim_max_chars", WHOLE),
+    ConfigKey(f"{PRUNING_SECTION}.softTrim.headChars", "soft_trim_head_chars", WHOLE),
+    ConfigKey(f"{PRUNING_SECTION}.softTrim.tailChars", "soft_trim_tail_chars", WHOLE),
+    ConfigKey(f"{PRUNING_SECTION}.hardClear.enabled", "hard_clear", FLAG),
+    ConfigKey(f"{PRUNING_SECTION}.hardClear.placeholder", "hard_clear_placeholder", TEXT),
+    ConfigKey(f"{PRUNING_SECTION}.tools.allow", "tools_allow", NAMES),
+    ConfigKey(f"{PRUNING_SECTION}.tools.deny", "tools_deny", NAMES),
+)
+UNUSED_KEYS = (
+    "model provider postCompactionSections postIndexSync notifyUser midTurnPrecheck"
+    " truncateAfterCompaction maxActiveTranscriptBytes"
+)
+OTHER_KEYS = (
+    keys_from_words(UNUSED_KEYS, COMPACTION_SECTION)
+    | keys_from_words("prompt systemPrompt forceFlushTranscriptBytes model", MEMORY_FLUSH_SECTION)
+    | {f"{PRUNING_SECTION}.maxToolResultChars"}
+)
+OPENCLAW_ONLY_KEYS = keys_from_words(
+    "recentTurnsPreserve customInstructions provider midTurnPrecheck postCompactionSections"
+)
+"""Keys of `compaction` that only OpenClaw documents."""
+SHARED_SECTIONS = keys_from_words("gateway channels messages session meta wizard")
+"""Sections that both have besides."""
+
+
+def weigh_config(config: Mapping[str, Any], *, openclaw: bool) -> int:
+    """Count the signs of either; keys that only OpenClaw has speak for it, else Fased is ahead."""
+    agents = config.get("agents")
+    mine = zero_if_single(sum(k in config for k in SHARED_SECTIONS))
+    if isinstance(agents, dict):
+        mine += 4 * ("defaults" in agents) + 2 * ("list" in agents)
+    compaction = get_section(config, COMPACTION_SECTION)
+    theirs = isinstance(compaction, dict) and any(k in compaction for k in OPENCLAW_ONLY_KEYS)
+    return 2 * mine + (openclaw is theirs) if mine else 0

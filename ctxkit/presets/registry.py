@@ -1,0 +1,111 @@
+"""Presets by name, and rules from whatever names them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
+from ctxkit.policies import registry as policies
+from ctxkit.policies.rules import as_rules as rules_of_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.policies.protocols import Policy
+    from ctxkit.policies.rules import Rules
+    from ctxkit.presets.setting_checks import Difference
+
+    RulesLike: TypeAlias = "Rules | Policy | Callable[..., Rules] | str"
+    """Rules, a preset, a policy, or the words for one of them."""
+
+
+def names() -> list[str]:
+    """Return the names of the presets: the five of the design documents first, `none` last."""
+    from ctxkit import presets
+
+    return list(presets._PRESETS)  # noqa: SLF001  one table for both
+
+
+def preset(name: str, **settings: Any) -> Rules:
+    """Return the rules of a preset by its name.
+
+    Raises:
+        UnknownPreset: there is no preset, or no setting, of that name; the sentence names the
+            nearest.
+        BadArguments: the settings cannot work together.
+    """
+    word = name.strip().lower().replace("-", "_")
+    if word not in names():
+        raise UnknownPreset(
+            f"There is no preset {name!r}; there are"
+            f" {', '.join(names())}.{did_you_mean(word, names())}"
+        )
+    make = getattr(import_module(f"ctxkit.presets.systems.{word}"), word)
+    known = list(signature(make).parameters)
+    for key in settings:
+        if key not in known:
+            raise UnknownPreset(
+                f"Preset {word!r} has no setting {key!r}; it has"
+                f" {', '.join(known)}.{did_you_mean(key, known)}"
+            )
+    try:
+        return make(**settings)  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise BadArguments(f"Preset {word!r} cannot be made of these settings: {error}.") from None
+
+
+def preset_differences(name: str) -> tuple[Difference, ...]:
+    """Return where the document and the program of a preset differ, and what the preset does."""
+    return tuple(getattr(import_module(f"ctxkit.presets.systems.{name}"), "DIFFERENCES", ()))
+
+
+def resolve_rules(rules: RulesLike, *, once: bool = False) -> Rules:
+    """Return rules from rules, a preset or its name, a policy or its words.
+
+    A name may have settings: ``"pi"``, ``"pi:reserve_tokens=8_000"``, ``"clear:keep_last=3"``. A
+    policy without a trigger is due before every call: that is warned of.
+
+    Args:
+        rules: what names them.
+        once: they are asked once, not call by call: there is nothing to warn of.
+
+    Raises:
+        BadArguments: it is none of these, or the settings cannot work.
+        UnknownPreset: a name means nothing; the sentence names the nearest.
+    """
+    made = _to_rules(rules)
+    if not once:
+        made.warn()
+    return made
+
+
+def _to_rules(rules: Any) -> Rules:
+    if isinstance(rules, str):
+        return _rules_by_name(rules)
+    if callable(rules) and str(getattr(rules, "__module__", "")).startswith("ctxkit.presets."):
+        preset_: Any = rules
+        made: Rules = preset_()
+        return made
+    policy: Any = rules
+    return rules_of_policy(policy)
+
+
+def _rules_by_name(words: str) -> Rules:
+    from ctxkit import presets
+
+    name, _, settings = words.partition(":")
+    word = name.strip().lower().replace("-", "_")
+    if word in names() and "|" not in words:
+        parameters = signature(getattr(presets, word)).parameters.items()
+        known = {key: (str(p.annotation), p.default) for key, p in parameters}
+        return preset(word, **policies.parse_settings(settings, f"preset {word!r}", known))
+    first = words.split("|", maxsplit=1)[0].partition(":")[0].strip().lower().replace("-", "_")
+    if first not in policies.names():
+        nearest = did_you_mean(first, [*names(), *policies.names()])
+        raise UnknownPreset(
+            f"There is no preset and no policy {first!r}.{nearest} "
+            f"Presets are {', '.join(names())}."
+        )
+    return rules_of_policy(words).but(name=words.strip())

@@ -1,0 +1,1 @@
+"""The presets: one file a system, with its config file where it has one."""

@@ -1,0 +1,170 @@
+"""Microsoft's agent-framework: at half the budget old tool uses become one line each, at 0.8 the
+oldest groups go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.base import ConfiguredPolicy
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.triggers import Share
+from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.session.messages import Message, Text, plain_text
+
+if TYPE_CHECKING:
+    from ctxkit.policies.base import Natural, PositiveShare
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
+
+MAX_LINE_CHARS = 4096
+TRUNCATED_MARK = "... [truncated]"
+
+DIFFERENCES = (
+    Difference(
+        "the window",
+        "`max_context_window_tokens` and `max_output_tokens` are required",
+        "no defaults",
+        "the model's window, and 16,384 tokens for the reply as in its example",
+    ),
+    Difference(
+        "what is excluded",
+        "is marked, not deleted",
+        "and can be taken in again",
+        "the session keeps its whole log; the view is derived",
+    ),
+    Difference(
+        "counting",
+        "an estimate of four characters a token",
+        "of each message as JSON",
+        "the prompt's tokens for when, the estimate for how much",
+    ),
+    Difference(
+        "reasoning beside a call",
+        "belongs to the call's group",
+        "goes with it",
+        "it goes with the call",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TwoPhases(ConfiguredPolicy):
+    """Collapse old tool uses above one share of the budget, drop the oldest groups above
+    another.
+    """
+
+    eviction: float = 0.5
+    """Share of the budget that collapses old tool uses, and down to which groups are dropped."""
+    truncation: float = 0.8
+    """Share of the budget above which the oldest groups are dropped."""
+    keep_groups: int = 4
+    """Replies with tool calls at the end that stay whole."""
+    first_user: bool = False
+    """Whether the first user message always stays."""
+
+    def __call__(self, history: History, room: ContextBudget) -> History:
+        """Return the history after one phase or both."""
+        new = history
+        if new.tokens > self.eviction * room.budget:
+            new = self.collapsed(new)
+        if new.tokens > self.truncation * room.budget:
+            new = self.cut(new, int(self.eviction * room.budget))
+        return new
+
+    def collapsed(self, history: History) -> History:
+        """Return the history with a line in the place of each old tool use."""
+        asks = history.column("asks") & history.role("assistant")
+        replies = np.flatnonzero(asks).tolist()
+        old = replies[: max(len(replies) - self.keep_groups, 0)]
+        if not old:
+            return history
+        stays, groups = history.stays, history.groups
+        results: dict[int, list[int]] = {}
+        for p in np.flatnonzero(history.role("tool")).tolist():
+            results.setdefault(int(groups[p]), []).append(p)
+        changes: dict[int, Message | str | None] = {}
+        for p in old:
+            reply, said = history[p], [(r, history[r]) for r in results.get(int(groups[p]), ())]
+            names = {c.id: c.name for c in reply.tool_calls}
+            mine = {m.call_id: (r, m) for r, m in said if m.call_id in names}
+            whole = len(mine) == len(reply.tool_calls)
+            if not whole or stays[p] or any(stays[r] for r, _ in mine.values()):
+                continue
+            lines = [f"{name}: {plain_text(mine[i][1])}".strip() for i, name in names.items()]
+            text = Text(tool_results_line(lines))
+            changes[p] = Message(role="assistant", id=reply.id, agent=reply.agent, parts=(text,))
+            changes |= dict.fromkeys(r for r, _ in mine.values())
+        if not changes:
+            return history
+        new = history.replace(
+            changes, reason=f"tool uses before the last {self.keep_groups} are collapsed"
+        )
+        return new if new.tokens < history.tokens else history
+
+    def cut(self, history: History, budget: int) -> History:
+        """Return the history without its oldest groups, until the budget holds."""
+        start = 0
+        if self.first_user:
+            asked = history.next(0, "user")
+            start = asked + 1 if asked >= 0 else 0
+        n = len(history)
+        if n < 2:  # it may be the reply alone that a log begins with
+            return history
+        first = min(history.fitting(budget, start=start), n - 1)
+        first = history.safe(first) or history.safe_before(n - 1)
+        return history.drop(first, "the oldest groups are over the budget", start=start)
+
+
+def tool_results_line(results: list[str]) -> str:
+    """Return the line that stands for a tool use."""
+    text = f"[Tool results: {'; '.join(results)}]"
+    return (
+        text
+        if len(text) <= MAX_LINE_CHARS
+        else text[: MAX_LINE_CHARS - len(TRUNCATED_MARK) - 1] + TRUNCATED_MARK + "]"
+    )
+
+
+@typed
+def agent_framework(
+    *,
+    context_window: int | None = None,
+    max_output_tokens: int = 16_384,
+    tool_eviction_threshold: PositiveShare = 0.5,
+    truncation_threshold: PositiveShare = 0.8,
+    keep_last_tool_call_groups: Natural = 4,
+    preserve_first_user_group: bool = False,
+) -> Rules:
+    """Return the rules of `ContextWindowCompactionStrategy`, 1.23.0.
+
+    Read in `agent_framework/_compaction.py` of agent-framework-core 1.23.0 (0.5, 0.8, four groups,
+    4,096 characters).
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        max_output_tokens: tokens of it that are held free for the reply.
+        tool_eviction_threshold: share of the rest above which old tool uses become one line each.
+        truncation_threshold: share of the rest above which the oldest groups are dropped, down to
+            the other share.
+        keep_last_tool_call_groups: replies with tool calls at the end that stay whole.
+        preserve_first_user_group: whether the first user message always stays.
+    """
+    if truncation_threshold < tool_eviction_threshold:
+        raise BadArguments("truncation_threshold must not lie below tool_eviction_threshold.")
+    policy = TwoPhases(
+        eviction=tool_eviction_threshold,
+        truncation=truncation_threshold,
+        keep_groups=keep_last_tool_call_groups,
+        first_user=preserve_first_user_group,
+    )
+    return Rules(
+        policy=policy,
+        trigger=Share(tool_eviction_threshold, of="budget"),
+        window=context_window,
+        reserve=max_output_tokens,
+    )

@@ -1,0 +1,278 @@
+"""tiancaiamao/ai at 7bc6f19, a Go port of Pi: bytes for characters, tool output cut at once,
+digests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.base import Chain
+from ctxkit.policies.history.history import find_turn_start, first_since_compaction
+from ctxkit.policies.offload import Digest, Excerpts
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import Outputs
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.texts.summary_prompts import PI_SECTIONS
+from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
+from ctxkit.presets.config_keys import (
+    FLAG,
+    WHOLE,
+    ConfigFormat,
+    ConfigKey,
+    ConfigWriter,
+    KeyTable,
+    choice,
+)
+from ctxkit.presets.setting_checks import Difference, typed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
+
+
+SUMMARY_PREFIX = "[Previous conversation summary]\n"
+
+DIFFERENCES = (
+    Difference(
+        "which compaction runs",
+        "Compactor.Compact: keep what fits a token budget, digest old tool results",
+        "Session.Compact: keep from the turn in which the budget is reached on, no digest",
+        "the document's",
+        "as the program",
+    ),
+    Difference(
+        "pairs",
+        "not said",
+        "the document's split can part a call from its result (mended in 0cda15b)",
+        "the cut moves to the next safe place",
+        "never parted either",
+    ),
+    Difference(
+        "archived tool results",
+        "hidden from the agent, visible to the user",
+        "hidden: their calls are left without a result",
+        "a stub of one line stays as the result",
+        "no archive in a compaction; the stub in the loop",
+    ),
+    Difference(
+        "characters",
+        "limits in characters",
+        "Go's len, so bytes",
+        "the estimate counts bytes",
+        "as the program",
+    ),
+    Difference(
+        "tool summaries in the loop",
+        "one by one, appended as user messages",
+        "in batches, when the model has answered",
+        "an excerpt stands in the place of the result, made at once",
+    ),
+    Difference(
+        "spilled output",
+        "output of more than 204,800 characters goes to a file",
+        "so the limit of characters is never reached",
+        "a live session writes the file; in a replay the other limits cut it",
+    ),
+    Difference(
+        "second compaction",
+        "old messages are summarised",
+        "messages kept by the compaction before are neither summarised nor kept",
+        "they are summarised",
+        "as the program",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AiSummary(Summary):
+    """The document's compaction (the newest messages that fit a budget), or with quirks the
+    session's (whole turns).
+    """
+
+    estimated: bool = True
+    apart: bool = False
+    sections: tuple[str, ...] = PI_SECTIONS
+    prefix: str = SUMMARY_PREFIX
+    digest: Any = None
+    """A policy that works on what is left, where something was summarised."""
+    quirks: bool = False
+    """Keep from the user message before the budget on; lose what the compaction before had kept."""
+
+    def __call__(self, history: History, room: ContextBudget) -> History:
+        """Return the history, its old part summarised, old results of the rest behind a digest."""
+        new = super().__call__(history, room)
+        return new if new is history or self.digest is None else self.digest(new, room)
+
+    def cut(self, history: History, room: ContextBudget) -> int:
+        """Return the first position that is kept."""
+        keep = self.keep_tokens
+        if not keep:
+            return super().cut(history, room)
+        if self.quirks:
+            return self._turn(history, keep)
+        if history.estimated <= keep:
+            return 0
+        first = min(history.back(keep + 1, estimated=True) + 1, len(history) - 1)
+        return history.safe(first) or history.safe_before(first)
+
+    def _turn(self, history: History, keep: int) -> int:
+        start = self.start(history)
+        crossing = max(history.back(keep, estimated=True), start)
+        return (
+            history.safe_before(max(find_turn_start(history, crossing), 0))
+            if crossing > start
+            else 0
+        )
+
+    def start(self, history: History) -> int:
+        """Return the first position that is looked at: with quirks behind the last compaction."""
+        return first_since_compaction(history) if self.quirks else 0
+
+
+def effective_limit(
+    context_window: int, reserve_tokens: int = 16_384, max_tokens: int = 8000
+) -> tuple[int, str]:
+    """Return the tokens at which a compaction is due, and what says so; else ``(0, "none")``."""
+    reserve = reserve_tokens if reserve_tokens > 0 else 16_384
+    if context_window > 0 and context_window - reserve > 0:
+        return context_window - reserve, "context_window"
+    return (max_tokens, "max_tokens") if max_tokens > 0 else (0, "none")
+
+
+def parse_strategy(word: str) -> Literal["llm", "heuristic", "off"]:
+    """Return the strategy that a word means: `llm` for an empty or unknown one, as the program."""
+    low = word.strip().lower()
+    return low if low in ("heuristic", "off") else "llm"  # type: ignore[return-value]
+
+
+@typed
+def ai(
+    *,
+    context_window: int | None = None,
+    auto_compact: bool = True,
+    max_messages: int = 50,
+    max_tokens: int = 8000,
+    keep_recent: int = 5,
+    keep_recent_tokens: int = 20_000,
+    reserve_tokens: int = 16_384,
+    tool_call_cutoff: int = 10,
+    tool_summary_strategy: str = "llm",
+    max_lines: int = 2000,
+    max_bytes: int = 51_200,
+    max_chars: int = 204_800,
+    large_output_threshold: int = 204_800,  # noqa: ARG001  live sessions read it of the rules
+    truncate_mode: Literal["head", "head_tail", "middle"] = "head_tail",
+    summariser: Any = None,
+    quirks: bool = False,
+) -> Rules:
+    """Return ai's rules: compact at the window less the reserve, or else at `max_tokens`, or at
+    `max_messages`.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000;
+            0: not known to the agent, which then goes by `max_tokens`.
+        auto_compact: whether anything is compacted without being asked.
+        max_messages: messages at which a compaction is due where neither a window nor `max_tokens`
+            is set.
+        max_tokens: tokens at which it is due where the window is not known, or not above the
+            reserve.
+        keep_recent: messages that are kept where `keep_recent_tokens` is 0.
+        keep_recent_tokens: tokens, by ai's estimate, that are kept; at most half of what triggers.
+        reserve_tokens: tokens of the window held free.
+        tool_call_cutoff: tool results that stay whole; older ones become excerpts, in a compaction
+            a digest.
+        tool_summary_strategy: `llm`, `heuristic` or `off`.
+        max_lines: lines of a tool's output that enter the history.
+        max_bytes: bytes of it.
+        max_chars: characters of it.
+        large_output_threshold: characters above which a live session keeps all of it in a file and
+            shows where; a replay writes no file.
+        truncate_mode: `head` or `head_tail` of the lines; `middle` for characters and bytes too.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+        quirks: do what the program did: compact by whole turns, without a digest.
+    """
+    if context_window is not None and context_window < 0:
+        raise BadArguments(
+            f"A window of {context_window} tokens holds nothing: give 0 for an unknown one."
+        )
+    known = 200_000 if context_window is None else context_window
+    limit, source = effective_limit(known, reserve_tokens, max_tokens)
+    policy = AiSummary(
+        keep_tokens=min(keep_recent_tokens, limit // 2)
+        if limit and keep_recent_tokens > 0
+        else keep_recent_tokens or None,
+        keep_messages=None if keep_recent_tokens > 0 else keep_recent,
+        prefix="" if quirks else SUMMARY_PREFIX,
+        must_shrink=not quirks,
+        digest=None if quirks else Digest(keep_last=tool_call_cutoff),
+        quirks=quirks,
+    )
+    by_window = source == "context_window"
+    outputs = Outputs(
+        max_lines=max_lines, max_chars=max_chars, max_bytes=max_bytes, mode=truncate_mode
+    )
+    return Rules(
+        policy=policy,
+        trigger=_make_trigger(source, limit, max_messages) | Overflow(recorded=True),
+        pruning=Chain.of(
+            outputs,
+            Excerpts(keep_last=tool_call_cutoff, strategy=parse_strategy(tool_summary_strategy)),
+        ),
+        window=context_window or None,
+        reserve=(reserve_tokens if reserve_tokens > 0 else 16_384) if by_window else 0,
+        estimator="ai",
+        summariser=summariser,
+        auto=auto_compact,
+        config=ConfigWriter("ai"),
+    )
+
+
+def _make_trigger(source: str, limit: int, max_messages: int) -> Any:
+    if source == "context_window":
+        return Share(1.0, of="budget", or_equal=True)
+    if source == "max_tokens":
+        return Above(limit, or_equal=True)
+    return Count(max_messages) if max_messages > 0 else Never()
+
+
+CONFIG_TABLE = KeyTable(
+    keys=(
+        ConfigKey("compactor.maxMessages", "max_messages", WHOLE),
+        ConfigKey("compactor.maxTokens", "max_tokens", WHOLE),
+        ConfigKey("compactor.keepRecent", "keep_recent", WHOLE),
+        ConfigKey("compactor.keepRecentTokens", "keep_recent_tokens", WHOLE),
+        ConfigKey("compactor.reserveTokens", "reserve_tokens", WHOLE),
+        ConfigKey("compactor.toolCallCutoff", "tool_call_cutoff", WHOLE),
+        ConfigKey(
+            "compactor.toolSummaryStrategy",
+            "tool_summary_strategy",
+            choice("llm", "heuristic", "off"),
+        ),
+        ConfigKey("compactor.autoCompact", "auto_compact", FLAG),
+        ConfigKey("toolOutput.maxLines", "max_lines", WHOLE),
+        ConfigKey("toolOutput.maxBytes", "max_bytes", WHOLE),
+        ConfigKey("toolOutput.maxChars", "max_chars", WHOLE),
+        ConfigKey("toolOutput.largeOutputThreshold", "large_output_threshold", WHOLE),
+        ConfigKey(
+            "toolOutput.truncateMode", "truncate_mode", choice("head", "head_tail", "middle")
+        ),
+    ),
+    elsewhere=frozenset({"compactor.toolSummaryAutomation"}),
+    silent=frozenset({"model", "concurrency", "log"}),
+    any_case=True,
+)
+
+
+def weigh_config(config: Mapping[str, Any]) -> int:
+    """Count the signs of ai."""
+    names = {str(k).casefold() for k in config}
+    return 4 * ("compactor" in names) + 2 * ("tooloutput" in names)
+
+
+CONFIG = ConfigFormat(
+    "ai", "config.json", weigh_config, CONFIG_TABLE.found, CONFIG_TABLE.tree, CONFIG_TABLE.paths
+)

@@ -1,0 +1,61 @@
+"""Vercel's AI SDK: `pruneMessages`, tool calls and reasoning left out before the last messages."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ctxkit.policies.message_filters import Prune
+from ctxkit.policies.rules import Rules
+from ctxkit.presets.setting_checks import Difference, typed
+
+DIFFERENCES = (
+    Difference(
+        "reasoning of a reply that loses its calls",
+        "not said",
+        "goes with them, where nothing else follows it",
+        "stays, unless `reasoning` says otherwise",
+    ),
+    Difference("when", "where the caller calls it", "nowhere by itself", "before each call"),
+    Difference(
+        "`all`",
+        "its example prunes the messages with which a turn begins",
+        "all messages that it is given",
+        "what was said before the turn under way",
+    ),
+    Difference(
+        "several rules at once",
+        "a list of rules, each for some tools",
+        "one after the other",
+        "one: chain `Prune` for more",
+    ),
+)
+
+
+@typed
+def ai_sdk(
+    *,
+    context_window: int | None = None,
+    reasoning: Literal["none", "all", "before-last-message"] = "none",
+    tool_calls: str = "before-last-message",
+    tools: tuple[str, ...] = ("*",),
+    empty_messages: Literal["remove", "keep"] = "remove",
+) -> Rules:
+    """Return rules that prune each call as `pruneMessages` of the package `ai` does.
+
+    Read in `dist/index.js` of ai 7.0.173. The function itself drops no calls unless told to
+    (`toolCalls: []`); here `before-last-message` is the default, as in its own example.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        reasoning: whose reasoning is left out.
+        tool_calls: `none`, `all`, `before-last-message` or `before-last-N-messages`.
+        tools: names or globs of the tools that this concerns.
+        empty_messages: what becomes of messages that hold nothing afterwards.
+    """
+    pruning = Prune(
+        reasoning=reasoning,
+        tool_calls=tool_calls,
+        tools=tools,
+        empty_messages=empty_messages,
+    )
+    return Rules(pruning=pruning, window=context_window)

@@ -1,0 +1,109 @@
+"""Aider: the chat history above a few thousand tokens becomes a summary and its newest half."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.triggers import Above, Both
+from ctxkit.presets.common import CustomCutSummary, opens_turn
+from ctxkit.presets.setting_checks import Difference, typed
+
+if TYPE_CHECKING:
+    from ctxkit.policies.base import Positive
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
+
+MIN_HISTORY_TOKENS, MAX_HISTORY_TOKENS, WINDOW_DIVISOR = 1024, 8192, 16
+MIN_SPLIT = 4
+"""Messages up to which all are summarised."""
+INSTRUCTIONS = (
+    "Summarise this conversation about code briefly, as the user would tell it: functions, files,"
+    " packages."
+)
+
+DIFFERENCES = (
+    Difference(
+        "what counts",
+        "the chat history",
+        "only messages of earlier turns; files and the repository's map are sent apart",
+        "all messages but the request that waits",
+    ),
+    Difference(
+        "size of a message",
+        "tokens",
+        "of its JSON, by the model's tokenizer",
+        "a quarter of its characters",
+    ),
+    Difference(
+        "a result that is still too large",
+        "not said",
+        "is summarised again, up to three times, then whole",
+        "stays: the next turn summarises it again",
+    ),
+    Difference(
+        "when",
+        "after a reply",
+        "in the background, by the weak model",
+        "before the next turn's call",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AiderSummary(CustomCutSummary):
+    """Keep the newest messages below half of the limit; the head ends with a reply."""
+
+    estimated: bool = True
+    limit_tokens: int = MIN_HISTORY_TOKENS
+    """Tokens that the history may have."""
+
+    def cut(self, history: History, _room: ContextBudget) -> int:
+        """Return the first position that is kept: behind a reply."""
+        n = len(history) - 1  # the request that waits
+        if n <= MIN_SPLIT:
+            return history.safe_before(max(n, 0))
+        whole, p = history.before(n, estimated=True), n
+        while p and whole - history.before(p - 1, estimated=True) < self.limit_tokens // 2:
+            p -= 1
+        while p > 1 and history[p - 1].role != "assistant":
+            p -= 1
+        return history.safe_before(n if p <= MIN_SPLIT else p)
+
+
+@typed
+def aider(
+    *,
+    context_window: int | None = None,
+    max_chat_history_tokens: Positive | None = None,
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return Aider's rules.
+
+    Read in `aider/history.py` of Aider-AI/aider at 041f3a4 (`ChatSummary`: `>`, half, four
+    messages, the head ends with a reply) and in `aider/models.py` (5dc9490: a sixteenth of the
+    window, from 1,024 to 8,192).
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        max_chat_history_tokens: tokens that the history may have; None: a sixteenth of the window,
+            1,024 to 8,192.
+        focus: what a summary shall look at besides.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+    """
+    limit = max_chat_history_tokens
+    if limit is None:
+        limit = min(
+            max((context_window or 200_000) // WINDOW_DIVISOR, MIN_HISTORY_TOKENS),
+            MAX_HISTORY_TOKENS,
+        )
+    return Rules(
+        policy=AiderSummary(limit_tokens=limit, instructions=with_focus(INSTRUCTIONS, focus)),
+        trigger=Both((Above(limit, estimated=True), opens_turn)),
+        window=context_window,
+        estimator="chars/4",
+        summariser=summariser,
+    )

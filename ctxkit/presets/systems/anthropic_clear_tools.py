@@ -1,0 +1,67 @@
+"""Anthropic's context editing, `clear_tool_uses_20250919`: the server clears old tool results of
+each request.
+"""
+
+from __future__ import annotations
+
+from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
+from ctxkit.policies.rules import Rules
+from ctxkit.presets.common import ClearUses
+from ctxkit.presets.setting_checks import Difference, typed
+
+DIFFERENCES = (
+    Difference(
+        "the placeholder",
+        "a text that tells the model of it",
+        "not documented",
+        "a sentence of the kit's own",
+    ),
+    Difference(
+        "what the client holds",
+        "the whole history; the server edits each request",
+        "the same",
+        "a pruning: the session keeps none of it",
+    ),
+    Difference(
+        "clear_at_least",
+        "the strategy is not applied where it would free less",
+        "not to be seen",
+        "as documented",
+    ),
+)
+
+
+@typed
+def anthropic_clear_tools(
+    *,
+    context_window: int | None = None,
+    trigger: int = 100_000,
+    keep: int = 3,
+    clear_at_least: int = 0,
+    exclude_tools: tuple[str, ...] = (),
+    clear_tool_inputs: bool = False,
+) -> Rules:
+    """Return the rules of Anthropic's tool result clearing (beta `context-management-2025-06-27`).
+
+    Read on platform.claude.com, "Context editing" (which strategies, `clear_at_least`, what is
+    cleared); the defaults of 100,000 tokens and three tool uses are those that LangChain's mirror
+    of it states.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        trigger: tokens of the prompt above which results are cleared.
+        keep: tool uses at the end that stay whole.
+        clear_at_least: tokens that a clearing must free, or it is not done: a cached prefix has its
+            price.
+        exclude_tools: tools whose uses are never cleared.
+        clear_tool_inputs: clear the arguments of the calls too.
+    """
+    pruning = ClearUses(
+        trigger=trigger,
+        keep=keep,
+        exclude=exclude_tools,
+        clear_inputs=clear_tool_inputs,
+        clear_at_least=clear_at_least,
+        placeholder=CLEARED_PLACEHOLDER,
+    )
+    return Rules(pruning=pruning, window=context_window)

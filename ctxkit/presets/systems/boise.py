@@ -1,0 +1,170 @@
+"""Boise State's agentcore stack: a ceiling, a floor, and a rewrite that waits until it is free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.guards import BaseGuard, UntilCold
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.triggers import Above, Overflow
+from ctxkit.presets.setting_checks import Difference, typed
+
+if TYPE_CHECKING:
+    from ctxkit.policies.base import PositiveShare
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.protocols import Forecast, RunState
+    from ctxkit.tokens import ContextBudget
+
+INSTRUCTIONS = (
+    "Summarise the conversation within the budget: goals, decisions, facts, names and numbers, what"
+    " is open. Keep pinned facts word for word."
+)
+
+DIFFERENCES = (
+    Difference(
+        "when the cut is made",
+        "at the end of the turn that crosses the ceiling, then parked",
+        "applied later as it was made",
+        "made when it is applied, so it reaches further",
+    ),
+    Difference(
+        "another model or agent",
+        "applies a parked cut: the cached prefix is lost anyway",
+        "as documented",
+        "only the pause and the hard ceiling do",
+    ),
+    Difference("the summary's budget", "bounded", "8,000 tokens in a later change", "8,000 tokens"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FloorSummary(Summary):
+    """Keep as much as fits the floor, from a user message on; the last turns always."""
+
+    apart: bool = False
+    floor: int = 25_000
+    """Tokens that may remain."""
+    protected_turns: int = 3
+    """Turns at the end that always stay."""
+
+    def cut(self, history: History, _room: ContextBudget) -> int:
+        """Return the oldest user message from which all fits, at latest the last turns' first."""
+        users = np.flatnonzero(history.role("user")).tolist()
+        if len(users) <= self.protected_turns:
+            return 0
+        latest = users[-self.protected_turns]
+        whole = history.before(len(history))
+        for p in users:
+            if p >= latest:
+                break
+            if p and whole - history.before(p) <= self.floor and history.is_safe(p):
+                return p
+        return history.safe_before(latest)
+
+
+@dataclass(frozen=True)
+class Armed(BaseGuard):
+    """After a cut none until the prompt was at or below the ceiling again, or reaches the hard
+    ceiling.
+    """
+
+    ceiling: float
+    """Tokens at which the trigger is armed again."""
+    hard: float
+    """Tokens from which a cut is forced."""
+
+    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
+        """Return the first call at which it is armed, or forced."""
+        if not past.cuts or past.cuts[-1].after <= self.ceiling:
+            return start
+        return forecast.above(self.hard - 1, start, stop)
+
+
+@typed
+def boise(
+    *,
+    context_window: int | None = None,
+    ceiling_ratio: PositiveShare = 0.5,
+    ceiling_cap_tokens: int = 100_000,
+    floor_ratio: PositiveShare = 0.25,
+    hard_ceiling_ratio: PositiveShare = 0.7,
+    hard_mult: float = 1.5,
+    protected_turns: int = 3,
+    summary_budget_tokens: int = 8000,
+    deferred_apply: bool = True,
+    cache_ttl_seconds: float = 300.0,
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return the rules of Boise State's model-relative thresholds.
+
+    Read in `docs/specs/compaction-model-relative-thresholds.md` (1fb4a97) of their
+    agentcore-public-stack: the three numbers of a window, the floor-seeking cut, the trigger that a
+    cut disarms, the rewrite that waits for a cold cache.
+
+    Args:
+        context_window: tokens that the model takes; None: 200,000, for these numbers are made from
+            the window.
+        ceiling_ratio: share of the window at which a cut is due.
+        ceiling_cap_tokens: tokens that this is at most.
+        floor_ratio: share of the ceiling that may remain.
+        hard_ceiling_ratio: share of the window at which a cut no longer waits.
+        hard_mult: multiple of the ceiling that this is at most.
+        protected_turns: turns at the end that always stay.
+        summary_budget_tokens: tokens of a summary.
+        deferred_apply: wait with a cut until the provider's cache is cold.
+        cache_ttl_seconds: seconds that it lives.
+        focus: what a summary shall look at besides.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+    """
+    ceiling, floor, hard = window_thresholds(
+        context_window or 200_000,
+        ceiling_ratio=ceiling_ratio,
+        cap=ceiling_cap_tokens,
+        floor_ratio=floor_ratio,
+        hard_ratio=hard_ceiling_ratio,
+        mult=hard_mult,
+    )
+    if hard < ceiling or protected_turns < 1:
+        raise BadArguments(
+            f"The hard ceiling ({hard:,.0f}) must not lie below the ceiling ({ceiling:,.0f}), and a"
+            " turn must stay."
+        )
+    guards: list[Any] = [Armed(ceiling, hard)]
+    if deferred_apply:
+        guards.append(UntilCold(hard_limit=hard - 1, life=cache_ttl_seconds))
+    policy = FloorSummary(
+        keep_turns=protected_turns,
+        floor=int(floor),
+        protected_turns=protected_turns,
+        limit=summary_budget_tokens,
+        instructions=with_focus(INSTRUCTIONS, focus),
+    )
+    return Rules(
+        policy=policy,
+        trigger=Above(ceiling) | Overflow(recorded=True),
+        guards=tuple(guards),
+        window=context_window,
+        cache_life=cache_ttl_seconds,
+        summariser=summariser,
+    )
+
+
+def window_thresholds(
+    window: int,
+    *,
+    ceiling_ratio: float = 0.5,
+    cap: int = 100_000,
+    floor_ratio: float = 0.25,
+    hard_ratio: float = 0.7,
+    mult: float = 1.5,
+) -> tuple[float, float, float]:
+    """Return ceiling, floor and hard ceiling of a window, in tokens."""
+    ceiling = min(window * ceiling_ratio, cap)
+    return ceiling, ceiling * floor_ratio, min(window * hard_ratio, ceiling * mult)

@@ -1,0 +1,191 @@
+"""Claude Code: near the limit the whole conversation becomes a summary, and the newest files come
+back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.clearing import Clear
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.texts import content
+from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.triggers import Above, Overflow, Share
+from ctxkit.presets.common import (
+    AnchoredSummary,
+    as_summary_message,
+    end_of_removable,
+    removable_mask,
+)
+from ctxkit.presets.setting_checks import Difference, check_window, typed
+from ctxkit.session.messages import Message, Text, plain_text
+from ctxkit.session.tool_calls import is_read_tool, is_write_tool
+
+if TYPE_CHECKING:
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
+
+INSTRUCTIONS = (
+    "Summarise the conversation so that the work goes on without it: requests and intent, key"
+    " concepts, files and important snippets, errors and their fixes, what is pending, what was"
+    " being done last."
+)
+
+DIFFERENCES = (
+    Difference(
+        "older tool outputs",
+        "are cleared first, and only then the conversation is summarised",
+        "how many stay is not documented",
+        "off; `clear_tool_outputs` says how many stay",
+    ),
+    Difference(
+        "where it is due",
+        "when the window approaches its limit",
+        "window less min(output limit, 20,000) less 13,000, as users found"
+        " (anthropics/claude-code#31806)",
+        "as users found",
+    ),
+    Difference(
+        "what is loaded again",
+        "CLAUDE.md, memory, plan, skills and up to five files",
+        "from disk",
+        "files alone, as the log has them; the rest is part of the fixed prompt of a log",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ClaudeSummary(AnchoredSummary):
+    """Summarise everything; the files that were worked on last stand behind it."""
+
+    files: int = 5
+    """Files that come back."""
+    file_tokens: int = 5000
+    """Tokens, at four characters each, above which a file comes back as its path alone."""
+    clear: Clear | None = None
+    """Clears older tool outputs first."""
+    due: Any = None
+    """Says whether a summary is due even then."""
+
+    def __call__(self, history: History, room: ContextBudget) -> History:
+        """Return a summary and the files."""
+        if self.clear is not None:
+            history = self.clear(history, room)
+            if not self.due(history, room):
+                return history
+        start, n = self.front(history), self.cut(history, room)
+        if not removable_mask(history, start, n).any():
+            return history
+        made = as_summary_message(self.written(history, n), self.prefix)
+        back = self.restored(history)
+        said = [made, back] if back else made
+        new = history.summarise(
+            n, said, "everything is summarised", start=start, method="claude_code"
+        )
+        return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    def cut(self, history: History, _room: ContextBudget) -> int:
+        """Return the end: nothing is kept as it is."""
+        return end_of_removable(history)
+
+    def restored(self, history: History) -> Message | None:
+        """Return a message with the files that were read or written last."""
+        found, most = last_files(history, self.files), 4 * self.file_tokens
+        if not found:
+            return None
+        whole = {path: f":\n{text}" for path, text in found.items() if 0 < len(text) <= most}
+        text = "\n\n".join(f"File {path}{whole.get(path, '')}" for path in found)
+        return Message(role="user", kind="injected", parts=(Text(text),))
+
+
+def last_files(history: History, n: int) -> dict[str, str]:
+    """Return the files that were read or written last, newest first, with what was read of them."""
+    asked: dict[str, str] = {}
+    seen: dict[str, str] = {}
+    for message in history.messages:
+        for call in message.tool_calls:
+            path, name = content.call_path(call), call.name
+            if path and (is_read_tool(name) or is_write_tool(name)):
+                seen[path] = seen.pop(path, "")
+                if is_read_tool(name):
+                    asked[call.id] = path
+        if message.role == "tool" and message.call_id in asked and not message.is_error:
+            path = asked[message.call_id]
+            seen.pop(path, None)
+            seen[path] = plain_text(message)
+    return dict(list(reversed(seen.items()))[:n])
+
+
+@typed
+def claude_code(
+    *,
+    context_window: int | None = None,
+    auto_compact_enabled: bool = True,
+    autocompact_pct_override: float | None = None,
+    auto_compact_window: int | None = None,
+    summary_max_output_tokens: int = 20_000,
+    buffer_tokens: int = 13_000,
+    restored_files: int = 5,
+    restored_file_tokens: int = 5000,
+    clear_tool_outputs: int | None = None,
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return Claude Code's rules, as its documentation and its users tell of them; the program is
+    not public.
+
+    Documented (code.claude.com/docs/en/context-window, read as quoted on 2026-10-19): the
+    conversation becomes a summary; up to five files come back, one of more than 5,000 tokens as its
+    path; the percentage can be overridden. Told by users (anthropics/claude-code#31806): 13,000
+    tokens below the window less the summary's 20,000, and an override that can only lower it. Not
+    confirmed: how many older tool outputs are cleared before that.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        auto_compact_enabled: whether anything is compacted without being asked.
+        autocompact_pct_override: percent of the effective window at which it is due; can only lower
+            it.
+        auto_compact_window: tokens to reckon with in place of the window; never more than the
+            window.
+        summary_max_output_tokens: tokens of the window held free for the summary.
+        buffer_tokens: tokens below the rest at which a compaction is due.
+        restored_files: files that come back after a compaction.
+        restored_file_tokens: tokens above which a file comes back as its path alone.
+        clear_tool_outputs: tool outputs that stay whole, older ones being cleared first; None: none
+            is cleared.
+        focus: what a summary shall look at besides, as after `/compact`.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+    """
+    held = summary_max_output_tokens + buffer_tokens
+    check_window(context_window, held)
+    if autocompact_pct_override is not None and not 0 < autocompact_pct_override <= 100:
+        raise BadArguments("autocompact_pct_override is a percentage above 0 and up to 100.")
+    trigger: Any = Share(1.0, of="budget", or_equal=True)
+    window = context_window or 200_000
+    if auto_compact_window is not None:
+        check_window(auto_compact_window, held)
+        trigger = trigger | Above(auto_compact_window - held, or_equal=True)
+        window = min(window, auto_compact_window)
+    if autocompact_pct_override is not None:
+        at = (window - summary_max_output_tokens) * autocompact_pct_override / 100
+        trigger = trigger | Above(max(int(at), 1), or_equal=True)
+    policy = ClaudeSummary(
+        keep_messages=1,
+        instructions=with_focus(INSTRUCTIONS, focus),
+        limit=summary_max_output_tokens,
+        files=restored_files,
+        file_tokens=restored_file_tokens,
+    )
+    trigger = trigger | Overflow(recorded=True)
+    if clear_tool_outputs is not None:
+        policy = replace(policy, clear=Clear(keep_last=clear_tool_outputs), due=trigger)
+    return Rules(
+        policy=policy,
+        trigger=trigger,
+        window=context_window,
+        reserve=held,
+        summariser=summariser,
+        auto=auto_compact_enabled,
+    )

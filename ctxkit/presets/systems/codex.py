@@ -1,0 +1,240 @@
+"""Codex CLI (openai/codex, Rust): a summary at the end, and of all the rest only what the user
+said.
+
+The names are those of its configuration reference
+(https://developers.openai.com/codex/config-reference), late 2026.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.policies.history.columns import SUMMARY
+from ctxkit.policies.offline_summarisers import Passage
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import Outputs
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.texts import content
+from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.triggers import Above, Overflow, Share
+from ctxkit.presets.common import as_summary_message, end_of_removable, removable_mask
+from ctxkit.presets.config_keys import (
+    POSITIVE,
+    PROMPT,
+    ConfigFormat,
+    ConfigKey,
+    ConfigWriter,
+    KeyTable,
+    ParsedConfig,
+    get_section,
+    keys_from_words,
+)
+from ctxkit.presets.setting_checks import (
+    LARGER_SUMMARY_DIFFERENCE,
+    LAST_CALL_DIFFERENCE,
+    Difference,
+    typed,
+)
+from ctxkit.session.messages import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxkit.policies.base import Natural, Positive
+    from ctxkit.policies.history.history import History
+    from ctxkit.session.messages import Message
+    from ctxkit.tokens import ContextBudget
+
+
+SUMMARY_PREFIX = "[Summary of the work so far, written by the model that did it]\n"
+INSTRUCTIONS = (
+    "Write a handoff for another model that goes on with this task: what was done and decided, what"
+    " must be kept to, what is left, and the data needed for it."
+)
+
+DIFFERENCES = (
+    Difference(
+        "remote compaction",
+        "off unless the provider is OpenAI",
+        "with OpenAI's models the server compacts: its item is encrypted",
+        "the local way: `openai_server` shows the other one",
+    ),
+    LAST_CALL_DIFFERENCE,
+    LARGER_SUMMARY_DIFFERENCE,
+    Difference(
+        "the summariser's own overflow",
+        "not said",
+        "the oldest item is dropped and the model asked again",
+        "a failure leaves the history as it was",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CodexSummary(Summary):
+    """Keep what the user said, the newest of it up to a budget; the summary of everything stands
+    behind it.
+    """
+
+    estimated: bool = True
+    user_tokens: int = 20_000
+    """Codex's tokens of the user messages that are kept; the oldest of them is cut to fit."""
+
+    def __call__(self, history: History, _room: ContextBudget) -> History:
+        """Return the user's messages with a summary behind them."""
+        start, n, at = self.front(history), end_of_removable(history), np.arange(len(history))
+        asked = history.role("user") & ~history.stays & (at >= start)
+        if not (removable_mask(history, start, n) & ~asked[start:n]).any():
+            return history
+        kept, short = self.chosen(history, asked)
+        passage = Passage(history, n, start, self.limit, self.told())
+        made = as_summary_message(self.asked(self.maker, passage), self.prefix)
+        rest = history.keep(kept | history.stays | (at < start) | (at >= n)).messages
+        tail = len(history) - n
+        shown = [short.get(m.id, m) for m in rest[: len(rest) - tail]]
+        new = history.become(
+            [*shown, made, *rest[len(rest) - tail :]],
+            "only the user's messages are kept",
+            method="codex",
+        )
+        return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    def front(self, history: History, first: int = 0) -> int:
+        """Return the first position that may go: requests that were kept stand before summaries."""
+        first, items = super().front(history, first), history.head.items
+        if self.summaries_stay:
+            made = (p for p, i in enumerate(items) if i.row < 0 and i.role(history.log) == SUMMARY)
+            first = max(first, 1 + max(made, default=-1))
+        return first
+
+    def chosen(self, history: History, asked: np.ndarray) -> tuple[np.ndarray, dict[str, Message]]:
+        """Return which user messages are kept, and the one that is cut, by its id."""
+        kept, left = np.zeros(len(history), bool), self.user_tokens
+        short: dict[str, Message] = {}
+        for p in np.flatnonzero(asked)[::-1].tolist():
+            if left <= 0:
+                break
+            size, message = int(history.estimates[p]), history[p]
+            kept[p] = True
+            if size > left:
+                short[message.id] = content.replace_text(
+                    message, truncate_to_tokens(plain_text(message), left)
+                )
+            left -= size
+        return kept, short
+
+
+def truncate_to_tokens(text: str, tokens: int) -> str:
+    """Return a text with its middle cut out, in about so many tokens of four characters."""
+    keep = max(tokens * 4, 0)
+    if len(text) <= keep:
+        return text
+    head, tail = keep - keep // 2, keep // 2
+    return f"{text[:head]}…{(len(text) - keep) // 4} tokens truncated…{text[len(text) - tail :]}"
+
+
+@typed
+def codex(
+    *,
+    context_window: int | None = None,
+    model_auto_compact_token_limit: Positive | None = None,
+    compact_user_message_max_tokens: Natural = 20_000,
+    tool_output_token_limit: int | None = None,
+    compact_prompt: str = "",
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return Codex's rules: at 0.9 of the window, or earlier, all but the user's own words becomes
+    a summary.
+
+    Read in `codex-rs/core/src/compact.rs` (0100b10: budget of user messages, order, failures) and,
+    as quoted by readers of `codex-rs/protocol/src/openai_models.rs`, the nine tenths; the file
+    itself could not be read here.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        model_auto_compact_token_limit: tokens at which a compaction is due; never more than 0.9 of
+            the window.
+        compact_user_message_max_tokens: tokens of the user's messages that are kept (fixed in the
+            program).
+        tool_output_token_limit: tokens of one tool output that enter the history; None: as the log
+            has it.
+        compact_prompt: what the summariser is told, in place of the default.
+        focus: what a summary shall look at besides (not in Codex).
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+    """
+    trigger: Any = Share(0.9, or_equal=True)
+    if model_auto_compact_token_limit is not None:
+        trigger = trigger | Above(model_auto_compact_token_limit, or_equal=True)
+    outputs = None
+    if tool_output_token_limit is not None:
+        outputs = Outputs(
+            max_lines=0, max_chars=0, max_bytes=max(4 * tool_output_token_limit, 1), mode="middle"
+        )
+    return Rules(
+        policy=CodexSummary(
+            user_tokens=compact_user_message_max_tokens,
+            keep_messages=1,
+            prefix=SUMMARY_PREFIX,
+            instructions=with_focus(compact_prompt or INSTRUCTIONS, focus),
+        ),
+        trigger=trigger | Overflow(recorded=True),
+        pruning=outputs,
+        window=context_window,
+        estimator="bytes/4",
+        summariser=summariser,
+        config=ConfigWriter("codex"),
+    )
+
+
+CONFIG_TABLE = KeyTable(
+    keys=(
+        ConfigKey("model_context_window", "context_window", POSITIVE),
+        ConfigKey("model_auto_compact_token_limit", "model_auto_compact_token_limit", POSITIVE),
+        ConfigKey("compact_prompt", "compact_prompt", PROMPT),
+        ConfigKey("tool_output_token_limit", "tool_output_token_limit", POSITIVE),
+    ),
+    elsewhere=keys_from_words(
+        "experimental_compact_prompt_file model_auto_compact_token_limit_scope"
+        " model_max_output_tokens"
+    ),
+)
+OTHER_SIGNS = keys_from_words(
+    "model_provider model_providers model_reasoning_effort model_reasoning_summary model_verbosity"
+    " approval_policy sandbox_mode sandbox_workspace_write mcp_servers project_doc_max_bytes"
+)
+
+
+def weigh_config(config: Mapping[str, Any]) -> int:
+    """Count the signs of Codex."""
+    mine = sum(
+        str(k) in config for k in (*(k.path for k in CONFIG_TABLE.keys), *CONFIG_TABLE.elsewhere)
+    )
+    return 3 * mine + sum(k in config for k in OTHER_SIGNS)
+
+
+def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
+    """Gather what the file says at its top, and over it what the profile says that it names."""
+    found = CONFIG_TABLE.found(config)
+    name = config.get("profile")
+    profile = (
+        get_section(config, f"profiles.{name}")
+        if isinstance(name, str) and "." not in name
+        else None
+    )
+    if isinstance(profile, dict):
+        CONFIG_TABLE.read(profile, found, f"profiles.{name}.")
+    return found
+
+
+def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters under the file's own keys; none: a table that says whose file it is."""
+    return CONFIG_TABLE.tree(parameters) or {"mcp_servers": {}}
+
+
+CONFIG = ConfigFormat(
+    "codex", "config.toml", weigh_config, read_config, to_config_tree, CONFIG_TABLE.paths
+)

@@ -1,0 +1,279 @@
+"""Fased (a fork of OpenClaw, built on Pi): a floored reserve, a guarded summary, pruning
+when cold.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import isnan
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
+from ctxkit.policies.memory import MemoryFlush
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.safeguard import Safeguard
+from ctxkit.policies.summary import PiSummary
+from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
+from ctxkit.policies.triggers import Above, Overflow, Share
+from ctxkit.presets import openclaw_shared
+from ctxkit.presets.config_keys import (
+    FLAG,
+    WHOLE,
+    ConfigFormat,
+    ConfigKey,
+    ConfigWriter,
+    KeyTable,
+    ParsedConfig,
+    choice,
+    get_section,
+    keys_from_words,
+    read_value,
+)
+from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
+from ctxkit.presets.setting_checks import Difference, check_between, check_window, typed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+SOFT_THRESHOLD_TOKENS = 4000
+
+DIFFERENCES = (
+    Difference(
+        "default mode",
+        "safeguard unless set otherwise",
+        "safeguard only where the config has an `agents.defaults` object, else default",
+        "safeguard",
+        "safeguard: pass mode='default' for a config without that object",
+    ),
+    Difference(
+        "too little history",
+        "a skipped result",
+        "fails: Compaction cancelled",
+        "nothing is done",
+        "as the program",
+    ),
+    Difference(
+        "a session that is one giant turn",
+        "is compacted",
+        "cannot be compacted (accepted in later OpenClaw)",
+        "its head is summarised",
+        "fails, and the history is kept",
+    ),
+    Difference(
+        "timeoutSeconds",
+        "limits a compaction",
+        "is not passed on: 300 s always",
+        "limits it",
+        "300 s",
+    ),
+    Difference(
+        "identifierPolicy",
+        "strict by default",
+        "only in mode safeguard; mode default ignores it",
+        "as the program",
+    ),
+    Difference(
+        "required sections and audit",
+        "not in Fased",
+        "OpenClaw's, off by default",
+        "off; on with quality_retries",
+    ),
+    Difference(
+        "providers of cache-ttl",
+        "Anthropic",
+        "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
+        "every provider: whoever replays says so by context_pruning",
+    ),
+    Difference(
+        "short results",
+        "old results are cleared",
+        "the placeholder takes the place of results that are shorter than it, too",
+        "these are left as they are: it would make the prompt larger",
+    ),
+    Difference(
+        "memory flush",
+        "before a compaction",
+        "goes by the floor, compaction by the reserve: with a larger reserve it never comes first",
+        "a warning is left at the document's place",
+        "a warning is left at the program's place",
+    ),
+)
+
+
+def memory_flush_threshold(
+    window: float, floor: float = RESERVE_FLOOR, soft: float = SOFT_THRESHOLD_TOKENS
+) -> float:
+    """Return the tokens from which memory is flushed; senseless numbers become their defaults."""
+    floor = RESERVE_FLOOR if isnan(floor) or floor < 0 else floor
+    return window - floor - (SOFT_THRESHOLD_TOKENS if isnan(soft) or soft < 0 else soft)
+
+
+@typed
+def fased(
+    *,
+    context_window: int | None = None,
+    mode: Literal["default", "safeguard"] = "safeguard",
+    reserve_tokens: int | None = None,
+    keep_recent_tokens: int = 20_000,
+    reserve_tokens_floor: int = RESERVE_FLOOR,
+    max_history_share: float = 0.5,
+    timeout_seconds: float = 300.0,
+    identifier_policy: Literal["strict", "off", "custom"] = "strict",
+    identifier_instructions: str = "",
+    memory_flush: bool = True,
+    soft_threshold_tokens: int = SOFT_THRESHOLD_TOKENS,
+    quality_retries: int = 0,
+    context_pruning: Literal["off", "cache-ttl"] = "off",
+    ttl_seconds: float = 300.0,
+    keep_last_assistants: int = 3,
+    soft_trim_ratio: float = 0.3,
+    hard_clear_ratio: float = 0.5,
+    min_prunable_tool_chars: int = 50_000,
+    soft_trim_max_chars: int = 4000,
+    soft_trim_head_chars: int = 1500,
+    soft_trim_tail_chars: int = 1500,
+    hard_clear: bool = True,
+    hard_clear_placeholder: str = CLEARED_PLACEHOLDER,
+    tools_allow: tuple[str, ...] = ("*",),
+    tools_deny: tuple[str, ...] = (),
+    focus: str = "",
+    summariser: Any = None,
+    quirks: bool = False,
+) -> Rules:
+    """Return Fased's rules: Pi's, with at least the floor held free.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is
+            Pi's summary.
+        reserve_tokens: tokens held free; None: Pi's 16,384.
+        keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
+        reserve_tokens_floor: least tokens held free; 0: none.
+        max_history_share: share of the window (0.1 to 0.9) that the history given to one summary
+            may have.
+        timeout_seconds: seconds that a summariser may take.
+        identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode
+            `safeguard`.
+        identifier_instructions: what it is told with `custom`; blank: the strict text.
+        memory_flush: whether a live session saves to memory as Fased does; a replay leaves a
+            warning there.
+        soft_threshold_tokens: tokens before the compaction at which it would.
+        quality_retries: how often a summary without OpenClaw's sections or identifiers is asked for
+            again (0 to 3).
+        context_pruning: `cache-ttl` trims and clears tool results for one call, after a pause.
+        ttl_seconds: seconds after which the cache counts as cold (3,600 where Fased finds
+            Anthropic's login).
+        keep_last_assistants: replies at the end that pruning leaves alone, with what follows them.
+        soft_trim_ratio: share of the window from which long results are trimmed.
+        hard_clear_ratio: share of the window from which results are cleared, oldest first.
+        min_prunable_tool_chars: characters of results below which nothing is cleared.
+        soft_trim_max_chars: characters above which a result is trimmed.
+        soft_trim_head_chars: characters kept of its head.
+        soft_trim_tail_chars: characters kept of its tail.
+        hard_clear: whether results are cleared at all.
+        hard_clear_placeholder: what a cleared result says.
+        tools_allow: names or globs of the tools whose results are pruned.
+        tools_deny: names or globs of the tools whose results never are.
+        focus: what a summary shall look at besides, as after `/compact`.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+        quirks: do what the program does where it fails or differs.
+    """
+    parameters = dict(locals())
+    check_between(0.1, 0.9, max_history_share=max_history_share)
+    held = openclaw_shared.effective_reserve(reserve_tokens, reserve_tokens_floor)
+    check_window(context_window, held, keep_recent_tokens)
+    common = openclaw_shared.summary_settings(
+        parameters, held, focus=focus, seconds=300.0 if quirks else timeout_seconds
+    )
+    common |= {"must_shrink": not quirks, "quirks": quirks}
+    policy: PiSummary = PiSummary(**common)
+    if mode == "safeguard":
+        policy = Safeguard(
+            **common,
+            max_history_share=max_history_share,
+            identifiers=identifier_policy,
+            identifier_instructions=identifier_instructions,
+            sections=OPENCLAW_SECTIONS if quality_retries else PI_SECTIONS,
+            retries=quality_retries,
+        )
+    window = context_window or 200_000
+    flush = memory_flush_threshold(
+        window, reserve_tokens_floor if quirks else held, soft_threshold_tokens
+    )
+    return Rules(
+        policy=policy,
+        trigger=Share(1.0, of="budget") | Overflow(recorded=True),
+        pruning=openclaw_shared.cache_ttl_pruning(parameters)
+        if context_pruning == "cache-ttl"
+        else None,
+        warnings=(Above(flush, or_equal=True),) if memory_flush and flush > 0 else (),
+        flush=MemoryFlush(below=window - int(flush)) if memory_flush and flush > 0 else None,
+        window=context_window,
+        reserve=held,
+        estimator="fased",
+        summariser=summariser,
+        config=ConfigWriter("fased"),
+    )
+
+
+GUARD_ENABLED_KEY = ConfigKey(f"{openclaw_shared.QUALITY_GUARD_SECTION}.enabled", "guarded", FLAG)
+GUARD_RETRIES_KEY = ConfigKey(
+    f"{openclaw_shared.QUALITY_GUARD_SECTION}.maxRetries", "quality_retries", WHOLE
+)
+DEFAULT_RETRIES = 1
+CONFIG_TABLE = KeyTable(
+    keys=(
+        *openclaw_shared.COMPACTION_KEYS,
+        ConfigKey(f"{openclaw_shared.MEMORY_FLUSH_SECTION}.enabled", "memory_flush", FLAG),
+        ConfigKey(
+            f"{openclaw_shared.MEMORY_FLUSH_SECTION}.softThresholdTokens",
+            "soft_threshold_tokens",
+            WHOLE,
+        ),
+        ConfigKey(
+            f"{openclaw_shared.PRUNING_SECTION}.mode", "context_pruning", choice("off", "cache-ttl")
+        ),
+        *openclaw_shared.PRUNING_KEYS,
+    ),
+    elsewhere=keys_from_words(
+        "recentTurnsPreserve customInstructions", openclaw_shared.COMPACTION_SECTION
+    )
+    | openclaw_shared.OTHER_KEYS,
+    silent=frozenset({"agents.list", GUARD_ENABLED_KEY.path, GUARD_RETRIES_KEY.path}),
+    open=openclaw_shared.OPEN_SECTIONS,
+)
+
+
+def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
+    """Gather what the file says; without `agents.defaults` the program runs the plain mode."""
+    found = CONFIG_TABLE.found(config)
+    if get_section(config, openclaw_shared.DEFAULTS_SECTION) is None:
+        found.settings["mode"] = "default"
+        found.notes.append(
+            "Without agents.defaults Fased runs mode 'default', and so do these rules."
+        )
+    guarded, retries = (
+        get_section(config, GUARD_ENABLED_KEY.path),
+        get_section(config, GUARD_RETRIES_KEY.path),
+    )
+    if guarded is not None and read_value(GUARD_ENABLED_KEY, guarded, GUARD_ENABLED_KEY.path):
+        retries = DEFAULT_RETRIES if retries is None else retries
+        found.settings[GUARD_RETRIES_KEY.parameter] = read_value(
+            GUARD_RETRIES_KEY, retries, GUARD_RETRIES_KEY.path
+        )
+    return found
+
+
+def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters under the file's own keys."""
+    retries = parameters.get(GUARD_RETRIES_KEY.parameter) or 0
+    guard = {GUARD_ENABLED_KEY.parameter: retries > 0, GUARD_RETRIES_KEY.parameter: retries or None}
+    return KeyTable((*CONFIG_TABLE.keys, GUARD_ENABLED_KEY, GUARD_RETRIES_KEY)).tree(
+        {**parameters, **guard}
+    )
+
+
+WEIGH_CONFIG = partial(openclaw_shared.weigh_config, openclaw=False)
+KEY_PATHS = {**CONFIG_TABLE.paths, "quality_retries": GUARD_RETRIES_KEY.path}
+CONFIG = ConfigFormat("fased", "fased.json", WEIGH_CONFIG, read_config, to_config_tree, KEY_PATHS)

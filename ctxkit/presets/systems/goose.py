@@ -1,0 +1,105 @@
+"""Goose: at 80 % of the window everything becomes a summary, with the last request behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets.common import CustomCutSummary, as_summary_message, end_of_removable
+from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, typed
+from ctxkit.session.messages import Message, Text, plain_text
+
+if TYPE_CHECKING:
+    from ctxkit.policies.base import Proportion
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
+
+INSTRUCTIONS = (
+    "Summarise the conversation: the user's intent, files, errors, decisions, pending tasks, next"
+    " step."
+)
+CONTINUE_NOTE = (
+    "The context was compacted: what was said is in the message before. Go on without"
+    " mentioning it."
+)
+
+DIFFERENCES = (
+    LAST_CALL_DIFFERENCE,
+    Difference(
+        "when",
+        "before a reply",
+        "before the reply to a request, and after an overflow",
+        "before each call, and after an overflow",
+    ),
+    Difference(
+        "pairs of call and result",
+        "older ones are summarised in the background",
+        "turned off in the program (`ENABLE_TOOL_PAIR_SUMMARIZATION`)",
+        "never",
+    ),
+    Difference(
+        "a request that is too large for the summariser",
+        "not said",
+        "results are left out of the middle: 10, 20, 50 per cent, all",
+        "the summariser is asked once, with all",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class WithRequest(CustomCutSummary):
+    """Summarise everything, and say the last request again behind the summary."""
+
+    def cut(self, history: History, _room: ContextBudget) -> int:
+        """Return the end of what was said; a request that waits is kept instead of said again."""
+        last = len(history) - 1
+        if last >= 0 and history[last].role == "user":
+            return history.safe_before(last)
+        return end_of_removable(history)
+
+    def written(self, history: History, first: int) -> Message | str | int:
+        """Return the summary, the line that the work goes on, and the last request if it went."""
+        made = super().written(history, first)
+        if isinstance(made, int):
+            return made
+        summary = as_summary_message(made)
+        request = history.nth_last("user", 1)
+        again = plain_text(history[request]) if self.front(history) <= request < first else ""
+        parts = (*summary.parts, Text(CONTINUE_NOTE), *((Text(again),) if again else ()))
+        return structs.replace(summary, parts=parts)
+
+
+@typed
+def goose(
+    *,
+    context_window: int | None = None,
+    auto_compact_threshold: Proportion = 0.8,
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return Goose's rules.
+
+    Read in `crates/goose/src/context_mgmt/mod.rs` of block/goose at 0036b81: 0.8, `>`, off at 0 and
+    at 1, all messages summarised, the last message of the user that is text alone said again.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        auto_compact_threshold: share of the window above which it compacts
+            (`GOOSE_AUTO_COMPACT_THRESHOLD`); 0 or 1: only after an overflow.
+        focus: what a summary shall look at besides.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+    """
+    full: Any = Overflow(recorded=True)
+    if 0 < auto_compact_threshold < 1:
+        full = Share(auto_compact_threshold) | full
+    return Rules(
+        policy=WithRequest(instructions=with_focus(INSTRUCTIONS, focus)),
+        trigger=full,
+        window=context_window,
+        summariser=summariser,
+    )

@@ -1,0 +1,87 @@
+"""Inspect's `CompactionSummary`: the task stays, all that follows becomes one summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.policies.rules import Rules
+from ctxkit.presets import common
+from ctxkit.presets.common import AnchoredSummary, end_of_removable
+from ctxkit.presets.setting_checks import MEMORY_TOOL_DIFFERENCE, Difference, typed
+
+if TYPE_CHECKING:
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
+
+SUMMARY_PREFIX = "[CONTEXT COMPACTION SUMMARY]\n\n"
+INSTRUCTIONS = (
+    "Summarise the work so far in detail: requests, concepts, files and code, errors and fixes,"
+    " problems solved, what the user said, pending tasks, current work and the next step. Keep"
+    " constraints of the user word for word."
+)
+
+DIFFERENCES = (
+    Difference(
+        "input of a task",
+        "all messages of the sample's input stay",
+        "those marked so; without any, up to the first user message",
+        "up to the first user message",
+    ),
+    Difference(
+        "an input too long for the summariser",
+        "tool output is shortened",
+        "the largest output is halved, up to twelve times",
+        "as it is",
+    ),
+    MEMORY_TOOL_DIFFERENCE,
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TaskAndSummary(AnchoredSummary):
+    """Keep what comes up to the first user message; summarise all the rest."""
+
+    def front(self, history: History, first: int = 0) -> int:
+        """Return the first position that may be summarised: behind the first user message."""
+        asked = history.next(0, "user")
+        if asked >= 0 and not history.role("summary")[:asked].any():
+            first = max(first, asked + 1)
+        return super().front(history, first)
+
+    def cut(self, history: History, _room: ContextBudget) -> int:
+        """Return the end: nothing after the task is kept as it is."""
+        return end_of_removable(history)
+
+
+@typed
+def inspect_summary(
+    *,
+    context_window: int | None = None,
+    threshold: float = 0.9,
+    instructions: str = "",
+    prompt: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return the rules of Inspect's summary compaction.
+
+    Read in `inspect_ai/model/_compaction/summary.py` of inspect_ai 0.3.285.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        threshold: share of the window, or tokens where above 1, over which a compaction is due.
+        instructions: what the summariser is told besides.
+        prompt: what it is told in place of the default.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+    """
+    policy = TaskAndSummary(
+        keep_messages=1,
+        prefix=SUMMARY_PREFIX,
+        instructions="\n\n".join(t for t in (prompt or INSTRUCTIONS, instructions) if t),
+    )
+    return Rules(
+        policy=policy,
+        trigger=common.inspect_trigger(threshold),
+        window=context_window,
+        summariser=summariser,
+    )

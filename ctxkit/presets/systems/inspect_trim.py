@@ -1,0 +1,86 @@
+"""Inspect's `CompactionTrim`: the oldest fifth of the conversation is dropped, the task stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxkit.policies.base import ConfiguredPolicy
+from ctxkit.policies.rules import Rules
+from ctxkit.presets import common
+from ctxkit.presets.setting_checks import MEMORY_TOOL_DIFFERENCE, Difference, typed
+
+if TYPE_CHECKING:
+    from ctxkit.policies.base import Proportion
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
+
+DIFFERENCES = (
+    Difference(
+        "where one pass does not help",
+        "not said",
+        "up to three passes, then the sample fails: compaction insufficient",
+        "as many passes as it takes, and no failure",
+    ),
+    MEMORY_TOOL_DIFFERENCE,
+    Difference(
+        "a cut between call and result",
+        "calls keep their results",
+        "an orphaned result is dropped, and so is an orphaned call",
+        "the cut moves behind the result",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Trim(ConfiguredPolicy):
+    """Drop the oldest share of what follows the first user message, until the prompt is within the
+    threshold.
+    """
+
+    threshold: float = 0.9
+    """Share of the window up to 1, above it tokens."""
+    preserve: float = 0.8
+    """Share of the messages that one pass leaves."""
+
+    def __call__(self, history: History, room: ContextBudget) -> History:
+        """Return the history with the task and its end."""
+        limit = common.inspect_trigger(self.threshold).tokens(room)
+        while history.tokens > limit:
+            new = self.once(history)
+            if new is history:
+                break
+            history = new
+        return history
+
+    def once(self, history: History) -> History:
+        """Return the history after one pass."""
+        asked = history.next(0, "user")
+        start = asked + 1 if asked >= 0 else 1
+        start = history.safe(start) or len(history)
+        n = len(history) - start
+        first = start + int(n * (1 - self.preserve))
+        if first <= start:
+            return history
+        cut = history.safe(first) or history.safe_before(first)
+        return history.drop(cut, f"the oldest of all but {self.preserve:.0%}", start=start)
+
+
+@typed
+def inspect_trim(
+    *, context_window: int | None = None, threshold: float = 0.9, preserve: Proportion = 0.8
+) -> Rules:
+    """Return the rules of Inspect's trimming compaction.
+
+    Read in `inspect_ai/model/_compaction/trim.py` and `_trim.py` of inspect_ai 0.3.285.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        threshold: share of the window, or tokens where above 1, over which a compaction is due.
+        preserve: share of the messages after the task that one pass leaves.
+    """
+    return Rules(
+        policy=Trim(threshold=threshold, preserve=preserve),
+        trigger=common.inspect_trigger(threshold),
+        window=context_window,
+    )

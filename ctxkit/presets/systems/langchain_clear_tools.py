@@ -1,0 +1,68 @@
+"""LangChain's `ContextEditingMiddleware` with `ClearToolUsesEdit`: old tool results are cleared for
+each call.
+"""
+
+from __future__ import annotations
+
+from ctxkit.policies.rules import Rules
+from ctxkit.presets.common import ClearUses
+from ctxkit.presets.setting_checks import Difference, typed
+
+DIFFERENCES = (
+    Difference(
+        "clear_at_least",
+        "a minimum that is reclaimed",
+        "the oldest are cleared one by one, and it stops once so much is freed; where all free"
+        " less, all are cleared",
+        "as the program",
+    ),
+    Difference(
+        "arguments of cleared calls",
+        "cleared with `clear_tool_inputs`",
+        "become an empty table",
+        "as the program, where that is smaller",
+    ),
+    Difference(
+        "size",
+        "tokens of the messages",
+        "an estimate, unless the model is asked",
+        "the prompt's tokens",
+    ),
+)
+
+
+@typed
+def langchain_clear_tools(
+    *,
+    context_window: int | None = None,
+    trigger: int = 100_000,
+    clear_at_least: int = 0,
+    keep: int = 3,
+    clear_tool_inputs: bool = False,
+    exclude_tools: tuple[str, ...] = (),
+    placeholder: str = "[cleared]",
+) -> Rules:
+    """Return the rules of LangChain's context editing, 1.5.0: beyond the trigger old results say
+    only `[cleared]`.
+
+    Read in `langchain/agents/middleware/context_editing.py` of langchain 1.5.0.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        trigger: tokens of the prompt above which results are cleared.
+        clear_at_least: tokens after which the clearing stops; 0: all that may be cleared is.
+        keep: results at the end that stay whole; excluded tools count among them.
+        clear_tool_inputs: clear the arguments of the calls too.
+        exclude_tools: tools whose results are never cleared.
+        placeholder: what a cleared result says.
+    """
+    pruning = ClearUses(
+        trigger=trigger,
+        keep=keep,
+        exclude=exclude_tools,
+        clear_inputs=clear_tool_inputs,
+        clear_at_least=clear_at_least,
+        enough=True,
+        placeholder=placeholder,
+    )
+    return Rules(pruning=pruning, window=context_window)

@@ -1,0 +1,155 @@
+"""LCM (lossless-claw): old chunks become summaries that stay, and many summaries become one of the
+next depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.base import at_least
+from ctxkit.policies.history.columns import SUMMARY
+from ctxkit.policies.offline_summarisers import Passage
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets.common import CustomCutSummary, removable_mask
+from ctxkit.presets.setting_checks import Difference, typed
+
+if TYPE_CHECKING:
+    from ctxkit.policies.base import Natural, Positive
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
+
+INSTRUCTIONS = (
+    "Summarise this part of a longer conversation; earlier parts have summaries of their own."
+)
+
+DIFFERENCES = (
+    Difference(
+        "what is lost",
+        "nothing: the agent can search and open what a summary stands for",
+        "by tools over its database",
+        "the log keeps all; what the agent would open again no replay can know",
+    ),
+    Difference(
+        "when",
+        "above a share of the window, and of raw messages in between",
+        "deferred to a moment at which the cache is cold, by default",
+        "above the share of the window, before the call",
+    ),
+    Difference(
+        "summaries that become one",
+        "not said",
+        "by depth, with counts of its own for each",
+        "the oldest `fanout` at the front, of any depth",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Leaves(CustomCutSummary):
+    """Summarise the oldest chunk behind the summaries until the prompt fits; condense summaries
+    when there are many.
+    """
+
+    estimated: bool = True
+    summaries_stay: bool = True
+    share: float = 0.75
+    """Share of the window that the prompt may have afterwards."""
+    tail: Natural = 64
+    """Messages at the end that stay raw."""
+    chunk: Positive = 20_000
+    """Tokens of one chunk."""
+    fanout: int = 8
+    """Summaries that become one."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, 2, "fanout")
+
+    def __call__(self, history: History, room: ContextBudget) -> History:
+        """Return the history with leaves in the place of its oldest chunks."""
+        new = history
+        while new.tokens > self.share * room.limit:
+            shorter = self.leaf(new)
+            if shorter is new or (self.must_shrink and shorter.tokens >= new.tokens):
+                break
+            new = shorter
+        while (fewer := self.condensed(new)) is not new:
+            new = fewer
+        return new
+
+    def leaf(self, history: History) -> History:
+        """Return the history with its oldest chunk as a summary; itself where none is left."""
+        start, last = self.front(history), max(len(history) - self.tail, 0)
+        aim = history.before(start, estimated=True) + self.chunk
+        stop = start
+        while stop < last and history.before(stop, estimated=True) < aim:
+            stop += 1
+        stop = history.safe(stop) or stop
+        stop = stop if stop <= last else history.safe_before(last)
+        if stop <= start or not removable_mask(history, start, stop).any():
+            return history
+        return self.between(history, start, stop, "the oldest chunk")
+
+    def condensed(self, history: History) -> History:
+        """Return the history with its oldest summaries as one, where there are as many."""
+        n, first = 0, 0
+        for p in range(self.front(history)):
+            if history.item(p).role(history.log) == SUMMARY:
+                first = first if n else p
+                n += 1
+                if n == self.fanout:
+                    return self.between(history, first, p + 1, "many summaries become one")
+        return history
+
+    def between(self, history: History, start: int, stop: int, why: str) -> History:
+        """Return the history with a summary in the place of some messages."""
+        passage = Passage(history, stop, start, self.limit, self.told())
+        made = self.joined([self.asked(self.maker, passage)], [passage])
+        return history.summarise(stop, made, why, start=start, method="summary")
+
+
+@typed
+def lcm(
+    *,
+    context_window: int | None = None,
+    context_threshold: float = 0.75,
+    fresh_tail_count: int = 64,
+    leaf_chunk_tokens: int = 20_000,
+    fanout: int = 8,
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return the rules of lossless context management, as the plugin lossless-claw has it.
+
+    Read in `README.md` of Martian-Engineering/lossless-claw at 01dbcbd: 0.75 and 64 (its example),
+    20,000 tokens a leaf. The number of summaries that become one is not confirmed.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        context_threshold: share of the window above which it compacts, and below which it then
+            stays.
+        fresh_tail_count: messages at the end that stay raw.
+        leaf_chunk_tokens: tokens of one chunk that becomes a summary.
+        fanout: summaries that become one of the next depth.
+        focus: what a summary shall look at besides.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+    """
+    if not 0 < context_threshold < 1:
+        raise BadArguments("context_threshold lies between 0 and 1.")
+    return Rules(
+        policy=Leaves(
+            share=context_threshold,
+            tail=fresh_tail_count,
+            chunk=leaf_chunk_tokens,
+            fanout=fanout,
+            instructions=with_focus(INSTRUCTIONS, focus),
+        ),
+        trigger=Share(context_threshold) | Overflow(recorded=True),
+        window=context_window,
+        estimator="chars/4",
+        summariser=summariser,
+    )

@@ -1,0 +1,16 @@
+"""No context management at all: the baseline of every comparison."""
+
+from __future__ import annotations
+
+from ctxkit.policies.rules import Rules
+from ctxkit.presets.setting_checks import typed
+
+
+@typed
+def none(*, context_window: int | None = None) -> Rules:
+    """Return rules that never change anything.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+    """
+    return Rules(window=context_window)

@@ -1,0 +1,366 @@
+"""OpenClaw: Pi's compaction behind a safeguard of sections, identifiers and recent turns, and
+pruning when cold.
+
+Read in its configuration reference (https://docs.openclaw.ai/gateway/configuration-reference),
+2026.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
+from ctxkit.policies.history.history import has_content
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.safeguard import Safeguard
+from ctxkit.policies.summary import PiSummary
+from ctxkit.policies.texts import content
+from ctxkit.policies.texts.summary_prompts import OPENCLAW_SECTIONS, PI_SECTIONS
+from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets import openclaw_shared
+from ctxkit.presets.config_keys import (
+    FLAG,
+    PROMPT,
+    WHOLE,
+    ConfigFormat,
+    ConfigKey,
+    ConfigWriter,
+    KeyTable,
+    ParsedConfig,
+    choice,
+    keys_from_words,
+)
+from ctxkit.presets.openclaw_shared import RESERVE_FLOOR
+from ctxkit.presets.setting_checks import Difference, check_between, check_window, typed
+from ctxkit.session.messages import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.offline_summarisers import Passage
+    from ctxkit.session.messages import Message
+
+
+RECENT_TURN_CHARS = 600
+
+DIFFERENCES = (
+    Difference(
+        "default mode",
+        "safeguard",
+        "default where the config has no `agents.defaults`",
+        "safeguard",
+    ),
+    Difference(
+        "quality guard",
+        "off unless turned on",
+        "audits sections, identifiers and the last request, and asks again",
+        "off; with it on, `quality_guard_max_retries` times",
+    ),
+    Difference(
+        "providers of cache-ttl",
+        "Anthropic",
+        "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
+        "every provider: whoever replays says so by `pruning`",
+    ),
+    Difference(
+        "live cap of one tool result",
+        "not said",
+        "30 % of the window, at most 16,000 characters, where it enters",
+        "none: the log holds what entered",
+    ),
+    Difference(
+        "pruning persists",
+        "in memory, for each call",
+        "2026.9.6: a result that was trimmed or cleared stays so; 2026.3 sends it whole at the next"
+        " warm call",
+        "as the program of that version, until the next compaction",
+    ),
+    Difference(
+        "short results",
+        "old results are cleared",
+        "the placeholder takes the place of results that are shorter than it, too, and a trimmed"
+        " one may have more tokens than it had",
+        "these are left as they are: it would make the prompt larger",
+    ),
+    Difference(
+        "size of a message",
+        "characters",
+        "wide scripts count more, an image 8,000; several texts of a message are joined by a line"
+        " break, images noted in 56; for pruning names of tools and the system prompt do not count",
+        "for summaries of 2026.9.6 scripts and images as the program; for pruning, and in 2026.3,"
+        " all that is sent, an image 4,800, each character one",
+    ),
+    Difference(
+        "images",
+        "not said",
+        "2026.9.6 puts a marker in their place; an older commit spares the last three",
+        "as the program of that version",
+    ),
+    Difference(
+        "retired settings",
+        "the reserve and the sizes of pruning could be set",
+        "2026.9.6 deletes these keys: reserve, floor, history share, the ratios and sizes of"
+        " pruning",
+        "they can be set here; `to_config()` writes them only for 2026.3",
+    ),
+    Difference(
+        "cap of the reserve",
+        "not said",
+        "2026.9.6 holds at most a quarter of the window free",
+        "as the program of that version",
+    ),
+    Difference(
+        "history share",
+        "the older half is set apart where the history is over its share",
+        "2026.9.6: only where all but the history is over the share times 1.2",
+        "as the program of that version",
+    ),
+    Difference(
+        "recent turns",
+        "are kept word for word",
+        "2026.9.6 leaves them out of what is summarised",
+        "as the program of that version, as long as anything is left to summarise",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OpenClawSummary(Safeguard):
+    """The safeguard's summary with the newest turns that it covers behind it, word for word."""
+
+    recent_turns: int = 3
+    """Turns of what is summarised that follow it word for word, 600 characters of each message."""
+    once: bool = False
+    """Leave these turns out of what is summarised, where anything is left."""
+
+    def passages(self, history: History, first: int) -> list[Passage]:
+        """Return the old turns that do not follow word for word, and the head of a split one."""
+        found = super().passages(history, first)
+        if not self.once or not self.recent_turns:
+            return found
+        old = found[0]
+        users = [p for p in old.positions if history[p].role == "user"]
+        start = users[-self.recent_turns :][0] if users else old.before
+        if has_content(history, start) and start > old.start:
+            found[0] = replace(old, before=start)
+        return found
+
+    def written(self, history: History, first: int) -> Message | str | int:
+        """Return the summary with the turns behind it."""
+        made = super().written(history, first)
+        if not isinstance(made, str) or not self.recent_turns:
+            return made
+        gone = [history[p] for p in range(first)]
+        return made + recent_turns_section(gone, self.recent_turns)
+
+
+def recent_turns_section(messages: list[Message], turns: int) -> str:
+    """Return a section with what the user and the agent said in the last turns of some messages."""
+    said = [m for m in messages if m.role in ("user", "assistant") and plain_text(m).strip()]
+    starts = [i for i, m in enumerate(said) if m.role == "user"]
+    if not starts:
+        return ""
+    lines = [
+        f"- {m.role}: {content.one_line(plain_text(m), RECENT_TURN_CHARS)}"
+        for m in said[starts[-turns:][0] :]
+    ]
+    return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)
+
+
+@typed
+def openclaw(
+    *,
+    version: Literal["2026.9.6", "2026.3"] = "2026.9.6",
+    pruning: Literal["cache-ttl"] | None = None,
+    context_window: int | None = None,
+    mode: Literal["default", "safeguard"] = "safeguard",
+    reserve_tokens: int | None = None,
+    keep_recent_tokens: int = 20_000,
+    reserve_tokens_floor: int = RESERVE_FLOOR,
+    max_history_share: float = 0.5,
+    recent_turns_preserve: int = 3,
+    quality_guard: bool = False,
+    quality_guard_max_retries: int = 1,
+    timeout_seconds: float = 300.0,
+    identifier_policy: Literal["strict", "off", "custom"] = "strict",
+    identifier_instructions: str = "",
+    custom_instructions: str = "",
+    ttl_seconds: float = 300.0,
+    keep_last_assistants: int = 3,
+    soft_trim_ratio: float = 0.3,
+    hard_clear_ratio: float = 0.5,
+    min_prunable_tool_chars: int = 50_000,
+    soft_trim_max_chars: int = 4000,
+    soft_trim_head_chars: int = 1500,
+    soft_trim_tail_chars: int = 1500,
+    hard_clear: bool = True,
+    hard_clear_placeholder: str = CLEARED_PLACEHOLDER,
+    tools_allow: tuple[str, ...] = ("*",),
+    tools_deny: tuple[str, ...] = (),
+    summariser: Any = None,
+) -> Rules:
+    """Return OpenClaw's rules: Pi's cut with a floored reserve, its guarded summary, and pruning in
+    memory.
+
+    As `compaction-safeguard.ts`, `compaction-planning.ts` (00818c4) and
+    `context-pruning/` (0a1ebf1, 1328b6c) have it; for 2026.9.6 as `dist/compaction-planning-*.mjs`
+    (`buildHistoryPrunePlan`), `agent-compaction-constants-*.mjs` (a quarter) and
+    `tool-result-truncation-*.mjs` (`pruneExpiredCacheTtlToolResults`) of the npm package have it.
+    Not confirmed: the timeout (300 s here).
+
+    Args:
+        version: the program that is followed, where they differ.
+        pruning: `cache-ttl` trims and clears tool results for one call, after a pause; None:
+            nothing is pruned.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is
+            Pi's summary.
+        reserve_tokens: tokens held free; None: Pi's 16,384.
+        keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
+        reserve_tokens_floor: least tokens held free; 0: none.
+        max_history_share: share of the window (0.1 to 0.9) that the history given to one summary
+            may have.
+        recent_turns_preserve: turns of what is summarised that follow the summary word for word (0
+            to 12).
+        quality_guard: ask again where a summary lost sections, identifiers or the last request.
+        quality_guard_max_retries: how often (0 to 3).
+        timeout_seconds: seconds that a summariser may take.
+        identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode
+            `safeguard`.
+        identifier_instructions: what it is told with `custom`; blank: the strict text.
+        custom_instructions: what a summary shall look at besides.
+        ttl_seconds: seconds after which the cache counts as cold.
+        keep_last_assistants: replies at the end that pruning leaves alone, with what follows them.
+        soft_trim_ratio: share of the window from which long results are trimmed.
+        hard_clear_ratio: share of the window from which results are cleared, oldest first.
+        min_prunable_tool_chars: characters of results below which nothing is cleared.
+        soft_trim_max_chars: characters above which a result is trimmed.
+        soft_trim_head_chars: characters kept of its head.
+        soft_trim_tail_chars: characters kept of its tail.
+        hard_clear: whether results are cleared at all.
+        hard_clear_placeholder: what a cleared result says.
+        tools_allow: names or globs of the tools whose results are pruned.
+        tools_deny: names or globs of the tools whose results never are.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+    """
+    parameters = dict(locals())
+    check_between(0.1, 0.9, max_history_share=max_history_share)
+    check_between(0, 12, recent_turns_preserve=recent_turns_preserve)
+    check_between(0, 3, quality_guard_max_retries=quality_guard_max_retries)
+    newest = version == "2026.9.6"
+    held = openclaw_shared.effective_reserve(reserve_tokens, reserve_tokens_floor)
+    if newest:
+        held = openclaw_shared.cap_reserve(held, context_window)
+    check_window(context_window, held, keep_recent_tokens)
+    common = openclaw_shared.summary_settings(
+        parameters, held, focus=custom_instructions, seconds=timeout_seconds
+    )
+    policy: PiSummary = PiSummary(**common)
+    if mode == "safeguard":
+        policy = OpenClawSummary(
+            **common,
+            max_history_share=max_history_share,
+            by_new=newest,
+            once=newest,
+            recent_turns=recent_turns_preserve,
+            identifiers=identifier_policy,
+            identifier_instructions=identifier_instructions,
+            sections=OPENCLAW_SECTIONS if quality_guard else PI_SECTIONS,
+            retries=quality_guard_max_retries if quality_guard else 0,
+        )
+    images: dict[str, Any] = (
+        {"cut_images": True, "persists": True} if newest else {"keep_images": 3}
+    )
+    return Rules(
+        policy=policy,
+        trigger=Share(1.0, of="budget") | Overflow(recorded=True),
+        pruning=openclaw_shared.cache_ttl_pruning(parameters, **images)
+        if pruning == "cache-ttl"
+        else None,
+        window=context_window,
+        reserve=held,
+        estimator="openclaw" if newest else "pi",
+        summariser=summariser,
+        config=ConfigWriter("openclaw"),
+    )
+
+
+CONFIG_TABLE = KeyTable(
+    keys=(
+        *openclaw_shared.COMPACTION_KEYS,
+        ConfigKey(
+            f"{openclaw_shared.COMPACTION_SECTION}.recentTurnsPreserve",
+            "recent_turns_preserve",
+            WHOLE,
+        ),
+        ConfigKey(
+            f"{openclaw_shared.COMPACTION_SECTION}.customInstructions",
+            "custom_instructions",
+            PROMPT,
+        ),
+        ConfigKey(f"{openclaw_shared.QUALITY_GUARD_SECTION}.enabled", "quality_guard", FLAG),
+        ConfigKey(
+            f"{openclaw_shared.QUALITY_GUARD_SECTION}.maxRetries",
+            "quality_guard_max_retries",
+            WHOLE,
+        ),
+        ConfigKey(f"{openclaw_shared.PRUNING_SECTION}.mode", "pruning", choice("off", "cache-ttl")),
+        *openclaw_shared.PRUNING_KEYS,
+    ),
+    elsewhere=keys_from_words("enabled softThresholdTokens", openclaw_shared.MEMORY_FLUSH_SECTION)
+    | openclaw_shared.OTHER_KEYS,
+    silent=frozenset({"agents.list"}),
+    open=openclaw_shared.OPEN_SECTIONS,
+)
+
+
+NEWEST_VERSION, OLDER_VERSION = "2026.9.6", "2026.3"
+RETIRED_SETTINGS = (
+    "reserve_tokens",
+    "reserve_tokens_floor",
+    "max_history_share",
+    "keep_last_assistants",
+    "soft_trim_ratio",
+    "hard_clear_ratio",
+    "min_prunable_tool_chars",
+    "soft_trim_max_chars",
+    "soft_trim_head_chars",
+    "soft_trim_tail_chars",
+)
+"""Settings whose keys 2026.9.6 deletes from a file."""
+
+
+def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
+    """Gather what the file says."""
+    found = CONFIG_TABLE.found(config)
+    if found.settings.get("pruning") == "off":
+        found.settings["pruning"] = None
+    old = [
+        k.path
+        for k in CONFIG_TABLE.keys
+        if k.parameter in RETIRED_SETTINGS and k.parameter in found.settings
+    ]
+    if old:
+        found.settings["version"] = OLDER_VERSION
+        found.notes.append(
+            f"OpenClaw {NEWEST_VERSION} deletes {', '.join(old)}: these are the rules of {OLDER_VERSION}."
+        )
+    return found
+
+
+def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters under the file's own keys."""
+    retired = (
+        RETIRED_SETTINGS if parameters.get("version", NEWEST_VERSION) == NEWEST_VERSION else ()
+    )
+    kept = {k: v for k, v in parameters.items() if k not in retired}
+    return CONFIG_TABLE.tree({**kept, "pruning": parameters.get("pruning") or "off"})
+
+
+WEIGH_CONFIG = partial(openclaw_shared.weigh_config, openclaw=True)
+CONFIG = ConfigFormat(
+    "openclaw", "openclaw.json", WEIGH_CONFIG, read_config, to_config_tree, CONFIG_TABLE.paths
+)

@@ -1,0 +1,331 @@
+"""OpenCode (anomalyco/opencode): a summary and the last turns that fit; old tool output can be
+pruned before that.
+
+The keys of `compaction` are those of its first schema (https://opencode.ai/config.json); version 2
+has `keep` and `buffer`, which are only named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ctxkit.policies.clearing import CLEARED_PLACEHOLDER
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import Outputs
+from ctxkit.policies.summary import LOCAL_SUMMARISERS, Summary
+from ctxkit.policies.texts import content
+from ctxkit.policies.texts.summary_prompts import with_focus
+from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets.common import opens_turn
+from ctxkit.presets.config_keys import (
+    FLAG,
+    POSITIVE,
+    WHOLE,
+    ConfigFormat,
+    ConfigKey,
+    ConfigWriter,
+    KeyTable,
+    ParsedConfig,
+    get_section,
+    zero_if_single,
+)
+from ctxkit.presets.setting_checks import LAST_CALL_DIFFERENCE, Difference, check_window, typed
+from ctxkit.session.messages import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.offline_summarisers import Passage
+    from ctxkit.session.messages import Message
+    from ctxkit.tokens import ContextBudget
+
+
+TRUNCATED_SUFFIX = "\n[truncated]"
+MAX_OUTPUT_TOKENS = 32_000
+OUTPUT_CHARS = 2000
+BUFFER_TOKENS = 20_000
+PROTECTED_TOOL = "skill"
+"""The tool whose output is never pruned."""
+INSTRUCTIONS = (
+    "Write what another agent needs to go on with this work: goal, instructions of the user,"
+    " discoveries, what is accomplished and what is left, relevant files and folders."
+)
+
+DIFFERENCES = (
+    Difference("pruning", "off by default", "older versions prune unless it is turned off", "off"),
+    Difference(
+        "what the summariser is sent",
+        "the conversation",
+        "tool output of at most 2,000 characters",
+        "as the program, for summarisers that read the messages",
+    ),
+    Difference(
+        "kept turns",
+        "the last two",
+        "without `tail_turns` all that fit the budget, and what is left of it from any turn that"
+        " does not fit; an older commit keeps two, and splits only the newest",
+        "as the program of that version",
+    ),
+    Difference(
+        "2.x: what is kept",
+        "recent context",
+        "messages within 15,000 tokens, from a request on, written as text into the checkpoint",
+        "the same messages, as they are",
+    ),
+    Difference(
+        "upper bound of the kept tokens",
+        "not said",
+        "8,000 in earlier versions, 15,000 in later ones",
+        "15,000",
+    ),
+    LAST_CALL_DIFFERENCE,
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OpenCodeSummary(Summary):
+    """Keep the last turns as far as a budget reaches; prune old tool output where no summary is
+    due.
+    """
+
+    estimated: bool = True
+    apart: bool = False
+    tail_turns: int | None = None
+    """Turns at the end that may be kept; None: all that fit."""
+    split_any: bool = True
+    """Keep what is left of the budget of any turn that does not fit; else only of the newest."""
+    whole_turns: bool = False
+    """Keep from a request on, never less than the last message (2.x)."""
+    tail_tokens: int | None = None
+    """Tokens that they may have; None: a quarter of what is usable, from 2,000 to 15,000."""
+    prune: bool = False
+    """Clear old tool output at the start of a turn."""
+    prune_protect: int = 40_000
+    """Tokens of tool output, the newest, that pruning leaves alone."""
+    prune_minimum: int = 20_000
+    """Tokens that a pruning must free."""
+
+    def __call__(self, history: History, room: ContextBudget) -> History:
+        """Return the history summarised where it is full, else pruned."""
+        if self.prune and history.tokens < room.budget:
+            return self.pruned(history)
+        return super().__call__(history, room)
+
+    def pruned(self, history: History) -> History:
+        """Return the history without the output of old tools, up to the last summary."""
+        stop = max(history.nth_last("user", 2), 0)
+        mask = (
+            history.role("tool") & (np.arange(len(history)) < stop) & ~history.tool(PROTECTED_TOOL)
+        )
+        rows = np.flatnonzero(mask & (history.chars > len(CLEARED_PLACEHOLDER)))[::-1]
+        sizes = history.estimates[rows]
+        old = rows[np.cumsum(sizes) > self.prune_protect]
+        if int(history.estimates[old].sum()) <= self.prune_minimum:
+            return history
+        return history.shorten(
+            np.sort(old), CLEARED_PLACEHOLDER, reason="old tool output is pruned"
+        )
+
+    def cut(self, history: History, room: ContextBudget) -> int:
+        """Return where the kept turns begin: the last that fit, or what fits of a long one."""
+        budget = self.tail_tokens
+        if budget is None:
+            budget = min(15_000, max(2000, room.budget // 4))
+        n = len(history)
+        if self.whole_turns:
+            return self.from_request(history, budget)
+        first, whole = n, history.before(n, estimated=True)
+        most = n if self.tail_turns is None else self.tail_turns
+        for turn in range(1, most + 1):
+            start = history.nth_last("user", turn)
+            if start < 0:
+                break
+            if whole - history.before(start, estimated=True) > budget:
+                if turn == 1 or self.split_any:
+                    fits = history.safe(history.back(budget, estimated=True) + 1)
+                    first = min(fits or n, first)
+                break
+            first = start
+        return history.safe_before(first)
+
+    def asked(self, maker: Any, passage: Passage) -> Message | str | int:
+        """Return the summary of a passage; who reads it gets 2,000 characters of each output."""
+        if isinstance(maker, LOCAL_SUMMARISERS):
+            return super().asked(maker, passage)
+        history, most = passage.history, OUTPUT_CHARS + len(TRUNCATED_SUFFIX)
+        changes: dict[int, Message | str] = {}
+        for p in passage.positions:
+            if history[p].role == "tool" and len(text := plain_text(history[p])) > most:
+                changes[p] = content.replace_text(
+                    history[p], text[:OUTPUT_CHARS] + TRUNCATED_SUFFIX
+                )
+        short = history.shorten(changes, reason="for the summariser")
+        return super().asked(maker, replace(passage, history=short))
+
+    @staticmethod
+    def from_request(history: History, budget: int) -> int:
+        """Return the request at which messages within a budget begin; the last where all fit."""
+        n = len(history)
+        start = min(history.back(budget + 1, estimated=True) + 1, n - 1)
+        if history.before(n, estimated=True) <= budget:
+            start = 0
+        while start > 0 and history[start].role != "user":
+            start -= 1
+        last = history.nth_last("user", 1)
+        return history.safe_before(start or (last if last > 0 else n))
+
+
+@typed
+def opencode(
+    *,
+    version: Literal["1.18", "1.0", "2"] = "1.18",
+    context_window: int | None = None,
+    limit_input: int | None = None,
+    limit_output: int = MAX_OUTPUT_TOKENS,
+    auto: bool = True,
+    prune: bool = False,
+    reserved: int | None = None,
+    tail_turns: int | None = None,
+    preserve_recent_tokens: int | None = None,
+    prune_protect: int = 40_000,
+    prune_minimum: int = 20_000,
+    max_output_tokens: int = 20_000,
+    max_lines: int = 2000,
+    max_bytes: int = 51_200,
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return OpenCode's rules: a summary where what is usable of the window is full.
+
+    Read in `session/overflow.ts` (08f74b9: what is usable, `>=`) and `session/compaction.ts`
+    (001aa6c: pruning); the kept turns of 1.18 in that file at 31e22f65 (all that fit, a quarter of
+    what is usable, from 2,000 tokens up) and of 2 in `packages/core/src/session/compaction.ts` at
+    031a4a9 (20,000 held free, 15,000 kept).
+
+    Args:
+        version: `1.18`, `1.0` (two turns, only the newest split) or `2` (from a request on, 15,000
+            tokens). 1.18 is the default, as 2 is not what `opencode` installs.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        limit_input: tokens of prompt that it takes, where the provider names them apart.
+        limit_output: tokens of reply that it gives; at most 32,000 are held free (2: `reserved`).
+        auto: whether anything is compacted without being asked.
+        prune: clear old tool output at the end of each turn.
+        reserved: tokens below `limit_input` (2: or below the window) at which a compaction is due;
+            None: 20,000, or the reply's if fewer and `limit_input` is given.
+        tail_turns: turns at the end that may be kept as they are; None: all that fit (1.0: two);
+            2 does not count them.
+        preserve_recent_tokens: tokens that they may have; None: a quarter of what is usable, from
+            2,000 to 15,000 (2: 15,000).
+        prune_protect: tokens of tool output, the newest, that pruning leaves alone.
+        prune_minimum: tokens that a pruning must free.
+        max_output_tokens: tokens of a summary.
+        max_lines: lines of a tool's output that enter the history (`tool_output.max_lines`); 0:
+            all.
+        max_bytes: bytes of it; 0: all.
+        focus: what a summary shall look at besides.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+    """
+    output = min(limit_output, MAX_OUTPUT_TOKENS) or MAX_OUTPUT_TOKENS
+    held = output
+    window = context_window
+    if limit_input is None and version == "2":
+        held = BUFFER_TOKENS if reserved is None else reserved
+    elif limit_input is not None:
+        held = min(BUFFER_TOKENS, output) if reserved is None else reserved
+        window = limit_input if context_window is None else min(limit_input, context_window)
+    check_window(window, held)
+    turns = 2 if tail_turns is None and version == "1.0" else tail_turns
+    if version == "2" and preserve_recent_tokens is None:
+        preserve_recent_tokens = 15_000
+    trigger: Any = Share(1.0, of="budget", or_equal=True) | Overflow(recorded=True)
+    policy = OpenCodeSummary(
+        keep_turns=max(turns or 1, 1),
+        tail_turns=turns,
+        split_any=version != "1.0",
+        whole_turns=version == "2",
+        tail_tokens=preserve_recent_tokens,
+        limit=max_output_tokens,
+        instructions=with_focus(INSTRUCTIONS, focus),
+        prune=prune,
+        prune_protect=prune_protect,
+        prune_minimum=prune_minimum,
+    )
+    return Rules(
+        policy=policy,
+        trigger=trigger | opens_turn if prune else trigger,
+        pruning=Outputs(max_lines=max_lines, max_chars=0, max_bytes=max_bytes, mode="head"),
+        window=window,
+        reserve=held,
+        estimator="chars/4",
+        summariser=summariser,
+        auto=auto,
+        config=ConfigWriter("opencode"),
+    )
+
+
+CONFIG_TABLE = KeyTable(
+    keys=(
+        ConfigKey("compaction.auto", "auto", FLAG),
+        ConfigKey("compaction.prune", "prune", FLAG),
+        ConfigKey("compaction.reserved", "reserved", WHOLE),
+        ConfigKey("compaction.tail_turns", "tail_turns", WHOLE),
+        ConfigKey("compaction.preserve_recent_tokens", "preserve_recent_tokens", WHOLE),
+        ConfigKey("tool_output.max_lines", "max_lines", WHOLE),
+        ConfigKey("tool_output.max_bytes", "max_bytes", WHOLE),
+    ),
+    elsewhere=frozenset({"compaction.keep", "compaction.buffer"}),
+)
+LIMIT_TABLE = KeyTable(
+    keys=(
+        ConfigKey("context", "context_window", POSITIVE),
+        ConfigKey("input", "limit_input", POSITIVE),
+        ConfigKey("output", "limit_output", POSITIVE),
+    ),
+)
+PLACEHOLDER_MODEL = "ctxkit/model"
+"""The model whose limits are written where the rules come from no file."""
+
+
+def weigh_config(config: Mapping[str, Any]) -> int:
+    """Count the signs of OpenCode."""
+    compaction = config.get("compaction")
+    keys = {"auto", "prune", "reserved", "tail_turns", "preserve_recent_tokens", "keep", "buffer"}
+    mine = len(keys & compaction.keys()) if isinstance(compaction, dict) else 0
+    schema = "opencode.ai" in str(config.get("$schema", ""))
+    common = sum(k in config for k in ("provider", "small_model", "autoupdate", "share"))
+    return 10 * schema + 3 * mine + zero_if_single(common + ("/" in str(config.get("model", ""))))
+
+
+def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
+    """Gather what the file says; limits are those of its `model`, where `provider` lists it."""
+    found = CONFIG_TABLE.found(config)
+    model = config.get("model")
+    provider, _, name = model.partition("/") if isinstance(model, str) else ("", "", "")
+    limit = get_section(config, ("provider", provider, "models", name, "limit"))
+    if isinstance(limit, dict):
+        LIMIT_TABLE.read(limit, found, f"provider.{provider}.models.{name}.limit.")
+        found.subject = str(model)
+    return found
+
+
+def to_config_tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters under the file's own keys."""
+    made = {"$schema": "https://opencode.ai/config.json", **CONFIG_TABLE.tree(parameters)}
+    if any(parameters.get(k.parameter) is not None for k in LIMIT_TABLE.keys):
+        model = parameters.get("subject") or PLACEHOLDER_MODEL
+        provider, _, name = model.partition("/")
+        made |= {
+            "model": model,
+            "provider": {provider: {"models": {name: {"limit": LIMIT_TABLE.tree(parameters)}}}},
+        }
+    return made
+
+
+KEY_PATHS = {**CONFIG_TABLE.paths, **{k.parameter: f"limit.{k.path}" for k in LIMIT_TABLE.keys}}
+CONFIG = ConfigFormat(
+    "opencode", "opencode.json", weigh_config, read_config, to_config_tree, KEY_PATHS
+)

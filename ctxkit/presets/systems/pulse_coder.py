@@ -1,0 +1,221 @@
+"""pulse-coder (hua-bang) at 527e790: a summary up to a target share, two fallbacks that keep the
+last turns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.policies.guards import Attempts
+from ctxkit.policies.history.history import has_content
+from ctxkit.policies.message_filters import Prune
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.texts.summary_prompts import PULSE_SECTIONS
+from ctxkit.policies.triggers import Above, CutShort
+from ctxkit.presets.config_keys import (
+    POSITIVE,
+    ConfigFormat,
+    ConfigKey,
+    ConfigWriter,
+    KeyTable,
+    ParsedConfig,
+    zero_if_single,
+)
+from ctxkit.presets.setting_checks import Difference, typed
+from ctxkit.session.messages import SENT_ROLE_KEY, Message, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxkit.policies.history.history import History
+    from ctxkit.tokens import ContextBudget
+
+
+SUMMARY_PREFIX = "[COMPACTED_CONTEXT]\n"
+FALLBACK_PRUNE = Prune(tool_calls="all", reasoning="all")
+"""What is done to all messages before the last turns are taken, where no summary came about."""
+DEFAULT_WINDOW = 64_000
+"""Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is never weighed."""
+
+DIFFERENCES = (
+    Difference(
+        "summary too large",
+        "fall back to the last turns",
+        "the summary that was paid for is thrown away, and the result may still be above the"
+        " target",
+        "as the document says",
+    ),
+    Difference(
+        "who writes the new messages back",
+        "the caller must commit them",
+        "where it does not, both attempts are spent on the same summary and nothing changes",
+        "they are committed",
+    ),
+    Difference(
+        "system messages before the first kept user message",
+        "not said",
+        "dropped (the system prompt is passed apart)",
+        "they stay",
+    ),
+    Difference(
+        "a result that is not smaller",
+        "not said",
+        "is taken (refused from a later version on)",
+        "is refused",
+        "is taken",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PulseSummary(Summary):
+    """Summarise all but the last turns, in the assistant's words; keep only those where no summary
+    comes about or the result is too large.
+    """
+
+    on_failure: ClassVar[str] = (
+        "the last turns are kept alone, their thinking and tool calls pruned"
+    )
+    target: int = 32_000
+    """Tokens, by its own estimate, that the result may have."""
+    prefix: str = SUMMARY_PREFIX
+    sections: tuple[str, ...] = PULSE_SECTIONS
+    apart: bool = False
+
+    def __call__(self, history: History, room: ContextBudget) -> History:
+        """Return summary and last turns, or the last turns alone."""
+        start, first = self.front(history), self.cut(history, room)
+        if first <= start or not has_content(history, first, start):
+            return history
+        try:
+            made = self.written(history, first)
+            if isinstance(made, str):
+                said = {SENT_ROLE_KEY: "assistant"}
+                made = Message(role="summary", parts=(Text(made),), details=said)
+            new = history.summarise(first, made, "summary", start=start, method="summary")
+        except ModelError as error:
+            return self.last(FALLBACK_PRUNE(history, room), "fallback").instead_of(str(error))
+        if is_above_target(new, self.target):
+            return self.last(history, "summary-too-large")
+        return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    def cut(self, history: History, _room: ContextBudget) -> int:
+        """Return the `keep_turns`-th user message from the end; 0 where there are not more."""
+        return self.begun(history) if history.count("user") > (self.keep_turns or 1) else 0
+
+    def last(self, history: History, why: str) -> History:
+        """Return the last turns alone."""
+        first, start = self.begun(history), self.front(history)
+        return history.drop(first, why, start=start, method="fallback")
+
+    def begun(self, history: History) -> int:
+        """Return where the last turns begin."""
+        return history.safe_before(max(history.nth_last("user", self.keep_turns or 1), 0))
+
+
+def is_above_target(history: History, target: int) -> bool:
+    """Say whether its estimate is above a target; worked out anew only where rounding decides."""
+    over = history.estimated - target
+    return over > 0 and (over > len(history) or estimate_tokens(history) > target)
+
+
+def estimate_tokens(history: History) -> int:
+    """Return pulse-coder's estimate of what is shown, rounded once."""
+    counter = history.log.estimator
+    return counter.total(history.messages) if hasattr(counter, "total") else history.estimated
+
+
+@typed
+def pulse_coder(
+    *,
+    context_window_tokens: int = DEFAULT_WINDOW,
+    compact_trigger: int | None = None,
+    compact_target: int | None = None,
+    keep_last_turns: int = 6,
+    compact_summary_max_tokens: int = 1200,
+    max_compaction_attempts: int = 2,
+    summariser: Any = None,
+    quirks: bool = False,
+) -> Rules:
+    """Return pulse-coder's rules: compact from 75 % of the window on, to 50 % at most.
+
+    Args:
+        context_window_tokens: tokens that pulse-coder believes the model takes, whatever model it
+            is; what it assumes by itself is no bound: a larger prompt is sent all the same.
+        compact_trigger: tokens, by its own estimate, from which a compaction is due; None: 0.75 of
+            the window.
+        compact_target: tokens that the result may have; None: 0.5 of the window.
+        keep_last_turns: user messages from the end that are kept with what follows them (later
+            versions: 4).
+        compact_summary_max_tokens: tokens that a summary may have.
+        max_compaction_attempts: compactions in one turn.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+        quirks: take a result that is not smaller.
+    """
+    trigger = int(0.75 * context_window_tokens) if compact_trigger is None else compact_trigger
+    target = int(0.5 * context_window_tokens) if compact_target is None else compact_target
+    if not trigger > target:
+        raise BadArguments(
+            f"compact_trigger ({trigger:,}) must lie above compact_target ({target:,}): "
+            "otherwise each compaction is due again at once."
+        )
+    policy = PulseSummary(
+        keep_turns=keep_last_turns,
+        target=target,
+        limit=compact_summary_max_tokens,
+        must_shrink=not quirks,
+    )
+    return Rules(
+        policy=policy,
+        trigger=Above(trigger, or_equal=True, estimated=True) | CutShort(),
+        guards=(Attempts(max_compaction_attempts, per="turn"),),
+        window=context_window_tokens,
+        assumed=context_window_tokens == DEFAULT_WINDOW,
+        estimator="pulse_coder",
+        summariser=summariser,
+        config=ConfigWriter("pulse_coder"),
+    )
+
+
+CONFIG_TABLE = KeyTable(
+    keys=(
+        ConfigKey("CONTEXT_WINDOW_TOKENS", "context_window_tokens", POSITIVE),
+        ConfigKey("COMPACT_TRIGGER", "compact_trigger", POSITIVE),
+        ConfigKey("COMPACT_TARGET", "compact_target", POSITIVE),
+        ConfigKey("KEEP_LAST_TURNS", "keep_last_turns", POSITIVE),
+        ConfigKey("COMPACT_SUMMARY_MAX_TOKENS", "compact_summary_max_tokens", POSITIVE),
+        ConfigKey("MAX_COMPACTION_ATTEMPTS", "max_compaction_attempts", POSITIVE),
+    ),
+    elsewhere=frozenset({"MAX_TOOL_OUTPUT_LENGTH", "MAX_STEPS", "MAX_ERROR_COUNT"}),
+    silent=frozenset({"COMPACT_SUMMARY_MODEL", "DEFAULT_MODEL"}),
+)
+
+
+def weigh_config(config: Mapping[str, Any]) -> int:
+    """Count the signs of pulse-coder."""
+    return zero_if_single(sum(k.path in config for k in CONFIG_TABLE.keys)) * 3
+
+
+def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
+    """Gather what the variables say. An environment has many others, of which nothing is said.
+
+    The program takes text that is no number for NaN, and then compacts before every call; here it
+    is refused.
+    """
+    known = {k.path for k in CONFIG_TABLE.keys} | CONFIG_TABLE.elsewhere
+    mine = {k: _number(v) for k, v in config.items() if k in known and v not in ("", None)}
+    return CONFIG_TABLE.found(mine)
+
+
+def _number(value: Any) -> Any:
+    """Return a whole number out of a text, where it is one."""
+    text = value.strip() if isinstance(value, str) else ""
+    return int(text) if text.isdecimal() and len(text) < 16 else value
+
+
+CONFIG = ConfigFormat(
+    "pulse_coder", ".env", weigh_config, read_config, CONFIG_TABLE.tree, CONFIG_TABLE.paths
+)

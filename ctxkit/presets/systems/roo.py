@@ -1,0 +1,100 @@
+"""Roo Code: a summary of everything at a share of the window; where that fails, the older half
+goes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ctxkit.policies.base import Fallback
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets.common import DropHalf, SummariseAll
+from ctxkit.presets.setting_checks import (
+    LAST_CALL_DIFFERENCE,
+    Difference,
+    check_between,
+    check_window,
+    typed,
+)
+
+BUFFER_SHARE = 0.1
+"""Share of the window that is held free beside the reply."""
+INSTRUCTIONS = (
+    "Summarise the conversation so far: requests, what was done, problems, pending tasks, next"
+    " step."
+)
+
+DIFFERENCES = (
+    LAST_CALL_DIFFERENCE,
+    Difference(
+        "what the summary holds besides",
+        "the work goes on as if nothing had happened",
+        "commands of the first message, outlines of the files that were read, the editor's state",
+        "none of these: the log does not hold them",
+    ),
+    Difference(
+        "default of the share",
+        "100 % in the settings",
+        "a setting of the profile goes first",
+        "100 %: then the buffer decides",
+    ),
+    Difference(
+        "a summary that fails",
+        "the older half is hidden instead",
+        "only where the prompt is over what is allowed; below that nothing is done",
+        "the older half goes in both cases",
+    ),
+    Difference(
+        "a hidden half",
+        "messages are hidden and come back where the user goes back",
+        "a line says how many were hidden",
+        "they are dropped, without that line",
+    ),
+)
+
+
+@typed
+def roo(
+    *,
+    context_window: int | None = None,
+    max_tokens: int = 8192,
+    auto_condense_context: bool = True,
+    auto_condense_context_percent: int = 100,
+    custom_condensing_prompt: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return Roo Code's rules.
+
+    Read in `src/core/context-management/index.ts` (0.1 of the window, half, even) and
+    `src/core/condense/index.ts` (the summary of everything, 5 to 100 %) of RooCodeInc/Roo-Code at
+    cb83656, and in `packages/types/src/providers/anthropic.ts` (8,192) at 2d8837c.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        max_tokens: tokens of a reply, held free.
+        auto_condense_context: whether a summary is made; else the older half goes.
+        auto_condense_context_percent: per cent of the window from which a summary is made (5 to
+            100).
+        custom_condensing_prompt: what the summariser is told instead.
+        summariser: a name or ``(passage) -> text``; None: the extractive one, without a model.
+    """
+    check_between(5, 100, auto_condense_context_percent=auto_condense_context_percent)
+    half = DropHalf(keep_first=1, quarter=False, pairs="all")
+    window = context_window or 200_000
+    reserve = max_tokens + int(BUFFER_SHARE * window)
+    check_window(window, reserve)
+    policy: Any = half
+    full: Any = Share(1.0, of="budget") | Overflow(recorded=True)
+    if auto_condense_context:
+        policy = Fallback(
+            [SummariseAll(instructions=custom_condensing_prompt or INSTRUCTIONS), half]
+        )
+        full = Share(auto_condense_context_percent / 100, or_equal=True) | full
+    return Rules(
+        policy=policy,
+        trigger=full,
+        window=context_window,
+        reserve=reserve,
+        summariser=summariser,
+    )

@@ -1,0 +1,28 @@
+"""SWE-agent's observation masking: the simplest rival, old tool results become one line."""
+
+from __future__ import annotations
+
+from ctxkit.policies.clearing import Clear
+from ctxkit.policies.rules import Rules
+from ctxkit.presets.setting_checks import typed
+
+MASKED_PLACEHOLDER = "Old environment output: ({lines} lines omitted)"
+
+
+@typed
+def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None = None) -> Rules:
+    """Return rules that show the last observations whole and mask the older ones, at every call.
+
+    The task itself is the first observation for SWE-agent and is never masked; here it is a user
+    message anyway.
+
+    Args:
+        n: observations (tool results) at the end that stay whole.
+        polling: mask only at every so many observations, so that the provider's cache lives in
+            between.
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+    """
+    return Rules(
+        pruning=Clear(keep_last=n, polling=polling, placeholder=MASKED_PLACEHOLDER),
+        window=context_window,
+    )

@@ -1,0 +1,456 @@
+"""Tyrum at 999cf580: a checkpoint of what is owed in the place of old messages; tool calls pruned
+before each call.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ctxkit.errors import BadArguments, ModelError, did_you_mean
+from ctxkit.policies import memory
+from ctxkit.policies.base import Chain
+from ctxkit.policies.memory import MemoryFlush
+from ctxkit.policies.message_filters import Cap, Prune
+from ctxkit.policies.offline_summarisers import written_instead
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.texts import content, summary_prompts
+from ctxkit.policies.triggers import Above, Both, Overflow, Share
+from ctxkit.presets.common import opens_turn
+from ctxkit.presets.setting_checks import Difference, check_between, typed
+from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Message, Text, plain_text
+from ctxkit.tokens.counters import arguments_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ctxkit.policies.history.history import History
+    from ctxkit.policies.offline_summarisers import Passage
+    from ctxkit.tokens import ContextBudget
+
+
+INSTRUCTIONS = (
+    "Write an internal checkpoint for another run of the same agent; do not answer the user. Prefer"
+    " facts, exact identifiers, decisions, constraints, pending work and open questions; invent"
+    " nothing; where statements conflict, take the newer one with evidence. Answer in JSON only,"
+    " with the fields " + ", ".join(summary_prompts.TYRUM_FIELDS) + "."
+)
+
+DIFFERENCES = (
+    Difference(
+        "what pruning touches",
+        "only tool results, never user or assistant turns",
+        "calls are cut out of assistant messages, and messages left empty disappear",
+        "as the program: a result without its call would be refused by providers",
+    ),
+    Difference(
+        "when",
+        "not said",
+        "before a turn, and after an overflow; not between the calls of a turn",
+        "before each call, and after an overflow",
+        "as the program",
+    ),
+    Difference(
+        "audit for lost identifiers",
+        "a checkpoint that lost identifiers is asked for again",
+        "cannot fail: the identifiers are merged in before the checkpoint is searched",
+        "the model's own output is audited",
+        "as the program",
+    ),
+    Difference(
+        "identifiers of paths",
+        "paths are kept",
+        "only the part of a path after its first name is found",
+        "whole paths are found",
+        "as the program",
+    ),
+    Difference(
+        "long lists",
+        "nothing is dropped silently",
+        "lists are cut to 8 items, names to 20, silently",
+        "cut too, and the text says how many went",
+    ),
+    Difference(
+        "a stale pending item",
+        "approvals stay intact",
+        "one at the first message blocks every compaction",
+        "as the program",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointMaker:
+    """Writes Tyrum's checkpoint: by a model in at most two attempts, else without one."""
+
+    model: Any = None
+    """``(passage) -> text`` that answers in JSON; None: the deterministic checkpoint at once."""
+    attempts: int = 2
+    """How often the model is asked."""
+    quirks: bool = False
+    """Find only inner parts of paths, and audit nothing."""
+    name = "tyrum"
+
+    @property
+    def needs_model(self) -> bool:
+        """True where a function was given that may ask a model."""
+        return self.model is not None
+
+    def __post_init__(self) -> None:
+        if self.model is not None and not callable(self.model):
+            raise BadArguments(
+                f"The summariser of tyrum is called with a passage and answers in JSON;"
+                f" {self.model!r:.80} cannot be."
+            )
+
+    def __call__(self, passage: Passage) -> Message:
+        """Return the checkpoint as a message of role `summary`, its fields in `details`."""
+        point, why, previous = None, "", _previous_checkpoint(passage)
+        if self.model is not None:
+            point, why = self._asked(passage, previous)
+        if point is None:
+            point = checkpoint_without_model(passage.messages, previous, quirks=self.quirks)
+        point = with_approvals(point, passage.messages, previous)
+        pending = [m for m in passage.history.messages if m.pending]
+        fields = {k: v for k, v in vars(point).items() if v}
+        made = Message(
+            role="summary",
+            id=f"checkpoint-{passage.messages[-1].id}" if passage.messages else "",
+            parts=(Text(render_checkpoint(point, pending)),),
+            details={"checkpoint": fields},
+        )
+        return written_instead(made, why) if why else made
+
+    def _asked(
+        self, passage: Passage, previous: Checkpoint | None
+    ) -> tuple[Checkpoint | None, str]:
+        """Return the model's checkpoint; None where it fails twice, and why the last one did."""
+        said = "\n".join(summary_prompts.plain_text(m) for m in passage.messages)
+        texts = [t for m in passage.messages for t in (m.text, *map(arguments_json, m.tool_calls))]
+        known = "\n".join([said, *texts, _checkpoint_words(previous), passage.instructions])
+        names = summary_prompts.find_identifiers(said, inner_paths=self.quirks)
+        told = (
+            f"{INSTRUCTIONS}\n\nKeep:"
+            f" {', '.join(names)}\n\n{passage.instructions}\n\n"
+            f"{summary_prompts.tyrum_transcript(passage.messages)}"
+        )
+        lack: tuple[str, ...] = ()
+        why = ""
+        for _ in range(self.attempts):
+            again = told if not lack else f"{told}\n\nThe last attempt lacked: {', '.join(lack)}."
+            try:
+                point = parse_checkpoint(
+                    json.loads(str(self.model(replace(passage, instructions=again))))
+                )
+            except (ModelError, BadArguments, ValueError, AttributeError) as error:
+                lack, why = (f"valid JSON ({error})",), str(error)
+                continue
+            lack = ("anything at all",) if point.empty else ()
+            if not lack and not self.quirks:
+                lack = summary_prompts.lost_identifiers(names, _checkpoint_words(point))
+                made_up = summary_prompts.invented_identifiers(_checkpoint_words(point), known)
+                lack += (f"any ground for {', '.join(made_up)}",) if made_up else ()
+            if not lack:
+                return point, ""
+            why = f"the checkpoint lacked {', '.join(lack)}"
+        return None, why
+
+
+def _checkpoint_words(point: Checkpoint | None) -> str:
+    """Return all the words of a checkpoint."""
+    values = () if point is None else vars(point).values()
+    return "\n".join(v if isinstance(v, str) else "\n".join(v) for v in values)
+
+
+def _previous_checkpoint(passage: Passage) -> Checkpoint | None:
+    summary = passage.previous
+    data = None if summary is None else summary.details.get("checkpoint")
+    return parse_checkpoint(data) if isinstance(data, dict) else None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TyrumSummary(Summary):
+    """Keep the last messages (a reply with all its steps is one), from before the first pending one
+    on.
+    """
+
+    on_failure: ClassVar[str] = "a checkpoint made without a model, after two attempts"
+    apart: bool = False
+
+    def cut(self, history: History, _room: ContextBudget) -> int:
+        """Return the first position that is kept."""
+        first = last_units_start(history, self.keep_messages or 0)
+        for p in np.flatnonzero(history.stays[:first]).tolist():
+            if history[p].pending:
+                first = p
+                break
+        return history.safe_before(first)
+
+
+def last_units_start(history: History, keep: int) -> int:
+    """Return where the last `keep` messages begin; a reply with its tools and steps is one."""
+    if not keep:
+        return len(history)
+    begun = np.flatnonzero(_unit_starts(history))
+    return int(begun[-keep]) if keep < len(begun) else 0
+
+
+def _unit_starts(history: History) -> NDArray[Any]:
+    """Return a mask: True where a message of Tyrum begins."""
+    said = history.role("assistant", "tool")
+    return np.asarray(~(said & np.concatenate(([False], said[:-1]))))
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """Due where so many user messages and replies are shown; a reply with all its steps is one."""
+
+    n: int
+
+    def __call__(self, history: History, _room: ContextBudget) -> bool:
+        """Return True from that many on."""
+        replies = _unit_starts(history) & history.role("assistant")
+        return history.count("user") + int(replies.sum()) >= self.n
+
+
+def make_pruning(max_messages: int = 0, keep: int = 4) -> Any:
+    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on how many."""
+    cap = 0 if max_messages <= 0 else max(8, max_messages)
+    keep = max(2, keep)
+    if cap:
+        keep = min(keep, max(2, cap - 1))
+    prune = Prune(tool_calls=f"before-last-{keep}-messages")
+    return Chain.of(prune, Cap(max_messages=cap))
+
+
+@typed
+def tyrum(
+    *,
+    context_window: int | None = None,
+    limit_input: int | None = None,
+    limit_output: int | None = None,
+    auto: bool = True,
+    reserved_input_tokens: int = 20_000,
+    keep_last_messages_after_compaction: int = 2,
+    max_turns: int = 0,
+    max_messages: int = 0,
+    tool_prune_keep_last_messages: int = 4,
+    memory_flush: bool = True,
+    summariser: Callable[[Passage], Any] | None = None,
+    quirks: bool = False,
+) -> Rules:
+    """Return Tyrum's rules; the size is its estimate of characters, not the provider's count.
+
+    Args:
+        context_window: tokens that the model takes; None: as the price table has it, else 200,000.
+        limit_input: tokens of prompt that the model takes, where the provider names them apart.
+        limit_output: tokens of reply that it gives; None: `reserved_input_tokens` are held back
+            instead.
+        auto: whether anything is compacted without being asked.
+        reserved_input_tokens: tokens below the limit at which a compaction is due.
+        keep_last_messages_after_compaction: messages kept, where a reply with all its steps is one.
+        max_turns: user messages and replies, counted in pairs, at which one is due besides; 0: off.
+        max_messages: messages that a call is sent at most (8 or more); 0: all.
+        tool_prune_keep_last_messages: messages at the end whose tool calls stay (2 or more).
+        memory_flush: whether a live session saves to memory what a compaction takes: one write, in
+            2.5 s at most.
+        summariser: ``(passage) -> JSON`` of a checkpoint; None: the deterministic checkpoint,
+            without a model.
+        quirks: find only inner parts of paths, audit nothing and look only before a turn, as the
+            program.
+    """
+    keep = keep_last_messages_after_compaction
+    check_between(0, 400_000, reserved_input_tokens=reserved_input_tokens)
+    check_between(0, 200, keep_last_messages_after_compaction=keep)
+    if limit_input and limit_input > reserved_input_tokens:
+        trigger: Any = Above(limit_input - reserved_input_tokens, or_equal=True, estimated=True)
+    else:
+        trigger = Share(1.0, of="budget", or_equal=True, estimated=True)
+    if max_turns:
+        trigger = trigger | Spoken(2 * max_turns)
+    if quirks:
+        trigger = Both((trigger, opens_turn))
+    policy = TyrumSummary(
+        keep_messages=max(keep, 1),
+        summariser=CheckpointMaker(model=summariser, quirks=quirks),
+        must_shrink=not quirks,
+    )
+    flush = MemoryFlush(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1)
+    return Rules(
+        policy=policy,
+        trigger=trigger | Overflow(recorded=True),
+        pruning=make_pruning(max_messages, tool_prune_keep_last_messages),
+        window=context_window,
+        reserve=limit_output or reserved_input_tokens,
+        estimator="tyrum",
+        auto=auto,
+        flush=flush if memory_flush else None,
+    )
+
+
+MAX_LIST_LINES = 40
+"""Lines of a list that grows from one checkpoint to the next."""
+MAX_LINE_CHARS = 240
+"""Characters of one line of a deterministic checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What another run of the same agent must know to go on."""
+
+    goal: str = ""
+    user_constraints: tuple[str, ...] = ()
+    preferences: tuple[str, ...] = ()
+    """What the user said of how it is to be (Tyrum's document; its program has no such list)."""
+    approvals: tuple[str, ...] = ()
+    """What the user allowed and refused: never left to a model."""
+    decisions: tuple[str, ...] = ()
+    discoveries: tuple[str, ...] = ()
+    completed_work: tuple[str, ...] = ()
+    pending_work: tuple[str, ...] = ()
+    unresolved_questions: tuple[str, ...] = ()
+    critical_identifiers: tuple[str, ...] = ()
+    relevant_files: tuple[str, ...] = ()
+    handoff_md: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """True where nothing at all is said."""
+        return not any(getattr(self, f.name) for f in fields(self))
+
+
+def parse_checkpoint(data: Mapping[str, object]) -> Checkpoint:
+    """Return a checkpoint from decoded JSON.
+
+    Raises:
+        BadArguments: a key is unknown, or a value is not text or a list of text.
+    """
+    known = {f.name: f for f in fields(Checkpoint)}
+    out: dict[str, str | tuple[str, ...]] = {}
+    for key, value in data.items():
+        if key not in known:
+            raise BadArguments(f"A checkpoint has no field {key!r}.{did_you_mean(key, known)}")
+        if isinstance(value, str):
+            out[key] = value if isinstance(known[key].default, str) else (value,)
+        elif isinstance(value, (list, tuple)) and isinstance(known[key].default, tuple):
+            out[key] = tuple(str(v) for v in value)
+        else:
+            raise BadArguments(f"Field {key!r} of a checkpoint must be text or a list of text.")
+    return Checkpoint(**out)  # type: ignore[arg-type]
+
+
+def short_line(text: str) -> str:
+    """Return a text on one line of at most 240 characters (237 and three dots)."""
+    flat = " ".join(
+        text.split(None, MAX_LINE_CHARS)[:MAX_LINE_CHARS]
+    )  # no more of a long text is read than is shown
+    return flat if len(flat) <= MAX_LINE_CHARS else flat[: MAX_LINE_CHARS - 3] + "..."
+
+
+def unique_lines(rows: Iterable[str], limit: int) -> tuple[str, ...]:
+    """Return lines, each once whatever its case, empty ones left out, at most `limit`."""
+    seen: dict[str, str] = {}
+    for row in map(short_line, rows):
+        if row:
+            seen.setdefault(row.casefold(), row)
+    return tuple(seen.values())[:limit]
+
+
+def checkpoint_without_model(
+    messages: Sequence[Message], previous: Checkpoint | None = None, *, quirks: bool = False
+) -> Checkpoint:
+    """Return the checkpoint that is made when no model answers: the first and last words of each
+    side.
+
+    Args:
+        messages: what is about to leave the view.
+        previous: the checkpoint that stood before.
+        quirks: find only the inner part of a path, as Tyrum's program does.
+    """
+    old = previous or Checkpoint()
+    said = [(m.role, short_line(plain_text(m))) for m in messages]
+    user = [t for role, t in said if role == "user" and t]
+    agent = [t for role, t in said if role == "assistant" and t]
+    system = [t for role, t in said if role == "system" and t]
+    names = summary_prompts.find_identifiers(
+        "\n".join(plain_text(m) for m in messages), inner_paths=quirks
+    )
+    recent = unique_lines([*user[-2:], *agent[-2:]], 8)
+    history = unique_lines((f"{role}: {text}" for role, text in said if text), 8)
+    parts = [old.handoff_md] if old.handoff_md else []
+    parts += ["Compacted history:", *(f"- {h}" for h in history)] if history else []
+    parts += ["Continue with:", *(f"- {p}" for p in recent)] if recent else []
+    return replace(
+        with_approvals(old, messages, old),
+        preferences=unique_lines(
+            [*old.preferences, *memory.extract_preferences(messages)], MAX_LIST_LINES
+        ),
+        decisions=unique_lines(
+            [*old.decisions, *memory.extract_decisions(messages)], MAX_LIST_LINES
+        ),
+        goal=short_line(old.goal or (user or agent or ["Go on with the conversation."])[0]),
+        user_constraints=unique_lines([*old.user_constraints, *user[:3], *system], 8),
+        discoveries=unique_lines([*old.discoveries, *agent[:6]], 8),
+        pending_work=unique_lines([*old.pending_work, *recent], 8),
+        critical_identifiers=tuple(dict.fromkeys([*old.critical_identifiers, *names]))[:50],
+        relevant_files=tuple(
+            dict.fromkeys([*old.relevant_files, *summary_prompts.file_identifiers(names)])
+        )[:20],
+        handoff_md="\n".join(parts),
+    )
+
+
+def with_approvals(
+    point: Checkpoint, messages: Sequence[Message], previous: Checkpoint | None
+) -> Checkpoint:
+    """Return a checkpoint with what was allowed and refused before, and in these messages."""
+    old = previous.approvals if previous is not None else ()
+    return replace(point, approvals=unique_lines([*old, *_approvals(messages)], MAX_LIST_LINES))
+
+
+def _approvals(messages: Sequence[Message]) -> Iterable[str]:
+    calls = {c.id: c for m in messages for c in m.tool_calls}
+    for m in messages:
+        answer = m.details.get(APPROVAL_KEY)
+        if m.role == "tool" and answer in APPROVAL_DECISIONS:
+            call = calls.get(m.call_id or "")
+            what = " ".join(filter(None, [m.tool, content.call_hint(call)]))
+            yield f"{what}: {answer} by the user"
+
+
+_BLOCKS = (
+    ("User constraints", "user_constraints", 8),
+    ("Preferences", "preferences", 8),
+    ("Approvals", "approvals", 20),
+    ("Decisions", "decisions", 8),
+    ("Discoveries", "discoveries", 8),
+    ("Completed work", "completed_work", 8),
+    ("Pending work", "pending_work", 8),
+    ("Unresolved questions", "unresolved_questions", 8),
+    ("Critical identifiers", "critical_identifiers", 20),
+    ("Relevant files", "relevant_files", 20),
+)
+
+
+def render_checkpoint(point: Checkpoint, pending: Sequence[Message] = ()) -> str:
+    """Return a checkpoint as text; lists are cut to 8 items (names to 20), and the text says how
+    many went.
+    """
+    blocks = [f"Goal:\n{point.goal}"] if point.goal else []
+    for title, name, limit in _BLOCKS:
+        items = getattr(point, name)
+        if items:
+            more = [f"- ... and {len(items) - limit} more"] if len(items) > limit else []
+            blocks.append("\n".join([f"{title}:", *(f"- {i}" for i in items[:limit]), *more]))
+    if point.handoff_md:
+        blocks.append(f"Handoff:\n{point.handoff_md}")
+    if pending:
+        rows = [f"- {m.tool or 'approval'} ({m.call_id or m.id}) is pending" for m in pending]
+        blocks.append("\n".join(["Pending tool state:", *rows]))
+    return "\n\n".join(blocks)

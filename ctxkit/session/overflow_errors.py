@@ -1,0 +1,259 @@
+"""Recognise context-overflow and rate-limit errors of providers by their texts."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ctxkit.session.messages import Message  # noqa: TC001  a value in a public signature
+
+
+class OverflowText(NamedTuple):
+    """One provider's way to say that the prompt does not fit."""
+
+    provider: str
+    pattern: str
+    sample: str
+
+
+OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
+    OverflowText(
+        "Anthropic", r"prompt is too long", "prompt is too long: 213462 tokens > 200000 maximum"
+    ),
+    OverflowText(
+        "Anthropic 413",
+        r"request_too_large|request exceeds the maximum size",
+        '413 {"type":"error","error":{"type":"request_too_large","message":"Request exceeds the'
+        ' maximum size"}}',
+    ),
+    OverflowText(
+        "Bedrock", r"input is too long for requested model", "input is too long for requested model"
+    ),
+    OverflowText(
+        "Bedrock Mantle",
+        r"prompt tokens \(\d+\) exceed model maximum",
+        "prompt tokens (330095) exceed model maximum (278528)",
+    ),
+    OverflowText(
+        "OpenAI",
+        r"exceeds the context window",
+        "Your input exceeds the context window of this model",
+    ),
+    OverflowText(
+        "OpenAI-compatible",
+        r"exceeds (?:the )?(?:model'?s )?maximum context length(?: of [\d,]+"
+        r" tokens?|\s*\([\d,]+\))",
+        "Requested token count exceeds the model's maximum context length of 131072 tokens",
+    ),
+    OverflowText(
+        "SGLang",
+        r"input length.*exceeds.*context length",
+        "Input length (265330) exceeds model's maximum context length (262144).",
+    ),
+    OverflowText(
+        "Gemini",
+        r"input token count.*exceeds the maximum",
+        "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)",
+    ),
+    OverflowText(
+        "xAI",
+        r"maximum prompt length is \d+",
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens",
+    ),
+    OverflowText(
+        "Groq",
+        r"reduce the length of the messages",
+        "Please reduce the length of the messages or completion",
+    ),
+    OverflowText(
+        "OpenRouter",
+        r"maximum context length is [\d,]+ tokens",
+        "This endpoint's maximum context length is 128000 tokens. However, you requested about"
+        " 140000 tokens.",
+    ),
+    OverflowText(
+        "Poolside",
+        r"exceeds (?:the )?maximum allowed input length of [\d,]+ tokens?",
+        "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.",
+    ),
+    OverflowText(
+        "Together",
+        r"input \(\d+ tokens\) is longer than the model'?s context length \(\d+ tokens\)",
+        "The input (516368 tokens) is longer than the model's context length (262144 tokens).",
+    ),
+    OverflowText(
+        "GitHub Copilot",
+        r"token count of [\d,]+ exceeds the limit of [\d,]+",
+        "prompt token count of 130001 exceeds the limit of 128000",
+    ),
+    OverflowText(
+        "llama.cpp",
+        r"exceeds the available context size",
+        "the request exceeds the available context size, try increasing it",
+    ),
+    OverflowText(
+        "LM Studio",
+        r"greater than the context length",
+        "tokens to keep from the initial prompt is greater than the context length",
+    ),
+    OverflowText(
+        "MiniMax", r"context window exceeds limit", "invalid params, context window exceeds limit"
+    ),
+    OverflowText(
+        "Kimi",
+        r"exceeded model token limit",
+        "Your request exceeded model token limit: 262144 (requested: 291351)",
+    ),
+    OverflowText(
+        "Mistral",
+        r"too large for model with [\d,]+ maximum context length",
+        "Prompt contains 140000 tokens, too large for model with 131072 maximum context length",
+    ),
+    OverflowText(
+        "z.ai", r"model_context_window_exceeded", "finish reason: model_context_window_exceeded"
+    ),
+    OverflowText(
+        "Ollama",
+        r"prompt too long; exceeded (?:max )?context length",
+        "prompt too long; exceeded max context length by 100918 tokens",
+    ),
+    OverflowText(
+        "vLLM",
+        r"this model.?s maximum context length is [\d,]+",
+        "This model's maximum context length is 32768 tokens. However, you requested 4096 output"
+        " tokens and your prompt contains at least 30000 input tokens, for a total of at least"
+        " 34096 tokens.",
+    ),
+    OverflowText(
+        "OpenAI code",
+        r"context[_ ]length[_ ]exceeded",
+        '{"error":{"code":"context_length_exceeded"}}',
+    ),
+    OverflowText("generic", r"too many tokens", "too many tokens"),
+    OverflowText("generic", r"token limit exceeded", "token limit exceeded"),
+    OverflowText(
+        "Cerebras", r"^4(?:00|13)\s*(?:status code)?\s*\(no body\)", "413 status code (no body)"
+    ),
+    OverflowText(
+        "LiteLLM",
+        r"context ?window ?exceeded ?error",
+        "litellm.ContextWindowExceededError: too long",
+    ),
+    OverflowText("Fased", r"context overflow:", "Context overflow: prompt too large for the model"),
+    OverflowText(
+        "Tyrum", r"prompt is too large for this model", "Prompt is too large for this model."
+    ),
+    OverflowText("Chinese proxies", r"上下文过长", "上下文过长"),
+    OverflowText("Chinese proxies", r"上下文超出", "错误：上下文超出限制"),
+    OverflowText("Chinese proxies", r"上下文长度超", "上下文长度超过模型限制"),
+    OverflowText("Chinese proxies", r"超出最大上下文", "请求超出最大上下文"),
+    OverflowText("Chinese proxies", r"请压缩上下文", "请压缩上下文后重试"),
+)
+
+NOT_OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
+    OverflowText(
+        "Bedrock",
+        r"^throttling error:",
+        "Throttling error: Too many tokens, please wait before trying again.",
+    ),
+    OverflowText(
+        "Bedrock", r"^service unavailable:", "Service unavailable: too many tokens in flight"
+    ),
+    OverflowText(
+        "AWS", r"throttl", "ThrottlingException: Too many tokens, please wait before trying again."
+    ),
+    OverflowText("any", r"rate.?limit", "Rate limit reached: too many tokens"),
+    OverflowText("any", r"too many requests", "429 Too Many Requests"),
+    OverflowText(
+        "any",
+        r"tokens per (?:minute|day)|\btp[md]\b",
+        "Limit 30000, requested 40000 tokens per minute",
+    ),
+    OverflowText(
+        "Fased",
+        r"context window (?:is )?too small|minimum is",
+        "Model context window too small. Minimum is 16000.",
+    ),
+    OverflowText(
+        "Fased", r"reasoning is (?:required|mandatory)", "Reasoning is mandatory for this endpoint."
+    ),
+)
+
+_SCAN = 20_000
+_OVERFLOW = re.compile(
+    "|".join(f"(?:{row.pattern})" for row in OVERFLOW_TEXTS), re.IGNORECASE | re.MULTILINE
+)
+_NOT_OVERFLOW = re.compile(
+    "|".join(f"(?:{row.pattern})" for row in NOT_OVERFLOW_TEXTS), re.IGNORECASE | re.MULTILINE
+)
+_LIMITED = re.compile(
+    r"rate.?limit|too many requests|throttl|tokens per|\btp[md]\b|\b429\b|overloaded|\b529\b",
+    re.IGNORECASE,
+)
+
+
+def is_overflow(error: str | BaseException) -> bool:
+    """Return True where an error says that the prompt is larger than the model's window.
+
+    At most the first 20,000 characters are looked at. Throttling and rate limits are never taken
+    for overflow.
+    """
+    text = _error_text(error)
+    return not _NOT_OVERFLOW.search(text) and bool(_OVERFLOW.search(text))
+
+
+_WINDOWS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"tokens? > ([\d,]+) maximum",
+        r"exceeds? (?:the )?model(?:'s)? max\w*(?: context length)?(?: of)? \(?([\d,]+)",
+        r"(?:maximum|max) (?:context|prompt|allowed input) length(?: of| is)? \(?([\d,]+)",
+        r"maximum number of tokens allowed \(([\d,]+)\)",
+        r"context length(?: of| is)? \(?([\d,]+)",
+        r"exceeds the limit of ([\d,]+)",
+        r"model token limit: ?([\d,]+)",
+        r"model with ([\d,]+) maximum context",
+        r"available context size \(([\d,]+)",
+        r'"?n_ctx"?[:= ]+([\d,]+)',
+        r"context window(?: size)?(?: of| is|:)? \(?([\d,]+)",
+    )
+)
+
+
+def parse_window(text: str) -> int | None:
+    """Return the window in tokens that an overflow's text names, or None; below 256 it is none."""
+    for pattern in _WINDOWS:
+        found = pattern.search(text[:_SCAN])
+        if found and (number := int(found[1].replace(",", "") or 0)) >= 256:
+            return number
+    return None
+
+
+def is_rate_limit(error: str | BaseException) -> bool:
+    """Say whether an error asks to come back later: a retry helps, a compaction does not."""
+    return not is_overflow(error) and bool(_LIMITED.search(_error_text(error)))
+
+
+def _error_text(error: str | BaseException) -> str:
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    if text.startswith("litellm.ContextWindowExceededError"):
+        return (  # LiteLLM has decided already, and quotes texts that mislead
+            "context_length_exceeded"
+        )
+    return text[:_SCAN]
+
+
+def is_silent_overflow(reply: Message, context_window: int) -> bool:
+    """Return True where a reply without an error shows that the prompt did not fit.
+
+    Two cases are known (Pi's overflow table): a normal stop whose prompt is larger than the window
+    (z.ai), and a stop by length with no output whose prompt fills at least 99 % of it (Xiaomi
+    MiMo). A server that cuts the prompt by itself cannot be seen.
+    """
+    usage = reply.usage
+    if usage is None:
+        return False
+    prompt = (usage.input_tokens or 0) + (usage.cache_read_tokens or 0)
+    if reply.stop in ("stop", "end_turn"):
+        return prompt > context_window
+    return reply.stop == "length" and not usage.output_tokens and prompt >= 0.99 * context_window

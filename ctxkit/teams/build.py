@@ -1,0 +1,180 @@
+"""Build a team from a config, and open the session of each agent (`ck.team`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit._internal.formatting import sanitize_text
+from ctxkit.agent.resume import read_session_settings
+from ctxkit.agent.store.workspace import Workspace, check_session_name
+from ctxkit.agent.tools.root import Root
+from ctxkit.agent.turn import Limits, ignore_event
+from ctxkit.errors import BadArguments
+from ctxkit.presets import config_syntax
+from ctxkit.presets.systems.fuseraft import check_counts
+from ctxkit.teams.config_files import (
+    describe_protected_files,
+    load_referenced_files,
+    localise_paths,
+)
+from ctxkit.teams.demo import SCRIPTED_CONFIG, make_scripted_team
+from ctxkit.teams.fuseraft_config import parse_plan
+from ctxkit.teams.runner import Team
+from ctxkit.teams.session_factory import SessionFactory, describe_missing_grants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ctxkit.agent.models.model import Model
+    from ctxkit.agent.tools.runner import Approve
+    from ctxkit.agent.tools.tool import Tool
+    from ctxkit.agent.turn import Listener
+
+
+def team(
+    config: str | Path | Mapping[str, Any] | None = None,
+    *,
+    name: str = "team",
+    model: Model | str = "",
+    models: Mapping[str, Model | str] | None = None,
+    tools: Sequence[str | Tool] | None = None,
+    root: str | Path | None = None,
+    allow: Sequence[str] | None = None,
+    limits: Limits | None = None,
+    approve: Approve | None = None,
+    sections: str = "",
+    memory: Sequence[str] | None = None,
+    hear: Listener = ignore_event,
+    folder: str | Path | None = None,
+    clock: Callable[[], float] = time.time,
+    seed: str = "",
+    words: Mapping[str, Any] | None = None,
+) -> Team:
+    """Return a team of agents that take turns on one task; `team.run(task)` lets it work.
+
+    A config has the keys of fuseraft's orchestration file: `Agents` with their own model, tools,
+    instructions, `ContextWindow` or `Context`, `Isolation`; `Selection` (statemachine, roundrobin,
+    sequential, keyword, structured, graph, magentic, llm, adversarial, scattergather, mapreduce);
+    `Contracts`, `FailureHandling`, `Verifier`, `Termination`, `ContextBudget`, `Compaction`,
+    `Memory`. `team.notes` says what is not obeyed.
+
+    Args:
+        config: the config, the path of such a file (YAML or JSON), or `"scripted"`: a team that
+            needs no key, and really writes and tests a small program. None: the team of that name
+            goes on as it was begun, with the tools, the folder and the models that were named then.
+        name: of the team; one that was begun goes on where it stood.
+        model: of all agents, in place of what the config names.
+        models: models by an agent's name, or by the config's name for a model.
+        tools: what agents may have at most: `files`, `document`, `shell`, `python`, tools of one's
+            own; None: `files`. A config alone gives nobody a shell.
+        root: the folder in which all of them work; None: a scratch folder of the team.
+        allow: protected names that their tools may write all the same, such as `.fuseraft`.
+        limits: of each turn of each agent.
+        approve: asked before each tool call.
+        sections: what else stands in each agent's system message, as `%%agent --sections` names it
+            (`on`: all of it); empty: its instructions alone, and what is remembered where the
+            config says `EnableMemory` or `Memory`.
+        memory: what a `Memory` or `EnableMemory` of the config reaches beyond the team's own:
+            `user` (what you keep of agents of these names, and so does fuseraft), `webhook`.
+        hear: is told every event of every agent.
+        folder: the working folder, in whose `.ctxkit` the team is kept; None: the current one.
+        clock: seconds since 1970.
+        seed: what ids follow from; empty: by chance.
+        words: what else is kept of how it was opened.
+
+    Raises:
+        BadArguments: the config cannot work; the sentence says where.
+        ReadError: the file cannot be read.
+        StoreError: another process runs the team.
+    """
+    workspace = Workspace(folder)
+    if config is None:
+        before = read_team_settings(workspace, name)
+        config, model = before["config"], model or before["model"]
+        models = models or before["models"]
+        tools = before["tools"] if tools is None else tools
+        root, allow = root or before["root"] or None, before["allow"] if allow is None else allow
+        sections = sections or before.get("sections", "")
+        memory = before.get("memory", ()) if memory is None else memory
+    tools, allow = ("files",) if tools is None else tuple(tools), tuple(allow or ())
+    memory = tuple(memory or ())
+    given, named = dict(models or {}), config
+    if config == SCRIPTED_CONFIG:
+        config, played = make_scripted_team(clock)
+        given, tools = {**played, **given}, ("files", "shell") if tools == ("files",) else tools
+    if isinstance(config, (str, Path)):
+        place = Path(config).expanduser().parent
+        content, _ = config_syntax.load_config(config)
+        check_counts(content)
+        config = load_referenced_files(content, place)
+    if not isinstance(config, Mapping):
+        raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
+    body = localise_paths(_plain(config))
+    plan = parse_plan(body)
+    where = Root(root, allow) if root else _make_scratch_root(workspace, name, allow)
+    crew = SessionFactory(
+        plan, models=given, model=model, tools=tools, root=where, allow=allow, clock=clock,
+        limits=limits or Limits(), approve=approve, hear=hear, seed=seed, sections=sections,
+        memory=memory,
+    )  # fmt: skip
+    how = {
+        "config": SCRIPTED_CONFIG if named == SCRIPTED_CONFIG else body,
+        "model": _model_name(model),
+        "models": {k: m for k, m in given.items() if isinstance(m, str)},
+        "tools": [t for t in tools if isinstance(t, str)],
+        "root": str(root or ""),
+        "allow": list(allow),
+        "sections": sections,
+        "memory": list(memory),
+        **(words or {}),
+    }
+    made = Team(plan, crew, name=name, workspace=workspace, clock=clock, seed=seed, words=how)
+    made.notes = (
+        *plan.notes,
+        *describe_missing_grants(plan, tools, memory),
+        *describe_protected_files(plan, allow),
+    )
+    return made
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(msgspec.to_builtins(dict(config)))
+    except (RecursionError, TypeError, ValueError):
+        raise BadArguments(
+            "A team's config holds keys, texts, numbers, lists and sections, and none of these"
+            " holds itself: give it the path of a file, or such a mapping."
+        ) from None
+
+
+def read_team_settings(workspace: Workspace, name: str) -> dict[str, Any]:
+    """Return how a team of this user was opened last: config, model, models, tools, root, allow.
+
+    Raises:
+        BadArguments: there is no such team, or nothing is kept of it under the user's seal.
+    """
+    found = read_session_settings(workspace.session(name))
+    words = found.words if found is not None else {}
+    if not words.get("config"):
+        raise BadArguments(
+            f"No team {sanitize_text(name, 60)!r} was begun here by you: say which config it has, "
+            f"ck.team('orchestration.yaml', name={sanitize_text(name, 60)!r}), or 'scripted'."
+        )
+    return words
+
+
+def _model_name(model: Model | str) -> str:
+    return model if isinstance(model, str) else ""
+
+
+def _make_scratch_root(workspace: Workspace, name: str, allow: Sequence[str]) -> Root:
+    """Return the team's own folder for its tools, made without following links."""
+    workspace.make()
+    place = workspace.scratch(check_session_name(name))
+    with workspace.reach(place, make=0o777):
+        return Root(place, allow)

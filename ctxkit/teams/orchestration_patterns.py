@@ -1,0 +1,544 @@
+"""Selections as state graphs: keyword, structured, graph, magentic, llm, adversarial,
+scatter-gather, map-reduce.
+
+Each agent is a state (of a graph: each node), each route a transition; what no route takes is a
+transition without a signal.
+
+It is an agent like the others: its session is a child with an account of its own, and what it says
+is heard. A round without progress counts; after so many it is told to plan anew, and after so many
+new plans the team stops.
+
+It is an agent like the others: it hears what they said, its session is a child with an account of
+its own.
+
+A critic sees its own instructions and what it is to judge: not the task, nothing that others said,
+and none of its own earlier turns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit._internal.formatting import sanitize_text
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.presets.systems.fuseraft import MAX_STATES, check_count
+from ctxkit.teams.config_fields import ConfigSection, join_names
+from ctxkit.teams.members import get_model_name, rules_of_all
+from ctxkit.teams.plan import (
+    Condition,
+    Contract,
+    ManagerLimits,
+    Member,
+    Requirement,
+    TeamState,
+    Transition,
+    parse_condition,
+)
+from ctxkit.teams.prompts import MAX_ITEMS
+from ctxkit.teams.visibility import with_fresh_turns, with_view_filters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+END_STATE = "the end"
+"""The state in which a selection without a terminal one of its own is over."""
+_StateMap = dict[str, TeamState]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """A selection as states."""
+
+    states: _StateMap
+    initial: str
+    extra: tuple[Member, ...] = ()
+    """Agents that the selection itself brings."""
+    manager: ManagerLimits | None = None
+    members: tuple[Member, ...] = ()
+    """The agents, where the selection changes what some of them hear; empty: as they are."""
+    branches: tuple[str, ...] = ()
+    """States whose agents have a turn each before the first one."""
+    retries: int | None = None
+    """Failures in a row after which the team stops; None: as `FailureHandling` says."""
+    max_turns: int | None = None
+    turns_a_round: int = 1
+    """Turns that count as one of `MaxIterations`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionParts:
+    """What a selection is made of."""
+
+    config: Mapping[str, Any]
+    selection: ConfigSection
+    agents: Sequence[ConfigSection]
+    members: Sequence[Member]
+    names: Sequence[str]
+    contracts: Mapping[str, Contract]
+    """By their names in small letters."""
+
+    def agent(self, name: str, where: str) -> str:
+        """Return an agent's name as the config writes it.
+
+        Raises:
+            BadArguments: there is no such agent.
+        """
+        return match_name(name, self.names, where)
+
+    def demanded(self, f: ConfigSection, where: str) -> tuple[Contract, ...]:
+        """Return the contracts and validators that a route names."""
+        wanted = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
+        known = [c.name for c in self.contracts.values()]
+        found = [match_name(name, known, f"the contract of {where}") for name in wanted]
+        return (*(self.contracts[name.casefold()] for name in found), *make_validator_contracts(f))
+
+
+def route_by_keyword(given: SelectionParts) -> Routing:
+    """Return routes by keywords; none goes to `DefaultAgent`, one to itself ends the team."""
+    routes = given.selection.rows("Routes")
+    if not routes:
+        raise BadArguments("A selection by keyword needs Routes: a Keyword and an Agent each.")
+    first = _default_agent(given)
+    found = [_keyword_transition(given, f, n) for n, f in enumerate(routes, 1)]
+    states = {}
+    for name in given.names:
+        ways = [way for sources, way in found if not sources or name in sources]
+        check_unique(f"keywords that {name} may give", [w.signal for w in ways])
+        rest = Transition(to=first)
+        states[name] = TeamState(name=name, agent=name, transitions=(*ways, rest))
+    return Routing(
+        states={**states, END_STATE: TeamState(name=END_STATE, terminal=True)}, initial=first
+    )
+
+
+def _keyword_transition(
+    given: SelectionParts, f: ConfigSection, n: int
+) -> tuple[list[str], Transition]:
+    """Return which agents a route is for (none: for all), and the route."""
+    where = f"route {n}"
+    if not f.text("Keyword").strip():
+        raise BadArguments(f"Route {n} names no Keyword.")
+    to = given.agent(f.text("Agent"), f"the agent of {where}")
+    sources = [given.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
+    return sources, Transition(
+        to=END_STATE if to in sources else to, signal=f.text("Keyword").strip(),
+        contracts=given.demanded(f, where), recovery=_recovery_agent(given, f, where),
+    )  # fmt: skip
+
+
+def route_by_json(given: SelectionParts) -> Routing:
+    """Return routes by fields of the JSON that a reply holds; the first that holds is taken.
+
+    An agent that no route leads away from has the last word.
+    """
+    routes = given.selection.rows("StructuredRoutes")
+    if not routes:
+        raise BadArguments(
+            "A structured selection needs StructuredRoutes: an Agent and a Condition each."
+        )
+    first, states = _default_agent(given), {}
+    found = [_json_transition(given, f, n) for n, f in enumerate(routes, 1)]
+    for name in given.names:
+        ways = [way for sources, way in found if not sources or name in sources]
+        out = tuple(ways) or (Transition(to=END_STATE),)
+        states[name] = TeamState(name=name, agent=name, transitions=out)
+    return Routing(
+        states={**states, END_STATE: TeamState(name=END_STATE, terminal=True)}, initial=first
+    )
+
+
+def _json_transition(
+    given: SelectionParts, f: ConfigSection, n: int
+) -> tuple[list[str], Transition]:
+    """Return which agents a route is for (none: for all), and the route."""
+    where = f"structured route {n}"
+    to = given.agent(f.text("Agent"), f"the agent of {where}")
+    sources = [given.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")]
+    when = parse_condition(f.section("Condition"), where)
+    return sources, Transition(to=to, when=when)
+
+
+def route_by_graph(given: SelectionParts) -> Routing:
+    """Return a graph's nodes and edges; a terminal node's agent has one turn more."""
+    graph = given.selection.section("Graph") or ConfigSection({})
+    nodes, edges = graph.rows("Nodes"), graph.rows("Edges")
+    ids = [f.text("Id") for f in nodes]
+    check_unique("nodes", ids)
+    if not ids:
+        raise BadArguments("A graph needs Nodes: an Id and an Agent each.")
+    out_of: dict[str, list[ConfigSection]] = {}
+    for edge in edges:
+        out_of.setdefault(edge.text("From").casefold(), []).append(edge)
+    states: _StateMap = {END_STATE: TeamState(name=END_STATE, terminal=True)}
+    for f, name in zip(nodes, ids, strict=True):
+        if f.text("SubGraphId") or f.flag("Parallel"):
+            raise BadArguments(
+                f"Node {sanitize_text(name, 60)} is a graph of its own or parallel: here each node is one "
+                "agent, and agents take turns."
+            )
+        agent = given.agent(f.text("Agent"), f"the agent of node {name}")
+        mine = out_of.get(name.casefold(), ())
+        ways = [_edge_transition(given, e, ids) for e in mine] if not f.flag("Terminal") else []
+        check_unique(f"keywords out of node {name}", [w.signal for w in ways])
+        out = tuple(ways) or (Transition(to=END_STATE),)
+        states[name] = TeamState(name=name, agent=agent, transitions=out)
+    initial = match_name(graph.text("EntryNode") or ids[0], ids, "EntryNode")
+    retries = graph.number("MaxRetries") or None
+    return Routing(states=states, initial=initial, retries=retries)
+
+
+def _edge_transition(given: SelectionParts, f: ConfigSection, ids: Sequence[str]) -> Transition:
+    where = f"the edge from {sanitize_text(f.text('From'), 60)}"
+    return Transition(
+        to=match_name(f.text("To"), ids, f"To of {where}"), signal=f.text("Keyword").strip(),
+        source_agents=tuple(
+            given.agent(a, f"SourceAgents of {where}") for a in f.texts("SourceAgents")
+        ),
+        contracts=given.demanded(f, where), recovery=_recovery_agent(given, f, where),
+    )  # fmt: skip
+
+
+def route_by_manager(given: SelectionParts) -> Routing:
+    """Return a team that a manager leads (see `managers`)."""
+    f = given.selection.section("Magentic") or ConfigSection({})
+    alone = [a.text("Name") for a in given.agents if a.text("Isolation").casefold() == "fresh"]
+    if alone:
+        raise BadArguments(
+            f"A manager says aloud what {join_names(alone)} shall do: an agent of a magentic team "
+            "cannot have Isolation: Fresh."
+        )
+    manager = make_manager(f, given.agents, given.config)
+    states = make_manager_states(manager.name, given.names, END_STATE) | {
+        END_STATE: TeamState(name=END_STATE, terminal=True)
+    }
+    return Routing(
+        states=states,
+        initial=manager.name,
+        extra=(manager,),
+        manager=parse_manager_limits(f, manager.name),
+        max_turns=count_manager_turns(f),
+    )
+
+
+def _default_agent(given: SelectionParts) -> str:
+    name = given.selection.text("DefaultAgent")
+    return given.agent(name, "DefaultAgent") if name else given.names[0]
+
+
+def _recovery_agent(given: SelectionParts, f: ConfigSection, where: str) -> str:
+    name = f.text("RecoveryAgent")
+    return given.agent(name, f"RecoveryAgent of {where}") if name else ""
+
+
+def check_unique(what: str, names: Sequence[str]) -> None:
+    """Refuse names of which two are alike."""
+    often = Counter(n.casefold() for n in names)
+    twice = next((n for n in names if often[n.casefold()] > 1), None)
+    if twice is not None:
+        said = sanitize_text(twice, 60) or "(no signal)"
+        raise BadArguments(f"Two {what} are called {said!r}: give each a name of its own.")
+
+
+def match_name(name: str, known: Sequence[str], what: str) -> str:
+    """Return a name as it is known, upper and lower case alike; BadArguments: there is none."""
+    if name in known:
+        return name
+    found = next((k for k in known if k.casefold() == name.casefold()), None)
+    if found is None:
+        raise BadArguments(
+            f"{what[0].upper()}{what[1:]} is {sanitize_text(name, 60)!r}, and there are {join_names(known)}."
+            f"{did_you_mean(name, known)}"
+        )
+    return found
+
+
+NEXT_AGENT_FIELD, TASK_COMPLETE_FIELD, PROGRESS_FIELD = "next_agent", "task_complete", "progress"
+_MANAGER_PROMPT = """You lead a team and do none of its work. Say first what is asked, what is known and a \
+plan; then, in each of your turns, look at what was done and say who does what next.
+End each reply with one JSON object:
+{{"{progress}": true where the last round brought the task on, else false,
+ "{complete}": true only when the task is done,
+ "{next}": one of {names},
+ "instruction": what this agent shall do now}}
+The agents:
+{agents}"""
+
+
+def make_manager(
+    f: ConfigSection, agents: Sequence[ConfigSection], config: Mapping[str, Any]
+) -> Member:
+    """Return the manager.
+
+    Args:
+        f: the section `Magentic`.
+        agents: the sections of the others.
+        config: the whole config.
+    """
+    names = [a.text("Name").strip() for a in agents]
+    told = _MANAGER_PROMPT.format(
+        progress=PROGRESS_FIELD,
+        complete=TASK_COMPLETE_FIELD,
+        next=NEXT_AGENT_FIELD,
+        names=", ".join(names),
+        agents=describe_agents(agents),
+    )
+    own = f.text("Instructions").strip()
+    return make_selection_agent("Manager", f"{own}\n\n{told}" if own else told, f, agents, config)
+
+
+def make_selection_agent(
+    name: str,
+    told: str,
+    f: ConfigSection,
+    agents: Sequence[ConfigSection],
+    config: Mapping[str, Any],
+) -> Member:
+    """Return an agent that a selection brings, to say who is next.
+
+    Args:
+        name: its name, where no other agent has it.
+        told: its instructions.
+        f: the section that names its model.
+        agents: the sections of the others.
+        config: the whole config.
+    """
+    taken = {a.text("Name").strip().casefold() for a in agents}
+    free = (name, *(f"{name}-{i}" for i in range(2, len(taken) + 3)))
+    made = Member(
+        name=next(n for n in free if n.casefold() not in taken), instructions=told, tools=(),
+        model=get_model_name(f), rules=rules_of_all(config),
+    )  # fmt: skip
+    return replace(made, rules=with_view_filters(made))
+
+
+def describe_agents(agents: Sequence[ConfigSection]) -> str:
+    """Return a line for each agent: its name, and what it is for."""
+    return "\n".join(f"- {a.text('Name')}: {_describe_agent(a)}" for a in agents)
+
+
+def _describe_agent(agent: ConfigSection) -> str:
+    return sanitize_text(
+        agent.text("Description") or agent.text("Instructions") or "no description", 200
+    )
+
+
+def parse_manager_limits(f: ConfigSection, name: str) -> ManagerLimits:
+    """Return how long a manager of that name may go on without progress (fuseraft's defaults)."""
+    stalls, resets = f.get("MaxStallCount"), f.get("MaxResetCount")
+    return ManagerLimits(
+        name=name,
+        stalls=3 if stalls is None else max(f.number("MaxStallCount"), 1),
+        resets=2 if resets is None else f.number("MaxResetCount"),
+    )
+
+
+def count_manager_turns(f: ConfigSection) -> int:
+    """Return how many turns the rounds of a manager are: its own and that of an agent each."""
+    return 2 * (f.number("MaxRoundCount") or 20) + 1
+
+
+def make_manager_states(manager: str, names: Sequence[str], end: str) -> dict[str, TeamState]:
+    """Return the states of a team that a manager leads: it, an agent, it again."""
+    done = Transition(
+        to=end, when=Condition(field=TASK_COMPLETE_FIELD, operator="Is", value="true")
+    )
+    ways = [
+        Transition(to=n, when=Condition(field=NEXT_AGENT_FIELD, operator="Is", value=n))
+        for n in names
+    ]
+    states = {manager: TeamState(name=manager, agent=manager, transitions=(done, *ways))}
+    back = (Transition(to=manager),)
+    states |= {n: TeamState(name=n, agent=n, transitions=back) for n in names}
+    return states
+
+
+AGENTS_PLACEHOLDER, HISTORY_PLACEHOLDER = "{{$agents}}", "{{$history}}"
+"""What stands for the agents and for what they said in a prompt of the config."""
+_SELECTOR_PROMPT = f"""You do none of the work: you pick the agent that speaks next. The agents:
+{AGENTS_PLACEHOLDER}
+Look at what was done, and reply with the name of one of them, and nothing else."""
+
+
+def route_by_model(given: SelectionParts) -> Routing:
+    """Return a team whose next agent a model picks; it goes on until `Termination`."""
+    prompt = given.selection.text("Prompt").strip() or _SELECTOR_PROMPT
+    told = prompt.replace(AGENTS_PLACEHOLDER, describe_agents(given.agents)).replace(
+        HISTORY_PLACEHOLDER, "(it follows)"
+    )
+    picks = make_selection_agent("Selector", told, given.selection, given.agents, given.config)
+    ways = tuple(Transition(to=n, signal=n) for n in given.names)
+    states = {picks.name: TeamState(name=picks.name, agent=picks.name, transitions=ways)}
+    back = (Transition(to=picks.name),)
+    states |= {n: TeamState(name=n, agent=n, transitions=back) for n in given.names}
+    return Routing(states=states, initial=picks.name, extra=(picks,), turns_a_round=2)
+
+
+DEFAULT_ROUNDS, MAX_ROUNDS = 3, 50
+"""Times that a critic judges in each stage: fuseraft's usual number, and the most."""
+PASS_KEYWORD = "APPROVED"
+"""What a critic says of what passes, where the config names nothing else."""
+
+
+class _AdversarialStage(NamedTuple):
+    """One stage of a config."""
+
+    maker: str
+    critic: str
+    label: str
+    hears: bool
+    """Whether its maker hears what the critic says; else its prompt brings it."""
+
+
+def route_adversarial(given: SelectionParts) -> Routing:
+    """Return stages in which one agent makes and another one judges.
+
+    What passes, or was judged last, is what the next stage goes on from.
+    """
+    f = given.selection.section("Adversarial") or ConfigSection({})
+    rounds = DEFAULT_ROUNDS if f.get("Rounds") is None else f.number("Rounds")
+    if not 1 <= rounds <= MAX_ROUNDS:
+        raise BadArguments(f"Adversarial.Rounds is a number from 1 to {MAX_ROUNDS}.")
+    stages = [_parse_stage(given, s, n) for n, s in enumerate(f.rows("Stages"), 1)]
+    if not stages:
+        raise BadArguments("An adversarial selection needs Stages: a Generator and a Critic each.")
+    check_count("states made of Adversarial.Stages", 2 * rounds * len(stages), MAX_STATES)
+    check_unique("stages", [s.label for s in stages])
+    both = {s.maker for s in stages} & {s.critic for s in stages}
+    if both:
+        raise BadArguments(
+            f"{sanitize_text(min(both), 60)} is a Generator and a Critic: a critic that hears what it makes"
+            " elsewhere cannot judge by itself. Give the stages agents of their own."
+        )
+    word, firsts = f.text("PassKeyword").strip() or PASS_KEYWORD, [f"{s.label} 1" for s in stages]
+    states = {END_STATE: TeamState(name=END_STATE, terminal=True)}
+    for stage, after in zip(stages, [*firsts[1:], END_STATE], strict=True):
+        states |= {s.name: s for s in _stage_states(stage, rounds, word, after)}
+    makers, critics = {s.maker for s in stages}, {s.critic for s in stages}
+    members = [replace(m, isolation="shared") if m.name in makers else m for m in given.members]
+    sealed = tuple(
+        with_fresh_turns(m, isolation="sealed", context=()) if m.name in critics else m
+        for m in members
+    )
+    return Routing(states=states, initial=firsts[0], members=sealed,
+                   max_turns=2 * rounds * len(stages) + 1)  # fmt: skip
+
+
+def _parse_stage(given: SelectionParts, f: ConfigSection, n: int) -> _AdversarialStage:
+    maker = given.agent(f.text("Generator"), f"the Generator of stage {n}")
+    critic = given.agent(f.text("Critic"), f"the Critic of stage {n}")
+    if maker == critic:
+        raise BadArguments(
+            f"Stage {n}: its Generator and its Critic are both {sanitize_text(maker, 60)}."
+        )
+    hears = next(not m.context for m in given.members if m.name == maker)
+    return _AdversarialStage(maker, critic, f.text("Label").strip() or f"{maker} → {critic}", hears)
+
+
+def _stage_states(
+    stage: _AdversarialStage, rounds: int, word: str, after: str
+) -> Iterator[TeamState]:
+    """Yield two states for each round: it is made, it is judged."""
+    for n in range(1, rounds + 1):
+        made, judged = f"{stage.label} {n}", f"{stage.label} {n}, judged"
+        reads = "" if stage.hears or n == 1 else stage.critic
+        yield TeamState(name=made, agent=stage.maker, reads=reads,
+                        transitions=(Transition(to=judged),))  # fmt: skip
+        again = f"{stage.label} {n + 1}" if n < rounds else after
+        ways = (Transition(to=after, signal=word), Transition(to=again))
+        yield TeamState(name=judged, agent=stage.critic, reads=stage.maker, transitions=ways)
+
+
+SPLIT_STATE, MAP_STATE, REDUCE_STATE, GATHER_STATE = "Split", "Map", "Reduce", "Gather"
+MAX_SPLITTER_RETRIES = 3
+"""Replies without a list, one after the other, after which the team stops (fuseraft's)."""
+
+
+def route_scatter_gather(given: SelectionParts) -> Routing:
+    """Return participants that have a turn each, and one that makes an answer of all of them."""
+    f = given.selection.section("ScatterGather") or ConfigSection({})
+    names = [given.agent(n, "an agent of ScatterGather.Participants")
+             for n in f.texts("Participants")]  # fmt: skip
+    if not names:
+        raise BadArguments("A scattergather selection needs Participants: names of Agents.")
+    last = given.agent(f.text("Synthesizer"), "ScatterGather.Synthesizer")
+    branches = {f"{n}. {name}": name for n, name in enumerate(names, 1)}
+    states = {s: TeamState(name=s, agent=name) for s, name in branches.items()}
+    twice = {n for n in names if names.count(n) > 1}
+    members = tuple(with_fresh_turns(m) if m.name in twice else m for m in given.members)
+    return Routing(
+        states=states | _final_states(GATHER_STATE, last),
+        initial=GATHER_STATE,
+        branches=tuple(branches),
+        members=tuple(replace(m, isolation="shared") if m.name == last else m for m in members),
+        max_turns=len(names) + 2,
+    )
+
+
+def route_map_reduce(given: SelectionParts) -> Routing:
+    """Return three agents: one makes a list, one has a turn for each item, one the answer."""
+    f = given.selection.section("MapReduce") or ConfigSection({})
+    splits, maps, reduces = (
+        given.agent(f.text(key), f"MapReduce.{key}") for key in ("Splitter", "Mapper", "Reducer")
+    )
+    path = f.text("ItemsJsonPath").strip() or "items"
+    retries = (
+        MAX_SPLITTER_RETRIES
+        if f.get("MaxSplitterRetries") is None
+        else f.number("MaxSplitterRetries")
+    )
+    if retries < 1:
+        raise BadArguments("MapReduce.MaxSplitterRetries is a number of 1 or more.")
+    way = Transition(to=REDUCE_STATE, targets=(MAP_STATE,))
+    states = {
+        SPLIT_STATE: TeamState(name=SPLIT_STATE, agent=splits, splits=path, transitions=(way,)),
+        MAP_STATE: TeamState(name=MAP_STATE, agent=maps, reads=splits, item=path),
+    }
+    heard = {maps, reduces}
+    members = [replace(m, isolation="shared") if m.name in heard else m for m in given.members]
+    return Routing(
+        states=states | _final_states(REDUCE_STATE, reduces), initial=SPLIT_STATE, retries=retries,
+        members=tuple(with_fresh_turns(m) if m.name == maps else m for m in members),
+        max_turns=retries + MAX_ITEMS + 2,
+    )  # fmt: skip
+
+
+def _final_states(name: str, agent: str) -> dict[str, TeamState]:
+    """Return the state in which the answer is made, and the end behind it."""
+    last = TeamState(name=name, agent=agent, transitions=(Transition(to=END_STATE),))
+    return {name: last, END_STATE: TeamState(name=END_STATE, terminal=True)}
+
+
+VALIDATORS = {
+    "RequireBrief": Requirement(kind="Brief"),
+    "RequireWriteFile": Requirement(kind="FilesWritten", this_turn=True),
+    "RequireAllFilesWritten": Requirement(kind="FilesWritten"),
+    "RequireShellPass": Requirement(kind="CommandSucceeded", this_turn=True),
+    "TestReportValid": Requirement(kind="TestReport", no_failures=True, has_assertions=True),
+}
+
+
+def get_validator_names(f: ConfigSection) -> list[str]:
+    """Return the validators that a route names."""
+    one = f.text("Validator")
+    return [*f.texts("Validators"), *([one] if one else [])]
+
+
+def make_validator_contracts(f: ConfigSection) -> tuple[Contract, ...]:
+    """Return the validators of a route that are known, as contracts."""
+    return tuple(_validator_contracts(f))
+
+
+def _validator_contracts(f: ConfigSection) -> Iterable[Contract]:
+    fold = {name.casefold(): name for name in VALIDATORS}
+    for said in get_validator_names(f):
+        name = fold.get(said.casefold())
+        if name is not None:
+            pattern = f.text("RequiredCommandPattern")
+            needs = VALIDATORS[name]
+            shell = name == "RequireShellPass"
+            yield Contract(
+                name=name, requires=(replace(needs, pattern=pattern) if shell else needs,)
+            )

@@ -1,0 +1,171 @@
+"""Prompts and corrections that a team's agents are sent."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.redaction import redact
+from ctxkit.teams.handoffs import get_last_reply
+from ctxkit.teams.plan import find_json_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.teams.plan import Member, TeamState, Transition
+    from ctxkit.teams.turn_decisions import TeamStatus
+
+
+REMINDER_MIN_TASK_CHARS, REMINDER_MIN_CONTEXT_CHARS, REMINDER_MAX_CHARS = 50, 2_000, 200
+"""A task longer than this is said again, cut to so many characters, behind a longer context."""
+
+
+def turn_prompt(member: Member, state: TeamState | None, task: str, chars: int) -> str:
+    """Return the prompt of a turn.
+
+    Args:
+        member: whose turn it is.
+        state: where the team stands; None: agents speak in turn.
+        task: of the team.
+        chars: of what stands between the task and this prompt.
+    """
+    at = f" The state is {state.name}." if state is not None else ""
+    lines = [f"It is your turn, {member.name}.{at}"]
+    signals = [t.signal for t in state.transitions if t.signal] if state is not None else []
+    if signals:
+        lines.append(
+            "When your part is done, end your reply with one of these, alone on the last line: "
+            f"{' | '.join(signals)}{_describe_default_transition(state)}"
+        )
+    if state is not None and state.splits:
+        lines.append(list_request(state.splits))
+    if (
+        member.context
+        and len(task) > REMINDER_MIN_TASK_CHARS
+        and chars > REMINDER_MIN_CONTEXT_CHARS
+    ):
+        lines.append(f"[Task Reminder] {task[:REMINDER_MAX_CHARS]}")
+    return "\n".join(lines)
+
+
+def _describe_default_transition(state: TeamState | None) -> str:
+    """Return what happens without a signal, where something does."""
+    other = next((t.to for t in state.transitions if not t.signal), "") if state else ""
+    return f". Without one, {other} is next." if other else ""
+
+
+def recovery_prompt(member: Member) -> str:
+    """Return the prompt of a turn that mends what a contract lacks."""
+    return (
+        f"It is your turn, {member.name}: mend what is missing; then the agent that asked goes on."
+    )
+
+
+def resume_prompt(member: Member) -> str:
+    """Return the prompt of a turn that goes on where one was cut off."""
+    return f"Your turn was cut off, {member.name}: go on, and end it as you were asked to."
+
+
+def missing_signal_message(signals: Sequence[str]) -> str:
+    """Return what an agent is told that gave no signal."""
+    return f"No handoff keyword in your reply. Give one, alone on a line: {' | '.join(signals)}"
+
+
+def missing_fields_message(fields: Sequence[str]) -> str:
+    """Return what an agent is told whose JSON says nothing that a route asks for."""
+    return f"JSON block correct? End your reply with one JSON object that says {', '.join(fields)}."
+
+
+def list_request(path: str) -> str:
+    """Return what an agent is asked whose list is worked off next."""
+    return f"End your reply with one JSON object that has a list at {path}."
+
+
+def missing_list_message(path: str, most: int) -> str:
+    """Return what an agent is told whose reply holds no such list."""
+    return f"JSON block correct? {list_request(path)} It has at most {most} items."
+
+
+def replan_message(why: str) -> str:
+    """Return what a manager is told that gets nowhere."""
+    return f"STAGNATION ({why}): say what is known now, make a new plan, and give the next step."
+
+
+def verifier_prompt(member: Member) -> str:
+    """Return the prompt of a verifier's turn."""
+    return (
+        f"It is your turn, {member.name}: hold what was claimed against what was done. Write "
+        "nothing but what you find."
+    )
+
+
+def finding_message(agent: str, words: str) -> str:
+    """Return what the next agent is told of what a verifier found."""
+    return f"VERIFICATION FINDING of {agent}, to be settled before you go on:\n{words[:4_000]}"
+
+
+def ambiguous_signal_message(given: Sequence[str]) -> str:
+    """Return what an agent is told that gave several signals."""
+    return f"WRONG KEYWORD: you gave {len(given)} ({', '.join(given)}). Give exactly one."
+
+
+def blocked_handoff_message(signal: str, missing: Sequence[str]) -> str:
+    """Return what an agent is told whose contract does not hold."""
+    rows = "".join(f"\n- {m}" for m in missing)
+    return (
+        f"MISSING ARTIFACT: {signal or 'the hand-off'} was not taken. What is not there yet:{rows}"
+    )
+
+
+def escalation_message(way: Transition, objections: str) -> str:
+    """Return what an agent is told that sends the work back too often."""
+    said = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
+    return (
+        f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may):"
+        f" {way.signal} is not taken again. Settle what is open, or take another way.{said}"
+    )
+
+
+MAX_ITEMS = 200
+"""Items of a list that is worked off, at most."""
+
+
+def parse_items(reply: str, path: str) -> list[str] | None:
+    """Return the items of the list in a reply's JSON object, each as text.
+
+    Args:
+        reply: of an agent.
+        path: names between dots, from the outermost on.
+
+    Returns:
+        None: there is no such list, or it is longer than `MOST_ITEMS`.
+    """
+    found: Any = find_json_object(reply)
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(found, list) or len(found) > MAX_ITEMS:
+        return None
+    return [x if isinstance(x, str) else json.dumps(x, ensure_ascii=False) for x in found]
+
+
+def quote_previous_reply(
+    state: TeamState | None, standing: TeamStatus, sessions: Mapping[str, LiveSession]
+) -> str:
+    """Return what a turn's prompt brings beside its own words; empty: nothing.
+
+    Args:
+        state: in which the turn is taken.
+        standing: before it.
+        sessions: of the agents, by name.
+    """
+    if state is None or not state.reads:
+        return ""
+    session = sessions[state.reads].session
+    last = standing.own.get(state.reads, -1)
+    words = get_last_reply([m for m in session.messages if m.turn == last])
+    if not state.item:
+        return redact(f"\n\nThis is what {state.reads} says:\n\n{words}")
+    items = parse_items(words, state.item) or []
+    at = len(items) - len(standing.branches)
+    return redact(f"\n\nYour part, {at + 1} of {len(items)}:\n\n{items[at]}")

@@ -1,0 +1,479 @@
+"""Run a team turn by turn: what the agent is sent, what its turn leads to."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from ctxkit._internal.redaction import redact
+from ctxkit.agent.event_loops import BackgroundTask, run_coroutine
+from ctxkit.agent.store.session_log import SessionLog
+from ctxkit.agent.store.workspace import Workspace, check_session_name
+from ctxkit.errors import BadArguments, ModelError, StoreError
+from ctxkit.metrics.team_log import ARTIFACTS, SOURCE_KEY
+from ctxkit.policies.evidence import TEAM_STATE_KEY
+from ctxkit.session.messages import Message, Text, plain_text
+from ctxkit.session.session import Session
+from ctxkit.teams.contracts import ContractEvidence, collect_changes
+from ctxkit.teams.handoffs import (
+    HANDOFF_TOOL,
+    SourceFiles,
+    find_called_signals,
+    format_declared_context,
+    format_handoff,
+    get_last_reply,
+    is_turn_finished,
+    list_empty_sources,
+)
+from ctxkit.teams.prompts import (
+    quote_previous_reply,
+    recovery_prompt,
+    resume_prompt,
+    turn_prompt,
+    verifier_prompt,
+)
+from ctxkit.teams.session_factory import session_names
+from ctxkit.teams.shared_history import SharedHistory
+from ctxkit.teams.state_machine import (
+    check_resumable,
+    current_state,
+    decide_turn,
+    initial_status,
+    next_agent,
+)
+from ctxkit.teams.team_files import TeamFiles
+from ctxkit.teams.team_sessions import TeamSessions
+from ctxkit.teams.turn_decisions import TurnDecision, TurnReply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pandas as pd
+
+    from ctxkit.agent.live_session import LiveSession
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.turn import Listener, Outcome
+    from ctxkit.teams.contracts import TurnChanges
+    from ctxkit.teams.plan import Member, TeamPlan
+    from ctxkit.teams.session_factory import SessionFactory
+    from ctxkit.teams.turn_decisions import TeamStatus
+
+
+class Team:
+    """A team that is kept: what its agents say is in their sessions, what they hear in its ledger.
+
+    Args:
+        plan: who is in it, and how they hand on.
+        crew: opens the session of each agent.
+        name: of the team; one that exists goes on.
+        workspace: where it is kept.
+        clock: seconds since 1970.
+        seed: what its id follows from; empty: by chance.
+        words: how it was opened, kept under the user's seal.
+
+    Raises:
+        StoreError: another process runs it.
+        BadArguments: it was begun elsewhere, and nobody vouched for it; or with another config.
+    """
+
+    def __init__(
+        self,
+        plan: TeamPlan,
+        crew: SessionFactory,
+        *,
+        name: str,
+        workspace: Workspace,
+        clock: Callable[[], float],
+        seed: str = "",
+        words: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.plan, self.name, self._clock = plan, check_session_name(name), clock
+        self.workspace, self._crew = workspace, crew
+        workspace.make()
+        workspace.check(name)
+        fresh = Session(
+            id=workspace.new_id(name, seed),
+            format="live",
+            title=name,
+            agent="team",
+            product="ctxkit",
+            started=clock(),
+            cwd=str(Path.cwd()),
+        )
+        with ExitStack() as undo:
+            log = SessionLog(workspace.sessions, name, fresh, self._begun)
+            undo.callback(log.close)
+            self.ledger = SharedHistory(log, clock)
+            check_resumable(plan, self.standing, self.ledger.worked(), name)
+            self.ledger.note(plan, dict(words or {}))
+            self.root = crew.root
+            self._files = TeamFiles(workspace, self.id, plan, clock)
+            undo.callback(self._files.close)
+            self.sessions = TeamSessions(
+                plan.members,
+                lambda member, sub: crew.open(member, name, self.id, workspace, sub),
+                lambda member, live: crew.open_sub(member, name, live, workspace),
+                self._told,
+            )
+            """The agents' sessions by name; each is opened when its agent is first asked for."""
+            undo.callback(self.sessions.close)
+            self._turns = TurnRunner(plan, self.ledger, self.sessions, self.root, self._files)
+            self._open_first()
+            self._closing = undo.pop_all()
+        self._busy = False
+        self.notes: tuple[str, ...] = ()
+        """What of the config is not obeyed, or was not given: sentences for the user."""
+
+    def _open_first(self) -> None:
+        """Open the sessions that were begun, which may be refused, and that of who speaks first."""
+        begun_before = set(self.workspace.names())
+        for agent, name in session_names(self.name, self.plan).items():
+            if name in begun_before:
+                self.sessions[agent]
+        if not self.standing.ended:
+            self.sessions[next_agent(self.plan, self.standing)]
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Its id, eight hexadecimal digits."""
+        return self.ledger.session.id
+
+    @property
+    def standing(self) -> TeamStatus:
+        """Where it stands: the state, how many turns are over, whether it ended and why."""
+        return self.ledger.standing(initial_status(self.plan))
+
+    @property
+    def moves(self) -> pd.DataFrame:
+        """What followed from each turn, a row each."""
+        import pandas as pd
+
+        return pd.DataFrame(self.ledger.moves())
+
+    @property
+    def session(self) -> Session:
+        """The ledger, with the agents' sessions as its children; these alone hold calls.
+
+        While the team is open all of its agents have one, afterwards those that were asked for.
+        """
+        children = tuple(self._with_sub(name) for name in self.sessions)
+        return msgspec.structs.replace(self.ledger.session, children=children)
+
+    def _with_sub(self, name: str) -> Session:
+        """Return an agent's session, with that of the agent that it asks as its child."""
+        session = self.sessions[name].session
+        sub = self.sessions.subs.get(name)
+        if sub is None:
+            return session
+        own = msgspec.structs.replace(session, children=(sub.session,))
+        return own.backed(session.behind)
+
+    @property
+    def subs(self) -> Mapping[str, LiveSession]:
+        """The sessions of agents that others ask, by the name of the one who asks."""
+        for member in self.plan.members:
+            if member.sub is not None and member.name in self.sessions:
+                self.sessions[member.name]
+        return self.sessions.subs
+
+    @property
+    def account(self) -> pd.DataFrame:
+        """What each agent used: a row a session, as ``ctxkit.frame(per="session")``."""
+        from ctxkit.metrics.frames import frame
+
+        lives = (*self.sessions.values(), *self.sessions.subs.values())
+        return frame([live.session for live in lives], per="session")
+
+    @property
+    def tokens(self) -> int:
+        """Tokens billed to all agents together."""
+        used = [c.message.usage for live in self.lives for c in live.session.calls]
+        return sum((u.prompt_tokens or 0) + (u.output_tokens or 0) for u in used if u is not None)
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The names of the tools that some agent of the team has."""
+        return self._crew.tool_names()
+
+    def listen(self, hear: Listener) -> None:
+        """Tell every event of every agent to one more listener."""
+        self.sessions.each(lambda live: live.listen(hear))
+
+    @property
+    def lives(self) -> list[LiveSession]:
+        """The sessions that are open: of agents that were asked for, and of those that they ask."""
+        opened = self.sessions.opened
+        agents = [opened[m.name] for m in self.plan.members if m.name in opened]
+        return [*agents, *self.sessions.subs.values()]
+
+    def _told(self, kind: str, payload: Mapping[str, object], agent: str) -> None:
+        self._files.tell(kind, self.standing.turns, payload, agent)
+
+    # -- work ------------------------------------------------------------------------------------
+
+    def run(self, task: str = "") -> TeamStatus:
+        """Work until the team has ended; an interrupt leaves it whole, and `run()` goes on.
+
+        Raises:
+            BadArguments: there is no task.
+            ModelError: a model failed; the same turn is taken again by the next `run()`.
+        """
+        return run_coroutine(self.work(task))
+
+    def background(self, task: str = "") -> BackgroundTask[TeamStatus]:
+        """Work beside the notebook; the handle can stop it."""
+        return BackgroundTask(self.work(task))
+
+    async def work(self, task: str = "") -> TeamStatus:
+        """Work until the team has ended (see `run`)."""
+        self.ask(task)
+        while not self.standing.ended:
+            await self.step()
+        return self.standing
+
+    def ask(self, task: str) -> None:
+        """Give the team a task; without words it goes on with the one that it has.
+
+        Raises:
+            BadArguments: there is none, or it has another one that is not done.
+        """
+        task, standing = task.strip(), self.standing
+        if not task and not self.ledger.task:
+            raise BadArguments("Say what the team shall do.")
+        if not task or (task == self.ledger.task and not standing.ended):
+            return
+        if self.ledger.task and not standing.ended:
+            raise BadArguments(
+                f"Team {self.name!r} is not done with its task: let it go on without a new one, or "
+                "begin another team."
+            )
+        again = msgspec.structs.replace(
+            initial_status(self.plan), turns=standing.turns, since=standing.turns, own=standing.own
+        )
+        self.ledger.ask(task, again)
+
+    async def step(self) -> TurnDecision | None:
+        """Take one turn; None where the team has ended.
+
+        Raises:
+            ModelError: the model failed.
+        """
+        if self._busy:
+            raise BadArguments(f"Team {self.name!r} is busy: its agents take turns.")
+        self._busy = True
+        try:
+            return await self._step()
+        finally:
+            self._busy = False
+
+    async def _step(self) -> TurnDecision | None:
+        standing = self.standing
+        if standing.ended:
+            return None
+        most = self.plan.max_tokens
+        if most is not None and self.tokens >= most:
+            return self._turns.over(standing, f"the team has used its {most:,} tokens")
+        return await self._turns.take(standing)
+
+    def _begun(self, name: str) -> None:
+        with suppress(StoreError):  # a later kernel asks
+            self.workspace.vouch(name)
+
+    def close(self) -> None:
+        """Give all its sessions free."""
+        self._closing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        s = self.standing
+        at = f"{s.ended}: {s.why}" if s.ended else s.state or "in turn"
+        names = ", ".join(m.name for m in self.plan.members)
+        return f"<Team {self.name}: {names}; {s.turns} turns; {at}>"
+
+
+class TurnRunner:
+    """Takes the turns of a team, one after the other.
+
+    Args:
+        plan: of the team.
+        ledger: of the team.
+        sessions: of its agents, by name.
+        root: the folder of their tools.
+        files: told what happens.
+    """
+
+    def __init__(
+        self,
+        plan: TeamPlan,
+        ledger: SharedHistory,
+        sessions: TeamSessions,
+        root: Root,
+        files: TeamFiles,
+    ) -> None:
+        self._plan, self._ledger, self._sessions = plan, ledger, sessions
+        self._root, self._files = root, files
+
+    async def take(self, standing: TeamStatus) -> TurnDecision:
+        """Take the turn that is next.
+
+        Raises:
+            ModelError: the model failed.
+        """
+        member = self._plan.member(next_agent(self._plan, standing))
+        live = self._sessions[member.name]
+        begun_at = standing.own.get(member.name, -1)
+        late = live.session.turns[-1] if live.session.calls else -1
+        if late <= begun_at or not is_turn_finished(live.session, late):
+            outcome = await self._turn(member, standing, cut=late > begun_at)
+            if outcome.ended == "error":
+                raise ModelError(
+                    f"{outcome.why} The turn of {member.name} is taken again when the team goes on."
+                )
+            if outcome.ended == "limit":
+                told = {"message": outcome.why}
+                self._files.tell("agent_timeout", standing.turns, told, member.name)
+        return self._conclude(member, standing, begun_at)
+
+    def over(self, standing: TeamStatus, why: str) -> TurnDecision:
+        """End the team without a turn."""
+        ended = msgspec.structs.replace(standing, ended="stopped", why=why)
+        found = TurnDecision(ended, "termination_forced")
+        self._ledger.conclude("team", (), found, handed="", to="", extra={"state": standing.state})
+        self._files.tell(found.kind, standing.turns, {"message": why}, "team")
+        return found
+
+    # -- before ----------------------------------------------------------------------------------
+
+    async def _turn(self, member: Member, standing: TeamStatus, *, cut: bool) -> Outcome:
+        live = self._sessions[member.name]
+        heard = self._heard(member, standing)
+        self._warn(member, standing, len(live.session.messages) + len(heard))
+        state = None if standing.branches else self._plan.states.get(standing.state)
+        if standing.helper:
+            words = verifier_prompt(member) if standing.auditing else recovery_prompt(member)
+        elif cut:
+            words = resume_prompt(member)
+        else:
+            words = turn_prompt(
+                member, state, self._ledger.task, sum(len(plain_text(m)) for m in heard)
+            )
+        played = getattr(live.agent.model, "begin", None)
+        if callable(played):
+            played(sum(m["agent"] == member.name for m in self._ledger.moves()))
+        self._files.tell("agent_start", standing.turns, {"state": standing.state}, member.name)
+        if not standing.helper:
+            words += quote_previous_reply(
+                self._plan.states.get(current_state(standing)), standing, self._sessions
+            )
+        return await live.turn(words, heard, details=self._standing(member, standing))
+
+    def _standing(self, member: Member, standing: TeamStatus) -> dict[str, Any]:
+        """Return what a prompt keeps of where the team stands, for a summary that is made of it."""
+        state = self._plan.states.get(standing.state)
+        if state is None:
+            return {}
+        proof = ContractEvidence(root=self._root, plan=self._plan, changes=self._changes())
+        failures = [f"{way}: {n} in a row" for way, n in standing.failures.items()]
+        ways = state.transitions
+        return {TEAM_STATE_KEY: {
+            "state": state.name, "agent": member.name, "entered": list(standing.seen),
+            "signals": [f"{t.signal} → {t.to}" for t in ways if t.signal], "failures": failures,
+            "contracts": proof.status(c for t in ways for c in t.contracts),
+        }}  # fmt: skip
+
+    def _heard(self, member: Member, standing: TeamStatus) -> list[Message]:
+        """Return what is written into an agent's session before its prompt."""
+        session = self._sessions[member.name].session
+        known = {str(m.details[SOURCE_KEY]) for m in session.messages if SOURCE_KEY in m.details}
+        first = not session.calls
+        heard = self._ledger.heard(member, known, first=first, forked=bool(standing.branches))
+        block = self._artifacts(member, standing) if member.context else None
+        if block is None:
+            return heard
+        return [*heard, block] if first else [block, *heard]
+
+    def _warn(self, member: Member, standing: TeamStatus, messages: int) -> None:
+        """Say where an agent's history comes near to what its window keeps."""
+        threshold = int(member.cap * member.cap_fraction)
+        if threshold and messages > threshold:
+            told = {"messages": messages, "cap": member.cap, "fraction": member.cap_fraction,
+                    "threshold": threshold}  # fmt: skip
+            self._files.tell("context_window_warn", standing.turns, told, member.name)
+
+    def _artifacts(self, member: Member, standing: TeamStatus) -> Message | None:
+        shelf = self._shelf(self._changes())
+        block = format_declared_context(shelf, member.context)
+        told = {"context_strategy": "artifact_spec", "context_chars": len(block),
+                "declared_sources": [s.name for s in member.context],
+                "empty_sources": list(list_empty_sources(shelf, member.context))}  # fmt: skip
+        self._files.tell("context_assembly", standing.turns, told, member.name)
+        return Message(role="user", kind=ARTIFACTS, parts=(Text(redact(block)),)) if block else None
+
+    # -- after -----------------------------------------------------------------------------------
+
+    def _conclude(self, member: Member, standing: TeamStatus, begun_at: int) -> TurnDecision:
+        """Write a turn that is over into the ledger, with what follows from it."""
+        session = self._sessions[member.name].session
+        own = [
+            m for m in session.messages if (m.turn or 0) > begun_at and SOURCE_KEY not in m.details
+        ]
+        changes = self._changes(member, begun_at, standing.turns)
+        proof = ContractEvidence(
+            root=self._root, plan=self._plan, changes=changes, turn=standing.turns
+        )
+        worked = any(c.name != HANDOFF_TOOL for m in own for c in m.tool_calls)
+        turn = TurnReply(member.name, get_last_reply(own), find_called_signals(own), worked)
+        found = decide_turn(self._plan, standing, turn, proof)
+        last = session.turns[-1] if session.path else -1
+        at = {**standing.own, member.name: last}
+        found = found._replace(standing=msgspec.structs.replace(found.standing, own=at))
+        to = next_agent(self._plan, found.standing) if not found.standing.ended else ""
+        self._ledger.conclude(
+            member.name,
+            own,
+            found,
+            handed=self._handed(found, to, changes),
+            to=to,
+            extra={"state": standing.state, "own": last, "from_own": begun_at + 1},
+        )
+        self._files.record(member.name, standing.turns, found, own)
+        members = {name: live.session for name, live in self._sessions.opened.items()}
+        folder = str(self._root.folder)
+        self._files.checkpoint(self._ledger.session, members, found.standing, folder)
+        return found
+
+    def _handed(self, found: TurnDecision, to: str, changes: Sequence[TurnChanges]) -> str:
+        """Return the block of a hand-off; empty where there is none."""
+        if found.kind != "state_advanced" or found.way is None or not found.way.handoff:
+            return ""
+        receiver = to or self._plan.states[found.standing.state].agent
+        return format_handoff(self._shelf(changes), found.way.handoff, receiver)
+
+    def _changes(
+        self, member: Member | None = None, since: int = 0, number: int = 0
+    ) -> list[TurnChanges]:
+        """Return all changes; `member`: with those since `since`, which no ledger has yet."""
+        turns = [
+            (int(m["turn"] or 0), m["agent"], self._sessions[m["agent"]].session, own)
+            for m in self._ledger.moves(of_task=True)
+            if m["agent"] in self._sessions
+            for own in range(m.get("from_own", 0), m.get("own", -1) + 1)
+        ]
+        if member is not None:
+            session = self._sessions[member.name].session
+            last = session.turns[-1] if session.path else -1
+            turns += [(number, member.name, session, t) for t in range(since + 1, last + 1)]
+        return collect_changes(turns)
+
+    def _shelf(self, changes: Sequence[TurnChanges]) -> SourceFiles:
+        return SourceFiles(root=self._root, brief=self._plan.brief, changes=changes)

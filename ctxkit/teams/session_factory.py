@@ -1,0 +1,292 @@
+"""Sessions of a team's agents: model, tools, memory and sections of each."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from ctxkit._internal.formatting import sanitize_text
+from ctxkit.agent.agent import COMPACT_TOOL
+from ctxkit.agent.live_session import LiveSession
+from ctxkit.agent.memory.folders import MemoryStore
+from ctxkit.agent.memory.session_memory import SessionMemory, make_memory_provider
+from ctxkit.agent.memory.session_memory import default_memory_folders as memory_homes
+from ctxkit.agent.models.names import make_model as named
+from ctxkit.agent.tools.builtin import make_tools
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.policies.memory_entries import memory_folder_name
+from ctxkit.teams.handoffs import make_team_tools
+from ctxkit.teams.members import (
+    ASKING,
+    PLUGIN_TOOLS,
+    SUB_AGENT_INSTRUCTIONS,
+    SUB_AGENT_RULES,
+    SUB_AGENT_SUFFIX,
+)
+from ctxkit.tokens import default_counter
+from ctxkit.tokens.prices import price
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ctxkit.agent.models.model import Model
+    from ctxkit.agent.store.workspace import Workspace
+    from ctxkit.agent.tools.root import Root
+    from ctxkit.agent.tools.runner import Approve
+    from ctxkit.agent.tools.tool import Tool
+    from ctxkit.agent.turn import Limits, Listener
+    from ctxkit.policies.rules import Rules
+    from ctxkit.teams.members import SubAgent
+    from ctxkit.teams.plan import Member, SubAgentPlan, TeamPlan
+
+
+USER_MEMORY, WEBHOOK_MEMORY = MEMORY_ACCESS = ("user", "webhook")
+"""What the memory of a team can reach beyond its own: what the user keeps of agents of these names
+(fuseraft's folders, too), and an address that the config names.
+"""
+
+
+class _SessionSpec(NamedTuple):
+    """What one session is opened with."""
+
+    name: str
+    agent: str
+    parent: str
+    rules: Rules
+    tools: list[str | Tool]
+    calls: int | None
+    model: Model
+    instructions: str
+    memory: SessionMemory | None = None
+
+
+class SessionFactory:
+    """What the sessions of a team's agents are made of.
+
+    Args:
+        plan: the team.
+        models: models, or their names, by an agent's name or by the name that the config has for
+            one.
+        model: of all others; empty: as the config names them.
+        tools: what any agent may have at most, as `LiveSession` names them; own tools are
+            everybody's.
+        root: the folder in which all of them work.
+        allow: protected names that their tools may write all the same.
+        clock: seconds since 1970.
+        limits: of each turn.
+        approve: asked before each tool call.
+        hear: is told every event.
+        seed: what ids follow from.
+        sections: of each agent's system message, as `agent.system_prompt.parse_section_names` names
+            them.
+        memory: what a memory of the config reaches beyond the team's own: `MEMORIES`.
+    """
+
+    def __init__(
+        self,
+        plan: TeamPlan,
+        *,
+        models: Mapping[str, Model | str],
+        model: Model | str,
+        tools: Sequence[str | Tool],
+        root: Root,
+        allow: Sequence[str],
+        clock: Callable[[], float],
+        limits: Limits,
+        approve: Approve | None,
+        hear: Listener,
+        seed: str,
+        sections: str = "",
+        memory: Sequence[str] = (),
+    ) -> None:
+        for name in (m for m in memory if m not in MEMORY_ACCESS):
+            raise BadArguments(
+                f"There is no memory {sanitize_text(name, 40)!r}: a team can reach "
+                f"{' and '.join(MEMORY_ACCESS)} beyond its own."
+            )
+        self._reaches = tuple(memory)
+        known = list(dict.fromkeys(PLUGIN_TOOLS.values()))
+        for name in (t for t in tools if isinstance(t, str) and t not in known):
+            raise BadArguments(
+                f"Agents of a team can have no tool {sanitize_text(name, 60)!r}; name some of "
+                f"{', '.join(known)}, or give tools of your own.{did_you_mean(name, known)}"
+            )
+        self.root, self._plan, self._tools, self._allow = root, plan, tuple(tools), tuple(allow)
+        self._given = {k.casefold(): m for k, m in models.items()}
+        self._clock, self._limits, self._approve = clock, limits, approve
+        self._hear, self._seed, self._sections = hear, seed, sections
+        self._models = {  # what does not exist is said first
+            m.name: self._model((m.name, m.model), model or m.model) for m in plan.members
+        }
+        self._subs = {
+            m.name: self._model((f"{m.name}.{SUB_AGENT_SUFFIX}", m.sub.model), m.sub.model)
+            for m in plan.members
+            if m.sub is not None and m.sub.model
+        }
+        self._named: dict[str, dict[str, str]] = {}
+        self._writer = self._summary_model(plan.summary_model, model)
+        ways = [t for s in plan.states.values() for t in s.transitions]
+        read = [
+            *(s for t in ways for s in t.handoff),
+            *(s for m in plan.members for s in m.context),
+        ]
+        self._summary = any(s.kind == "session_context" for s in read)
+
+    def open(
+        self, member: Member, team: str, parent: str, workspace: Workspace, sub: SubAgent | None
+    ) -> LiveSession:
+        """Open the session of an agent, which may ask another; what was begun goes on."""
+        asked = sub.tools() if sub is not None else []
+        made = _SessionSpec(
+            name=self._names(team)[member.name], agent=member.name, parent=parent,
+            rules=member.rules, tools=[*self._offered(member), *asked], calls=member.max_calls,
+            model=self._models[member.name], instructions=member.instructions,
+            memory=self._memory(member, team, workspace),
+        )  # fmt: skip
+        return self._live(made, team, workspace)
+
+    def open_sub(
+        self, member: Member, team: str, parent: LiveSession, workspace: Workspace
+    ) -> LiveSession:
+        """Open the session of the agent that works for another as its tool."""
+        plan = cast("SubAgentPlan", member.sub)
+        model = self._subs.get(member.name) or self._models[member.name]
+        tools: list[str | Tool] = [t for t in plan.tools if t in self._tools]
+        made = _SessionSpec(
+            name=f"{parent.name}.{SUB_AGENT_SUFFIX}",
+            agent=f"{member.name}.{SUB_AGENT_SUFFIX}",
+            parent=parent.id,
+            rules=SUB_AGENT_RULES,
+            tools=tools,
+            calls=plan.max_calls,
+            model=model,
+            instructions=SUB_AGENT_INSTRUCTIONS,
+        )
+        return self._live(made, team, workspace)
+
+    def tool_names(self) -> list[str]:
+        """Return the names of the tools that some agent has, each once."""
+        offered = [t for m in self._plan.members for t in self._offered(m)]
+        for sub in (m.sub for m in self._plan.members if m.sub is not None):
+            offered += [*(t for t in sub.tools if t in self._tools), *ASKING]
+        groups = dict.fromkeys(t for t in offered if isinstance(t, str))
+        own = [t for t in offered if not isinstance(t, str)]
+        found = (*make_tools(list(groups), self.root, {}), *own, COMPACT_TOOL)
+        return list(dict.fromkeys(t.name for t in found))
+
+    def _names(self, team: str) -> dict[str, str]:
+        if team not in self._named:
+            self._named[team] = session_names(team, self._plan)
+        return self._named[team]
+
+    def _live(self, made: _SessionSpec, team: str, workspace: Workspace) -> LiveSession:
+        live = LiveSession(
+            made.name,
+            model=made.model,
+            rules=made.rules,
+            clock=self._clock,
+            tools=made.tools,
+            root=self.root.folder,
+            allow=self._allow,
+            workspace=workspace,
+            hear=self._hear,
+            limits=replace(self._limits, calls=made.calls) if made.calls else self._limits,
+            approve=self._approve,
+            words={"model": made.model.name, "team": team},
+            seed=self._seed,
+            agent=made.agent,
+            parent=made.parent,
+            memory=made.memory,
+            summary_model=self._writer,
+        )
+        words = self._sections or ("memory" if made.memory is not None else "off")
+        with ExitStack() as undo:
+            undo.callback(live.close)
+            live.inject(words, made.instructions)
+            undo.pop_all()
+        return live
+
+    def _memory(self, member: Member, team: str, workspace: Workspace) -> SessionMemory | None:
+        """Return the memory of an agent; None: it has none.
+
+        It lies in the user's own place, in a folder of this team; or, where the user says so, in
+        those of the agent's name, which all teams share.
+        """
+        asked = dict(self._plan.memory)
+        if asked.get("Provider") == WEBHOOK_MEMORY and WEBHOOK_MEMORY not in self._reaches:
+            asked = {}
+        if not (member.remembers or asked):
+            return None
+        own, *others = memory_homes()
+        name = memory_folder_name(member.name)
+        if USER_MEMORY in self._reaches:
+            homes = [home.parent / "agents" / name for home in (own, *others)]
+        else:
+            mark = sha256(f"{workspace.folder.resolve()}\n{team}".encode()).hexdigest()[:16]
+            homes = [own.parent / "teams" / mark / name]
+        held = MemoryStore(homes, self.root.folder)
+        providers = [make_memory_provider(asked, held)] if asked else []
+        return SessionMemory(held, providers, whole=member.remembers)
+
+    def _offered(self, member: Member) -> list[str | Tool]:
+        own: list[str | Tool] = [
+            t for t in self._tools if t in member.tools or not isinstance(t, str)
+        ]
+        return [*own, *make_team_tools(self.root, by_call=member.handoff, summary=self._summary)]
+
+    def _summary_model(self, name: str, model: Model | str) -> Model | None:
+        """Return who writes the summaries of all agents; None: each agent's own model."""
+        return self._model(("Compaction.Model", name), model or name) if name else None
+
+    def _model(self, names: tuple[str, str], other: Model | str) -> Model:
+        """Return a model by an agent's name, the config's name for it, or as it is named."""
+        agent, model = names
+        asked = self._given.get(agent.casefold(), self._given.get(model.casefold(), other))
+        if not isinstance(asked, str):
+            return asked
+        if not asked:
+            raise BadArguments(
+                f"No model is named for {sanitize_text(agent, 40)}: give the team model=."
+            )
+        if "/" not in asked and price(asked) is None:
+            raise BadArguments(
+                f"{sanitize_text(agent, 40)} asks for model {sanitize_text(asked, 60)!r}, which is not known:"
+                f" say which is meant, models={{{sanitize_text(asked, 60)!r}: 'PROVIDER/MODEL'}}."
+            )
+        return named(asked, counter=default_counter(), clock=self._clock)
+
+
+def session_names(team: str, plan: TeamPlan) -> dict[str, str]:
+    """Return the name of each agent's session, by the agent's name."""
+    slugs = [_slug(m.name) for m in plan.members]
+    often = Counter(slugs)
+    return {
+        m.name: f"{team[:30]}.{slug}" + (f"-{n}" if often[slug] > 1 else "")
+        for n, (m, slug) in enumerate(zip(plan.members, slugs, strict=True))
+    }
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:28].strip("-") or "agent"
+
+
+def describe_missing_grants(
+    plan: TeamPlan, tools: Sequence[Any], memory: Sequence[str] = ()
+) -> list[str]:
+    """Say in sentences which tools and memory the config asks for that were not given."""
+    said = [
+        f"{sanitize_text(m.name, 40)} asks for {t}: name it, tools=('files', {t!r}), if it may have it."
+        for m in plan.members
+        for t in m.tools
+        if t not in tools
+    ]
+    if plan.memory.get("Provider") == WEBHOOK_MEMORY and WEBHOOK_MEMORY not in memory:
+        said.append(
+            "Memory asks a webhook: name it, memory=('webhook',), if the team's talk, and what the"
+            " headers name of your environment, may be sent to its address."
+        )
+    return said

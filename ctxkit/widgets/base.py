@@ -1,0 +1,227 @@
+"""Base class of interactive charts: JavaScript, plotly, static fallbacks, offline pages."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import threading
+import time
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import anywidget
+import traitlets as t
+
+from ctxkit._internal.formatting import TextAndHtml
+from ctxkit.errors import CtxkitError
+from ctxkit.plots.chart import write_page
+
+if TYPE_CHECKING:
+    from ctxkit.plots.chart import Chart
+    from ctxkit.widgets.source import DataSource
+
+
+class StaticReprs:
+    """Stands before the class of a widget, whose front ends without widgets get its twins."""
+
+    def to_text(self) -> str:
+        """Return what is shown as text."""
+        raise NotImplementedError
+
+    def to_html(self) -> str:
+        """Return what is shown as HTML that needs no kernel."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        widget: Any = super()
+        found = widget._repr_mimebundle_(**kwargs)
+        twins = {"text/plain": self.to_text(), "text/html": self.to_html()}
+        if isinstance(found, tuple):  # with metadata, which Colab needs
+            return {**found[0], **twins}, found[1]
+        return {**(found or {}), **twins}
+
+
+_PAUSE = 0.5
+"""Seconds between two drawings of a session that runs."""
+_ALWAYS = ("turn_end", "cancelled", "compaction_end", "moved")
+_SOMETIMES = ("model_response",)
+_HEAD = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>ctxkit</title>'
+    "<style>:root{color-scheme:light dark}body{font-family:system-ui,sans-serif;margin:1em}</style>"
+    "</head><body>"
+)
+
+
+def build_esm(*files: str, render: str = "render") -> str:
+    """Return the module of a view: the shared stage and what is its own; `render` draws it."""
+    parts = [read_asset(name) for name in ("stage.js", *files)]
+    return "\n".join([*parts, f"export default {{ render: {render} }};\n"])
+
+
+@cache
+def read_asset(name: str) -> str:
+    """Return one of the files beside this one."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def compress_plotly() -> bytes:
+    """Return plotly.js of plotly's wheel, compressed: it is sent once a page and never saved."""
+    import plotly
+
+    library = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    return gzip.compress(library.read_bytes(), 6, mtime=0)
+
+
+class ChartWidget(StaticReprs, anywidget.AnyWidget):  # type: ignore[misc]
+    """A chart turned by hand; what is shown can be read and set from Python.
+
+    Args:
+        feed: what is drawn; a live session is followed until `stop`.
+        settings: the values of its traits.
+    """
+
+    _css = read_asset("byhand.css")
+    data = t.Dict().tag(sync=True)
+    """What is drawn, as plain lists."""
+    shared: ClassVar[tuple[str, ...]] = ("data",)
+    """The traits that the browser reads."""
+
+    def __init__(self, feed: DataSource, **settings: Any) -> None:
+        self.feed, self._drawn, self._lock = feed, 0.0, threading.RLock()
+        super().__init__(data=self._data(), **settings)
+        self.on_msg(self._asked)
+        if feed.live is not None:
+            feed.live.listen(self.hear)
+
+    # -- what each of them says ----------------------------------------
+
+    def _data(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _chart(self) -> Chart:
+        raise NotImplementedError
+
+    def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the answer to a question of the browser; None where it is none of ours."""
+
+    def _questions(self) -> list[dict[str, Any]]:
+        """Return the questions whose answers a page without a kernel holds."""
+        return []
+
+    # -- following -----------------------------------------------------
+
+    def hear(self, event: Any) -> None:
+        """Take an event of the live session that is followed."""
+        late = event.kind in _SOMETIMES and time.monotonic() - self._drawn > _PAUSE
+        if event.kind in _ALWAYS or late:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Draw what was given as it stands now."""
+        with self._lock:
+            self._drawn = time.monotonic()
+            self.data = self._data()
+
+    def stop(self) -> None:
+        """Follow no more; what is shown stays."""
+        if self.feed.live is not None:
+            self.feed.live.unlisten(self.hear)
+
+    # -- what the browser asks -----------------------------------------
+
+    def _asked(self, _: Any, asked: Any, __: Any) -> None:
+        if not isinstance(asked, dict):
+            return
+        if asked.get("kind") == "plotly":
+            self.send({"kind": "plotly"}, buffers=[compress_plotly()])
+            return
+        found = self._answered(asked)
+        if found is not None:
+            self.send(found)
+
+    def _answered(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            with self._lock:
+                found = self._answer(asked)
+        except CtxkitError as error:
+            found = {"kind": asked.get("kind"), "error": str(error)}
+        return None if found is None else {**found, "key": asked.get("key")}
+
+    # -- twins ---------------------------------------------------------
+
+    @property
+    def chart(self) -> Chart:
+        """The static chart of what is shown as it is set."""
+        return self._chart()
+
+    def figure(self) -> Any:
+        """Return the plotly figure of what is shown as it is set."""
+        return self.chart.figure()
+
+    def to_text(self) -> str:
+        """Return what is shown as text."""
+        return self.chart.to_text()
+
+    def to_html(self) -> str:
+        """Return what is shown as HTML that needs neither kernel nor script."""
+        return self.chart.to_html()
+
+    def page(self, *, plotly: bool = True) -> TextAndHtml:
+        """Return the same as HTML that can still be turned, without a kernel and offline.
+
+        As the last value of a cell it lives in the lab, after save and reload, and in nbconvert's
+        HTML.
+
+        Args:
+            plotly: with plotly.js (2 MB); without it the page takes that of another one above, else
+                a plain drawing.
+        """
+        answers = {_answer_key(asked): self._answered(asked) for asked in self._questions()}
+        state = {name: getattr(self, name) for name in self.shared}
+        held = json.dumps(
+            {"state": state, "answers": answers}, separators=(",", ":"), allow_nan=False
+        )
+        view = self._esm if isinstance(self._esm, str) else str(self._esm)
+        library = ""
+        if plotly:
+            packed = base64.b64encode(compress_plotly()).decode()
+            library = f'<script type="text/plain" data-ctxkit-plotly>{packed}</script>'
+        return TextAndHtml(
+            self.to_text(),
+            f"<div class='ctxkit-live'><style>{self._css}</style>{library}"
+            # a title with </script> in it must not end the script
+            f"<script type='application/json'>{held.replace('<', chr(92) + 'u003c')}</script>"
+            f"<div data-live>{self.to_html()}</div>"
+            # no module: it has no currentScript
+            "<script>(() => { const here = document.currentScript.parentElement;\n"
+            f"{view.replace('export default', 'const widget =')}{read_asset('mount.js')}"
+            "})();</script></div>",
+        )
+
+    def write_html(self, path: str | Path) -> Path:
+        """Write a page that can be turned offline (2 MB and the data), and return its path.
+
+        Raises:
+            BadArguments: the page cannot be written there.
+        """
+        return write_page(path, f"{_HEAD}{self.page().html}</body></html>\n")
+
+
+def _answer_key(asked: dict[str, Any]) -> str:
+    return f"{asked['kind']}/{asked.get('session', '')}/{asked['at']}"
+
+
+TEXT_COLOUR = "var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
+SOFT_COLOUR = "var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"
+
+
+def render_dense(html: str) -> str:
+    """Return HTML whose lines stand closer than a widget's do."""
+    return f'<div style="line-height:1.5;overflow-x:auto">{html}</div>'

@@ -1,0 +1,197 @@
+"""`ctxkit.break_even`: take a block out of a cached prompt and see when that has paid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+
+from ctxkit._internal.formatting import escape_html
+from ctxkit._internal.palette import COLOURS
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
+from ctxkit.plots.cache_charts import (
+    BILLING_KINDS,
+    BlockRow,
+    BlockRows,
+    BlockSpan,
+    PromptBlock,
+    PromptStrip,
+)
+from ctxkit.plots.chart import render_table
+from ctxkit.plots.figure_data import Mark, Trace
+from ctxkit.plots.xy_figure import Axes
+from ctxkit.tokens.prices import Price, price
+from ctxkit.widgets.base import SOFT_COLOUR, TEXT_COLOUR, StaticReprs
+
+if TYPE_CHECKING:
+    from ctxkit.session.session import Session
+
+_MOST = 400
+"""Calls to come, at most."""
+_HEAD = ("next call", "read", "written", "fresh", "dollars")
+
+
+@dataclass(frozen=True)
+class BlockRemoval:
+    """A block taken out of a prompt, and the prices by which that is billed."""
+
+    strip: PromptStrip
+    block: PromptBlock
+    price: Price
+    cold: bool = False
+    """True where the cache had died: all of the prompt is written anyway."""
+
+    @property
+    def behind(self) -> int:
+        """Tokens behind the block that the cache holds."""
+        end = self.block.start + self.block.tokens
+        return max((self.strip.tokens if self.cold else self.strip.read) - end, 0)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Prices of a write and a read, as shares of the input price."""
+        p = self.price
+        return {"write_share": p.write() / p.input, "read_share": p.read / p.input}
+
+    @property
+    def pays_after(self) -> float:
+        """Calls until it has paid for itself: ``N > (w - r) S / (r x)``; after a pause 0."""
+        if self.cold:
+            return 0.0
+        return reads_until_mutation_pays(self.block.tokens, self.behind, **self.shares)
+
+    def gain(self, calls: int) -> float:
+        """Return the dollars gained over so many calls to come; negative where it costs."""
+        alive = 0.0 if self.cold else 1.0
+        tokens = mutation_gain(self.block.tokens, self.behind, calls, alive=alive, **self.shares)
+        return tokens * self.price.input
+
+    def without(self) -> PromptStrip:
+        """Return the prompt without the block: what stands behind it is written anew."""
+        old, gone = self.strip, self.block
+        blocks = tuple(
+            b if b.start < gone.start else b._replace(start=b.start - gone.tokens)
+            for b in old.blocks
+            if b is not gone
+        )
+        total = old.tokens - gone.tokens
+        read = 0 if self.cold else min(gone.start, old.read)
+        fresh = min(old.fresh, total - read)
+        return PromptStrip(old.call, blocks, read, total - read - fresh, fresh)
+
+    def before(self) -> PromptStrip:
+        """Return the prompt as it is billed with the block."""
+        old = self.strip
+        if not self.cold:
+            return old
+        return old._replace(read=0, written=old.read + old.written)
+
+    def dollars(self, strip: PromptStrip) -> float:
+        """Return what a prompt costs."""
+        p = self.price
+        return strip.read * p.read + strip.written * p.write() + strip.fresh * p.input
+
+
+def _is_in_block(block: PromptBlock, span: BlockSpan) -> bool:
+    return block.start <= span.start < block.start + block.tokens
+
+
+class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
+    """The widget that `ctxkit.break_even` returns; `cut` is what its controls say.
+
+    Front ends without widgets get text and HTML.
+    """
+
+    def __init__(self, session: Session, strip: PromptStrip) -> None:
+        found = price(session.call(strip.call).message.model or session.model or "")
+        results = [b for b in strip.blocks if b.result]
+        if found is None or not results:
+            what = "no price is known for its model" if found is None else "it has no result"
+            raise BadArguments(f"Nothing can be weighed at call {strip.call}: {what}.")
+        self.strip, self.price, self.results = strip, found, results
+        half = [b for b in results if b.start < strip.tokens / 2] or results
+        wide = {"style": {"description_width": "150px"}, "layout": w.Layout(width="auto")}
+        first = results.index(max(half, key=lambda b: b.tokens))
+        self.taken = w.IntSlider(first, 0, len(results) - 1, description="result taken out", **wide)
+        self.calls = w.IntSlider(100, 1, _MOST, description="calls to come", **wide)
+        self.cold = w.Checkbox(
+            value=False,
+            description="after a pause: the cache has died",
+            style={"description_width": "initial"},
+            layout=w.Layout(width="auto"),
+        )
+        self.picture = w.HTML()
+        super().__init__([self.taken, self.calls, self.cold, self.picture])
+        for control in (self.taken, self.calls, self.cold):
+            control.observe(self._draw, "value")
+        self._draw()
+
+    @property
+    def cut(self) -> BlockRemoval:
+        """What is taken out now."""
+        return BlockRemoval(self.strip, self.results[self.taken.value], self.price, self.cold.value)
+
+    def _draw(self, _: Any = None) -> None:
+        self.picture.value = self.to_html()
+
+    def said(self) -> str:
+        """Return the sum in a sentence."""
+        cut, n = self.cut, self.calls.value
+        gained = cut.gain(n)
+        end = f"after {n:,} calls ${abs(gained):.3f} {'gained' if gained >= 0 else 'lost'}"
+        if cut.cold:
+            return f"The cache has died, so all is written anyway: it pays at once; {end}."
+        w_, r = (1e6 * cut.price.input * s for s in cut.shares.values())
+        pays = "never" if cut.pays_after == inf else f"{cut.pays_after:,.0f}"
+        return (
+            f"N > (w - r) S / (r x) = ({w_:.2f} - {r:.2f}) x {cut.behind:,} / "
+            f"({r:.2f} x {cut.block.tokens:,}) = {pays} calls; {end}."
+        )
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the next call's bill with the block and without it."""
+        cut, out = self.cut, []
+        for name, strip in (("as it is", cut.before()), ("without it", cut.without())):
+            sizes = (f"{n:,}" for n in (strip.read, strip.written, strip.fresh))
+            out.append((name, *sizes, f"${cut.dollars(strip):.4f}"))
+        return out
+
+    def to_text(self) -> str:
+        """Return what is shown as text."""
+        lines = ["  ".join(f"{c:>10}" for c in row) for row in (_HEAD, *self.rows())]
+        return "\n".join([f"Taken out: {self.cut.block.name}", self.said(), *lines])
+
+    def to_html(self) -> str:
+        """Return what is shown as HTML that needs no kernel."""
+        cut = self.cut
+        was = (
+            s._replace(kind=len(BILLING_KINDS)) if _is_in_block(cut.block, s) else s
+            for s in cut.before().spans()
+        )
+        rows = (BlockRow("as it is", tuple(was)), BlockRow("without it", cut.without().spans()))
+        bill = render_table(_HEAD, self.rows())
+        return (
+            f'<div style="color:{TEXT_COLOUR}">'
+            f"<div><strong>Taken out: {escape_html(cut.block.name, 90)}</strong>"
+            f" ({cut.block.tokens:,} tokens)</div>"
+            f"{BlockRows(kinds=(*BILLING_KINDS, ('taken out', COLOURS[0])), rows=rows).svg()}"
+            f'<div role="status" style="line-height:1.6">{escape_html(self.said(), 400)}</div>{bill}'
+            f'<div style="color:{SOFT_COLOUR}">Dollars gained, by calls to come:</div>'
+            f"{self._gains().svg()}</div>"
+        )
+
+    def _gains(self) -> Axes:
+        cut = self.cut
+        places = list(range(1, _MOST + 1, 3))
+        traces = tuple(
+            Trace(name=name, x=places, y=[one.gain(n) for n in places], look=look, marked=False)
+            for name, look, one in (
+                ("warm", 0, BlockRemoval(cut.strip, cut.block, cut.price)),
+                ("after a pause", 1, BlockRemoval(cut.strip, cut.block, cut.price, cold=True)),
+            )
+        )
+        mark = (Mark(x=float(self.calls.value)),)
+        return Axes(x="calls to come", y="dollars gained", traces=traces, marks=mark)

@@ -1,1 +1,0 @@
-"""Charts turned by hand: plotly draws, the browser answers, Python holds the same rules."""

@@ -1,0 +1,243 @@
+"""One row of a board: a session in figures, and its table cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit._internal.formatting import (
+    MISSING,
+    format_count,
+    format_tokens,
+    format_usd,
+    sanitize_line,
+)
+from ctxkit._internal.redaction import redact
+from ctxkit._internal.tables import Cell, Column, Table
+from ctxkit.errors import BadArguments
+from ctxkit.formats.reading import read_all
+from ctxkit.metrics.cache_misses import find_cache_misses
+from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics.frames.per_session import rows
+from ctxkit.metrics.thrashing import thrash
+from ctxkit.session.titles import title_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ctxkit.session.session import Session
+
+
+_LAST = 253_402_300_799
+GROUPINGS: dict[str, Callable[[BoardRow], str]] = {
+    "day": lambda r: format_day(r.started),
+    "project": lambda r: r.project or "no project",
+    "tool": lambda r: r.tool,
+    "model": lambda r: r.model or "no model",
+    "agent": lambda r: r.agent,
+}
+"""How sessions are put together."""
+BOARD_HEADS = (
+    Column("#", "its number: board.open(number) reads it"),
+    Column(
+        "session", "its title, else what was asked first; id and file when pointed at", number=False
+    ),
+    Column("day", "when it began, UTC", number=False),
+    Column("calls", "requests to a model", spare=True),
+    Column("spend", "dollars, compactions included, subagents apart"),
+    Column("peak", "the largest prompt, in tokens"),
+    Column("", "sizes of its prompts", number=False, spare=True),
+    Column("cuts", "compactions"),
+    Column("misses", "calls that did not find the cache that was there", spare=True),
+    Column("errors", "calls and tools that failed", spare=True),
+    Column("project", "the folder that it worked in", number=False, spare=True),
+    Column("tool", "the program that wrote the log", number=False, spare=True),
+    Column("model", "", number=False, spare=True),
+)
+GROUP_HEADS = (
+    Column("sessions"),
+    Column("spend", "dollars of those that have a price"),
+    Column("peak", "the largest prompt of all"),
+    Column("cuts", "compactions"),
+    Column("misses", "calls that did not find the cache that was there"),
+    Column("thrash", "sessions whose compactions did not pay", spare=True),
+    Column("errors", "calls and tools that failed"),
+)
+
+
+def make_row_cells(i: int, r: BoardRow) -> tuple[Cell, ...]:
+    """Return a row as cells under `HEADS`."""
+    cuts = format_count(r.compactions_n) + " thrashes" * bool(r.thrash)
+    return (
+        Cell(format_count(i), float(i)),
+        Cell(r.title, None, f"id {r.id} · {r.path}"),
+        Cell(format_day(r.started), r.started),
+        Cell(format_count(r.calls_n), float(r.calls_n)),
+        Cell(format_usd(r.usd), r.usd),
+        Cell(format_tokens(r.peak), _float(r.peak)),
+        Cell("", None, "", "", _sparkline_svg(r.spark)),
+        Cell(cuts, _float(r.compactions_n), "", "bad" * bool(r.thrash)),
+        Cell(format_count(r.misses_n), _float(r.misses_n)),
+        Cell(format_count(r.errors_n), _float(r.errors_n)),
+        Cell(r.project or ""),
+        Cell(r.tool),
+        Cell(r.model or ""),
+    )
+
+
+def limit_rows(table: Table, rows: int) -> Table:
+    """Return the dearest rows of sums."""
+    more = len(table.rows) - rows
+    legend = f"and {format_count(more)} more" if more > 0 else ""
+    return replace(table, rows=table.rows[:rows], legend=legend)
+
+
+def make_group_cells(name: str, rows: list[BoardRow]) -> tuple[Cell, ...]:
+    """Return the sums of some rows as cells."""
+    usd = _sum(r.usd for r in rows)
+    peak = max((r.peak for r in rows if r.peak is not None), default=None)
+    sums = [
+        _sum(getattr(r, c) for r in rows)
+        for c in ("compactions_n", "misses_n", "thrash", "errors_n")
+    ]
+    return (
+        Cell(name),
+        Cell(format_count(len(rows)), float(len(rows))),
+        Cell(format_usd(usd), usd),
+        Cell(format_tokens(peak), _float(peak)),
+        *(Cell(format_count(n), n) for n in sums),
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return float(sum(known)) if known else None
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def format_day(at: float | None) -> str:
+    """Return the day of a time, UTC."""
+    if at is None or not 0 <= at < _LAST:
+        return MISSING
+    return _date(int(at) // 86_400)
+
+
+@cache
+def _date(days: int) -> str:
+    return datetime.fromtimestamp(days * 86_400, UTC).strftime("%Y-%m-%d")
+
+
+def _sparkline_svg(sizes: tuple[int, ...]) -> str:
+    """Return sizes as a small picture."""
+    if not sizes:
+        return ""
+    top, step = max(sizes) or 1, 80 / max(len(sizes) - 1, 1)
+    points = " ".join(f"{i * step:.0f},{17 - 15 * n / top:.0f}" for i, n in enumerate(sizes))
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 80 18" width="80" height="18"'
+        f' aria-hidden="true"><polyline points="{points}" fill="none" stroke="#3a93cc"'
+        ' stroke-width="1.5"/></svg>'
+    )
+
+
+SPARKLINE_POINTS = 24
+"""Points of a sparkline."""
+
+
+class BoardRow(msgspec.Struct, frozen=True, gc=False):
+    """One session. What its log cannot say is None."""
+
+    id: str
+    title: str
+    path: str
+    started: float | None
+    project: str | None
+    tool: str
+    model: str | None
+    agent: str
+    parent: str | None
+    calls_n: int
+    turns_n: int
+    usd: float | None
+    """Its own calls and summaries, without those of subagents."""
+    peak: int | None
+    """The largest prompt, in tokens."""
+    compactions_n: int | None
+    misses_n: int | None
+    """Calls that did not find in the cache what the one before had put there."""
+    thrash: bool | None
+    errors_n: int | None
+    """Calls and tools that failed."""
+    spark: tuple[int, ...] = ()
+    """Sizes of its prompts: the largest of each of at most 24 stretches."""
+
+
+def make_board_row(session: Session, path: str = "") -> BoardRow:
+    """Return the row of a session; `path`: the file that it was read from, if it does not say."""
+    row = {name: values[0] for name, values in rows([session]).items()}
+    bill = bill_session(session)
+    whole = not (bill.unpriced_n or bill.unpriced_summaries_n)
+    usd = bill.total_usd if whole else None
+    found = find_cache_misses(session) if session.has_cache else ()
+    failed = row["tool_errors_n"], row["failed_calls_n"]
+    held = thrash(session) if session.edits and session.calls else None
+    return BoardRow(
+        id=sanitize_line(session.id, 200),
+        title=sanitize_line(redact(title_of(session, 200)), 120),
+        path=path or session.path_ or "",
+        started=row["ts"],
+        project=row["project"],
+        tool=sanitize_line(session.product or session.format, 40),
+        model=None if row["model"] is None else sanitize_line(row["model"], 60),
+        agent=sanitize_line(session.agent, 40),
+        parent=session.parent,
+        calls_n=len(session.calls),
+        turns_n=row["turns_n"],
+        usd=usd if usd is not None or session.has_usage else row["cost_usd"],
+        peak=row["peak_tokens"],
+        compactions_n=row["compactions_n"],
+        misses_n=sum(m is not None and m.kind != "cold_start" for m in found)
+        if session.has_cache
+        else None,
+        thrash=None if held is None else held.thrash,
+        errors_n=None if failed[0] is None else sum(n or 0 for n in failed),
+        spark=_sparkline_points(session),
+    )
+
+
+def iter_same_file(session: Session) -> Iterator[Session]:
+    """Yield a session and those of its subagents that lie in the same file."""
+    yield session
+    for child in session.children:
+        if child.path_ in (None, session.path_):
+            yield from iter_same_file(child)
+
+
+def open_session(row: BoardRow) -> Session:
+    """Return the session of a row, read from its file.
+
+    Raises:
+        BadArguments: its file holds it no more.
+        ReadError: the file cannot be read.
+    """
+    for session in read_all(row.path, progress=False):
+        for each in iter_same_file(session):
+            if sanitize_line(each.id, 200) == row.id:
+                return each
+    raise BadArguments(
+        f"{row.path!r} does not hold the session {row.id!r} any more: make the board again."
+    )
+
+
+def _sparkline_points(session: Session) -> tuple[int, ...]:
+    usages = (c.message.usage for c in session.calls if c.message.kind != "turn")
+    sizes = [n for u in usages if u is not None and (n := u.prompt_tokens)]
+    step = -(-len(sizes) // SPARKLINE_POINTS) or 1
+    return tuple(max(sizes[i : i + step]) for i in range(0, len(sizes), step))

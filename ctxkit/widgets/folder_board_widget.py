@@ -1,0 +1,201 @@
+"""The interactive display of a board: filters, sorting, a session at a click."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ctxkit._internal.formatting import format_usd, sanitize_line
+from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.widgets.base import ChartWidget, build_esm
+from ctxkit.widgets.explorer import ROWS_PER_CHUNK, Explorer
+from ctxkit.widgets.folder_board_rows import BOARD_HEADS, GROUPINGS, make_row_cells, open_session
+from ctxkit.widgets.source import DataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.plots.chart import Chart
+    from ctxkit.widgets.folder_board_rows import BoardRow
+
+_OFFERED, _SUMS, _SLICE, _PAUSE = 100, 8, 4.0, 3.0
+"""Values of a filter; rows of sums; seconds that are read on at once; between two looks."""
+_SHARE = 20
+"""Looking takes a twentieth of the time at most."""
+_FIELDS = {
+    "day": "started",
+    "calls": "calls_n",
+    "spend": "usd",
+    "peak": "peak",
+    "cuts": "compactions_n",
+    "misses": "misses_n",
+    "errors": "errors_n",
+}
+"""The heads that sort, and what they sort by."""
+_SPARK = 6
+
+
+class BoardView(ChartWidget):
+    """The widget that shows a board.
+
+    It reads on what the board has not read yet, and follows its folder where that was asked for,
+    until `stop`; `board` is what it has by now.
+
+    Args:
+        board: a `Board`.
+    """
+
+    _esm = build_esm("list.js", "explore.js", "board.js")
+
+    def __init__(self, board: Any) -> None:
+        self.board, self._serial, self._ended = board, 0, threading.Event()
+        self._known: dict[tuple[str, str], int] = {}
+        self._numbered: list[BoardRow] = []
+        self.reader: Explorer | None = None
+        """What reads the session that was clicked last."""
+        super().__init__(DataSource(list))
+        if board.waiting_n or board.follows:
+            threading.Thread(target=self._go_on, daemon=True).start()
+
+    def stop(self) -> None:
+        """Read and follow no more; what is shown stays."""
+        self._ended.set()
+
+    def close(self) -> None:
+        """Read no more, and take the widget away."""
+        self.stop()
+        super().close()
+
+    def _go_on(self) -> None:
+        while self.board.waiting_n and not self._ended.is_set():
+            self._take(lambda: self.board.go_on(_SLICE))
+        took = 0.0
+        while self.board.follows and not self._ended.wait(max(_PAUSE, _SHARE * took)):
+            if self.board.again is not None:
+                began = time.monotonic()
+                self._take(self.board.again)
+                took = time.monotonic() - began
+
+    def _take(self, look: Callable[[], Any]) -> None:
+        try:
+            new = look()
+        except CtxkitError:
+            return  # the folder is gone: what was read stays
+        if new.rows != self.board.rows or new.waiting_n != self.board.waiting_n:
+            self.board = new
+            self.refresh()
+
+    # -- what the browser is told ----------------------------------------
+
+    def _data(self) -> dict[str, Any]:
+        self._serial += 1
+        heads = [
+            [h.name or "prompts", h.hover, h.number, _FIELDS.get(h.name, "")] for h in BOARD_HEADS
+        ]
+        ways = {
+            name: [
+                [sanitize_line(v, 100), n]
+                for v, n in Counter(map(way, self.board.rows)).most_common(_OFFERED)
+            ]
+            for name, way in GROUPINGS.items()
+        }
+        ways["day"] = sorted(ways["day"], reverse=True)
+        return {
+            "head": self.board.head,
+            "heads": heads,
+            "spark": _SPARK,
+            "ways": ways,
+            "serial": self._serial,
+            "first": self._rows({}),
+        }
+
+    def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+        kind = asked.get("kind")
+        if kind == "rows":
+            return self._rows(asked)
+        if kind == "open":
+            return self._open(asked.get("at"))
+        if kind == "inner" and self.reader is not None and isinstance(asked.get("m"), dict):
+            return self._inner(self.reader, asked["m"])
+        return None
+
+    def _wanted(self, asked: dict[str, Any]) -> list[BoardRow]:
+        words = asked.get("words")
+        said = {n: asked[n] for n in GROUPINGS if isinstance(asked.get(n), str) and asked[n]}
+        rows = [
+            r
+            for r in self.board.where(words if isinstance(words, str) else "").rows
+            if all(sanitize_line(GROUPINGS[n](r), 100) == v for n, v in said.items())
+        ]
+        field = asked.get("sort") if asked.get("sort") in _FIELDS.values() else "started"
+        down = asked.get("down") is not False
+        known = [r for r in rows if getattr(r, str(field)) is not None]
+        unknown = [r for r in rows if getattr(r, str(field)) is None]
+        return sorted(known, key=lambda r: getattr(r, str(field)), reverse=down) + unknown
+
+    def _rows(self, asked: dict[str, Any]) -> dict[str, Any]:
+        found, first = self._wanted(asked), asked.get("from")
+        first = first if type(first) is int and first > 0 else 0
+        told: dict[str, Any] = {
+            "kind": "rows",
+            "total": len(found),
+            "of": len(self.board.rows),
+            "rows": [self._row(r) for r in found[first : first + ROWS_PER_CHUNK]],
+        }
+        if not first:
+            way = asked.get("by") if asked.get("by") in GROUPINGS else "day"
+            sums = self.board.of(found).by(str(way))
+            told["sums"] = [[h.name for h in sums.heads], *map(list, sums.plain()[:_SUMS])]
+            usd = [r.usd for r in found if r.usd is not None]
+            told["usd"] = format_usd(sum(usd)) if usd else ""
+        return told
+
+    def _row(self, row: BoardRow) -> dict[str, Any]:
+        """Return a row; its number stays the same while the board grows."""
+        number = self._known.setdefault((row.path, row.id), len(self._numbered))
+        if number == len(self._numbered):
+            self._numbered.append(row)
+        cells = make_row_cells(number, row)
+        return {
+            "at": number,
+            "cells": [sanitize_line(c.text, 120) for c in cells],
+            "hover": sanitize_line(f"{row.title} · {cells[1].hover}", 500),
+            "spark": list(row.spark),
+            "bad": bool(row.thrash),
+        }
+
+    # -- one session -----------------------------------------------------
+
+    def _open(self, number: Any) -> dict[str, Any] | None:
+        if type(number) is not int or not 0 <= number < len(self._numbered):
+            return None
+        session = open_session(self._numbered[number])
+        calls = len(session.calls)
+        self.reader = Explorer(session, max(calls - 1, 0))
+        self.reader.send = lambda content, **_: self.send({"kind": "inner", "m": content})
+        return {"kind": "open", "state": self._state(self.reader)}
+
+    def _inner(self, reader: Explorer, asked: dict[str, Any]) -> dict[str, Any]:
+        before = reader.data
+        answer: dict[str, Any] = {"kind": "inner", "m": reader._answered(asked)}  # noqa: SLF001  ours
+        if reader.data is not before:
+            answer["state"] = self._state(reader)
+        return answer
+
+    def _state(self, reader: Explorer) -> dict[str, Any]:
+        return {"data": reader.data, "call": reader.call}
+
+    # -- twins -----------------------------------------------------------
+
+    def _chart(self) -> Chart:
+        raise BadArguments("A board has no chart; its rows are in `board.frame()`.")
+
+    def to_text(self) -> str:
+        """Return the board as lines of text."""
+        return str(self.board.to_text())
+
+    def to_html(self) -> str:
+        """Return the board as HTML that needs no kernel."""
+        return str(self.board._repr_html_())

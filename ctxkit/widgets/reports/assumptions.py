@@ -1,0 +1,132 @@
+"""What a report's figures rest on, in sentences."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit._internal.formatting import has_value, sanitize_line
+from ctxkit.engine.cache_model.prediction import describe_prediction, predict_input_cost
+from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+from ctxkit.plots.chart import collect_notes
+from ctxkit.tokens.sizes import measure_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pandas as pd
+
+    from ctxkit.session.session import Session
+
+OPEN_LOOP = (
+    "Open loop: a replay keeps the recorded trajectory. It tells the bill and what was out of sight"
+    " when the record needed it, not what the agent would have done instead."
+)
+_MILD = 0.03
+"""A prediction error up to here is small beside the differences that a report is read for."""
+
+
+_ERRORS = (
+    "prediction_error",
+    "prediction_low",
+    "prediction_high",
+    "prediction_note",
+    "closure_error",
+)
+
+
+class SessionBasis(NamedTuple):
+    """What one recorded session allows; None: it cannot say."""
+
+    session: str
+    error: float | None
+    """The prediction error of its input side."""
+    low: float | None
+    high: float | None
+    note: str | None
+    closure: float | None
+    unexplained: float | None
+    priced: float | None
+    counter: str
+    counter_error: float | None
+
+
+def describe_session_basis(session: Session) -> list[str]:
+    """Return the sentences for a session; of a replay those of its record, and what a replay is."""
+    base = session.origin or session
+    told = collect_notes(base)
+    anchored, sheet = measure_sizes(base), ReplayCostModel.of(base)
+    found = predict_input_cost(base)
+    errors = (found.error, found.low, found.high, found.why, sheet.closure)
+    counted = (anchored.counter, anchored.error)
+    basis = SessionBasis(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
+    return [*_basis_sentences([basis], replayed=session.origin is not None), *told]
+
+
+def describe_runs_basis(frame: pd.DataFrame) -> list[str]:
+    """Return the sentences for rows of scores."""
+    names = ["session", *_ERRORS, "unexplained_misses", "priced", "counter", "counter_error"]
+    rows = frame[names][frame["counter"].notna()].drop_duplicates("session").itertuples(index=False)
+    bases = [SessionBasis._make(v if has_value(v) else None for v in row) for row in rows]
+    return [*_basis_sentences(bases, replayed=True), *collect_notes(frame)]
+
+
+def _basis_sentences(bases: Sequence[SessionBasis], *, replayed: bool) -> Iterator[str]:
+    if replayed:
+        yield OPEN_LOOP
+    if not bases:
+        yield "No run has a figure, so nothing could be checked."
+        return
+    yield _error_sentence(bases)
+    shares = [b.unexplained for b in bases if b.unexplained is not None]
+    if shares:
+        most = f" (the most of a session: {max(shares):.1%})" if len(shares) > 1 else ""
+        yield f"{median(shares):.1%} of the calls missed the cache without an explanation{most}."
+    priced = [b.priced for b in bases if b.priced is not None]
+    if priced and min(priced) < 1:
+        yield (
+            f"{sum(priced) / len(priced):.0%} of the billed calls have a price; without one,"
+            " dollars are missing."
+        )
+    yield _counter_sentence(bases)
+
+
+def _error_sentence(bases: Sequence[SessionBasis]) -> str:
+    errors = {b.session: b.error for b in bases if b.error is not None}
+    if not errors:
+        return (
+            "Prediction error: unknown. Without cached input told apart and known prices the cache "
+            "model cannot be checked against the record, so trust its dollars less than their "
+            "order."
+        )
+    worst = max(errors, key=lambda name: abs(errors[name]))
+    if len(bases) == 1:
+        (one,) = bases
+        told = f"Prediction error: {describe_prediction(one.error, one.low, one.high, one.note)}"
+    else:
+        told = (
+            "Prediction error, without the reads of the session: median "
+            f"{median(map(abs, errors.values())):.1%}, largest {errors[worst]:+.1%} "
+            f"({sanitize_line(worst, 60)}), over {len(errors)} of {len(bases)} sessions."
+        )
+    closures = [abs(b.closure) for b in bases if b.closure is not None]
+    if closures:
+        told += (
+            f" The books close within {max(closures):.2%}, which says that prices are put right, "
+            "and no more."
+        )
+    if abs(errors[worst]) > _MILD:
+        told += " Differences in dollars of about that size mean nothing."
+    return told
+
+
+def _counter_sentence(bases: Sequence[SessionBasis]) -> str:
+    names = ", ".join(dict.fromkeys(sanitize_line(b.counter, 40) for b in bases))
+    errors = [b.counter_error for b in bases if b.counter_error is not None]
+    if not errors:
+        return f"Tokens are counted by {names}; no recorded usage shows how far off that is."
+    off = f"{min(errors):+.0%}" + (f" to {max(errors):+.0%}" if len(errors) > 1 else "")
+    return (
+        f"Tokens are counted by {names}, whose plain count is {off} off the recorded growth; sizes"
+        " are scaled to the recorded usage where there is one."
+    )

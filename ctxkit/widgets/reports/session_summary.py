@@ -1,0 +1,374 @@
+"""The display of a session, a replay and a list of sessions: figures, turns, compactions."""
+
+from __future__ import annotations
+
+import textwrap
+from bisect import bisect_left
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit._internal.formatting import (
+    MISSING,
+    NO_MATHJAX,
+    escape_html,
+    format_change,
+    format_count,
+    format_percent,
+    format_share,
+    format_tokens,
+    format_usd,
+    has_value,
+    pluralize,
+    render_notes,
+    sanitize_line,
+    text_or_empty,
+)
+from ctxkit._internal.tables import (
+    MUTED_COLOR_CSS,
+    TERMINAL_COLUMNS,
+    TEXT_COLOR_CSS,
+    Cell,
+    Column,
+    Table,
+    pad_to_width,
+)
+from ctxkit.metrics.cost.session_bill import bill_session
+from ctxkit.metrics.frames import frame
+from ctxkit.session.messages import Edit
+from ctxkit.session.titles import day_of, first_prompts_by_turn, project_of, title_of, unique_titles
+from ctxkit.tokens.context_windows import get_context_window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.formats.reading import Sessions
+    from ctxkit.session.session import Session
+
+
+_TURN_HEADS = (
+    Column("turn", "number of the turn, from 0"),
+    Column("asked", "what the user asked", number=False),
+    Column("calls", "requests to a model, failed ones included"),
+    Column("largest prompt", "the largest prompt of the turn, in tokens", spare=True),
+    Column("input", "prompts of all its calls together, in tokens", spare=True),
+    Column("output", "tokens of all its replies", spare=True),
+    Column("cost", "dollars of its calls, without summaries"),
+    Column("compactions", "compactions in the turn, or after it and before the next"),
+)
+_COMPACTION_HEADS = (
+    Column("compaction", "number of the compaction, from 0"),
+    Column("before call", "the first call that was shown its outcome"),
+    Column("why", "what made it due; failed, where its summary did", number=False),
+    Column("tokens before", "size of the prompt before, in tokens"),
+    Column("tokens after", "size of the prompt after, in tokens"),
+    Column("saved", "share of the tokens that it took out"),
+    Column("messages", "messages shown before and after", spare=True),
+    Column("cost", "dollars of the call that wrote the summary"),
+    Column("sizes", "recorded in the log, derived from it, or estimated", number=False, spare=True),
+)
+_SESSION_HEADS = (
+    Column("session", "its title, else what was asked first; the id when pointed at", number=False),
+    Column("date", "when it began, UTC", number=False),
+    Column("program", "the program that wrote the log", number=False, spare=True),
+    Column("model", "models that answered", number=False, spare=True),
+    Column("turns", "turns with at least one call"),
+    Column("calls", "requests to a model", spare=True),
+    Column("peak", "the largest prompt, in tokens"),
+    Column("cuts", "compactions"),
+    Column("cost", "dollars, compactions included"),
+)
+
+
+class SessionSpend(NamedTuple):
+    """What a session cost: one total, and what of it went to compactions."""
+
+    total: float | None
+    summaries: float | None
+    source: str | None
+
+    @property
+    def words(self) -> str:
+        """`$3.29, of which compactions $0.04`."""
+        if self.total is None:
+            return MISSING
+        told = "" if self.summaries else format_usd(self.total)
+        return (
+            told or f"{format_usd(self.total)}, of which compactions {format_usd(self.summaries)}"
+        )
+
+
+def get_session_spend(session: Session, row: Any) -> SessionSpend:
+    """Return what a session cost; of a record by its row of the session frame."""
+    if session.origin is not None:
+        told = bill_session(session)
+        whole = None if told.unpriced_n or told.unpriced_summaries_n else told.total_usd
+        return SessionSpend(whole, told.summaries_usd, told.source)
+    calls, summaries = (
+        float(v) if has_value(v) else None for v in (row.cost_usd, row.summaries_usd)
+    )
+    if calls is None:
+        return SessionSpend(None, summaries, None)
+    return SessionSpend(
+        calls + (summaries or 0.0), summaries, text_or_empty(row.cost_source) or None
+    )
+
+
+def describe_origin(session: Session) -> list[str]:
+    """Return where a session comes from, in a few words each."""
+    program = " ".join(filter(None, (session.product or session.format, session.version)))
+    model = session.model or next((m.model for m in session.messages if m.model), None)
+    replay = session.details.get("replay")
+    rules = replay.get("rules") if isinstance(replay, dict) else None
+    told = [f"a replay under {rules}" if rules else None, program, model]
+    told += [project_of(session), day_of(session)]
+    return [sanitize_line(t, 80) for t in told if t]
+
+
+def get_session_facts(session: Session, row: Any = None) -> list[tuple[str, str]]:
+    """Return the chief figures of a session with their names.
+
+    Args:
+        session: any session.
+        row: its row of the session frame, where it is known already.
+    """
+    if row is None:
+        row = frame(session, per="session").iloc[0]
+    bill = get_session_spend(session, row)
+    cost = f"cost ({bill.source})" if bill.source else "cost"
+    pairs = [
+        ("calls", format_count(row.calls_n)),
+        ("turns", format_count(row.turns_n)),
+        ("compactions", format_count(row.compactions_n)),
+        ("largest prompt", _peak_text(session, row)),
+        ("all prompts", format_tokens(row.prompt_tokens)),
+        ("read from cache", format_share(row.cached_tokens, row.prompt_tokens)),
+        ("output", format_tokens(row.output_tokens)),
+        (cost, bill.words),
+        ("failed tools", f"{format_count(row.tool_errors_n)} of {format_count(row.tool_calls_n)}"),
+    ]
+    if session.origin is not None:
+        was = get_session_spend(session.origin, frame(session.origin, per="session").iloc[0]).total
+        if was and bill.total is not None:
+            pairs.insert(8, ("against the record", format_change(bill.total / was - 1)))
+    return pairs
+
+
+def _peak_text(session: Session, row: Any) -> str:
+    if not has_value(row.peak_tokens):
+        return MISSING
+    last = session.calls[-1].message if session.calls else None
+    if last is None:
+        return format_tokens(row.peak_tokens)
+    window = get_context_window(session, last.model or session.model, last).tokens
+    full = (
+        f", {format_percent(row.peak_tokens / window)} of {format_tokens(window)}" if window else ""
+    )
+    return format_tokens(row.peak_tokens) + full
+
+
+def tabulate_turns(session: Session, rows: int | None = None) -> Table:
+    """Return a table of turns; of more than `rows` the dearest, in the order in which they came."""
+    table = frame(session, per="turn")
+    if session.origin is not None:  # what it sent is known, its cache follows the record's
+        table["cost_usd"] = _cost_by_turn(session, table)
+    whole, caption = len(table), ""
+    if rows is not None and whole > rows:
+        by = "cost_usd" if table["cost_usd"].notna().any() else "turn_input_tokens"
+        table = table.loc[table[by].fillna(0).nlargest(rows).sort_index().index]
+        what = "dearest" if by == "cost_usd" else "largest"
+        caption = f"The {rows} {what} of {whole:,} turns."
+    asked, cuts = first_prompts_by_turn(session), _count_compactions(session)
+    made = tuple(_turn_cells(r, asked, cuts[r.turn, r.agent]) for r in table.itertuples())
+    return Table(_TURN_HEADS, made, caption)
+
+
+def _count_compactions(session: Session) -> Counter[tuple[Any, Any]]:
+    """Count compactions by the turn and the agent of the call before them."""
+    positions, calls = [c.position for c in session.calls], session.calls
+    at = (i for i, entry in enumerate(session.path) if isinstance(entry, Edit))
+    before = (calls[max(bisect_left(positions, i) - 1, 0)] for i in at) if calls else ()
+    return Counter((call.turn, call.agent) for call in before)
+
+
+def _cost_by_turn(session: Session, table: Any) -> list[float | None]:
+    usd = {c.call: c.usd for c in bill_session(session).charges}
+    sums: dict[tuple[int, str], list[float | None]] = {}
+    for call in session.calls:
+        if call.index in usd:
+            sums.setdefault((call.turn, call.agent), []).append(usd[call.index])
+    each = (sums.get(key, [None]) for key in zip(table["turn"], table["agent"], strict=True))
+    return [None if None in costs else sum(c for c in costs if c is not None) for costs in each]
+
+
+def _turn_cells(r: Any, asked: dict[int, str], cuts: int) -> tuple[Cell, ...]:
+    return (
+        Cell(format_count(r.turn), float(r.turn)),
+        Cell(sanitize_line(asked.get(r.turn, ""), 140), None, asked.get(r.turn, "")),
+        *(
+            _count_box(v)
+            for v in (r.calls_n, r.context_tokens, r.turn_input_tokens, r.turn_output_tokens)
+        ),
+        Cell(format_usd(r.cost_usd), _float_or_none(r.cost_usd), text_or_empty(r.cost_source)),
+        Cell(format_count(cuts) if cuts else "", float(cuts)),
+    )
+
+
+def tabulate_compactions(session: Session, rows: int | None = None) -> Table:
+    """Return a table of compactions and of falls without a mark, the first `rows` of them."""
+    table = frame(session, per="compaction")
+    falls = int(table["kind"].eq("unmarked").sum())
+    told = pluralize(len(table) - falls, "compaction")
+    if falls:
+        told += f", {pluralize(falls, 'fall')} of the prompt without a mark"
+    cut = rows is not None and len(table) > rows
+    caption = f"The first {rows} of {told}." if cut else f"{told}." if falls else ""
+    shown = table if rows is None else table.head(rows)
+    return Table(
+        _COMPACTION_HEADS, tuple(_compaction_cells(r) for r in shown.itertuples()), caption
+    )
+
+
+def _compaction_cells(r: Any) -> tuple[Cell, ...]:
+    why = sanitize_line(text_or_empty(r.reason) or text_or_empty(r.trigger) or "not said", 160)
+    more = text_or_empty(r.method)
+    if failed := text_or_empty(r.error):
+        why, more = (
+            f"failed: {sanitize_line(failed, 160)}",
+            f"{more}: {why}; the summary failed: {failed}",
+        )
+    return (
+        _count_box(r.compaction),
+        _count_box(r.call),
+        Cell(why, None, more),
+        _tokens_box(r.tokens_before),
+        _tokens_box(r.tokens_after),
+        Cell(format_percent(r.token_savings), _float_or_none(r.token_savings)),
+        Cell(
+            f"{format_count(r.messages_before)} → {format_count(r.messages_after)}",
+            _float_or_none(r.messages_before),
+        ),
+        Cell(format_usd(r.cost_usd), _float_or_none(r.cost_usd), text_or_empty(r.cost_source)),
+        Cell(text_or_empty(r.tokens_source)),
+    )
+
+
+def tabulate_sessions(
+    sessions: Sequence[Session], rows: int = 10, names: Sequence[str] = ()
+) -> Table:
+    """Return a table with one row a session, the first `rows` of them.
+
+    Args:
+        sessions: any sessions.
+        rows: how many are shown.
+        names: what they are called, where that is known; else their titles.
+    """
+    shown = list(sessions[:rows])
+    called = list(names[:rows]) or unique_titles(shown)
+    rows_ = frame(shown, per="session").itertuples()
+    made = tuple(
+        _session_cells(name, s, row) for name, s, row in zip(called, shown, rows_, strict=True)
+    )
+    more = len(sessions) - len(shown)
+    return Table(
+        _SESSION_HEADS, made, legend=f"and {pluralize(more, 'more session')}" if more else ""
+    )
+
+
+def _session_cells(name: str, session: Session, r: Any) -> tuple[Cell, ...]:
+    bill, at = get_session_spend(session, r), session.path_ or ""
+    project = f" in {project_of(session)}" if session.cwd else ""
+    return (
+        Cell(
+            name,
+            None,
+            sanitize_line(f"{title_of(session, 200)}{project} · id {session.id} · {at}", 400),
+        ),
+        Cell(day_of(session) or MISSING, session.started),
+        Cell(sanitize_line(session.product or session.format, 40)),
+        Cell(
+            sanitize_line(text_or_empty(r.model).split(", ")[0], 40), None, text_or_empty(r.model)
+        ),
+        *(_count_box(v) for v in (r.turns_n, r.calls_n)),
+        _tokens_box(r.peak_tokens),
+        _count_box(r.compactions_n),
+        Cell(format_usd(bill.total), bill.total, bill.words),
+    )
+
+
+def _count_box(value: Any) -> Cell:
+    return Cell(format_count(value), _float_or_none(value))
+
+
+def _tokens_box(value: Any) -> Cell:
+    return Cell(format_tokens(value), _float_or_none(value), f"{format_count(value)} tokens")
+
+
+def _float_or_none(value: Any) -> float | None:
+    return float(value) if has_value(value) else None
+
+
+_FEW, _MANY, _LISTED = 10, 200, 100
+"""Rows of turns and sessions in a terminal; turns and sessions in a page."""
+_HIGH = 420
+_BOX = "display:flex;flex-wrap:wrap;gap:6px 26px;margin:8px 0"
+MimeBundle = dict[str, str]
+
+
+def render_session(session: Session) -> MimeBundle:
+    """Return the display of a session: its head, its turns, its compactions."""
+    row = frame(session, per="session").iloc[0]
+    facts = get_session_facts(session, row)
+    return {"text/plain": _session_text(session, facts), "text/html": _session_html(session, facts)}
+
+
+def render_sessions(sessions: Sessions) -> MimeBundle:
+    """Return the display of a list of sessions: a row each, and what could not be read."""
+    head, n = pluralize(len(sessions), "session"), len(sessions.failures)
+    if n:
+        head += f", {pluralize(n, 'file')} could not be read: .failed says which and why"
+    few, many = tabulate_sessions(sessions, _FEW), tabulate_sessions(sessions, _LISTED)
+    lines = [head, *filter(None, ("", few.to_text(), few.legend))] if sessions else [head]
+    html = (
+        f'<div class="{NO_MATHJAX}"'
+        f' style="{TEXT_COLOR_CSS}"><strong>{escape_html(head)}</strong>'
+        f"{many.to_html(high=_HIGH, sorts=False)}</div>"
+    )
+    return {"text/plain": "\n".join(lines), "text/html": html}
+
+
+def _session_text(session: Session, facts: list[tuple[str, str]]) -> str:
+    out = [pad_to_width(title_of(session, TERMINAL_COLUMNS), TERMINAL_COLUMNS).rstrip()]
+    out += _wrapped(" · ".join(describe_origin(session)))
+    out += _wrapped(" · ".join(f"{name} {value}" for name, value in dict(facts).items()))
+    out += [row for note in session.notes for row in _wrapped(f"Note: {sanitize_line(note, 400)}")]
+    cuts, turns = tabulate_compactions(session, _FEW), tabulate_turns(session, _FEW)
+    for table in (turns, cuts):
+        if table.rows:
+            out += ["", *([table.caption] if table.caption else []), table.to_text()]
+    return "\n".join(out)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, TERMINAL_COLUMNS, break_long_words=True, break_on_hyphens=False)
+
+
+def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
+    soft = " · ".join(escape_html(word, 80) for word in describe_origin(session))
+    figures = "".join(
+        f'<div><div style="{MUTED_COLOR_CSS};font-size:85%">{escape_html(name, 40)}</div>'
+        f'<div style="font-size:115%">{escape_html(value, 60)}</div></div>'
+        for name, value in facts
+    )
+    turns, cuts = tabulate_turns(session, _MANY), tabulate_compactions(session, _MANY)
+    folded = cuts.to_html(high=_HIGH, sorts=False)
+    folded = folded and f"<details><summary>compactions</summary>{folded}</details>"
+    hover = f"id {sanitize_line(session.id, 120)}" + (
+        f" · {sanitize_line(session.path_, 200)}" if session.path_ else ""
+    )
+    return (
+        f'<div class="ctxkit-session {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">'
+        '<strong style="font-size:125%"'
+        f' title="{escape_html(hover, 400)}">{escape_html(title_of(session, 160))}</strong>'
+        f'<div style="{MUTED_COLOR_CSS}">{soft}</div><div style="{_BOX}">{figures}</div>{render_notes(session.notes)}'
+        f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
+    )

@@ -1,0 +1,359 @@
+"""`ctxkit.savings`: what each compaction kept and saved, and on click what it did, cost and lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import traitlets as t
+
+from ctxkit._internal.formatting import format_usd, sanitize_line
+from ctxkit.errors import BadArguments
+from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
+from ctxkit.metrics import loss, thrashing
+from ctxkit.metrics.cost.replay_bill import ReplayCostModel
+from ctxkit.metrics.frames import frame, per_compaction
+from ctxkit.plots.compaction_charts import Saving, drop_unmarked, savings_chart
+from ctxkit.plots.diff_chart import diff_data
+from ctxkit.widgets.base import ChartWidget, build_esm
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxkit.metrics.thrashing import CompactionOutcome
+    from ctxkit.plots.chart import Chart
+    from ctxkit.session.session import Session
+    from ctxkit.widgets.source import DataSource
+
+
+EXPORTED_DETAILS = 60
+"""Compactions whose details a page without a kernel holds."""
+
+
+class SavingsChart(ChartWidget):
+    """The widget that `ctxkit.savings` returns: bars of kept and saved; a click tells what one did.
+
+    `picked` is the compaction that is shown, and can be set; `detail` is what is known of it.
+    """
+
+    _esm = build_esm("savings.js")
+    shared: ClassVar = ("data", "picked")
+    picked = t.Int(0, min=0).tag(sync=True)
+
+    def __init__(self, feed: DataSource, **settings: Any) -> None:
+        self._rows: list[CompactionRow] = []
+        self._places: list[tuple[Session, int]] = []
+        """For each row its session, and its number there."""
+        self._taken: dict[int, CompactionDetails] = {}
+        super().__init__(feed, **settings)
+
+    @property
+    def compactions(self) -> tuple[CompactionRow, ...]:
+        """What is drawn."""
+        return tuple(self._rows)
+
+    @property
+    def detail(self) -> dict[str, Any] | None:
+        """What is known of the compaction that is shown; None where that is only its sizes."""
+        return self._answer({"kind": "detail", "at": self.picked})
+
+    def _data(self) -> dict[str, Any]:
+        titles, table, note = self.feed.titles, self.feed.frame, ""
+        self._rows, self._places, self._taken = [], [], {}
+        if table is not None:
+            self._rows, note = list_frame_compactions(table)
+        for session in self.feed.sessions() if table is None else ():
+            found = list_session_compactions(session, titles[session.id])
+            note = BILLED_SIZES_NOTE if has_whole_turns(session) and found else note
+            self._rows += found
+            self._places += [(session, one.number) for one in found]
+        return {
+            "compactions": [one._asdict() for one in self._rows],
+            "several": len({one.name for one in self._rows}) > 1,
+            "note": note,
+            "why": "No diff: see the note above." if note else "",
+        }
+
+    def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+        at = asked.get("at")
+        if asked.get("kind") != "detail" or not isinstance(at, int):
+            return None
+        if not 0 <= at < len(self._rows) or not self._rows[at].detail:
+            return None
+        session, number = self._places[at]
+        taken = self._taken.setdefault(id(session), CompactionDetails(session))
+        return {"kind": "detail", **taken.of(number, self._rows[at])}
+
+    def _questions(self) -> list[dict[str, Any]]:
+        return [
+            {"kind": "detail", "at": i}
+            for i, r in enumerate(self._rows[:EXPORTED_DETAILS])
+            if r.detail
+        ]
+
+    def _chart(self) -> Chart:
+        data = [
+            Saving(r.number, r.call, r.before, r.after, r.put, r.what, r.source, r.name)
+            for r in self._rows
+        ]
+        titles = list(dict.fromkeys([*self.feed.titles.values(), *(r.name for r in self._rows)]))
+        name = titles[0] if len(titles) == 1 else f"{len(titles)} sessions"
+        chart = savings_chart(name, data, several=len({r.name for r in self._rows}) > 1)
+        note = self.data.get("note")
+        return replace(chart, notes=(*chart.notes, note)) if note else chart
+
+
+MAX_CHANGES, MAX_ITEMS = 24, 12
+"""Rows of messages and of items that are told; of more the number."""
+_ITEM = ["needed_call", "delay", "family", "item", "fate"]
+
+
+class CompactionDetails:
+    """What the compactions of a session took; worked out when it is first asked for."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @cached_property
+    def _judged(self) -> dict[int, CompactionOutcome]:
+        return {cut.call: cut for cut in thrashing.get_compaction_outcomes(self.session)}
+
+    @cached_property
+    def _losses(self) -> pd.DataFrame | None:
+        return loss.losses(self.session) if self.session.has_text else None
+
+    @cached_property
+    def _sheet(self) -> ReplayCostModel:
+        return ReplayCostModel.of(self.session.origin or self.session)
+
+    def of(self, number: int, one: CompactionRow) -> dict[str, Any]:
+        """Return the sentences, the diff and the items of a compaction, as plain values."""
+        changes = diff_data(self.session, number)
+        changed = [(i, c) for i, c in enumerate(changes) if c.what != "kept"]
+        changed.sort(key=lambda at: (at[1].what != "put in", -at[1].before))
+        counts = Counter(c.what for c in changes)
+        told = ", ".join(f"{n:,} {what}" for what, n in counts.items())
+        more = len(changed) - MAX_CHANGES
+        rows = [
+            [
+                f"{i:,}",
+                sanitize_line(c.tool or c.role, 40),
+                c.what,
+                f"{c.before:,}",
+                f"{c.after:,}",
+                sanitize_line(c.preview, 80),
+            ]
+            for i, c in changed[:MAX_CHANGES]
+        ]
+        why = list(dict.fromkeys(sanitize_line(c.reason, 120) for _, c in changed if c.reason))
+        needed, items = self._needed(one.call)
+        head = f"Messages: {told}." if told else "No message stood in the window."
+        return {
+            "ledger": [*self._ledger(one), *([f"Why: {'; '.join(why[:3])}"] if why else [])],
+            "changed": head
+            + (f" The {MAX_CHANGES} largest that changed; {more:,} more." if more > 0 else ""),
+            "changes": rows,
+            "needed": needed,
+            "items": items,
+        }
+
+    def _ledger(self, one: CompactionRow) -> list[str]:
+        """Return what it cost, when that is paid back, and how soon the window was full again."""
+        cut = self._judged.get(one.call) if one.call is not None else None
+        out = [f"It put in {one.put:,} tokens." if one.put else "It put nothing in."]
+        out.append(self._price(one, cut))
+        if cut is None:
+            return [*out, "No call was shown its outcome, so nothing says how it held."]
+        if cut.pays_after is None:
+            out.append("Without a price nothing says when it has paid for itself.")
+        elif cut.pays_after == float("inf"):
+            out.append("It freed nothing, so it never pays for itself.")
+        else:
+            out.append(f"It has paid for itself after {cut.pays_after:,.0f} calls (derived).")
+        if cut.interval is None:
+            out.append("No compaction followed.")
+        else:
+            paid = {True: ": it did not pay", False: ": it paid", None: ""}[cut.unpaid]
+            out.append(f"The next one came {cut.interval:,} calls later{paid}.")
+        if cut.refill_10 is not None:
+            out.append(f"Ten calls later {cut.refill_10:.0%} of what it freed was full again.")
+        return [" ".join(out)]
+
+    def _price(self, one: CompactionRow, cut: CompactionOutcome | None) -> str:
+        """Return what making it cost: as its frame says, else as the bill of a replay takes it."""
+        if one.usd is not None:
+            return f"Making it cost {format_usd(one.usd)} ({one.usd_source})."
+        if cut is not None and not cut.written:
+            return "No model made it."
+        usd = None if cut is None else self._sheet.summaries_usd(cut.written)
+        if usd is None:
+            return "No price of making it is known."
+        return f"Making it would have cost {format_usd(usd)} (estimated)."
+
+    def _needed(self, call: int | None) -> tuple[str, list[list[str]]]:
+        """Return what of it was named later: a sentence, and rows in the order of need."""
+        if self._losses is None or call is None:
+            why = "no call followed" if call is None else "the log has no text"
+            return f"What was needed later cannot be said: {why}.", []
+        mine = self._losses[self._losses["call"] == call]
+        if mine.empty:
+            return "It took nothing out of sight that the log could name later.", []
+        needed = mine.dropna(subset=["needed_call"]).sort_values(["needed_call", "item"])
+        gone = int((needed["fate"] == "lost").sum())
+        told = (
+            f"It took {len(mine):,} facts (paths, ids, numbers, errors ...) out of sight; "
+            f"{len(needed):,} were named again later, {gone:,} of them could not be fetched again."
+        )
+        more = len(needed) - MAX_ITEMS
+        rows = [
+            [
+                f"call {use:,}",
+                f"{delay:,} calls",
+                sanitize_line(family, 20),
+                sanitize_line(item, 80),
+                fate,
+            ]
+            for use, delay, family, item, fate in needed.head(MAX_ITEMS)[_ITEM].itertuples(
+                index=False
+            )
+        ]
+        return told + (f" The first {MAX_ITEMS}; {more:,} more." if more > 0 else ""), rows
+
+
+BILLED_SIZES_NOTE = (
+    "Sizes are derived: the turns around each compaction, which is what was billed, not the "
+    "window; such a log has no messages, so there is no diff."
+)
+SIZES_ONLY_NOTE = "A frame holds sizes only: give the session to see what each compaction did."
+_WORDS = ("kind", "method", "trigger")
+_COLUMNS = ("compaction", "call", "turn", "tokens_before", "tokens_after", "summary_tokens")
+_SOURCED = ("cost_usd", "cost_source", "tokens_source")
+_NEEDED = ("session", "compaction", "call", "tokens_before", "tokens_after")
+
+
+class CompactionRow(NamedTuple):
+    """One compaction; None: the log does not tell."""
+
+    name: str
+    """The session."""
+    number: int
+    call: int | None = None
+    """The first call that was shown its outcome."""
+    turn: int | None = None
+    """The turn after which it fired, where calls are not known."""
+    before: int | None = None
+    after: int | None = None
+    """Tokens in the window; of whole turns the input that they were billed."""
+    put: int | None = None
+    """Tokens that it put in."""
+    usd: float | None = None
+    """What making it cost."""
+    usd_source: str | None = None
+    what: str = ""
+    source: str | None = None
+    detail: bool = False
+    """True where the kernel can say what it did."""
+
+    @property
+    def saved(self) -> float | None:
+        """Share of the tokens that it saved; negative where the window grew."""
+        return 1 - self.after / self.before if self.before and self.after is not None else None
+
+
+def has_whole_turns(session: Session) -> bool:
+    """Say whether the log tells what turns were billed instead of single calls."""
+    return any(c.message.kind == "turn" for c in session.calls)
+
+
+def list_session_compactions(session: Session, name: str) -> list[CompactionRow]:
+    """Return the compactions of a session."""
+    if has_whole_turns(session):
+        return [
+            one._replace(name=name)
+            for one in list_snapshot_compactions(_turns_as_snapshots(session))
+        ]
+    found = per_compaction.rows([session])
+    words = zip(*(found[n] for n in _WORDS), strict=True)
+    told = [_join_words(row) for row in words]
+    numbers = zip(*(found[n] for n in (*_COLUMNS, "cost_usd", "cost_source")), strict=True)
+    rows = zip(numbers, told, found["tokens_source"], strict=True)
+    known = session.has_sizes
+    return [CompactionRow._make((name, *row, what, source, known)) for row, what, source in rows]
+
+
+def list_frame_compactions(table: pd.DataFrame) -> tuple[list[CompactionRow], str]:
+    """Return the compactions of a frame of snapshots or of compactions, and a note on it.
+
+    Raises:
+        BadArguments: it is neither.
+    """
+    if set(SNAPSHOT_FIELDS) <= set(table.columns):
+        return list_snapshot_compactions(table), BILLED_SIZES_NOTE
+    lacking = [n for n in _NEEDED if n not in table.columns]
+    if lacking:
+        raise BadArguments(
+            "Give sessions, a frame of snapshots, or a frame of compactions "
+            f"(ck.frame(..., per='compaction')); this frame lacks {', '.join(lacking)}."
+        )
+    names = [n for n in ("session", *_COLUMNS, *_WORDS, *_SOURCED) if n in table]
+    found = drop_unmarked(table)[names]
+    plain = found.astype(object).where(found.notna(), None)
+    rows: list[dict[Any, Any]] = plain.to_dict("records")
+    return [_row_of_frame(i, row) for i, row in enumerate(rows)], SIZES_ONLY_NOTE
+
+
+def _row_of_frame(i: int, row: dict[Any, Any]) -> CompactionRow:
+    number, *sizes = (_int_or_none(row.get(n)) for n in _COLUMNS)
+    usd = row.get("cost_usd")
+    cost = (None if usd is None else float(usd), row.get("cost_source"))
+    told = (_join_words(row.get(n) for n in _WORDS), row.get("tokens_source"))
+    name = str(row["session"])
+    return CompactionRow._make((name, i if number is None else number, *sizes, *cost, *told, False))
+
+
+def list_snapshot_compactions(log: pd.DataFrame) -> list[CompactionRow]:
+    """Return the compactions of a log of snapshots, with sizes derived from the turns around each.
+
+    Before and after are the input of the last and of the first turn of the agents that have both;
+    a resume is none.
+    """
+    from ctxkit.formats.snapshots.markers import compactions as resets
+
+    table = resets(log)
+    table = table[table["kind"] == "compaction"]
+    out: list[CompactionRow] = []
+    counts: dict[str, int] = {}
+    for _, rows in table.groupby(["session", "compaction"], sort=False, observed=True):
+        name = str(rows["session"].iloc[0])
+        counts[name] = counts.get(name, -1) + 1
+        sides = rows[["turn_input_tokens_before", "turn_input_tokens_after"]].dropna()
+        before, after = (int(sides[c].sum()) for c in sides) if len(sides) else (None, None)
+        turn = rows["after_turn"].astype(object).where(rows["after_turn"].notna(), None).iloc[0]
+        one = CompactionRow(name, counts[name], turn=_int_or_none(turn), before=before, after=after)
+        source = "derived" if len(sides) else None
+        out.append(one._replace(what="marked in the log", source=source))
+    return out
+
+
+def _turns_as_snapshots(session: Session) -> pd.DataFrame:
+    """Return the turns of a session as snapshots, a marker behind each that one followed."""
+    import pandas as pd
+
+    turns = frame(session, per="turn")
+    fired = turns[turns["compaction_occurred"].fillna(False)]  # noqa: FBT003
+    zeros = dict.fromkeys((n for n in SNAPSHOT_FIELDS if n.endswith("_tokens")), 0)
+    marks = fired.assign(agent="system", turn=fired["turn"] + 1, **zeros)
+    turns = turns.assign(compaction_occurred=False)
+    marks.index = marks.index + 0.5
+    both = pd.concat([turns, marks]) if len(marks) else turns
+    return both.sort_index().reset_index(drop=True)
+
+
+def _int_or_none(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _join_words(row: Any) -> str:
+    return sanitize_line(" · ".join(str(word) for word in row if word), 120)

@@ -1,0 +1,247 @@
+"""What a widget draws: sessions, frames, snapshots, a live session, or a log that is being written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.errors import BadArguments, CtxkitError, ReadError, did_you_mean
+from ctxkit.formats.inputs import as_session, as_sessions
+from ctxkit.formats.reading import read
+from ctxkit.session.session import Session, with_unique_ids
+from ctxkit.session.titles import title_of, unique_titles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from ctxkit.agent.live_session import LiveSession
+
+
+class DataSource(NamedTuple):
+    """What is drawn."""
+
+    sessions: Callable[[], list[Session]]
+    """The sessions as they stand; none where a frame was given."""
+    frame: pd.DataFrame | None = None
+    """A turn frame, or one of snapshots with their markers."""
+    live: Any = None
+    """The live session that is followed."""
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """What each session is called, by its id."""
+        given = self.sessions()
+        return dict(zip((s.id for s in given), unique_titles(given), strict=True))
+
+
+def resolve_source(given: Any) -> DataSource:
+    """Return what is to be drawn.
+
+    Args:
+        given: a session or several, the path of a log or a folder, a turn frame, snapshots (their
+            frame, file or folder), a live session or its name; None: the one that the magics speak
+            of. A comparison is its settings.
+
+    Raises:
+        BadArguments: it is none of these.
+        ReadError: a file cannot be read.
+    """
+    import pandas as pd
+
+    from ctxkit.agent.live_session import LiveSession
+
+    if isinstance(given, pd.DataFrame) and not hasattr(given, "replays"):
+        return DataSource(list, given)
+    if isinstance(given, LiveSession) or given is None or _is_name(given):
+        return _live_source(given)
+    log = _snapshots_of_path(given)
+    if log is not None:
+        return DataSource(list, log)
+    found = _sessions_of_mapping(getattr(given, "replays", given))
+    return DataSource(lambda: found)
+
+
+def _is_name(given: Any) -> bool:
+    from pathlib import Path
+
+    plain = isinstance(given, str) and not any(mark in given for mark in "/\\*?.")
+    return plain and not Path(given).exists()
+
+
+def _live_source(given: Any) -> DataSource:
+
+    _, session, live = find_session_source(given)
+    return DataSource(lambda: [session()], live=live())
+
+
+def _snapshots_of_path(given: Any) -> pd.DataFrame | None:
+    """Return the snapshots that a path or several name; None where it is something else."""
+    if not isinstance(given, (str, PathLike)):
+        return None
+    from pathlib import Path
+
+    from ctxkit.formats.snapshots.files import find_snapshot_logs, to_absolute_paths
+    from ctxkit.formats.snapshots.frame_reader import read_snapshots
+
+    try:
+        files = find_snapshot_logs(to_absolute_paths(Path(given)))
+    except (ReadError, BadArguments):
+        return None
+    if not files or not all("ctx_snapshots" in file.rpartition("/")[2] for file in files):
+        return None
+    return read_snapshots(Path(given))
+
+
+def _sessions_of_mapping(given: Any) -> list[Session]:
+    from collections.abc import Mapping
+
+    from msgspec.structs import replace
+
+    if isinstance(given, Mapping) and "role" not in given:
+        each = ((str(name), one) for name, some in given.items() for one in as_sessions(some))
+        return with_unique_ids([replace(one, id=n, title=n).backed(one.behind) for n, one in each])
+    return with_unique_ids(as_sessions(given))
+
+
+SessionSource = tuple[str, "Callable[[], Session]", "Callable[[], LiveSession | None]"]
+"""The name, what returns the session as it stands, and what returns the live session, if there is
+one.
+"""
+
+
+def find_session_source(what: Any) -> SessionSource:
+    """Return what to watch.
+
+    Raises:
+        BadArguments: it is no session, and names none.
+        ReadError: the file cannot be read.
+    """
+    from ctxkit.agent.live_session import LiveSession
+
+    if isinstance(what, LiveSession):
+        return what.name, lambda: what.session, lambda: what
+    if what is None or (isinstance(what, str) and not Path(what).is_file()):
+        return _source_by_name(what)
+    resting = as_session(what)
+    return title_of(resting), lambda: resting, lambda: None
+
+
+def get_live_session(what: Any) -> LiveSession | None:
+    """Return the live session that is meant; None where it is none, or runs no more."""
+    from ctxkit.agent.live_session import LiveSession
+
+    if isinstance(what, LiveSession):
+        return what
+    kit = _loaded_magics() if isinstance(what, str) else None
+    return kit.lives.get(what) if kit is not None and what in kit.lives else None
+
+
+def _source_by_name(name: str | None) -> SessionSource:
+    kit = _loaded_magics()
+    if kit is not None:
+        wanted = name or kit.sessions.active_name
+        if wanted is not None and (wanted in kit.lives or wanted in kit.sessions):
+            # Asked anew each time: a session is opened again where its rules or its model change.
+            return (
+                wanted,
+                lambda: kit.session(wanted),
+                lambda: kit.lives.get(wanted) if wanted in kit.lives else None,
+            )
+    if name is None:
+        raise BadArguments(
+            "No session is there to watch: begin one with `%%agent`, or give a session."
+        )
+    return _source_on_disk(name, list(kit.sessions) if kit is not None else [])
+
+
+def _source_on_disk(name: str, known: list[str]) -> SessionSource:
+    from ctxkit.agent.store.workspace import Workspace
+
+    place = Workspace()
+    if name not in place.names():
+        every = [*known, *place.names()]
+        raise BadArguments(
+            f"No session is called {name!r}; known: {', '.join(every) or 'none yet'}."
+            f"{did_you_mean(name, every)}"
+        )
+    session = place.session(name)
+    assert session is not None  # noqa: S101  for the type checker: it is one of the names
+    return name, lambda: session, lambda: None
+
+
+def _loaded_magics() -> Any:
+    """Return the magics of this kernel, where they are loaded; widgets know them by what they offer
+    only.
+    """
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    return None if shell is None else shell.magics_manager.registry.get("CtxKit")
+
+
+_SHARE = 5
+"""A file that takes long is looked at less often: reading takes a fifth of the time at most."""
+
+
+class FollowedLog:
+    """A session that grows in a file. While a line is half written, it stands as it stood.
+
+    Args:
+        path: the file.
+        every: seconds between two looks.
+
+    Raises:
+        ReadError: it cannot be read at the beginning.
+    """
+
+    def __init__(self, path: Path, every: float) -> None:
+        self.path, self.every, self.failed = path, every, ""
+        """Why the last look could not read it; empty where it could."""
+        self._stamp = self._now()
+        self.session: Session = read(path)
+        self._changed: list[Callable[[], None]] = []
+        self._ended = threading.Event()
+        self._took = 0.0
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call a function, in a thread of its own, whenever there is more; begin to look."""
+        self._changed.append(changed)
+        if len(self._changed) == 1:
+            threading.Thread(target=self._follow, daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._ended.set()
+
+    def look(self) -> bool:
+        """Read the file where it has changed; say whether anything is new."""
+        now = self._now()
+        if now == self._stamp:
+            return False
+        was, began = (len(self.session.log), self.failed), time.monotonic()
+        try:
+            self.session, self.failed = read(self.path), ""
+        except (CtxkitError, OSError) as error:
+            self.failed = str(error)
+        else:
+            self._stamp = now
+        self._took = time.monotonic() - began
+        return was != (len(self.session.log), self.failed)
+
+    def _follow(self) -> None:
+        while not self._ended.wait(max(self.every, _SHARE * self._took)):
+            if self.look():
+                for changed in self._changed:
+                    changed()
+
+    def _now(self) -> tuple[int, int] | None:
+        try:
+            told = self.path.stat()
+        except OSError:
+            return None
+        return told.st_mtime_ns, told.st_size

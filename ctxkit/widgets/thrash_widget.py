@@ -1,0 +1,246 @@
+"""`ctxkit.thrash`: where an anti-thrash guard would close, and the dollars of that."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import traitlets as t
+
+from ctxkit.engine import run_of_replay
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.frames import per_compaction
+from ctxkit.plots.compaction_charts import (
+    build_thrash_data,
+    find_guard_closing,
+    get_suppressed,
+    thrash_chart,
+)
+from ctxkit.policies.guards import AntiThrash, BaseGuard
+from ctxkit.widgets.base import ChartWidget, build_esm
+from ctxkit.widgets.savings_widget import (
+    BILLED_SIZES_NOTE,
+    CompactionRow,
+    has_whole_turns,
+    list_frame_compactions,
+    list_session_compactions,
+)
+from ctxkit.widgets.trials import TrialRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.plots.chart import Chart
+    from ctxkit.policies.protocols import Forecast, RunState
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session.session import Session
+    from ctxkit.widgets.source import DataSource
+
+
+EXPORTED_PRICES = 40
+"""Places at which a guard can close whose dollars a page without a kernel holds."""
+
+
+class ThrashChart(ChartWidget):
+    """The widget that `ctxkit.thrash` returns: what each compaction saved, and a guard to turn.
+
+    `min_savings`, `window` and `by` can be set; `closes` is what the browser shows.
+    """
+
+    _esm = build_esm("thrash.js")
+    shared: ClassVar = ("data", "min_savings", "window", "by", "session", "usd")
+    min_savings = t.Float(0.10, min=0.0, max=1.0).tag(sync=True)
+    """Share that a compaction has to save; 0: off."""
+    window = t.Int(10, min=0).tag(sync=True)
+    """So many in a row that save less close the guard; 0: off."""
+    by = t.Enum(("tokens", "messages"), default_value="tokens").tag(sync=True)
+    session = t.Int(0, min=0).tag(sync=True)
+    """Which of several is drawn."""
+    usd = t.Dict().tag(sync=True)
+    """Dollars that were asked for, by ``"session/compaction"`` at which it closes, or ``none``."""
+
+    def __init__(
+        self, feed: DataSource, *, min_savings: float = 0.10, window: int = 10, by: str = "tokens"
+    ) -> None:
+        if by not in ("tokens", "messages"):
+            raise BadArguments(f"ck.thrash counts by 'tokens' or 'messages', not by {by!r}.")
+        AntiThrash(min_savings=min_savings, window=window)  # says what it cannot be
+        self._guarded: list[GuardedReplay | None] = []
+        super().__init__(feed, min_savings=min_savings, window=window, by=by)
+        if self.rows and self._guarded[0] is not None and not self._guarded[0].why:
+            self._price(0)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What is drawn: one a session."""
+        found: list[dict[str, Any]] = self.data["sessions"]
+        return found
+
+    def shares(self, session: int | None = None) -> list[float | None]:
+        """Return what each compaction of a session saved, by what is chosen."""
+        found: list[float | None] = self.rows[self.session if session is None else session][self.by]
+        return found
+
+    @property
+    def closes(self) -> int | None:
+        """The compaction after which the guard allows no more; None: it stays open."""
+        if not self.rows:
+            return None
+        return find_guard_closing(self.shares(), self.min_savings, self.window)
+
+    def _data(self) -> dict[str, Any]:
+        titles, table = self.feed.titles, self.feed.frame
+        self._guarded, note = [], ""
+        if table is not None:
+            cuts, note = list_frame_compactions(table)
+            rows = _rows_of_sizes(cuts, note)
+            self._guarded = [None] * len(rows)
+        else:
+            rows = [self._row_of(one, titles[one.id]) for one in self.feed.sessions()]
+        self.usd = {}
+        return {"sessions": rows, "note": note}
+
+    def _row_of(self, session: Session, name: str) -> dict[str, Any]:
+        self._guarded.append(guarded := GuardedReplay(session))
+        if has_whole_turns(session):
+            empty = _chart_row(name, [], [], [], [], 0, "")
+            return (
+                _rows_of_sizes(list_session_compactions(session, name), BILLED_SIZES_NOTE)
+                or [empty]
+            )[0]
+        return _row_of_session(session, name, guarded.why)
+
+    def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+        number, at = asked.get("session"), asked.get("at")
+        if not isinstance(number, int) or not 0 <= number < len(self._guarded):
+            return None
+        if asked.get("kind") != "usd" or not isinstance(at, int | None):
+            return None
+        self._price(number, at)
+        return {"kind": "usd", "usd": dict(self.usd)}
+
+    def _price(self, number: int, at: int | None = None) -> None:
+        """Work out the dollars of a session, as it is and with a guard that closes there."""
+        guarded = self._guarded[number]
+        if guarded is None or guarded.why:
+            return
+        found = {f"{number}/none": guarded.usd(None)}
+        if at is not None:
+            found[f"{number}/{at}"] = guarded.usd(at)
+        self.usd = {**self.usd, **found}
+
+    def _questions(self) -> list[dict[str, Any]]:
+        if not self.rows or self._guarded[self.session] is None:
+            return []
+        places = [None, *range(min(len(self.shares()), EXPORTED_PRICES))]
+        return [{"kind": "usd", "session": self.session, "at": at} for at in places]
+
+    def _chart(self) -> Chart:
+        rows = self.rows
+        nothing = _chart_row("nothing", [], [], [], [], 0, "")
+        one = rows[min(self.session, len(rows) - 1)] if rows else nothing
+        held = [(int(call), str(why)) for call, why in one["held"]]
+        tries = list(zip(one["calls"], one[self.by], strict=True))
+        guard = (self.min_savings, self.window, self.by)
+        return thrash_chart(build_thrash_data(one["name"], tries, held, *guard))
+
+
+def _chart_row(  # noqa: PLR0917
+    name: str, calls: list[int], tokens: list[float | None], messages: list[float | None],
+    held: list[tuple[int, str]], n: int, why: str, unit: str = "call",
+) -> dict[str, Any]:  # fmt: skip
+    rounded = [
+        [None if v is None else round(v, 5) for v in shares] for shares in (tokens, messages)
+    ]
+    return {"name": name, "calls": calls, "tokens": rounded[0], "messages": rounded[1],
+            "held": [[call, why[:120]] for call, why in held],
+            "n": n, "why": why, "unit": unit}  # fmt: skip
+
+
+def _row_of_session(session: Session, name: str, why: str) -> dict[str, Any]:
+    found, n = per_compaction.rows([session]), len(session.calls)
+    calls = [n if c is None else c for c in found["call"]]
+    held = [(one.call, one.why) for one in get_suppressed(session)]
+    return _chart_row(name, calls, found["token_savings"], found["message_savings"], held, n, why)
+
+
+def _rows_of_sizes(cuts: Sequence[CompactionRow], why: str) -> list[dict[str, Any]]:
+    """Return a row a session of a frame or a log of whole turns, which know no messages."""
+    by_name: dict[str, list[CompactionRow]] = {}
+    for one in cuts:
+        by_name.setdefault(one.name, []).append(one)
+    rows = []
+    for name, mine in by_name.items():
+        unit = "call" if any(c.call is not None for c in mine) else "turn"
+        places = [_position(i, c) for i, c in enumerate(mine)]
+        shares = [c.saved for c in mine]
+        end = max(places, default=0)
+        rows.append(_chart_row(name, places, shares, [None] * len(mine), [], end, why, unit))
+    return rows
+
+
+def _position(i: int, one: CompactionRow) -> int:
+    return next((n for n in (one.call, one.turn) if n is not None), i)
+
+
+class MaxCompactions(BaseGuard):
+    """So many compactions and no more: what an anti-thrash guard comes to once it has closed."""
+
+    word = "closed"
+
+    def __init__(self, cuts: int) -> None:
+        self.cuts = cuts
+
+    def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return `stop` once they are spent."""
+        return stop if len(past.cuts) >= self.cuts else start
+
+
+class GuardedReplay:
+    """The dollars of a replay, as it is and with a guard that closes; worked out on demand.
+
+    Args:
+        session: any session; only a replay that this process made can be replayed on.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._known: dict[int | None, float | None] = {}
+
+    @cached_property
+    def rules(self) -> Rules | None:
+        """The rules of the replay; None where it is none."""
+        done = run_of_replay(self.session)
+        return None if done is None or self.session.origin is None else done.rules
+
+    @property
+    def why(self) -> str:
+        """Why there are no dollars; empty where there are."""
+        if self.rules is not None:
+            return ""
+        if self.session.origin is not None or self.session.format == "replay":
+            return "Dollars need the replay as it was made here: call ck.replay again."
+        return (
+            "What a guard would have saved in dollars is known of a replay only: "
+            "ck.thrash(ck.replay(session, rules))."
+        )
+
+    @cached_property
+    def _trials(self) -> TrialRunner:
+        return TrialRunner(self.session.origin or self.session)
+
+    def usd(self, closes: int | None) -> float | None:
+        """Return what the replay costs where no compaction comes after that one; None: all of them.
+
+        Raises:
+            BadArguments: the rules cannot work.
+        """
+        rules = self.rules
+        if rules is None:
+            return None
+        if closes not in self._known:
+            guards = rules.guards if closes is None else (*rules.guards, MaxCompactions(closes + 1))
+            cost = self._trials.at(rules.but(guards=guards)).row.get("cost_usd")
+            self._known[closes] = None if cost is None or math.isnan(cost) else float(cost)
+        return self._known[closes]

@@ -1,0 +1,387 @@
+"""The settings of rules as knobs: ranges, controls, and which of them matter."""
+
+from __future__ import annotations
+
+import re
+import time
+from ast import literal_eval
+from dataclasses import fields, is_dataclass, replace
+from inspect import signature
+from math import floor, log10
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ipywidgets as w
+import numpy as np
+
+from ctxkit import presets
+from ctxkit.engine.replay import context_window_of
+from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
+from ctxkit.policies.rules import Rules, unwrap_function
+from ctxkit.presets.registry import names, preset, resolve_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from ctxkit.presets.registry import RulesLike
+    from ctxkit.session.session import Session
+    from ctxkit.widgets.trials import Trial, TrialRunner
+
+
+_SMALL = 50
+"""Up to here a whole number is turned by ones."""
+
+_FIXED_SETTINGS = ("auto", "config", "counter", "cache_life", "flush", "on_compacted")
+"""What a config file or a user sets beside a preset's parameters: it stays as it is while they are
+turned.
+"""
+
+
+class Knob(NamedTuple):
+    """One setting and its span."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    step: float
+    none: bool = False
+    """True where 0 stands for None: off, or left to the system."""
+
+    @property
+    def whole(self) -> bool:
+        """True for counts and tokens, False for shares and seconds."""
+        return isinstance(self.value, int) and isinstance(self.step, int)
+
+
+class Choice(NamedTuple):
+    """A switch, or a setting with a few words for values."""
+
+    name: str
+    value: str | bool
+    options: tuple[str | bool, ...]
+
+
+class KnobSet(NamedTuple):
+    """The knobs of rules, and the rules that any setting of them gives."""
+
+    label: str
+    every: tuple[Knob, ...]
+    make: Callable[[Mapping[str, Any]], Rules]
+    """Takes the settings that were turned; raises BadArguments where they cannot work."""
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def all(self) -> tuple[Knob | Choice, ...]:
+        """The numbers, then the switches and choices."""
+        return self.every + self.choices
+
+
+def find_knobs(
+    rules: RulesLike, session: Session, ranges: Mapping[str, tuple[float, ...]]
+) -> KnobSet:
+    """Return the knobs of a preset, of rules, or of a function that makes rules.
+
+    Raises:
+        BadArguments: there is no numeric setting, or a range is none.
+        UnknownPreset: a name means nothing, or a range is for a setting that does not exist.
+    """
+    rules = resolve_rules(rules) if isinstance(rules, str) else rules
+    kept = _fixed_settings(rules) if isinstance(rules, Rules) else None
+    label, values, make = _settings(rules, session, kept)
+    choices, absent = _find_choices(rules, of_preset=kept is not None)
+    for name in ranges:
+        if name not in values and name not in absent:
+            raise UnknownPreset(
+                f"{label} has no numeric setting {name!r}; it has {', '.join(values)}."
+                f"{did_you_mean(name, values)}"
+            )
+    if not values:
+        raise BadArguments(
+            f"{label} has no numeric setting to turn; write a function that makes rules from"
+            " numbers."
+        )
+    room = context_window_of(session) or 200_000
+    none = [n for n in absent if n not in values]
+
+    def knob(name: str, value: float) -> Knob:
+        given = name in ranges
+        made = (
+            _custom_range(name, value, ranges[name]) if given else _default_range(name, value, room)
+        )
+        return made._replace(none=name in none)
+
+    every = tuple(knob(n, v) for n, v in (values | dict.fromkeys(none, 0)).items())
+    return KnobSet(label, every, lambda turned: make(replace_zeros(turned, none)), choices)
+
+
+def replace_zeros(turned: Mapping[str, Any], none: Collection[str]) -> dict[str, Any]:
+    """Return settings with None for those that are turned off by a 0."""
+    return {n: None if n in none and not v else v for n, v in turned.items()}
+
+
+def _is_rules_function(rules: Any) -> bool:
+    return not isinstance(rules, Rules) and callable(rules) and not is_dataclass(rules)
+
+
+def _defaults(rules: Callable[..., Any]) -> dict[str, Any]:
+    return {n: p.default for n, p in signature(rules).parameters.items()}
+
+
+def _find_choices(rules: Any, *, of_preset: bool) -> tuple[tuple[Choice, ...], list[str]]:
+    """Return the switches and choices of a preset or a function, and the whole numbers that are
+    None.
+    """
+    if of_preset:
+        given, made = dict(rules.parameters), getattr(presets, rules.name)
+    elif _is_rules_function(rules):
+        given, made = _defaults(rules), rules
+    else:
+        return (), []
+    says = {n: str(p.annotation) for n, p in signature(made).parameters.items()}
+    choices = []
+    for name, value in given.items():
+        words = re.search(r"Literal\[(.*?)\]", says.get(name, ""))
+        if isinstance(value, bool) and name != "quirks":  # how a program errs is no setting of it
+            choices.append(Choice(name, value, (False, True)))
+        elif isinstance(value, str) and words:
+            choices.append(Choice(name, value, literal_eval(f"({words[1]},)")))
+    absent = [
+        n
+        for n, v in given.items()
+        if v is None and re.search(r"(^|\| )(int|Natural|Positive)\b", says.get(n, ""))
+    ]
+    return tuple(choices), absent
+
+
+def _settings(
+    rules: Any, session: Session, kept: dict[str, Any] | None
+) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
+    if kept is not None:
+        given = dict(rules.parameters)
+        known = {n: v for n, v in given.items() if _is_number(v)}
+        if "context_window" in given:
+            known["context_window"] = (
+                given["context_window"] or context_window_of(session) or 200_000
+            )
+        return (
+            rules.name,
+            known,
+            lambda turned: preset(rules.name, **{**given, **turned}).but(**kept),
+        )
+    if _is_rules_function(rules):
+        defaults = _defaults(rules)
+        known = {n: v for n, v in defaults.items() if _is_number(v)}
+        if known or not defaults:
+            label = getattr(rules, "__name__", "rules")
+            return label, known, lambda turned: resolve_rules(rules(**{**known, **turned}))
+    made = resolve_rules(rules)
+    places = _part_settings(made)
+    return (
+        made.label,
+        {n: value for n, (_, value) in places.items()},
+        lambda turned: _with_settings(made, places, turned),
+    )
+
+
+def _fixed_settings(rules: Rules) -> dict[str, Any] | None:
+    """Return what rules have besides their preset's parameters; None where they are of none, or a
+    parameter would no longer reach them.
+    """
+    if rules.name not in names() or not rules.parameters:
+        return None
+    made = preset(rules.name, **rules.parameters)
+    beside = {
+        n: getattr(rules, n) for n in _FIXED_SETTINGS if getattr(rules, n) != getattr(made, n)
+    }
+    return beside if replace(made, **beside) == replace(rules, parameters=made.parameters) else None
+
+
+def _part_settings(rules: Rules) -> dict[str, tuple[tuple[str, int, str], float]]:
+    """Return the numeric settings of the policy, the trigger and the guards: name -> (part, number,
+    field), value.
+    """
+    parts: list[tuple[str, int, Any]] = [
+        ("policy", 0, unwrap_function(rules.policy)),
+        ("trigger", 0, unwrap_function(rules.trigger)),
+        *(("guards", i, guard) for i, guard in enumerate(rules.guards)),
+    ]
+    out: dict[str, tuple[tuple[str, int, str], float]] = {}
+    for part, i, value in parts:
+        for f in fields(value) if is_dataclass(value) else ():
+            if _is_number(getattr(value, f.name)):
+                name = f.name if f.name not in out else f"{part}_{f.name}"
+                out[name] = ((part, i, f.name), getattr(value, f.name))
+    return out
+
+
+def _with_settings(
+    rules: Rules,
+    places: Mapping[str, tuple[tuple[str, int, str], float]],
+    turned: Mapping[str, float],
+) -> Rules:
+    parts: dict[str, Any] = {
+        "policy": unwrap_function(rules.policy),
+        "trigger": unwrap_function(rules.trigger),
+    }
+    parts["guards"] = list(rules.guards)
+    for name, value in turned.items():
+        part, i, field = places[name][0]
+        if part == "guards":
+            parts[part][i] = replace(parts[part][i], **{field: value})
+        else:
+            parts[part] = replace(parts[part], **{field: value})
+    return rules.but(**parts)
+
+
+def _default_range(name: str, value: float, room: int) -> Knob:
+    """Return a span around a value: a share within 0 and 1, small counts by ones, the rest up to
+    four times as much.
+
+    What is off is measured by the window: sizes up to it, budgets of many calls up to fifty of it.
+    """
+    whole = isinstance(value, int)
+    if value == 0 and whole and re.search(r"tokens|chars|_limit|_at$", name):
+        high = room * (50 if name.endswith("_at") else 4 if "chars" in name else 1)
+        return Knob(name, value, 0, high, max(int(_round_step(high / 100)), 1))
+    if not whole and 0 <= value <= 1:
+        return Knob(name, value, 0.0, 1.0, 0.01)
+    if not whole:
+        return Knob(name, value, 0.0, 4 * value, _round_step(value / 20))
+    if value <= _SMALL:
+        return Knob(name, value, 0, max(4 * value, 20), 1)
+    step = int(_round_step(value / 20))
+    return Knob(name, value, step if value > step else 0, 4 * value, max(step, 1))
+
+
+def _custom_range(name: str, value: float, span: tuple[float, ...]) -> Knob:
+    ends: Any = span
+    sound = isinstance(ends, (tuple, list)) and len(ends) in (2, 3)
+    if not sound or not all(map(_is_number, ends)):
+        raise BadArguments(
+            f"A range is two ends and maybe a step, such as {name}=(1_000, 20_000, 500); not"
+            f" {span!r}."
+        )
+    low, high = span[0], span[1]
+    whole = isinstance(value, int) and isinstance(low, int) and isinstance(high, int)
+    step = (high - low) / 100
+    if whole:
+        step = max(int(_round_step(step)), 1)
+    if len(span) > 2:
+        step = span[2]
+    if not low < high or not step > 0:
+        raise BadArguments(f"The range {span!r} of {name} has nothing between its ends.")
+    return Knob(name, min(max(value, low), high), low, high, step)
+
+
+def _round_step(value: float) -> float:
+    """Return the power of ten times 1, 2 or 5 that lies at or below a value."""
+    if value <= 0:
+        return 1.0
+    unit = 10.0 ** floor(log10(value))
+    return next(s * unit for s in (5, 2, 1) if s * unit <= value * (1 + 1e-9))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+_FEW = 6
+"""With more settings than this the others are folded away."""
+
+
+def arrange_controls(controls: Sequence[w.Widget], effects: Sequence[KnobEffect]) -> list[w.Widget]:
+    """Return controls in a grid, those folded away that change least, with the reason."""
+    grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
+    first = len(controls)
+    if first > _FEW:
+        first = min(_FEW, sum(e.tokens != 0 for e in effects)) or _FEW
+    parts: list[w.Widget] = [w.GridBox(controls[:first], layout=grid)]
+    if len(controls) > first:
+        names = ", ".join(e.name for e in effects[first:] if e.tokens == 0)
+        why = (
+            f"Neither end of their ranges changes this replay, as the others stand: {names}."
+            if names
+            else "They change this replay less than those above."
+        )
+        rest = w.VBox([w.HTML(why), w.GridBox(controls[first:], layout=grid)])
+        titles = (f"{len(controls) - first} more settings",)
+        parts.append(w.Accordion([rest], titles=titles, selected_index=None))
+    return parts
+
+
+def make_toggle(choice: Choice) -> w.Widget:
+    """Return a switch, or a row of buttons for a few words; a list where they are many."""
+    told = choice.name.replace("_", " ")
+    if isinstance(choice.value, bool):
+        return w.Checkbox(value=choice.value, description=told, indent=False)
+    kind = w.ToggleButtons if len(choice.options) <= _FEW else w.Dropdown
+    made = kind(options=choice.options, value=choice.value, description=told)
+    made.style.description_width = "190px"
+    if kind is w.ToggleButtons:
+        made.style.button_width = "auto"
+    return made
+
+
+def make_slider(knob: Knob) -> w.Widget:
+    """Return a slider that the keyboard moves too."""
+    common: dict[str, Any] = {
+        "value": knob.value,
+        "min": knob.low,
+        "max": knob.high,
+        "step": knob.step,
+        "description": knob.name.replace("_", " ") + " (0: none)" * knob.none,
+        "style": {"description_width": "190px"},
+        "layout": w.Layout(width="auto"),
+    }
+    if knob.whole:  # a browser moves a value that is no whole number of steps from the lower end
+        common["min"] = knob.low + (knob.value - knob.low) % knob.step
+        return w.IntSlider(readout_format=",d", **common)
+    return w.FloatSlider(readout_format=".2f", **common)
+
+
+EFFECT_SECONDS = 1.2
+"""What all trying may take of the processor; settings that it does not reach count as unknown."""
+
+
+class KnobEffect(NamedTuple):
+    """What turning one setting can do."""
+
+    name: str
+    tokens: float | None
+    """Largest mean change of a prompt's tokens at its ends; None: none was seen, and not all were
+    tried.
+    """
+
+
+def measure_effects(trials: TrialRunner, knobs: KnobSet, summary: int) -> list[KnobEffect]:
+    """Return the effect of each setting, the largest first, then unknown ones, then none."""
+    was = _prompt_array(trials.at(knobs.make({}), summary))
+    end = time.process_time() + EFFECT_SECONDS
+    found = dict[str, float].fromkeys((one.name for one in knobs.all), 0.0)
+    left = {one.name: len(_end_values(one)) for one in knobs.all}
+    tries = [(isinstance(one, Knob), i, one.name, value)
+             for one in knobs.all for i, value in enumerate(_end_values(one))]  # fmt: skip
+    for _, _, name, value in sorted(
+        tries, key=lambda t: t[:2]
+    ):  # words, then one end of each number
+        if time.process_time() > end:
+            break
+        left[name] -= 1
+        try:
+            now = _prompt_array(trials.at(knobs.make({name: value}), summary))
+        except CtxkitError:  # an end that cannot work says nothing
+            continue
+        found[name] = max(found[name], float(np.abs(now - was).mean()) if len(was) else 0.0)
+    every = [
+        KnobEffect(name, tokens or (None if left[name] else 0.0)) for name, tokens in found.items()
+    ]
+    return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))
+
+
+def _end_values(one: Knob | Choice) -> list[object]:
+    every = (one.low, one.high) if isinstance(one, Knob) else one.options
+    return [value for value in every if value != one.value]
+
+
+def _prompt_array(trial: Trial) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array([n or 0 for n in trial.prompts], np.float64)
