@@ -9,7 +9,7 @@ UV     ?= uv
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help requirements lab install test test-all test-peers test-engines check format bench conformance frontier trust studies handouts docs release clean
+.PHONY: help requirements lab install test test-all test-peers test-engines check format bench conformance same-as frontier trust studies handouts docs release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -64,6 +64,9 @@ format: $(STAMP)  ## let ruff format and fix
 
 bench: $(STAMP)  ## ratios against peers, written to docs/benchmarks.md
 	$(BIN)/python -m benchmarks
+
+same-as: $(STAMP)  ## what this tree and another commit say of the sessions of CTXKIT_SESSIONS: make same-as COMMIT=abc
+	$(BIN)/python -m benchmarks.same_as $(COMMIT)
 
 frontier: $(STAMP)  ## sweep the sessions of CTXKIT_SESSIONS under every preset into docs/frontier.csv
 	$(BIN)/python -m benchmarks.frontier

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctxkit._internal.hooks import register_hooks
 from ctxkit._internal.lazy import lazy_exports
 
 # type checkers know the name; importing `typing` would double what a bare interpreter takes
@@ -11,83 +12,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_NAMES = {
-    "read": "formats.reading",
-    "read_all": "formats.reading",
-    "write": "formats.writing",
-    "frame": "metrics.frames",
-    "arrow": "metrics.frames",
-    "audience": "metrics.frames.per_message",
-    "report": "metrics.context_report",
-    "read_snapshots": "formats.snapshots.frame_reader",
-    "discover": "formats.discovery",
-    "keep": "formats.archive",
-    "find": "formats.archive",
-    "calibrate": "metrics.calibration",
-    "load_rules": "presets.loading",
-    "validate": "experiments.config_validation",
-    "fit": "engine.agent_loop",
-    "Context": "engine.agent_loop",
-    "history_processor": "engine.agent_loop",
-    "replay": "engine.replay",
-    "score": "experiments.scores",
-    "compare": "experiments.comparison",
-    "sweep": "experiments.sweep_runs",
-    "grid": "experiments.grids",
-    "advise": "experiments.advice",
-    "gate": "experiments.gates.regression_gate",
-    "sections": "experiments.section_costs",
-    "without": "experiments.section_costs",
-    "index_or_paste": "experiments.memory_ablation",
-    "with_memory": "experiments.memory_ablation",
-    "explore": "widgets",
-    "tune": "widgets",
-    "watch": "widgets",
-    "break_even": "widgets",
-    "budget": "widgets",
-    "savings": "widgets",
-    "thrash": "widgets",
-    "export": "widgets.reports",
-    "team": "teams.build",
-    "check": "course.exercises",
-    "contest": "course.contests",
-    "spend": "metrics.cost.spending",
-    "board": "widgets.folder_board",
-    "record": "agent.recorders.recording",
-    "recorder": "agent.recorders.recording",
-    "Session": "session.session",
-    "Message": "session.messages",
-    "Edit": "session.messages",
-    "Usage": "session.messages",
-    "History": "policies.history.history",
-    "ContextBudget": "tokens.counters",
-    "CtxkitError": "errors",
-    "ReadError": "errors",
-    "UnknownFormat": "errors",
-    "UnknownPreset": "errors",
-    "UnsoundHistory": "errors",
-    "BadArguments": "errors",
-    "ModelError": "errors",
-    "StoreError": "errors",
-}
-_ROOMS = {
-    "course": "course",
-    "gates": "experiments.gates",
-    "metrics": "metrics",
-    "plots": "plots",
-    "policies": "policies",
-    "presets": "presets",
-    "prices": "tokens.prices",
-    "formats": "formats",
-    "samples": "formats.samples",
-    "snapshots": "formats.snapshots",
-    "studies": "experiments.studies",
-}
-
-__all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
-
-
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _ROOMS)
+register_hooks(
+    {
+        "session.sent": "ctxkit.engine.replay:sent_prompt",
+        "session.display": "ctxkit.widgets.reports.session_summary:render_session",
+        "sessions.display": "ctxkit.widgets.reports.session_summary:render_sessions",
+        "sessions.arrow": "ctxkit.metrics.frames:arrow",
+    }
+)
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

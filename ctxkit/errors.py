@@ -5,8 +5,6 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from ctxkit._internal.formatting import sanitize_line, sanitize_text
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -20,7 +18,7 @@ class CtxkitError(Exception):
     """
 
     def _render_traceback_(self) -> list[str]:
-        return [f"{type(self).__name__}: {sanitize_text(str(self), 2000)}"]
+        return [f"{type(self).__name__}: {_printable(str(self), 2000)}"]
 
 
 class ReadError(CtxkitError):
@@ -82,26 +80,19 @@ class StoreError(CtxkitError):
     """Something on disk could not be kept or opened: a lock, a torn log, a path out of bounds."""
 
 
-FAILURE_CHARS = 300
-"""Characters of an error that are kept with what failed."""
-
-
-def failure_text(error: object) -> str:
-    """Return an error as it is kept and shown: one line, bounded, without keys."""
-    from ctxkit._internal.redaction import (
-        redact,
-    )  # its patterns take time to compile, and little fails
-
-    return sanitize_line(redact(str(error)[:20_000]), FAILURE_CHARS)
-
-
 def short_repr(value: object) -> str:
     """Return a value as a sentence names it: in one line, of at most 80 characters."""
     try:
         shown = repr(value)
     except Exception:  # noqa: BLE001  whatever a user's class raises, or an endless number
         shown = f"a value of type {type(value).__name__}"
-    return sanitize_text(" ".join(shown[:4_000].split()), 80)
+    return _printable(" ".join(shown[:4_000].split()), 80)
+
+
+def _printable(text: str, limit: int) -> str:
+    """Return text without control, bidi and other format characters, cut to `limit` characters."""
+    shown = "".join(c for c in text[: 2 * limit] if c.isprintable() or c == "\n")
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -70,10 +70,12 @@ ONE = {
     },
     **{
         f"metrics.{n}": lambda s, n=n: repr(getattr(ck.metrics, n)(s))
-        for n in ("audits", "drift", "meaning", "misses", "thrash", "when")
+        for n in ("audits", "drift", "find_cache_misses", "meaning", "thrash", "when_to_compact")
     },
     "metrics.loss.losses": lambda s: repr(ck.metrics.loss.losses(s)),
-    "metrics.money.recorded": lambda s: repr(ck.metrics.money.build_recorded_ledger(s)),
+    "metrics.ledger.build_recorded_ledger": lambda s: repr(
+        ck.metrics.ledger.build_recorded_ledger(s)
+    ),
     "metrics.savings.amplification": ck.metrics.compactions.amplification,
     "metrics.planted.plant": lambda s: len(
         ck.metrics.retention_checks.plant_facts(

@@ -221,7 +221,7 @@ SCRIPT = """
 import os, sys
 from ctxkit import tokens
 before = dict(os.environ)
-print(tokens.exact("p50k_base")("hello world"), "litellm" in sys.modules, dict(os.environ) == before)
+print(tokens.exact_counter("p50k_base")("hello world"), "litellm" in sys.modules, dict(os.environ) == before)
 """
 
 

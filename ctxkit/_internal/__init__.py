@@ -1,1 +1,1 @@
-"""Helpers without knowledge of sessions: safe text, tables, file system, redaction."""
+"""Helpers without knowledge of sessions: safe text, tables, the file system, redaction, lazy names."""

@@ -16,14 +16,13 @@ MISSING = "–"
 
 
 def has_value(value: Any) -> bool:
-    """True where a cell of a frame holds something."""
+    """Return whether a cell of a frame holds a value."""
     if value is None:
         return False
-    if isinstance(value, (int, float, str)):
-        return bool(value == value)  # noqa: PLR0124  NaN is what is not itself
-    import pandas as pd
-
-    return not pd.isna(value)
+    try:
+        return bool(value == value)  # noqa: PLR0124  NaN and NaT differ from themselves
+    except TypeError:  # the truth of pandas' NA is undefined
+        return False
 
 
 def format_count(value: Any) -> str:

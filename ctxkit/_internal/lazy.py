@@ -1,56 +1,66 @@
-"""Lazy public names of a package, and deprecated aliases."""
+"""Lazy public names: the stub of a package is the one list of what it exports.
+
+A type checker and an editor read `__init__.pyi`; at run time `lazy_exports` reads the same file, so
+that each name is written once and its module is imported at the first use.
+"""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` would double what a bare interpreter takes to import ctxkit
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 
 def lazy_exports(
-    package: str, names: Mapping[str, str], rooms: Iterable[str] = ()
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package.
+    package: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package from its stub.
 
     Args:
-        package: its name.
-        names: each public name, and the module of the package that has it.
-        rooms: modules of the package that are public themselves.
+        package: the package's `__name__`.
+        file: its `__file__`; the stub stands beside it. Every `from .module import name` of the
+            stub, also `as` another name, is a public name; `from . import module` a public module.
     """
-    public = {*names, *rooms}
+    exports = _read_stub(f"{file.rpartition('.')[0]}.pyi")
 
-    def find(name: str) -> Any:
+    def load_name(name: str) -> Any:
         from importlib import import_module
 
-        if name not in public:
+        if name not in exports:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if name not in names:
-            return import_module(
-                f"{package}.{rooms[name] if isinstance(rooms, dict) else name}"
-            )  # the import binds it
-        value = getattr(import_module(f"{package}.{names[name]}"), name)
+        module, original = exports[name]
+        if not module:
+            return import_module(f"{package}.{original}")  # the import binds it
+        owner = import_module(f"{package}.{module}")
+        try:
+            value = getattr(owner, original)
+        except AttributeError:
+            value = import_module(f"{owner.__name__}.{original}")
         setattr(import_module(package), name, value)
         return value
 
-    return find, public_dir(public)
-
-
-def deprecated_aliases(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module whose names were others a version ago: old to new."""
-
-    def find(name: str) -> Any:
-        from importlib import import_module
-        from warnings import warn
-
-        if name not in names:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        warn(f"{module}.{name} is called {names[name]} now.", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(module), names[name])
-
-    return find
+    return load_name, public_dir(exports), list(exports)
 
 
 def public_dir(names: Iterable[str]) -> Callable[[], list[str]]:
     """Return the `__dir__` of a module that shows its public names only."""
     return lambda: sorted(names)
+
+
+def _read_stub(path: str) -> dict[str, tuple[str, str]]:
+    """Return each public name of a stub with its module, relative to the package, and its name there.
+
+    The imports stand at the top of the stub in the formatter's shape. They are read as text, for
+    `ast` and `re` would take longer than the whole import of ctxkit.
+    """
+    with open(path, encoding="utf-8") as stub:  # noqa: PTH123  `pathlib` would cost as much again
+        imports = stub.read().split("\nfrom .")[1:]
+    exports = {}
+    for statement in imports:
+        module, _, rest = statement.partition(" import ")
+        names = rest[1 : rest.index(")")] if rest.startswith("(") else rest.partition("\n")[0]
+        for item in filter(None, (each.strip() for each in names.split(","))):
+            original, _, name = item.partition(" as ")
+            exports[name or original] = (module, original)
+    return exports

@@ -1,14 +1,5 @@
 """Run an LLM agent on a session: the turn loop, models, tools, memory and session store."""
 
-from __future__ import annotations
+from ctxkit._internal.lazy import lazy_exports
 
-from typing import TYPE_CHECKING
-
-from ctxkit._internal.lazy import deprecated_aliases, public_dir
-from ctxkit.agent.agent import Agent
-from ctxkit.agent.turn import Limits, LiveEvent, Outcome, SpentInTurn
-
-__all__ = ["Agent", "Limits", "LiveEvent", "Outcome", "SpentInTurn"]
-__dir__ = public_dir(__all__)
-if not TYPE_CHECKING:
-    __getattr__ = deprecated_aliases(__name__, {"Event": "LiveEvent", "Spent": "SpentInTurn"})
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

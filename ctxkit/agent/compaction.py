@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit._internal.redaction import redact
+from ctxkit._internal.redaction import failure_text, redact
 from ctxkit.agent.live_context import LiveContext, SentPrompts
 from ctxkit.agent.model_summaries import (
     TOOL_SUMMARY_TRIGGER,
@@ -21,7 +21,7 @@ from ctxkit.agent.model_summaries import (
     summarise_result,
 )
 from ctxkit.agent.tools.runner import run_in_thread
-from ctxkit.errors import BadArguments, ModelError, failure_text
+from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.base import CompositePolicy, as_policy
 from ctxkit.policies.evidence import failure_marker
 from ctxkit.policies.offline_summarisers import Extractive

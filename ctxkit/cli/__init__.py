@@ -1,4 +1,4 @@
-"""The `ctxkit` command line: entry point and exit codes."""
+"""The `ctxkit` command line."""
 
 from __future__ import annotations
 

@@ -15,7 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Exercise", "check", "exercise", "guess", "tasks"]
 
-_LESSONS = tuple(f"lesson_{n}" for n in (*(f"{n:02d}" for n in range(1, 12)), "appendix"))
+_LESSONS = (
+    "lesson_01_read_sessions",
+    "lesson_02_policies",
+    "lesson_03_thrash",
+    "lesson_04_live_session",
+    "lesson_05_cache_bill",
+    "lesson_06_loss",
+    "lesson_07_sweeps",
+    "lesson_08_snapshot_logs",
+    "lesson_09_replay_trust",
+    "lesson_10_prompt_sections",
+    "lesson_11_team_views",
+    "lesson_appendix",
+)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
-"""The one engine for live sessions, replays and sweeps."""
+"""The engine of live sessions, replays and sweeps: runs, prompts, cache prefixes, sizes that are billed."""
 
-from typing import TYPE_CHECKING
-
-from ctxkit._internal.lazy import deprecated_aliases, public_dir
+from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.run_conversion import (
     billing_offset,
     call_start_time,
@@ -31,5 +29,3 @@ __all__ = [
     "with_message_ids",
 ]
 __dir__ = public_dir(__all__)
-if not TYPE_CHECKING:
-    __getattr__ = deprecated_aliases(__name__, {"Event": "HookEvent"})

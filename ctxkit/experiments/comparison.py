@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from math import nan
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import pandas as pd
 
@@ -26,11 +25,10 @@ from ctxkit._internal.tables import TEXT_COLOR_CSS, Cell, Column, Table
 from ctxkit.engine.cache_model.prediction import describe_prediction
 from ctxkit.engine.replay import session_from_run
 from ctxkit.experiments.score_columns import SCORE_COLUMNS, build_score_frame
-from ctxkit.experiments.score_frames import ScoreFrame
 from ctxkit.experiments.scores import score_session
 from ctxkit.experiments.session_runner import RunOptions, SessionRunner
 from ctxkit.experiments.sweep_runs import resolve_settings, run_settings
-from ctxkit.formats.inputs import accepts_session
+from ctxkit.formats.inputs import as_session
 from ctxkit.metrics.elongation import INTERVAL_LEVEL, NOISE_FLOOR
 from ctxkit.metrics.stats import find_pareto_front
 from ctxkit.session.titles import title_of
@@ -40,8 +38,10 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Run
     from ctxkit.experiments.grids import RejectedSetting, RulesArgument
+    from ctxkit.formats.inputs import SessionLike
     from ctxkit.policies.rules import Rules
     from ctxkit.session.session import Session
+    from ctxkit.teams.view_comparison import ViewComparison
 
 
 DETAIL_HEADS = {
@@ -81,7 +81,7 @@ _DETAIL_GROUPS = {
 _COLUMN_MEANINGS = {c.name: c.meaning for c in SCORE_COLUMNS}
 
 
-class Comparison(ScoreFrame):
+class Comparison(pd.DataFrame):
     """A frame of scores, one row a setting, the recorded session first, indexed by the names of the
     rules.
 
@@ -212,15 +212,32 @@ class Comparison(ScoreFrame):
         return self.to_text()
 
 
-@accepts_session
+@overload
+def compare(  # type: ignore[overload-overlap]  # "views" is the narrower case
+    session: SessionLike,
+    rules: Mapping[str, Any] | Literal["views"],
+    *,
+    loss: bool = ...,
+    reuse: bool = ...,
+    progress: bool = ...,
+) -> ViewComparison: ...
+@overload
 def compare(
-    session: Session,
+    session: SessionLike,
+    rules: RulesArgument = ...,
+    *,
+    loss: bool = ...,
+    reuse: bool = ...,
+    progress: bool = ...,
+) -> Comparison: ...
+def compare(
+    session: SessionLike,
     rules: RulesArgument | Mapping[str, Any] = "all",
     *,
     loss: bool = True,
     reuse: bool = False,
     progress: bool = True,
-) -> Comparison:
+) -> Comparison | ViewComparison:
     """Return a session's score as recorded and under each of several rules, one row each.
 
     At a prompt, what would take longer than some seconds goes over all cores. Interrupted (Ctrl-C),
@@ -243,10 +260,11 @@ def compare(
         BadArguments: it is no session, or there are no rules.
         UnknownPreset: a name means nothing; the sentence names the nearest.
     """
+    session = as_session(session)
     if isinstance(rules, Mapping) or (isinstance(rules, str) and rules == "views"):
-        above: Any = import_module("ctxkit.teams.view_comparison")  # only teams have views
-        views: Comparison = above.compare_views(session, rules, loss=loss, reuse=reuse)
-        return views
+        from ctxkit.teams.view_comparison import compare_views
+
+        return compare_views(session, rules, loss=loss, reuse=reuse)
     settings, bench = resolve_settings(rules), _CachingRunner(session.origin or session)
     recorded = score_session(bench.session, bench.base, loss=loss, reuse=reuse)
     given, options = [bench.session], RunOptions(loss, reuse)

@@ -123,8 +123,6 @@ def build_score_frame(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -
     """Return rows as a frame with these columns and types, others (`extra`) after `rules`."""
     import pandas as pd
 
-    from ctxkit.experiments.score_frames import ScoreFrame
-
     names = [*SCORE_COLUMN_NAMES, *extra]
     with pause_gc():
         blank, n = dict.fromkeys(names), len(names)  # a row at a time, in the order of the names
@@ -134,4 +132,4 @@ def build_score_frame(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -
         frame = build_frame(SCORE_COLUMNS, data)
     for place, name in enumerate(extra, 2):
         frame.insert(place, name, pd.Series(data[name]).convert_dtypes())
-    return ScoreFrame(frame)
+    return frame

@@ -80,11 +80,9 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     """
     import pandas as pd
 
-    from ctxkit.experiments.score_frames import ScoreSeries
-
     row = score_session(session, loss=loss, reuse=reuse)
     values = {n: pd.NA if row.get(n) is None else row[n] for n in SCORE_COLUMN_NAMES}
-    return ScoreSeries(values, name=row["rules"], dtype=object)
+    return pd.Series(values, name=row["rules"], dtype=object)
 
 
 def score_session(

@@ -78,7 +78,7 @@ calls, tokens and dollars grow, `source` becomes `estimated`, all else stays.
 ## How compactions held
 
 A compaction is one value (`metrics.compaction.Compaction`: call, tokens and messages without and with it, its
-summaries), judged by one function, whether it was recorded or replayed; `metrics.thrash.thrash` opens each. In a record
+summaries), judged by one function, whether it was recorded or replayed; `metrics.thrash` opens each. In a record
 `before` is the last prompt before it, and `after` the first one after it less what was new in it; several before one
 call were felt as one.
 
@@ -113,7 +113,7 @@ message said again between cut and use counts as lost all the same, if a call wa
 looked for it. `window_loss` is the older figure: of what was removed and used again before the *next* cut, the share
 that was out of sight after this one; it flatters settings that cut often. What a pruning hid is known as long as the
 replay has its run beside it, so not for one that was read from a file. `metrics.loss.losses` opens each loss,
-`metrics.audits`, `metrics.drift`, `metrics.planted` and, with the extra `ctxkit[semantic]`, `metrics.meaning` look
+`metrics.audits`, `metrics.drift`, `metrics.retention_checks` and, with the extra `ctxkit[semantic]`, `metrics.meaning` look
 further.
 
 *Regret* is the needed-later loss above that of the best messages that the same room could have held at the cut where
@@ -160,7 +160,7 @@ looked (`resume_calls`), and values in what was put in that others had replaced 
 
 ## When to compact, and what to take
 
-`metrics.when.when(session)` weighs dollars and bounds them; `context_window=` asks about another window than the one
+`metrics.when_to_compact(session)` weighs dollars and bounds them; `context_window=` asks about another window than the one
 that the session ran in. The floor is at least what must stay: system prompt and tools, the last turn (the median one,
 at most 20,000 tokens, as Pi and Codex keep), and the items needed later. The ceiling puts at most 5 points more of
 what is used again at stake than compacting at the window does, by replays that compact at that size to that floor with

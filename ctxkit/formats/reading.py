@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit._internal.gc_pause import pause_gc
+from ctxkit._internal.hooks import call_hook
 from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 from ctxkit.formats.registry import (
@@ -361,18 +362,11 @@ class Sessions(UserList[Session]):
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Return a row a session as Arrow's C stream (`ctxkit.arrow` streams the other tables)."""
-        from importlib import import_module
-
-        streams: Any = import_module("ctxkit.metrics.frames")  # above: no business of a reader
-        return streams.arrow(self, "session").__arrow_c_stream__(requested_schema)
+        return call_hook("sessions.arrow", self, "session").__arrow_c_stream__(requested_schema)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
-        from importlib import import_module
-
-        # far above: no business of a reader
-        portraits: Any = import_module("ctxkit.widgets.reports.session_summary")
-        made: dict[str, str] = portraits.render_sessions(self)
-        return made
+        bundle: dict[str, str] = call_hook("sessions.display", self)
+        return bundle
 
     def __repr__(self) -> str:
         n, bad = len(self), len(self.failures)

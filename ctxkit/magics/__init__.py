@@ -1,4 +1,4 @@
-"""The IPython extension: load and unload the magics."""
+"""The IPython extension: `%%agent`, `%compact`, `%context`, `%memory`, `%%team`, and their completion."""
 
 from __future__ import annotations
 

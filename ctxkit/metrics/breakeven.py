@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf, sqrt
 
+from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "requests_until_reset_pays",
     "turn_costs",
 ]
+__dir__ = public_dir(__all__)
 
 _WRITE, _READ = 1.25, 0.1
 """Anthropic's shares of the input price: a write that lives five minutes, a read."""

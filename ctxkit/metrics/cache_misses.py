@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.cache_model.call_features import (
     HOUR,
     MIN_MISS_TOKENS,
@@ -36,6 +37,7 @@ __all__ = [
     "find_cache_misses",
     "measure_explained_share",
 ]
+__dir__ = public_dir(__all__)
 
 
 class CacheMiss(msgspec.Struct, frozen=True, gc=False):

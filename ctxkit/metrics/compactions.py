@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit._internal.lazy import deprecated_aliases, public_dir
+from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.breakeven import requests_until_reset_pays
@@ -295,9 +295,6 @@ def get_replay_prompt_arrays(session: Session) -> tuple[NDArray[Any], NDArray[An
     shared = [m.details.get("shared_tokens", 0) for m in replies]
     return np.array(prompts, np.int64), np.array(shared, np.int64)
 
-
-if not TYPE_CHECKING:
-    __getattr__ = deprecated_aliases(__name__, {"Spot": "Compaction"})
 
 ASSUMED_GROWTH = 300
 """Tokens that a call adds beside the reply before it, where its prompt fell (Boise's rule for a

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit._internal.formatting import NO_MATHJAX, escape_html, sanitize_line
-from ctxkit._internal.lazy import deprecated_aliases, public_dir
+from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.frames.columns import FLOAT, INT, TEXT, FrameColumn, build_frame
 from ctxkit.metrics.prompt_contents import PromptContents, SentMessage, get_prompt_contents
@@ -54,9 +54,6 @@ __all__ = [
     "split_sections",
 ]
 __dir__ = public_dir(__all__)
-
-if not TYPE_CHECKING:
-    __getattr__ = deprecated_aliases(__name__, {"Part": "WindowPart", "Window": "PromptContents"})
 
 DEFAULT_WINDOW = 200_000
 """The window of a model that neither the log nor the table of prices knows; marked estimated."""

@@ -9,6 +9,7 @@ from math import exp, log, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ctxkit._internal.lazy import public_dir
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "load_studies",
     "pool_studies",
 ]
+__dir__ = public_dir(__all__)
 
 PolicyKind = Literal["raw", "mask", "summary", "hybrid", "other"]
 """A family of policies: none, results masked or cleared, summaries, both, anything else."""

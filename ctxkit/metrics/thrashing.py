@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit._internal.lazy import deprecated_aliases, public_dir
+from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.compactions import (
     Compaction,
@@ -265,9 +265,6 @@ def _minutes_between(session: Session, call: int, following: int | None) -> floa
     a, b = session.calls[call].message.time, session.calls[following].message.time
     return None if a is None or b is None or b < a else (b - a) / 60
 
-
-if not TYPE_CHECKING:
-    __getattr__ = deprecated_aliases(__name__, {"Cut": "CompactionOutcome"})
 
 REREAD_WINDOW = 24
 """Tool calls after a cut that are looked at for repeats (the p75 of natural gaps between a call and

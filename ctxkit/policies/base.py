@@ -85,7 +85,7 @@ def as_policy(given: object, what: str = "policy") -> BasePolicy:
     if isinstance(given, _TakesSummariser) and not isinstance(given, type):
         raise BadArguments(
             f"The {what} {name_of(given)} has a method `using`, for which only parts are asked: "
-            "derive its class from ctxkit.policies.Part."
+            "derive its class from ctxkit.policies.BasePolicy."
         )
     return FunctionPolicy(given)
 

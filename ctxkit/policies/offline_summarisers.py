@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
-from ctxkit._internal.lazy import deprecated_aliases, public_dir
-from ctxkit.errors import BadArguments, ModelError, did_you_mean, failure_text, short_repr
+from ctxkit._internal.lazy import public_dir
+from ctxkit._internal.redaction import failure_text
+from ctxkit.errors import BadArguments, ModelError, did_you_mean, short_repr
 from ctxkit.policies.base import Validated
 from ctxkit.policies.texts import extracts, line_index
 from ctxkit.policies.texts.extracts import parse_focus as focus_of
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Extractive", "Fixed", "Passage", "RecordedSummary", "ShareOfInput", "parse_summariser"]
 __dir__ = public_dir(__all__)
-if not TYPE_CHECKING:
-    __getattr__ = deprecated_aliases(
-        __name__, {"Recorded": "RecordedSummary", "Share": "ShareOfInput"}
-    )
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,17 @@ compactions as rules.
 from __future__ import annotations
 
 import warnings
-from collections.abc import (
-    Callable,
-    Mapping,
-    Sequence,  # noqa: TC003  read by dataclasses
-)
+from collections.abc import Callable, Mapping, Sequence  # noqa: TC003  read by dataclasses
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from sys import maxsize
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ctxkit.errors import BadArguments, did_you_mean, short_repr
-from ctxkit.policies.base import BasePolicy, Chain, CompositePolicy, as_policy
+from ctxkit.policies.base import BasePolicy, Chain, as_policy
 from ctxkit.policies.history.log import MessageLog  # noqa: TC001  as above
 from ctxkit.policies.protocols import FunctionWrapper, Guard, Policy, Pruning, Trigger, name_of
-from ctxkit.policies.triggers import Always, BaseTrigger, Either, Not, Recorded, Spent, as_trigger
+from ctxkit.policies.triggers import Always, BaseTrigger, Either, Recorded, Spent, as_trigger
 from ctxkit.tokens.counters import ContextBudget, TokenCounter
 
 if TYPE_CHECKING:
@@ -27,8 +23,6 @@ if TYPE_CHECKING:
 
     from ctxkit.policies.history.history import History
     from ctxkit.policies.protocols import Forecast
-
-    Kind = Literal["policy", "trigger", "pruning"]
 
 
 GivenT = TypeVar("GivenT")
@@ -203,10 +197,6 @@ class Rules:
         return known
 
     def _check_parts(self) -> None:
-        refuse_removed_methods("policy", self.policy)
-        refuse_removed_methods("pruning", self.pruning)
-        for trigger in (self.trigger, *self.warnings):
-            refuse_removed_methods("trigger", trigger)
         if self.policy is None and (self.trigger is not None or self.guards):
             raise BadArguments(
                 "A trigger or a guard without a policy compacts nothing: name the policy too."
@@ -407,36 +397,3 @@ class RecordedCompactions(BasePolicy):
 def recorded_rules() -> Rules:
     """Return rules that cut where the log has cuts, with the recorded summaries."""
     return Rules(policy=RecordedCompactions(), trigger=Recorded(), name="recorded")
-
-
-_WITHDRAWN: dict[Kind, tuple[str, str]] = {
-    "policy": ("leap", "what a replay bills follows from what the policy returns"),
-    "trigger": ("level", "`first(forecast, start, stop)` alone says when it is due"),
-    "pruning": ("curve", "what each call bills follows from what the pruning returns"),
-}
-"""For each kind of part its short cut, and what holds instead."""
-
-
-def refuse_removed_methods(kind: Kind, part: BasePolicy | BaseTrigger | None) -> None:
-    """Refuse a part that still has the short cut of its kind, or is joined from one that has.
-
-    Raises:
-        BadArguments: it has; the sentence says what to do.
-    """
-    name, instead = _WITHDRAWN[kind]
-    for each in _walk_parts(part):
-        if callable(getattr(each, name, None)):
-            raise BadArguments(
-                f"The {kind} {name_of(each)} has a method `{name}`, which nothing asks any more: "
-                f"take it out; {instead}."
-            )
-
-
-def _walk_parts(part: BasePolicy | BaseTrigger | None) -> Iterator[object]:
-    """Yield a part, as it was written, and all that it is joined from."""
-    yield unwrap_function(part)
-    if isinstance(part, Not):
-        yield from _walk_parts(part.part)
-    elif isinstance(part, (CompositePolicy, BaseTrigger)):
-        for each in part.parts:
-            yield from _walk_parts(each)

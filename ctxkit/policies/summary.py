@@ -10,7 +10,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ctxkit.errors import BadArguments, CtxkitError, ModelError, failure_text
+from ctxkit._internal.redaction import failure_text
+from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.policies.base import BasePolicy, ConfiguredPolicy
 from ctxkit.policies.history.columns import USER
 from ctxkit.policies.history.history import (

@@ -147,7 +147,7 @@ def as_trigger(given: object, what: str = "trigger") -> BaseTrigger:
     if isinstance(given, _HasFirst):
         raise BadArguments(
             f"The {what} {short_repr(given)} has `first` and no call: derive its class from "
-            "ctxkit.policies.triggers.Due, which makes the call."
+            "ctxkit.policies.triggers.BaseTrigger, which makes the call."
         )
     raise BadArguments(
         f"The {what} {short_repr(given)} cannot be called with a history and a room."

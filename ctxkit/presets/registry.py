@@ -21,11 +21,50 @@ if TYPE_CHECKING:
     """Rules, a preset, a policy, or the words for one of them."""
 
 
+PRESETS = (
+    "fuseraft",
+    "tyrum",
+    "ai",
+    "pulse_coder",
+    "fased",
+    "pi",
+    "swe_agent_mask",
+    "codex",
+    "claude_code",
+    "gemini",
+    "openclaw",
+    "opencode",
+    "openhands",
+    "langchain_summary",
+    "langchain_clear_tools",
+    "anthropic_clear_tools",
+    "inspect_edit",
+    "inspect_trim",
+    "inspect_summary",
+    "openai_server",
+    "deepagents",
+    "strands",
+    "adk",
+    "semantic_kernel",
+    "agent_framework",
+    "letta",
+    "boise",
+    "cline",
+    "roo",
+    "goose",
+    "ai_sdk",
+    "anthropic_compact",
+    "jev",
+    "aider",
+    "lcm",
+    "none",
+)
+"""The presets: the five of the design documents first, `none` last."""
+
+
 def names() -> list[str]:
     """Return the names of the presets: the five of the design documents first, `none` last."""
-    from ctxkit import presets
-
-    return list(presets._PRESETS)  # noqa: SLF001  one table for both
+    return list(PRESETS)
 
 
 def preset(name: str, **settings: Any) -> Rules:

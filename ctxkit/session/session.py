@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import msgspec
 
 from ctxkit._internal.formatting import sanitize_line
+from ctxkit._internal.hooks import call_hook
 from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Edit, Fault, Message, SizeOnly, Text, ToolSchema
 
@@ -213,12 +214,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         Raises:
             BadArguments: the session has no such call.
         """
-        from importlib import import_module
-
-        # far above: what is sent is no business of a log
-        replays: Any = import_module("ctxkit.engine.replay")
-        found: tuple[SentItem, ...] = replays.sent_prompt(self, call)
-        return found
+        items: tuple[SentItem, ...] = call_hook("session.sent", self, call)
+        return items
 
     def left_out(self, call: int | None) -> dict[int, str]:
         """Return which messages stood at a call and were left out of it by a rule, and by which.
@@ -302,12 +299,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return msgspec.structs.replace(self, **changes)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
-        from importlib import import_module
-
-        # far above: no business of a log
-        portraits: Any = import_module("ctxkit.widgets.reports.session_summary")
-        made: dict[str, str] = portraits.render_session(self)
-        return made
+        bundle: dict[str, str] = call_hook("session.display", self)
+        return bundle
 
     def __repr__(self) -> str:
         n, c, e = len(self.messages), len(self.calls), len(self.edits)

@@ -1,4 +1,4 @@
-"""Several agents on one task, each in its own session."""
+"""Several agents on one task, each in its own session, with hand-offs, contracts and views."""
 
 from __future__ import annotations
 

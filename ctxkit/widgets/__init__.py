@@ -1,4 +1,4 @@
-"""Widgets: explore, tune and watch sessions, budgets, savings, guards and break-even by hand."""
+"""Interactive widgets, the board of a folder, and reports that leave the notebook."""
 
 from __future__ import annotations
 

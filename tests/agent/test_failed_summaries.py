@@ -16,8 +16,9 @@ from talkers import COUNT, Says, agent, live, run, said
 
 import ctxkit as ck
 from ctxkit import presets
+from ctxkit._internal.redaction import FAILURE_CHARS
 from ctxkit.agent.models.provider import Provider
-from ctxkit.errors import FAILURE_CHARS, ModelError
+from ctxkit.errors import ModelError
 from ctxkit.policies.base import Fallback
 from ctxkit.policies.evidence import Hybrid
 from ctxkit.policies.offline_summarisers import may_ask

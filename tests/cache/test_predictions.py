@@ -179,15 +179,3 @@ def test_teachers_are_judged_by_each_other_and_copies_teach_once():
     found = distinct_sessions([*given, replace(given[0], id="too short", log=given[0].log[:2])])
     assert [s.id for s in found] == ["copy of a"]
     assert [t.stretch is not None for t in count_sessions(found)] == [True]
-
-
-def test_an_old_column_is_found_with_a_warning():
-    rows = ck.compare(growing(), ["none"], progress=False)
-    with pytest.warns(DeprecationWarning, match="closure_error now"):
-        old = rows["reproduction_error"]
-    assert old.equals(rows["closure_error"])
-    with pytest.warns(DeprecationWarning, match="closure_error now"):
-        assert ck.score(growing(), loss=False)["reproduction_error"] is not None
-    with pytest.warns(DeprecationWarning, match="closure_error now"):
-        several = ck.sweep(growing(), "none", progress=False)[["session", "reproduction_error"]]
-    assert list(several.columns) == ["session", "closure_error"]

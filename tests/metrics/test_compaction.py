@@ -9,7 +9,6 @@ from builders import assistant, session, summarised, user
 import ctxkit as ck
 from ctxkit.metrics import breakeven
 from ctxkit.metrics import compactions as sizes_module
-from ctxkit.metrics import thrashing as thrash_module
 from ctxkit.metrics.compactions import (
     SPIRAL_LENGTH,
     Compaction,
@@ -207,15 +206,6 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
     assert row["cost_usd"] == pytest.approx(
         row["input_usd"] + row["output_usd"] + row["summaries_usd"]
     )
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "new"),
-    [(sizes_module, "Spot", Compaction), (thrash_module, "Cut", thrash_module.CompactionOutcome)],
-)
-def test_the_old_names_still_stand_for_one_version(module, name, new):
-    with pytest.warns(DeprecationWarning, match=new.__name__):
-        assert getattr(module, name) is new
 
 
 def test_what_is_asked_again_counts_where_its_result_alone_was_cleared_and_ids_are_used_twice():

@@ -152,12 +152,6 @@ def test_the_misses_of_pis_session_are_those_of_the_table(real):
     assert [m.call for m in found if m.kind == "compaction"] == [174, 303]
 
 
-def test_the_old_name_warns_and_is_the_same():
-    with pytest.warns(DeprecationWarning, match="closure_error"):
-        from ctxkit.metrics.cost.ledger import reproduction_error
-    assert reproduction_error is closure_error
-
-
 def test_misses_whose_cause_the_log_shows_are_counted_by_tokens():
     s = session(
         user(), reply(0, 0, 20_000, 0),

@@ -160,7 +160,7 @@ def test_every_kind_says_its_name_by_an_attribute():
     assert [name_of(p) for p in (Oldest(), triggers.Always(), guards.BaseGuard())] == [
         "Oldest",
         "Always",
-        "Open",
+        "BaseGuard",
     ]
 
 

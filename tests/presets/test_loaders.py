@@ -318,9 +318,8 @@ def test_a_system_can_be_named_and_misnamed(config):
 
 
 def test_a_system_without_a_preset_is_said_so(config, monkeypatch):
-    from ctxkit import presets
 
-    monkeypatch.setattr(presets, "_PRESETS", ("pi", "none"))
+    monkeypatch.setattr("ctxkit.presets.registry.PRESETS", ("pi", "none"))
     with pytest.raises(
         UnknownPreset, match="config file of codex, for which the kit has no preset"
     ):

@@ -109,7 +109,7 @@ def test_no_dollar_becomes_a_formula_in_a_notebook():
         ck.read_all(ck.samples.path("billing"))._repr_mimebundle_()["text/html"],
         ck.spend(sample)._repr_html_(),
         ck.plots.savings(sample).to_html(),
-        ck.metrics.timing(sample)._repr_html_(),
+        ck.metrics.when_to_compact(sample)._repr_html_(),
         ck.report(sample)._repr_mimebundle_()["text/html"],
         ck.compare(sample, ["pi"], progress=False)._repr_html_(),
     ]

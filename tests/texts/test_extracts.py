@@ -206,7 +206,7 @@ def test_the_lines_of_a_huge_message_are_bounded_in_memory(monkeypatch):
 
 def test_a_message_longer_than_any_window_is_read_at_both_ends(monkeypatch):
     monkeypatch.setattr(line_index, "MAX_READ_CHARS", 60)
-    monkeypatch.setattr("extracts_by_definition.READ", 60)
+    monkeypatch.setattr("extracts_by_definition.MAX_READ_CHARS", 60)
     talk = [user("First of all. " + "Nothing here. " * 99 + "Last of all.")]
     made = Extractive().extract(talk, 300)
     assert made == by_definition(talk, 300)

@@ -44,7 +44,7 @@ def _floor(given: Any) -> str:
 
     table = studies.table("floors").pivot(index="tasks", columns="figure", values="floor")
     usd = next(c for c in table.columns if "usd" in str(c) or "dollar" in str(c))
-    return mark_number(given, 100 * float(table.loc[_TASKS, usd]), within=0.05)
+    return mark_number(given, 100 * float(str(table.loc[_TASKS, usd])), within=0.05)
 
 
 @exercise(

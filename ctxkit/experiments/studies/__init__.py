@@ -1,17 +1,5 @@
-"""Evidence on how far replays can be trusted."""
-
-from __future__ import annotations
+"""Published studies behind the figures on how far replays can be trusted."""
 
 from ctxkit._internal.lazy import lazy_exports
 
-_NAMES = {"table": "published_runs", "run_scripted_agent": "closed_loop", "loop": "closed_loop"}
-_ROOMS = (
-    "behaviour",
-    "report",
-    "closed_loop",
-    "masks",
-    "published_runs",
-)
-
-__all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _ROOMS)
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

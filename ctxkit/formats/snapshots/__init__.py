@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ctxkit._internal.lazy import deprecated_aliases, public_dir
+from ctxkit._internal.lazy import public_dir
 from ctxkit.formats.snapshots.frame_reader import Follower, follow, read_snapshots
 from ctxkit.formats.snapshots.frame_writer import SnapshotWriter, write_snapshots
 from ctxkit.formats.snapshots.markers import compactions, segments, turns
@@ -23,5 +21,3 @@ __all__ = [
     "write_snapshots",
 ]
 __dir__ = public_dir(__all__)
-if not TYPE_CHECKING:
-    __getattr__ = deprecated_aliases(__name__, {"Fault": "SnapshotFault"})

@@ -9,12 +9,26 @@ import pandas as pd
 
 from ctxkit.errors import BadArguments
 from ctxkit.formats.snapshots.schema import SNAPSHOT_FIELDS
-from ctxkit.metrics.frames import FRAME_COLUMNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MARKER_AGENT = "system"
+TURN_DTYPES = {
+    "ts": "datetime64[ns, UTC]",
+    "session": "string",
+    "agent": "string",
+    **dict.fromkeys(SNAPSHOT_FIELDS[3:9], "Int64"),
+    "compaction_occurred": "boolean",
+    "context_tokens": "Int64",
+    "cached_tokens": "Int64",
+    "cost_usd": "Float64",
+    "cost_source": "string",
+    "model": "string",
+    "calls_n": "Int64",
+    "source": "string",
+}
+"""Columns and dtypes of ``ctxkit.frame(per="turn")``, which stands above; a test compares them."""
 _KEY = ["session", "segment", "agent"]
 
 
@@ -35,10 +49,7 @@ def turns(log: pd.DataFrame) -> pd.DataFrame:
     out = log.iloc[plain].reset_index(drop=True)
     out["compaction_occurred"] = fired[plain]
     out["source"] = "recorded"
-    names = [column.name for column in FRAME_COLUMNS["turn"]]
-    return out.reindex(columns=names).astype(
-        {column.name: column.dtype for column in FRAME_COLUMNS["turn"]}
-    )
+    return out.reindex(columns=list(TURN_DTYPES)).astype(TURN_DTYPES)
 
 
 def segments(log: pd.DataFrame) -> pd.DataFrame:

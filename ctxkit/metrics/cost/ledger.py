@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit._internal.lazy import deprecated_aliases
+from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.cache_model.call_features import HOUR, MIN_CACHEABLE_TOKENS, cache_life
 from ctxkit.formats.inputs import accepts_session
 from ctxkit.metrics.cache_misses import CacheMiss, find_cache_misses
@@ -31,6 +31,7 @@ __all__ = [
     "build_recorded_ledger",
     "closure_error",
 ]
+__dir__ = public_dir(__all__)
 
 MIN_CACHEABLE = MIN_CACHEABLE_TOKENS
 
@@ -255,7 +256,3 @@ def _make_invoice(index: int, u: Usage, usd: float | None) -> CallInvoice:
         output=u.output_tokens or 0,
         usd=usd,
     )
-
-
-if not TYPE_CHECKING:
-    __getattr__ = deprecated_aliases(__name__, {"reproduction_error": "closure_error"})

@@ -2,9 +2,7 @@
 follow.
 """
 
-from typing import TYPE_CHECKING
-
-from ctxkit._internal.lazy import deprecated_aliases, public_dir
+from ctxkit._internal.lazy import public_dir
 from ctxkit.policies.schedules.layers import Layer
 from ctxkit.policies.schedules.message_changes import AS_IT_CAME
 from ctxkit.policies.schedules.past_view import PastView
@@ -24,5 +22,3 @@ __all__ = [
     "SlidingWindow",
 ]
 __dir__ = public_dir(__all__)
-if not TYPE_CHECKING:
-    __getattr__ = deprecated_aliases(__name__, {"Window": "SlidingWindow"})

@@ -1,0 +1,94 @@
+# The public names: type checkers and editors read this stub, `lazy_exports` reads it at run time.
+# ruff: noqa: I001  grouped by task
+
+from IPython.core.interactiveshell import InteractiveShell
+
+# read and write logs
+from .formats.reading import read as read, read_all as read_all
+from .formats.writing import write as write
+from .formats.snapshots.frame_reader import read_snapshots as read_snapshots
+from .formats.discovery import discover as discover
+from .formats.archive import find as find, keep as keep
+
+# look at a session
+from .metrics.context_report import report as report
+from .metrics.frames import arrow as arrow, frame as frame
+from .metrics.frames.per_message import audience as audience
+from .metrics.calibration import calibrate as calibrate
+from .metrics.cost.spending import spend as spend
+from .widgets import (
+    break_even as break_even,
+    budget as budget,
+    explore as explore,
+    savings as savings,
+    thrash as thrash,
+    tune as tune,
+    watch as watch,
+)
+from .widgets.folder_board import board as board
+from .widgets.reports import export as export
+
+# try other settings
+from .engine.replay import replay as replay
+from .experiments.advice import advise as advise
+from .experiments.comparison import compare as compare
+from .experiments.gates.regression_gate import gate as gate
+from .experiments.grids import grid as grid
+from .experiments.memory_ablation import (
+    index_or_paste as index_or_paste,
+    with_memory as with_memory,
+)
+from .experiments.scores import score as score
+from .experiments.section_costs import sections as sections, without as without
+from .experiments.sweep_runs import sweep as sweep
+from .presets.loading import load_rules as load_rules
+from .experiments.config_validation import validate as validate
+
+# run agents
+from .agent.recorders.recording import record as record, recorder as recorder
+from .engine.agent_loop import (
+    Context as Context,
+    fit as fit,
+    history_processor as history_processor,
+)
+from .teams.build import team as team
+
+# the course
+from .course.contests import contest as contest
+from .course.exercises import check as check
+
+# values
+from .policies.history.history import History as History
+from .session.messages import Edit as Edit, Message as Message, Usage as Usage
+from .session.session import Session as Session
+from .tokens.counters import ContextBudget as ContextBudget
+
+# errors
+from .errors import (
+    BadArguments as BadArguments,
+    CtxkitError as CtxkitError,
+    ModelError as ModelError,
+    ReadError as ReadError,
+    StoreError as StoreError,
+    UnknownFormat as UnknownFormat,
+    UnknownPreset as UnknownPreset,
+    UnsoundHistory as UnsoundHistory,
+)
+
+# submodules
+from . import (
+    course as course,
+    formats as formats,
+    metrics as metrics,
+    plots as plots,
+    policies as policies,
+    presets as presets,
+)
+from .experiments import gates as gates, studies as studies
+from .formats import samples as samples, snapshots as snapshots
+from .tokens import prices as prices
+
+__version__: str
+
+def load_ipython_extension(shell: InteractiveShell) -> None: ...
+def unload_ipython_extension(shell: InteractiveShell) -> None: ...

@@ -1,0 +1,10 @@
+# The public names: type checkers and editors read this stub, `lazy_exports` at run time.
+from .advice import advise as advise
+from .comparison import Comparison as Comparison
+from .comparison import compare as compare
+from .grids import grid as grid
+from .scores import score as score
+from .sweep_runs import compare_settings as compare_settings
+from .sweep_runs import get_pareto_front as get_pareto_front
+from .sweep_runs import summarise_runs as summarise_runs
+from .sweep_runs import sweep as sweep

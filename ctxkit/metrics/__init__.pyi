@@ -1,0 +1,21 @@
+# The public names: type checkers and editors read this stub, `lazy_exports` at run time.
+# ruff: noqa: I001  functions first, then the modules that hold more of a kind
+from .cache_misses import find_cache_misses as find_cache_misses
+from .loss import drift as drift, losses as losses
+from .retention_checks import audits as audits
+from .semantic import meaning as meaning
+from .thrashing import thrash as thrash
+from .timing import when_to_compact as when_to_compact
+
+from . import (
+    breakeven as breakeven,
+    cache_misses as cache_misses,
+    compactions as compactions,
+    elongation as elongation,
+    loss as loss,
+    retention_checks as retention_checks,
+    semantic as semantic,
+    thrashing as thrashing,
+    timing as timing,
+)
+from .cost import ledger as ledger

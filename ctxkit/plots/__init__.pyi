@@ -1,0 +1,14 @@
+# The public names: type checkers and editors read this stub, `lazy_exports` at run time.
+from .budget_charts import budget as budget
+from .budget_charts import views as views
+from .cache_charts import cache as cache
+from .cache_charts import strip as strip
+from .calibration_chart import calibration as calibration
+from .compaction_charts import loss as loss
+from .compaction_charts import savings as savings
+from .compaction_charts import thrash as thrash
+from .composition_chart import composition as composition
+from .diff_chart import diff as diff
+from .growth_chart import growth as growth
+from .sweep_charts import frontier as frontier
+from .sweep_charts import heatmap as heatmap

@@ -1,0 +1,19 @@
+# The public names: type checkers and editors read this stub, `lazy_exports` at run time.
+from . import guards as guards
+from . import modifiers as modifiers
+from . import offline_summarisers as offline_summarisers
+from . import triggers as triggers
+from .base import BasePolicy as BasePolicy
+from .base import Chain as Chain
+from .base import Fallback as Fallback
+from .protocols import Forecast as Forecast
+from .protocols import Guard as Guard
+from .protocols import Policy as Policy
+from .protocols import Pruning as Pruning
+from .protocols import RunState as RunState
+from .protocols import Trigger as Trigger
+from .registry import entries as entries
+from .registry import names as names
+from .registry import parse as parse
+from .rules import Rules as Rules
+from .rules import as_rules as as_rules
