@@ -1,1 +1,3 @@
-"""Helpers without knowledge of sessions: safe text, tables, the file system, redaction, lazy names."""
+"""Helpers without knowledge of sessions: safe text, tables, the file system, redaction, lazy
+names.
+"""

@@ -49,7 +49,8 @@ def public_dir(names: Iterable[str]) -> Callable[[], list[str]]:
 
 
 def _read_stub(path: str) -> dict[str, tuple[str, str]]:
-    """Return each public name of a stub with its module, relative to the package, and its name there.
+    """Return each public name of a stub with its module, relative to the package, and its name
+    there.
 
     The imports stand at the top of the stub in the formatter's shape. They are read as text, for
     `ast` and `re` would take longer than the whole import of ctxkit.

@@ -1,6 +1,8 @@
 # ruff: noqa: PTH102, PTH116
 # names in an open folder are not for `pathlib`
-"""Files below an open directory handle: atomic writes, locks, no links followed; the cache folder."""
+"""Files below an open directory handle: atomic writes, locks, no links followed; the cache
+folder.
+"""
 
 from __future__ import annotations
 

@@ -112,7 +112,8 @@ class Table:
             else ""
         )
         return (
-            f'{_NARROW}<div class="ctxkit-table {NO_MATHJAX}" style="{TEXT_COLOR_CSS};{box}" tabindex="0"><table'
+            f'{_NARROW}<div class="ctxkit-table {NO_MATHJAX}" style="{TEXT_COLOR_CSS};{box}" '
+            'tabindex="0"><table'
             f' style="border-collapse:collapse;margin:4px 0">{told}'
             f"<thead>{self._groups()}<tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{legend}"
         )

@@ -198,7 +198,8 @@ class AcpClient(LoopOwner):
         if self.told.get("protocolVersion") != PROTOCOL_VERSION:
             spoken = sanitize_line(redact(str(self.told.get("protocolVersion"))), 20)
             raise ModelError(
-                f"{self._said} speaks version {spoken} of the protocol; here it is {PROTOCOL_VERSION}."
+                f"{self._said} speaks version {spoken} of the protocol; here it is "
+                f"{PROTOCOL_VERSION}."
             )
 
     async def _request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,7 +78,10 @@ class ChildProcess:
             try:
                 data = await out.readline()
             except ValueError:
-                self.over = f"{self.name} sent more than {MAX_LINE_BYTES >> 20} MB in one message; it was ended."
+                self.over = (
+                    f"{self.name} sent more than {MAX_LINE_BYTES >> 20} MB in one "
+                    "message; it was ended."
+                )
                 break
             if not data:
                 await self._ended()

@@ -1,4 +1,6 @@
-"""Compact a live session, automatically or by hand, and warn when token budgets are nearly spent."""
+"""Compact a live session, automatically or by hand, and warn when token budgets are nearly
+spent.
+"""
 
 from __future__ import annotations
 

@@ -280,7 +280,8 @@ class ContextStore:
             return update_index(self._data(home), name, item)
         except ValueError:
             raise StoreError(
-                f"{home}/{CONTEXT_FOLDER}/{INDEX_FILE} is damaged: mend it, or move it away; what is there "
+                f"{home}/{CONTEXT_FOLDER}/{INDEX_FILE} is damaged: mend it, or move it away; "
+                "what is there "
                 "would be lost."
             ) from None
 
@@ -391,7 +392,10 @@ def _import_folder(place: Path) -> ImportedFiles:
             found.left.append(f"{sanitize_line(each.path, 80)} ({why})")
         size = sum(len(data) for data, _ in found.files.values())
         if size > MAX_TOTAL_BYTES:
-            said = f"{sanitize_line(str(place), 200)!r} holds more than {MAX_TOTAL_BYTES:,} bytes of text"
+            said = (
+                f"{sanitize_line(str(place), 200)!r} holds more than {MAX_TOTAL_BYTES:,} "
+                "bytes of text"
+            )
             raise BadArguments(f"{said}: add less.")
     found.left.extend([f"{hidden:,} hidden files (add one by its own path)"] if hidden else [])
     found.left.extend(f"{sanitize_line(p, 80)} (not looked into)" for p in walk.missed)
@@ -543,7 +547,8 @@ def check_item_name(name: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise BadArguments(
-            f"{sanitize_line(name, 80)!r} is no name for the context store: use letters, digits, '-' and "
+            f"{sanitize_line(name, 80)!r} is no name for the context store: use letters, "
+            "digits, '-' and "
             "'_', at most 64."
         )
     return name

@@ -85,7 +85,8 @@ def detect_document_kind(name: str) -> str:
     ending = Path(name).suffix.lower()
     if ending not in DOCUMENT_MODULES:
         raise BadArguments(
-            f"{sanitize_line(name, 200)!r} is no document: those end in {', '.join(DOCUMENT_MODULES)}."
+            f"{sanitize_line(name, 200)!r} is no document: those end in "
+            f"{', '.join(DOCUMENT_MODULES)}."
         )
     if find_spec(DOCUMENT_MODULES[ending]) is None:
         raise BadArguments(f"A {ending} file is read with `pip install 'ctxkit[documents]'`.")

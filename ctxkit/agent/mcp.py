@@ -293,7 +293,10 @@ def to_result_part(part: dict[str, Any]) -> Any:
     held = part.get("resource")
     if kind == "resource" and isinstance(held, dict) and isinstance(held.get("text"), str):
         return held["text"]
-    return f"[{sanitize_line(str(kind), 40)}: {sanitize_line(str(part.get('uri') or part.get('mimeType') or ''), 200)}]"
+    return (
+        f"[{sanitize_line(str(kind), 40)}: "
+        f"{sanitize_line(str(part.get('uri') or part.get('mimeType') or ''), 200)}]"
+    )
 
 
 def to_part_text(shown: Any) -> str:

@@ -133,7 +133,8 @@ def find_indexed_session(
     if not found:
         ids = [s.id for log in seen.logs() for s in log.sessions or ()]
         raise BadArguments(
-            f"No file and no session is called {sanitize_line(word, 80)!r}: `ctxkit list` shows those of "
+            f"No file and no session is called {sanitize_line(word, 80)!r}: `ctxkit list` shows "
+            "those of "
             f"this machine.{did_you_mean(word, ids)}"
         )
     told = "; ".join(
@@ -141,7 +142,8 @@ def find_indexed_session(
         for log, s in found[:_SHOWN]
     )
     raise BadArguments(
-        f"{len(found)} sessions are meant by {sanitize_line(word, 80)!r}: {told}. Say more of the id, "
+        f"{len(found)} sessions are meant by {sanitize_line(word, 80)!r}: {told}. Say more of "
+        "the id, "
         "or give the path."
     )
 

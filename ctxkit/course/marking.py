@@ -153,7 +153,10 @@ def score_guess(given: Any, right: float, unit: str = "") -> str:
     """Score a guess of a number: what it is, and how far the guess was off."""
     value = as_float(given)
     if value is None:
-        return f"It is {_format_number(right, unit)}. Next time guess first: a number, before you run it."
+        return (
+            f"It is {_format_number(right, unit)}. Next time guess first: a number, before "
+            "you run it."
+        )
     off = abs(value - right)
     near = off <= 0.1 * abs(right)
     away = _format_number(off, "points" if unit == "%" else unit)

@@ -1,4 +1,6 @@
-"""Rules in anybody's agent loop: `ck.fit`, `ck.Context`, and a history processor for pydantic-ai."""
+"""Rules in anybody's agent loop: `ck.fit`, `ck.Context`, and a history processor for
+pydantic-ai.
+"""
 
 from __future__ import annotations
 

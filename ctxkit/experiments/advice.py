@@ -1,4 +1,6 @@
-"""`ctxkit.advise`: settings on the Pareto front, each with its saving, loss and a recommendation."""
+"""`ctxkit.advise`: settings on the Pareto front, each with its saving, loss and a
+recommendation.
+"""
 
 from __future__ import annotations
 
@@ -204,7 +206,8 @@ def _objection_to_none(runs: pd.DataFrame, bounds: Sequence[_SessionBound]) -> s
 
 def _too_few(usable: int, given: int) -> str:
     return (
-        f"Advice needs at least {FEW_SESSIONS} sessions with text, usage and prices; {usable} of the {given}"
+        f"Advice needs at least {FEW_SESSIONS} sessions with text, usage and prices; {usable} "
+        f"of the {given}"
         " given have them. Read more with read_all, or look at one with compare."
     )
 

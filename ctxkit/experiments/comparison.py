@@ -119,7 +119,8 @@ class Comparison(pd.DataFrame):
             return ""
         return (
             " Of real runs: the cost with as many calls as such policies were found to take "
-            f"({INTERVAL_LEVEL:.0%} interval). Not told apart: the interval comes within {NOISE_FLOOR:.0%} of the "
+            f"({INTERVAL_LEVEL:.0%} interval). Not told apart: the interval comes within "
+            f"{NOISE_FLOOR:.0%} of the "
             "record, which is noise."
         )
 
@@ -518,7 +519,8 @@ def _interval_text(row: dict[Any, Any]) -> str:
         and row["cost_low_usd"] < row["cost_high_usd"]
     ):
         out.append(
-            f"{format_usd(row['cost_low_usd'])} to {format_usd(row['cost_high_usd'])} by what the cache"
+            f"{format_usd(row['cost_low_usd'])} to {format_usd(row['cost_high_usd'])} by what "
+            "the cache"
             " model misses"
         )
     if has_value(row["real_low_usd"]):

@@ -132,7 +132,8 @@ def get_reader(format: str) -> Reader:  # noqa: A002  the word that a user types
             return m
     known = ", ".join(sorted(format_names()))
     raise UnknownFormat(
-        f"There is no format {format!r}.{did_you_mean(wanted, format_names())} Known formats: {known}."
+        f"There is no format {format!r}.{did_you_mean(wanted, format_names())} Known formats: "
+        f"{known}."
     )
 
 
@@ -151,7 +152,8 @@ def detect_reader(source: Source) -> Reader:
         if reader_matches(m, source):
             return m
     raise UnknownFormat(
-        f"no reader knows this file ({source.looks}). Known formats: {', '.join(format_names())}; format="
+        f"no reader knows this file ({source.looks}). Known formats: "
+        f"{', '.join(format_names())}; format="
         " forces one.",
         source.path,
     )

@@ -195,7 +195,8 @@ def infer_history_processor(session: Session) -> Session:
     found = {"name": "swe_agent_mask", "n": KEPT_OBSERVATIONS} if ran else {"name": "none"}
     told = (
         f"The run says that it sent {sent:,} tokens; its whole history at each call would be about "
-        f"{whole:,}, with all but the last {KEPT_OBSERVATIONS} observations masked about {masked:,}: "
+        f"{whole:,}, with all but the last {KEPT_OBSERVATIONS} observations masked about "
+        f"{masked:,}: "
     )
     told += (
         "such a history processor ran (swe_agent_mask, inferred)."

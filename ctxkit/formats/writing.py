@@ -61,7 +61,8 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
     if format not in WRITE_FORMATS:
         known = ", ".join(WRITE_FORMATS)
         raise BadArguments(
-            f"There is no format {format!r} to write.{did_you_mean(str(format), WRITE_FORMATS)} Known:"
+            f"There is no format {format!r} to write.{did_you_mean(str(format), WRITE_FORMATS)} "
+            "Known:"
             f" {known}."
         )
     if format == "native":

@@ -1,4 +1,6 @@
-"""The IPython extension: `%%agent`, `%compact`, `%context`, `%memory`, `%%team`, and their completion."""
+"""The IPython extension: `%%agent`, `%compact`, `%context`, `%memory`, `%%team`, and their
+completion.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ def parse_via(words: str) -> tuple[str, ...]:
         raise BadArguments(f"`--via {sanitize_line(words, 80)}`: {e}.") from None
     if not words.startswith(_SCHEME) or not found:
         raise BadArguments(
-            f"`--via {sanitize_line(words, 80)}`: write acp:COMMAND, the command that starts an agent which "
+            f"`--via {sanitize_line(words, 80)}`: write acp:COMMAND, the command that starts an "
+            "agent which "
             "speaks the Agent Client Protocol, such as acp:'gemini --acp'."
         )
     return found

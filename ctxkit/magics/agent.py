@@ -309,7 +309,8 @@ def _load_attachment(word: str, names: Mapping[str, Any]) -> Image:
         if "no picture" not in str(e):
             raise
         raise BadArguments(
-            f"{sanitize_line(word, 200)} is no picture ({IMAGE_KINDS}): a text or a document is read by the "
+            f"{sanitize_line(word, 200)} is no picture ({IMAGE_KINDS}): a text or a document is "
+            "read by the "
             "agent's own tools, or put where it finds it by `%context add`."
         ) from None
 

@@ -87,3 +87,42 @@ def select_approval_tools(words: str, tools: Iterable[str], root: Root) -> froze
     )
     names |= {t.name for t in groups}
     return frozenset(known if ALL_TOOLS in names else names)
+
+
+def format_question(call: ToolCall) -> str:
+    """Return what a person is asked: the whole call, each line of it marked, so that none looks
+    like the question.
+    """
+    said = []
+    for key, value in redact_json(call.arguments).items():
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        rows = redact(text).splitlines() or [""]
+        said += [f"{key}: {rows[0]}", *("  " + row for row in rows[1:])]
+    shown = "\n".join(f"  | {sanitize_text(row)}" for row in said)
+    if len(shown) > _MAX_CALL_CHARS:
+        shown = (
+            f"{shown[:_MAX_CALL_CHARS]}\n  ({len(shown) - _MAX_CALL_CHARS:,} characters "
+            "more are not shown)"
+        )
+    return f"May the agent call {sanitize_line(redact(call.name), 60)}?\n{shown}\n"
+
+
+async def ask_in_cell(asked: str) -> str:
+    """Ask in the input field of the cell that runs, or in the terminal.
+
+    Raises:
+        BadArguments: there is none.
+    """
+    return str(await run_in_thread(lambda: read_typed_answer(asked)))
+
+
+def read_typed_answer(asked: str) -> str:
+    """Return what a person types to a question; the calling thread waits.
+
+    Raises:
+        BadArguments: nobody can be asked.
+    """
+    try:
+        return input(asked + _ANSWER_HINT)
+    except (EOFError, NotImplementedError, OSError):
+        raise BadArguments(NOBODY_TO_ASK) from None

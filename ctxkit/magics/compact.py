@@ -62,7 +62,8 @@ class CompactionReport:
         """One line for each message that went."""
         ids = {t for e in self.edits for t in e.targets}
         return [
-            f"{m.role}: {sanitize_line(m.tool or m.text or ', '.join(c.name for c in m.tool_calls), 90)}"
+            f"{m.role}: "
+            f"{sanitize_line(m.tool or m.text or ', '.join(c.name for c in m.tool_calls), 90)}"
             for m in self.session.messages
             if m.id in ids
         ]

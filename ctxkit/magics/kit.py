@@ -1,4 +1,6 @@
-"""The magics class with its error handling: `%context`, `%%agent`, `%compact`, `%memory`, `%%team`."""
+"""The magics class with its error handling: `%context`, `%%agent`, `%compact`, `%memory`,
+`%%team`.
+"""
 
 from __future__ import annotations
 
@@ -123,4 +125,5 @@ class CtxKit(KitState):
         return run_cell_magic(self, COMPACT_MAGIC, line, cell, run_compact)
 
 
-CtxKit.context.__doc__ = f"{CtxKit.context.__doc__}\n\n{format_overview('%context', CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND)}"
+_OVERVIEW = format_overview("%context", CONTEXT_SUBCOMMANDS, DEFAULT_SUBCOMMAND)
+CtxKit.context.__doc__ = f"{CtxKit.context.__doc__}\n\n{_OVERVIEW}"

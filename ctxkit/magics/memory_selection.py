@@ -39,7 +39,8 @@ def parse_memory_words(words: str, names: Mapping[str, Any]) -> list[str]:
         held = names.get(word)
         if word not in MEMORY_WORDS and not isinstance(held, (MemoryProvider, dict)):
             raise BadArguments(
-                f"There is no memory {sanitize_line(word, 60)!r}: it is {', '.join(MEMORY_WORDS)}, or a variable"
+                f"There is no memory {sanitize_line(word, 60)!r}: it is "
+                f"{', '.join(MEMORY_WORDS)}, or a variable"
                 f" that holds a webhook (ctxkit.memory.Webhook).{did_you_mean(word, MEMORY_WORDS)}"
             )
     if OFF in asked and len(asked) > 1:

@@ -434,7 +434,8 @@ def export_session(kit: KitState, asked: ExportLine) -> TextPage:
     session = kit.session(asked.session)
     path = write(session, Path(asked.path).expanduser())
     return TextPage(
-        f"{sanitize_line(session.id, 60)} is in {path} ({path.stat().st_size / 1e6:.1f} MB): it opens"
+        f"{sanitize_line(session.id, 60)} is in {path} ({path.stat().st_size / 1e6:.1f} MB): it "
+        "opens"
         " without a network."
     )
 

@@ -1,4 +1,6 @@
-"""Calls that did not find in the prompt cache what the call before had written, how much, and why."""
+"""Calls that did not find in the prompt cache what the call before had written, how much, and
+why.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`ctxkit.report`: what fills the context window at one call, as a value, a frame, text and HTML."""
+"""`ctxkit.report`: what fills the context window at one call, as a value, a frame, text and
+HTML.
+"""
 
 from __future__ import annotations
 
@@ -367,15 +369,18 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             for cells in self._group_rows(group, tokens)
         )
         largest = "".join(
-            f'<tr><td style="{_NUMBER}">{c.tokens:,}</td><td style="{_NUMBER}">{_position_label(c)}</td>'
-            f'<td style="{_CELL}" title="{escape_html(c.preview, 200)}">{escape_html(c.name, 120)}</td></tr>'
+            f'<tr><td style="{_NUMBER}">{c.tokens:,}</td><td '
+            f'style="{_NUMBER}">{_position_label(c)}</td>'
+            f'<td style="{_CELL}" '
+            f'title="{escape_html(c.preview, 200)}">{escape_html(c.name, 120)}</td></tr>'
             for c in self.contributors
         )
         width = min(self.full, 1.0) * 100
         return (
             f'<div class="ctxkit-report {NO_MATHJAX}"'
             ' style="color:var(--jp-content-font-color1,inherit)">'
-            f'<strong title="id {escape_html(self.session, 120)}">{escape_html(self._title(), 300)}</strong>'
+            '<strong title="id '
+            f'{escape_html(self.session, 120)}">{escape_html(self._title(), 300)}</strong>'
             f"<br>{escape_html(self._fullness())}"
             '<div aria-hidden="true" style="max-width:420px;border:1px solid'
             ' #777777;height:11px;margin:4px 0">'

@@ -281,6 +281,7 @@ def _resolve_rule(rule: str | SizeRule) -> tuple[str, SizeRule]:
         return str(getattr(rule, "__name__", type(rule).__name__.lower())), rule
     if rule not in INFERENCE_RULES:
         raise BadArguments(
-            f"There is no rule {rule!r}.{did_you_mean(str(rule), INFERENCE_RULES)} Rules: {', '.join(INFERENCE_RULES)}."
+            f"There is no rule {rule!r}.{did_you_mean(str(rule), INFERENCE_RULES)} Rules: "
+            f"{', '.join(INFERENCE_RULES)}."
         )
     return rule, INFERENCE_RULES[rule]

@@ -179,7 +179,8 @@ class CompactionTiming(msgspec.Struct, frozen=True, kw_only=True):
             + "".join(f"<li>{escape_html(s)}</li>" for s in self.sentences())
             + '</ul><table style="border-collapse:collapse"><thead><tr><th scope="col"'
             f" {left}>ceiling</th>{heads}</tr>"
-            f"</thead><tbody>{rows}</tbody></table><p>{escape_html(self.assumptions(), 1500)}</p></div>"
+            f"</thead><tbody>{rows}</tbody></table>"
+            f"<p>{escape_html(self.assumptions(), 1500)}</p></div>"
         )
 
 

@@ -123,7 +123,8 @@ class Chart:
             f"{'<br>' + escape_html(self.caption, 600) if self.caption else ''}{self._notes()}"
             "</figcaption>"
             f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
-            f"{render_table(self.head, self.rows[: self.shown], caption=self._table_caption())}</figure>"
+            f"{render_table(self.head, self.rows[: self.shown], caption=self._table_caption())}"
+            "</figure>"
         )
 
     def _notes(self) -> str:

@@ -120,7 +120,8 @@ def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
     return Chart(
         title=f"Savings of the compactions of {name}",
         caption=(
-            f"{pluralize(len(data), 'compaction')}: of the tokens in the window before, what was kept"
+            f"{pluralize(len(data), 'compaction')}: of the tokens in the window before, what "
+            "was kept"
             f" and saved; what was put in is part of what is there after.{mean}"
         ),
         drawing=axes,

@@ -248,7 +248,8 @@ def _plotly_panel_trace(trace: Trace, title: str, *, first: bool) -> dict[str, A
         out["hovertemplate"] = f"{escape_label(title)}<br>%{{hovertext}}<extra></extra>"
     else:
         out["hovertemplate"] = (
-            f"{escape_label(title)}<br>{escape_label(trace.name)}<br>%{{x:,}}: %{{y:,}}<extra></extra>"
+            f"{escape_label(title)}<br>{escape_label(trace.name)}<br>%{{x:,}}: "
+            f"%{{y:,}}<extra></extra>"
         )
     return out
 
@@ -418,6 +419,7 @@ def _legend(drawn: PanelGridData) -> str:
         for name, (ink, sign) in looks.items()
     )
     return (
-        f'<div style="font-size:12px">{render_legend_keys(signs)}; across: {escape_html(drawn.x, 40)}, upward:'
+        f'<div style="font-size:12px">{render_legend_keys(signs)}; across: '
+        f"{escape_html(drawn.x, 40)}, upward:"
         f" {escape_html(drawn.y, 40)}</div>"
     )

@@ -235,7 +235,10 @@ def _svg_point(trace: Trace, ink: str, x: float, y: float) -> str:
 
 def _legend(axes: AxesData) -> str:
     shown = [t for t in axes.traces if not t.follows]
-    return f'<div style="font-size:12px">{render_legend_keys((_key(t), t.name) for t in shown[:24])}</div>'
+    return (
+        "<div "
+        f'style="font-size:12px">{render_legend_keys((_key(t), t.name) for t in shown[:24])}</div>'
+    )
 
 
 def _key(trace: Trace) -> str:

@@ -147,7 +147,8 @@ def _frontier_chart(points: Sequence[FrontierPoint], x: str, y: str, checked: st
         caption=(
             f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; one on the"
             " line is beaten by no other in both; what does not fit into the window is not"
-            f" asked.{_near_note(points)}{few} Replays tell the bill and the chance of loss, not the"
+            f" asked.{_near_note(points)}{few} Replays tell the bill and the chance of loss, "
+            "not the"
             f" outcome.{checked}"
         ),
         drawing=Axes(
@@ -363,7 +364,8 @@ class HeatmapDrawing:
             "text": [[escape_label(t) for t in row] for row in self.texts],
             "texttemplate": "%{text}",
             "hovertemplate": (
-                f"{escape_label(self.x)} %{{x}}<br>{escape_label(self.y)} %{{y}}<br>%{{text}}<extra></extra>"
+                f"{escape_label(self.x)} %{{x}}<br>{escape_label(self.y)} "
+                f"%{{y}}<br>%{{text}}<extra></extra>"
             ),
             "colorscale": [[i / (len(_SCALE) - 1), c] for i, c in enumerate(_SCALE)],
             "colorbar": {

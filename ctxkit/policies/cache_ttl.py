@@ -1,4 +1,6 @@
-"""Trim and clear tool results after a pause longer than the prompt cache lives (OpenClaw, Fased)."""
+"""Trim and clear tool results after a pause longer than the prompt cache lives (OpenClaw,
+Fased).
+"""
 
 from __future__ import annotations
 

@@ -360,7 +360,8 @@ def _evidence_lines(action: ToolAction) -> list[str]:
     name = content.one_line(action.target, 120)
     status = "" if action.exit is None else f" [exit {action.exit}]"
     head = (
-        f"  {tool_actions.OUTCOME_MARKS[action.outcome]} {action.tool}{f' {name}' if name else ''}{status} (turn"
+        f"  {tool_actions.OUTCOME_MARKS[action.outcome]} "
+        f"{action.tool}{f' {name}' if name else ''}{status} (turn"
         f" {action.turn + 1})"
     )
     shown = (

@@ -232,7 +232,10 @@ def format_stub(text: str, result: Message, call: ToolCall | None, artifact: str
     return "\n".join(
         [
             f"{STUB_PREFIX}{len(text):,} chars stored to artifact store]",
-            f"Tool: {result.tool or (call.name if call else 'unknown')} | {content.call_hint(call)}",
+            (
+                f"Tool: {result.tool or (call.name if call else 'unknown')} | "
+                f"{content.call_hint(call)}"
+            ),
             f"Artifact: {artifact}",
             (
                 "Use targeted tools (e.g. read_file with startLine/maxLines, or grep_in_file) for"

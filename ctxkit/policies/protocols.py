@@ -39,7 +39,9 @@ class Pruning(Protocol):
 
 @runtime_checkable
 class Trigger(Protocol):
-    """When a compaction is due. One that derives from `triggers.BaseTrigger` says it of many calls."""
+    """When a compaction is due. One that derives from `triggers.BaseTrigger` says it of many
+    calls.
+    """
 
     def __call__(self, history: History, room: ContextBudget, /) -> bool:
         """Return True where a compaction is due before this call."""

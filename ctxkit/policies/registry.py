@@ -1,4 +1,6 @@
-"""Policies by name, and chains of them written as `clear:keep_last=3 | window:keep_tokens=60000`."""
+"""Policies by name, and chains of them written as `clear:keep_last=3 |
+window:keep_tokens=60000`.
+"""
 
 from __future__ import annotations
 

@@ -261,7 +261,8 @@ def exclude_oversized(
     """
     large = {i for i, n in enumerate(sizes) if n * SAFETY_MARGIN > window / 2}
     notes = tuple(
-        f"[Large {_role_label(messages[i])} (~{max(1, round(sizes[i] / 1000))}K tokens) omitted from"
+        f"[Large {_role_label(messages[i])} (~{max(1, round(sizes[i] / 1000))}K tokens) omitted "
+        "from"
         " summary]"
         for i in sorted(large)
     )

@@ -98,7 +98,8 @@ def _section(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(named):
         twice = next(k for k, n in Counter(k for k, _ in named).items() if n > 1)
         raise BadArguments(
-            f"A section names {sanitize_text(twice, 60)!r} a second time: give each a name of its own."
+            f"A section names {sanitize_text(twice, 60)!r} a second time: give each a name of "
+            "its own."
         )
     return found
 

@@ -107,7 +107,8 @@ def _take_key(section: _Section, event: Any) -> None:
         return
     if key in section.keys:
         raise BadArguments(
-            f"Line {event.start_mark.line + 1} names {sanitize_text(key, 60)!r} a second time in one"
+            f"Line {event.start_mark.line + 1} names {sanitize_text(key, 60)!r} a second time "
+            "in one"
             " section: give each a name of its own."
         )
     section.keys.add(key)

@@ -1,1 +1,3 @@
-"""One session: messages, edits, usage, tool calls and titles, as an append-only log of frozen values."""
+"""One session: messages, edits, usage, tool calls and titles, as an append-only log of frozen
+values.
+"""

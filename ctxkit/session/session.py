@@ -305,7 +305,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     def __repr__(self) -> str:
         n, c, e = len(self.messages), len(self.calls), len(self.edits)
         return (
-            f"<Session {sanitize_line(self.id)} {sanitize_line(self.format, 20)}: {n} messages, {c} calls, {e}"
+            f"<Session {sanitize_line(self.id)} {sanitize_line(self.format, 20)}: {n} messages, "
+            f"{c} calls, {e}"
             " compactions>"
         )
 

@@ -85,7 +85,8 @@ def parse_plan(config: Mapping[str, Any]) -> TeamPlan:
     order = (selection.text("Type") or "roundrobin").casefold()
     if order not in SELECTION_TYPES:
         raise BadArguments(
-            f"There is no Selection.Type {sanitize_text(order, 40)!r}; there are {', '.join(SELECTION_TYPES)}."
+            f"There is no Selection.Type {sanitize_text(order, 40)!r}; there are "
+            f"{', '.join(SELECTION_TYPES)}."
             f"{did_you_mean(order, SELECTION_TYPES)}"
         )
     ending, budget = body.section("Termination") or ConfigSection({}), body.section("ContextBudget")
@@ -236,7 +237,8 @@ def _parse_contract(f: ConfigSection, made: TeamPlan) -> Contract:
         )
     if not needs:
         raise BadArguments(
-            f"Contract {sanitize_text(name, 60)} requires nothing: give it Requires, or leave it out."
+            f"Contract {sanitize_text(name, 60)} requires nothing: give it Requires, or leave "
+            "it out."
         )
     return Contract(name=name, requires=needs)
 
@@ -262,7 +264,8 @@ def _parse_requirement(f: ConfigSection, contract: str) -> Requirement:
         made.path.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", made.path)
     ):
         raise BadArguments(
-            f"Contract {sanitize_text(contract, 60)} can never hold: {sanitize_text(made.path, 80)} lies outside of"
+            f"Contract {sanitize_text(contract, 60)} can never hold: "
+            f"{sanitize_text(made.path, 80)} lies outside of"
             " the team's folder."
         )
     return made
@@ -466,7 +469,8 @@ def _describe_agent_keys(body: ConfigSection) -> list[str]:
             if not has_plugin_tool(plugin):
                 plugins.setdefault(sanitize_text(plugin, 40), []).append(name)
     said = [
-        f"{key} ({join_names(of)}) is not obeyed here: {_FOLDED_REASONS.get(key.casefold(), _MODEL_REASON)}."
+        f"{key} ({join_names(of)}) is not obeyed here: "
+        f"{_FOLDED_REASONS.get(key.casefold(), _MODEL_REASON)}."
         for key, of in keys.items()
     ]
     if plugins:
@@ -478,7 +482,10 @@ def _describe_agent_keys(body: ConfigSection) -> list[str]:
 def _describe_unknown_key(where: str, key: str, known: tuple[str, ...]) -> str:
     """Say of a key of a section that it is not known, or why it is not obeyed."""
     if key.casefold() in _FOLDED_REASONS:
-        return f"{where}: {sanitize_text(key, 60)} is not obeyed here: {_FOLDED_REASONS[key.casefold()]}."
+        return (
+            f"{where}: {sanitize_text(key, 60)} is not obeyed here: "
+            f"{_FOLDED_REASONS[key.casefold()]}."
+        )
     return (
         f"{where} has a key {sanitize_text(key, 60)!r} that is not known, and not obeyed."
         f"{did_you_mean(key, known)}"
@@ -495,7 +502,8 @@ def _describe_unknown_validators(body: ConfigSection) -> list[str]:
     names = dict.fromkeys(name for f in routes for name in get_validator_names(f))
     fold = {k.casefold() for k in VALIDATORS}
     return [
-        f"Validator {sanitize_text(name, 60)} is not checked here; there are {', '.join(VALIDATORS)}."
+        f"Validator {sanitize_text(name, 60)} is not checked here; there are "
+        f"{', '.join(VALIDATORS)}."
         for name in names
         if name.casefold() not in fold
     ]

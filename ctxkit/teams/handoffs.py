@@ -1,4 +1,6 @@
-"""Hand work from one agent to the next: context blocks from files, hand-off tools, ends of turns."""
+"""Hand work from one agent to the next: context blocks from files, hand-off tools, ends of
+turns.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ def _parse_source(f: ConfigSection, where: str, *, own: bool) -> ContextSource:
     kind, _, argument = f.text("Source").strip().partition(":")
     if kind not in SOURCE_KINDS:
         raise BadArguments(
-            f"{where}: there is no source {sanitize_text(kind, 40)!r}; there are {', '.join(SOURCE_KINDS)}."
+            f"{where}: there is no source {sanitize_text(kind, 40)!r}; there are "
+            f"{', '.join(SOURCE_KINDS)}."
             f"{did_you_mean(kind, SOURCE_KINDS)}"
         )
     if kind == "own_history" and not own:
@@ -64,7 +67,8 @@ def _parse_source(f: ConfigSection, where: str, *, own: bool) -> ContextSource:
         and not re.fullmatch(r"[1-9]\d{0,5}", argument)
     ):
         raise BadArguments(
-            f"{where}: {kind} takes a number above 0 behind its colon, not {sanitize_text(argument, 40)!r}."
+            f"{where}: {kind} takes a number above 0 behind its colon, not "
+            f"{sanitize_text(argument, 40)!r}."
         )
     usual = OWN_HISTORY_CHARS if kind == "own_history" else SOURCE_CHARS
     return ContextSource(

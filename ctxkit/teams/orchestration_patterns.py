@@ -176,7 +176,8 @@ def route_by_graph(given: SelectionParts) -> Routing:
     for f, name in zip(nodes, ids, strict=True):
         if f.text("SubGraphId") or f.flag("Parallel"):
             raise BadArguments(
-                f"Node {sanitize_text(name, 60)} is a graph of its own or parallel: here each node is one "
+                f"Node {sanitize_text(name, 60)} is a graph of its own or parallel: here each "
+                "node is one "
                 "agent, and agents take turns."
             )
         agent = given.agent(f.text("Agent"), f"the agent of node {name}")
@@ -249,14 +250,16 @@ def match_name(name: str, known: Sequence[str], what: str) -> str:
     found = next((k for k in known if k.casefold() == name.casefold()), None)
     if found is None:
         raise BadArguments(
-            f"{what[0].upper()}{what[1:]} is {sanitize_text(name, 60)!r}, and there are {join_names(known)}."
+            f"{what[0].upper()}{what[1:]} is {sanitize_text(name, 60)!r}, and there are "
+            f"{join_names(known)}."
             f"{did_you_mean(name, known)}"
         )
     return found
 
 
 NEXT_AGENT_FIELD, TASK_COMPLETE_FIELD, PROGRESS_FIELD = "next_agent", "task_complete", "progress"
-_MANAGER_PROMPT = """You lead a team and do none of its work. Say first what is asked, what is known and a \
+_MANAGER_PROMPT = """You lead a team and do none of its work. Say first what is asked, what is
+known and a \
 plan; then, in each of your turns, look at what was done and say who does what next.
 End each reply with one JSON object:
 {{"{progress}": true where the last round brought the task on, else false,
@@ -378,7 +381,7 @@ def route_by_model(given: SelectionParts) -> Routing:
 
 DEFAULT_ROUNDS, MAX_ROUNDS = 3, 50
 """Times that a critic judges in each stage: fuseraft's usual number, and the most."""
-PASS_KEYWORD = "APPROVED"
+PASS_KEYWORD = "APPROVED"  # noqa: S105  a word of the config, no secret
 """What a critic says of what passes, where the config names nothing else."""
 
 
@@ -409,7 +412,8 @@ def route_adversarial(given: SelectionParts) -> Routing:
     both = {s.maker for s in stages} & {s.critic for s in stages}
     if both:
         raise BadArguments(
-            f"{sanitize_text(min(both), 60)} is a Generator and a Critic: a critic that hears what it makes"
+            f"{sanitize_text(min(both), 60)} is a Generator and a Critic: a critic that hears "
+            "what it makes"
             " elsewhere cannot judge by itself. Give the stages agents of their own."
         )
     word, firsts = f.text("PassKeyword").strip() or PASS_KEYWORD, [f"{s.label} 1" for s in stages]

@@ -101,7 +101,8 @@ def parse_failure_policy(f: ConfigSection | None) -> FailurePolicy:
         action = known.get((row.text("Action") or "Reinstruct").casefold())
         if action is None:
             raise BadArguments(
-                f"FailureHandling.{kind}.Action is {sanitize_text(row.text('Action'), 40)!r}; there are "
+                f"FailureHandling.{kind}.Action is {sanitize_text(row.text('Action'), 40)!r}; "
+                "there are "
                 f"{join_names(FAILURE_ACTIONS)}."
             )
         of[kind] = action, row.number("Threshold")
@@ -120,7 +121,8 @@ def parse_verifier(f: ConfigSection | None, names: Sequence[str]) -> Verifier | 
     agent = next((n for n in names if n.casefold() == wanted.casefold()), None)
     if agent is None:
         raise BadArguments(
-            f"Verifier.AgentName is {sanitize_text(wanted, 60)!r}, and there are {join_names(names)}."
+            f"Verifier.AgentName is {sanitize_text(wanted, 60)!r}, and there are "
+            f"{join_names(names)}."
         )
     odd = f.get("TriggerOnSuspiciousTransition")
     return Verifier(
@@ -367,7 +369,8 @@ def parse_condition(f: ConfigSection | None, where: str) -> Condition:
     given = [o for o in CONDITION_OPERATORS if f is not None and f.get(o) is not None]
     if f is None or not f.text("Field") or len(given) != 1:
         raise BadArguments(
-            f"{sanitize_text(where, 80)} needs a Condition: a Field and one of {', '.join(CONDITION_OPERATORS)}."
+            f"{sanitize_text(where, 80)} needs a Condition: a Field and one of "
+            f"{', '.join(CONDITION_OPERATORS)}."
         )
     (name,) = given
     value = f.get(name)

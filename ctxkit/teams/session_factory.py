@@ -254,7 +254,8 @@ class SessionFactory:
             )
         if "/" not in asked and price(asked) is None:
             raise BadArguments(
-                f"{sanitize_text(agent, 40)} asks for model {sanitize_text(asked, 60)!r}, which is not known:"
+                f"{sanitize_text(agent, 40)} asks for model {sanitize_text(asked, 60)!r}, which "
+                "is not known:"
                 f" say which is meant, models={{{sanitize_text(asked, 60)!r}: 'PROVIDER/MODEL'}}."
             )
         return named(asked, counter=default_counter(), clock=self._clock)
@@ -279,7 +280,8 @@ def describe_missing_grants(
 ) -> list[str]:
     """Say in sentences which tools and memory the config asks for that were not given."""
     said = [
-        f"{sanitize_text(m.name, 40)} asks for {t}: name it, tools=('files', {t!r}), if it may have it."
+        f"{sanitize_text(m.name, 40)} asks for {t}: name it, tools=('files', {t!r}), if it may "
+        "have it."
         for m in plan.members
         for t in m.tools
         if t not in tools

@@ -114,7 +114,8 @@ class ViewComparison(pd.DataFrame):
         basis = escape_html(self.caption, 900)
         told = f"<details><summary>What these figures rest on</summary>{basis}</details>"
         return (
-            f'<div class="ctxkit-views" style="{TEXT_COLOR_CSS}"><strong>{escape_html(self.title, 120)}</strong>'
+            '<div class="ctxkit-views" '
+            f'style="{TEXT_COLOR_CSS}"><strong>{escape_html(self.title, 120)}</strong>'
             f"{self._tabular().to_html()}{told}</div>"
         )
 

@@ -49,7 +49,9 @@ _OWN_SERVERS = ("ollama", "ollama_chat", "hosted_vllm", "lm_studio", "llamafile"
 
 
 class BillableUsage(Protocol):
-    """What a price is put to: `session.messages.Usage`, or anything that counts the same classes."""
+    """What a price is put to: `session.messages.Usage`, or anything that counts the same
+    classes.
+    """
 
     @property
     def prompt_tokens(self) -> int | None:

@@ -178,7 +178,8 @@ class BreakEven(StaticReprs, w.VBox):  # type: ignore[misc]
             f"<div><strong>Taken out: {escape_html(cut.block.name, 90)}</strong>"
             f" ({cut.block.tokens:,} tokens)</div>"
             f"{BlockRows(kinds=(*BILLING_KINDS, ('taken out', COLOURS[0])), rows=rows).svg()}"
-            f'<div role="status" style="line-height:1.6">{escape_html(self.said(), 400)}</div>{bill}'
+            '<div role="status" '
+            f'style="line-height:1.6">{escape_html(self.said(), 400)}</div>{bill}'
             f'<div style="color:{SOFT_COLOUR}">Dollars gained, by calls to come:</div>'
             f"{self._gains().svg()}</div>"
         )

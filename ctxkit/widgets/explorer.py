@@ -297,7 +297,11 @@ _WIDTH, _HEIGHT, _MAX_SVG_POINTS = 1000, 90, 500
 
 def render_heading(scene: CallView, calls: int) -> str:
     """One line: which call, how large its prompt, how full the window."""
-    return f'<div style="color:{TEXT_COLOUR};line-height:1.5">{escape_html(describe_call(scene, calls), 300)}</div>'
+    return (
+        "<div "
+        f'style="color:{TEXT_COLOUR};line-height:1.5">'
+        f"{escape_html(describe_call(scene, calls), 300)}</div>"
+    )
 
 
 def describe_call(scene: CallView, calls: int) -> str:
@@ -376,7 +380,8 @@ def render_messages_table(items: Sequence[MessageLine]) -> str:
         f'<tr><td style="text-align:right">{i.position}</td><td'
         f' style="text-align:right">{"" if i.tokens is None else f"{i.tokens:,}"}</td><td'
         f' style="text-align:left">{escape_html(i.name)}</td><td'
-        f' style="text-align:left">{escape_html(sanitize_line(get_preview(i.message), 80))}</td></tr>'
+        f' style="text-align:left">{escape_html(sanitize_line(get_preview(i.message), 80))}'
+        "</td></tr>"
         for i in items
     )
     heads = "".join(f'<th scope="col">{h}</th>' for h in ("message", "tokens", "from", "begins"))

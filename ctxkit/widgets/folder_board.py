@@ -110,7 +110,8 @@ class Board:
         for name in columns:
             if name not in GROUPINGS:
                 raise BadArguments(
-                    f"where() takes {', '.join(GROUPINGS)}, not {name!r}.{did_you_mean(name, GROUPINGS)}"
+                    f"where() takes {', '.join(GROUPINGS)}, not "
+                    f"{name!r}.{did_you_mean(name, GROUPINGS)}"
                 )
         asked = words.lower().split()
 
@@ -133,7 +134,8 @@ class Board:
         """
         if way not in GROUPINGS:
             raise BadArguments(
-                f"by() takes one of {', '.join(GROUPINGS)}, not {way!r}.{did_you_mean(str(way), GROUPINGS)}"
+                f"by() takes one of {', '.join(GROUPINGS)}, not "
+                f"{way!r}.{did_you_mean(str(way), GROUPINGS)}"
             )
         groups: dict[str, list[BoardRow]] = defaultdict(list)
         for row in self.rows:
@@ -210,7 +212,8 @@ class Board:
         if not self.rows:
             return f'<div class="ctxkit-board {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'
         sums = "".join(
-            f"<details><summary>by {way}</summary>{limit_rows(self.by(way), _PAGE).to_html(high=300)}"
+            "<details><summary>by "
+            f"{way}</summary>{limit_rows(self.by(way), _PAGE).to_html(high=300)}"
             "</details>"
             for way in GROUPINGS
         )
@@ -219,7 +222,10 @@ class Board:
             f' a row must hold" style="width:24em;margin:4px 0" oninput="{escape_html(_FILTER)}">'
         )
         rows = f"<div>{box}{self.table().to_html(high=_HIGH)}</div>"
-        return f'<div class="ctxkit-board {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}{sums}{rows}</div>'
+        return (
+            f'<div class="ctxkit-board {NO_MATHJAX}" '
+            f'style="{TEXT_COLOR_CSS}">{head}{sums}{rows}</div>'
+        )
 
     def view(self) -> BoardView:
         """Return the widget that shows it: filters, sorted heads, a click that reads a session.

@@ -1,4 +1,6 @@
-"""`ctxkit.savings`: what each compaction kept and saved, and on click what it did, cost and lost."""
+"""`ctxkit.savings`: what each compaction kept and saved, and on click what it did, cost and
+lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a widget draws: sessions, frames, snapshots, a live session, or a log that is being written."""
+"""What a widget draws: sessions, frames, snapshots, a live session, or a log that is being
+written.
+"""
 
 from __future__ import annotations
 

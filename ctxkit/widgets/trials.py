@@ -217,7 +217,10 @@ def render_growth(
         f'<div role="alert" style="color:{STOP_COLOUR};line-height:1.5">These settings'
         f" cannot work: {escape_html(error, 400)} The picture is the last one that could.</div>"
     )
-    return f'{wrong}<div role="img" aria-label="{escape_html(describe_compactions(trial), 300)}">{axes.svg()}</div>'
+    return (
+        f'{wrong}<div role="img" '
+        f'aria-label="{escape_html(describe_compactions(trial), 300)}">{axes.svg()}</div>'
+    )
 
 
 def describe_compactions(trial: Trial) -> str:
@@ -229,7 +232,8 @@ def describe_compactions(trial: Trial) -> str:
     if trial.row.get("thrash"):
         verdict = "they thrash"
     return (
-        f"{pluralize(len(done), 'compaction')}, {low:,} saved less than {MIN_SAVINGS:.0%} of the tokens,"
+        f"{pluralize(len(done), 'compaction')}, {low:,} saved less than {MIN_SAVINGS:.0%} of "
+        "the tokens,"
         f" {held:,} held back: {verdict}."
     )
 
@@ -261,7 +265,11 @@ def render_compactions(trial: Trial) -> str:
     """Return what the compactions saved, by tokens and by messages, against the threshold of an
     anti-thrash guard.
     """
-    words = f'<div style="color:{TEXT_COLOUR};line-height:1.6">{escape_html(describe_compactions(trial), 300)}</div>'
+    words = (
+        "<div "
+        f'style="color:{TEXT_COLOUR};line-height:1.6">'
+        f"{escape_html(describe_compactions(trial), 300)}</div>"
+    )
     if not trial.steps:
         return words
     more = len(trial.steps) - _ROWS

@@ -305,7 +305,8 @@ def describe_last_call(session: Session) -> str:
     calls = {id(m): c for m, c in pair_with_calls(came)}
     came.sort(key=estimate_message_tokens, reverse=True)
     told = [
-        f"{describe_message(m, calls.get(id(m)), session.cwd)} (about {estimate_message_tokens(m):,})"
+        f"{describe_message(m, calls.get(id(m)), session.cwd)} (about "
+        f"{estimate_message_tokens(m):,})"
         for m in came[:_NAMED]
     ]
     more = len(came) - len(told)

@@ -132,7 +132,8 @@ class MemoryStore:
         """Return in sentences what of the folders is not used."""
         told = [(f.path, f.read()[1]) for f in self.folders]
         return [
-            f"{n} file{' is' if n == 1 else 's are'} not used of {sanitize_line(str(path), 200)}: no entries"
+            f"{n} file{' is' if n == 1 else 's are'} not used of "
+            f"{sanitize_line(str(path), 200)}: no entries"
             " of memory, too large, or too many."
             for path, n in told
             if n

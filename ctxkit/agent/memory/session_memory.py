@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.event_loops import run_coroutine
-from ctxkit.agent.memory.folders import MemoryStore
 from ctxkit.agent.memory.webhook import Webhook
 from ctxkit.agent.models.model import Request, ignore_delta
 from ctxkit.agent.store.workspace import user_state_folder
@@ -34,6 +33,7 @@ from ctxkit.session.messages import INJECTED_KIND, Message, Text, plain_text
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+    from ctxkit.agent.memory.folders import MemoryStore
     from ctxkit.agent.models.model import Model
     from ctxkit.policies.memory_entries import MemoryEntry
     from ctxkit.session.session import Session
@@ -169,7 +169,8 @@ def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> Me
     told = config.get("Webhook")
     if named != "webhook" or not isinstance(told, dict):
         raise BadArguments(
-            f"There is no memory provider {sanitize_line(str(named), 60)!r}: it is local, or webhook with a "
+            f"There is no memory provider {sanitize_line(str(named), 60)!r}: it is local, or "
+            "webhook with a "
             "section Webhook."
         )
     keys = {

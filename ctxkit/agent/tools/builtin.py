@@ -53,7 +53,8 @@ def make_tools(
             out.append(make_python_tool(namespace))
         else:
             raise BadArguments(
-                f"There is no tool {each!r}; name some of {', '.join(TOOL_NAMES)}, or give tools of your"
+                f"There is no tool {each!r}; name some of {', '.join(TOOL_NAMES)}, or give "
+                "tools of your"
                 " own."
             )
     return out

@@ -126,7 +126,8 @@ def _check_marks(path: str, new: bytes, old: bytes) -> None:
     """
     if new.count(REDACTION_MARK.encode()) > old.count(REDACTION_MARK.encode()):
         raise BadArguments(
-            f"Nothing was written to {path[:200]!r}: {REDACTION_MARK} stands for a key that you cannot see, "
+            f"Nothing was written to {path[:200]!r}: {REDACTION_MARK} stands for a key that you "
+            "cannot see, "
             "and would replace it. Patch the lines around it, or read the key from the environment."
         )
 

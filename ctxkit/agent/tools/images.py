@@ -35,7 +35,8 @@ def image_from_bytes(data: bytes, name: str = "this") -> Image:
         raise BadArguments(f"{name} is no picture that a model takes: {IMAGE_KINDS}.")
     if len(data) > MAX_IMAGE_BYTES:
         raise BadArguments(
-            f"{name} has {len(data):,} bytes; a picture may have {MAX_IMAGE_BYTES:,}: make it smaller."
+            f"{name} has {len(data):,} bytes; a picture may have {MAX_IMAGE_BYTES:,}: make it "
+            "smaller."
         )
     return Image(kind, base64.b64encode(data).decode())
 

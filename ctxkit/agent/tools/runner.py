@@ -256,7 +256,8 @@ def _parse_limits(words: str) -> dict[str, Any]:
         name, _, value = word.partition("=")
         if name not in known or not value:
             raise BadArguments(
-                f"{sanitize_line(word, 60)!r} is no limit of outputs: write NAME=NUMBER, with a name of"
+                f"{sanitize_line(word, 60)!r} is no limit of outputs: write NAME=NUMBER, with a "
+                "name of"
                 f" {', '.join(known)}.{did_you_mean(name, known)}"
             )
         told[name] = int(value) if value.isdecimal() and len(value) < 16 else value

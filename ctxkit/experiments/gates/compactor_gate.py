@@ -364,7 +364,8 @@ def _pair_faults(back: ChatMessages) -> list[str]:
             name = str(message.get("tool_call_id", ""))
             if waiting.pop(name, None) is None:
                 out.append(
-                    f"Message {i} is the result of {sanitize_line(redact(name), 40)!r}, a call that is not"
+                    f"Message {i} is the result of {sanitize_line(redact(name), 40)!r}, a call "
+                    "that is not"
                     " before it."
                 )
             continue

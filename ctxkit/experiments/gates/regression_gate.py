@@ -471,7 +471,8 @@ def load_baseline(path: str | os.PathLike[str]) -> FiguresByRules | None:
     if versions != [BASELINE_VERSION, SCORES]:
         raise BadArguments(
             f"The baseline {str(place)!r} was made by another version, whose figures mean something"
-            f" else (gate {versions[0]}, scores {versions[1]}; here {BASELINE_VERSION}, {SCORES}): {again}"
+            f" else (gate {versions[0]}, scores {versions[1]}; here {BASELINE_VERSION}, "
+            f"{SCORES}): {again}"
         )
     try:
         return msgspec.json.decode(data, type=Baseline).entries

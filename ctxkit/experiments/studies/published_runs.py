@@ -1,4 +1,6 @@
-"""Published runs of The Complexity Trap as a tidy frame, where they lie, and the tables that ship."""
+"""Published runs of The Complexity Trap as a tidy frame, where they lie, and the tables that
+ship.
+"""
 
 from __future__ import annotations
 

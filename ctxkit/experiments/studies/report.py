@@ -242,7 +242,8 @@ def chart_mask_errors(runs: pd.DataFrame) -> Chart:
     return Chart(
         title="The bill of a mask, by the window that is replayed",
         caption=f"Size of foretold / recorded prompt tokens - 1 over {len(runs)} runs that were "
-        f"shown their last {masks.RECORDED_WINDOW} observations; the constant is fitted on the other tasks.",
+        f"shown their last {masks.RECORDED_WINDOW} observations; the constant is fitted on the "
+        "other tasks.",
         drawing=Axes(
             x="observations that the mask keeps", y="error", traces=tuple(traces), y_share=True
         ),

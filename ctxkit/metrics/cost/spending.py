@@ -135,7 +135,8 @@ class Spend:
         """
         if way not in SPLITS:
             raise BadArguments(
-                f"by() takes one of {', '.join(SPLITS)}, not {way!r}.{did_you_mean(str(way), SPLITS)}"
+                f"by() takes one of {', '.join(SPLITS)}, not "
+                f"{way!r}.{did_you_mean(str(way), SPLITS)}"
             )
         rows = self._own(way)
         below = sum(usd for _, usd in self.children)
@@ -240,8 +241,10 @@ class Spend:
             if usd >= _CENT:
                 long = bill_splits.describe_pauses(found) if kinds is PAUSE_CAUSES else ""
                 told = (
-                    f"{_share_of_bill(usd, whole)} went to sending again what the cache had held, after "
-                    f"{pluralize(len(found), one, more)}{long}: {format_usd(above)} above reading it."
+                    f"{_share_of_bill(usd, whole)} went to sending again what the cache had "
+                    "held, after "
+                    f"{pluralize(len(found), one, more)}{long}: {format_usd(above)} above "
+                    "reading it."
                 )
                 out.append((usd, told))
         return [told for _, told in sorted(out, key=lambda o: -o[0])]
@@ -282,10 +285,8 @@ class Spend:
 
     def _repr_html_(self) -> str:
         told = "".join(f"<li>{escape_html(s, 600)}</li>" for s in self.sentences)
-        head = (
-            "<strong"
-            f' style="font-size:120%">{escape_html(title_of(self.session, 160))}</strong><ul>{told}</ul>'
-        )
+        title = escape_html(title_of(self.session, 160))
+        head = f'<strong style="font-size:120%">{title}</strong><ul>{told}</ul>'
         if self.total_usd is None:
             return f'<div class="ctxkit-spend {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'
         tables = "".join(
@@ -297,7 +298,10 @@ class Spend:
         ifs = "".join(f"<li>{escape_html(w.sentence, 600)}</li>" for w in self.what_ifs)
         ifs = f"<details open><summary>if</summary><ul>{ifs}</ul></details>" if ifs else ""
         drawn = _treemap_svg(self.by("tool"), self.total_usd)
-        return f'<div class="ctxkit-spend {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}{drawn}{tables}{ifs}</div>'
+        return (
+            f'<div class="ctxkit-spend {NO_MATHJAX}" '
+            f'style="{TEXT_COLOR_CSS}">{head}{drawn}{tables}{ifs}</div>'
+        )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
         return {"text/plain": self.to_text(), "text/html": self._repr_html_()}
@@ -515,7 +519,8 @@ def _what_if_cheaper_summaries(session: Session, found: SessionBill) -> WhatIf |
     name, other = small
     less = usd * (other.input / own.input - 1)
     told = (
-        f"Summaries by {name} would have cost about {format_usd(usd + less)} and not {format_usd(usd)}, "
+        f"Summaries by {name} would have cost about {format_usd(usd + less)} and not "
+        f"{format_usd(usd)}, "
         "by its price of input; what they would have left out is another question."
     )
     return WhatIf("cheaper summaries", less, told)

@@ -1,4 +1,6 @@
-"""`ctxkit.frame` and `ctxkit.arrow`: sessions as DataFrames and Arrow streams with fixed columns."""
+"""`ctxkit.frame` and `ctxkit.arrow`: sessions as DataFrames and Arrow streams with fixed
+columns.
+"""
 
 from __future__ import annotations
 

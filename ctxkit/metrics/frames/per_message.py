@@ -1,4 +1,6 @@
-"""The message frame (size, visibility, state of each message) and the audience frame (who sees it)."""
+"""The message frame (size, visibility, state of each message) and the audience frame (who sees
+it).
+"""
 
 from __future__ import annotations
 

@@ -337,7 +337,10 @@ class FocusMatcher:
         told = one_line(_END.sub("", self._focus.text), _LINE).replace("]", ")")
         if not near:
             return f'{FOCUS_MARK}"{told}": nothing here is near it]'
-        return f'{FOCUS_MARK}"{told}": {kept:,} of {near:,} words near it are kept, {share:.0%} by rarity]'
+        return (
+            f'{FOCUS_MARK}"{told}": {kept:,} of {near:,} words near it are kept, {share:.0%} '
+            "by rarity]"
+        )
 
 
 def _near_words(lines: LineIndex, term: str) -> NDArray[Any]:

@@ -71,7 +71,8 @@ def anthropic_compact(
     """
     if trigger < MIN_TRIGGER_TOKENS:
         raise BadArguments(
-            f"trigger must be {MIN_TRIGGER_TOKENS:,} tokens or more, as the API asks; got {trigger:,}."
+            f"trigger must be {MIN_TRIGGER_TOKENS:,} tokens or more, as the API asks; got "
+            f"{trigger:,}."
         )
     kept = keep_messages if pause_after_compaction else 0
     return Rules(

@@ -346,7 +346,8 @@ def read_config(config: Mapping[str, Any], _agent: str | None) -> ParsedConfig:
     if old:
         found.settings["version"] = OLDER_VERSION
         found.notes.append(
-            f"OpenClaw {NEWEST_VERSION} deletes {', '.join(old)}: these are the rules of {OLDER_VERSION}."
+            f"OpenClaw {NEWEST_VERSION} deletes {', '.join(old)}: these are the rules of "
+            f"{OLDER_VERSION}."
         )
     return found
 

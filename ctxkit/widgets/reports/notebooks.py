@@ -66,7 +66,8 @@ def session_cells(session: Session) -> Iterator[Any]:
     )
     packed = pack_session(session)
     yield make_code_cell(
-        f'from ctxkit.widgets.reports.notebooks import unpack_session as unpack\n\nsession = unpack("{packed}")',
+        "from ctxkit.widgets.reports.notebooks import unpack_session as unpack\n\nsession = "
+        f'unpack("{packed}")',
         hidden=True,
     )
     yield make_markdown_cell(_GO_ON)

@@ -168,7 +168,10 @@ def _contributor_html(contributor: Contributor, message: Message, whole: int) ->
     failed = ", failed" if message.is_error else ""
     was = contributor.raw_tokens
     changed = f" (of {was:,}, {contributor.changed_by})" if was > contributor.tokens else ""
-    title = f"{contributor.tokens:,} tokens{changed}{share} · {sanitize_line(contributor.name, 100)}{failed}"
+    title = (
+        f"{contributor.tokens:,} tokens{changed}{share} · "
+        f"{sanitize_line(contributor.name, 100)}{failed}"
+    )
     text = _message_text(message)
     more = f"\n… the first {_CHARS:,} of {len(text):,} characters" if len(text) > _CHARS else ""
     body = f'<pre tabindex="0">{escape_html(text[:_CHARS] + more)}</pre>'

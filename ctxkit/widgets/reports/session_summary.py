@@ -369,6 +369,7 @@ def _session_html(session: Session, facts: list[tuple[str, str]]) -> str:
         f'<div class="ctxkit-session {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">'
         '<strong style="font-size:125%"'
         f' title="{escape_html(hover, 400)}">{escape_html(title_of(session, 160))}</strong>'
-        f'<div style="{MUTED_COLOR_CSS}">{soft}</div><div style="{_BOX}">{figures}</div>{render_notes(session.notes)}'
+        f'<div style="{MUTED_COLOR_CSS}">{soft}</div><div '
+        f'style="{_BOX}">{figures}</div>{render_notes(session.notes)}'
         f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
     )
