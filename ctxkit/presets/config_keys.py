@@ -8,6 +8,7 @@ import re
 import warnings
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from importlib import import_module
 from inspect import signature
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
@@ -334,9 +335,8 @@ class ConfigWriter:
             BadArguments: the rules were changed since the preset made them, so that their
                 parameters do not say them.
         """
-        from ctxkit.presets.loading import config_format
-
-        config, parameters = config_format(self.system), dict(rules.parameters)
+        config: ConfigFormat = import_module(f"ctxkit.presets.systems.{self.system}").CONFIG
+        parameters = dict(rules.parameters)
         self._check(rules, parameters)
         self._lost(config, parameters)
         tree = config.tree({**parameters, "subject": self.subject})
