@@ -56,6 +56,8 @@ def test_the_presets_of_the_stub_are_those_of_the_registry():
 
 
 def test_a_signature_is_shown_with_its_settings():
-    functions = [getattr(ck, n) for n in ck.__all__ if not isinstance(getattr(ck, n), (type, ModuleType))]
+    functions = [
+        getattr(ck, n) for n in ck.__all__ if not isinstance(getattr(ck, n), (type, ModuleType))
+    ]
     assert all(signature(f).parameters for f in functions)
     assert "rules" in signature(ck.compare).parameters

@@ -203,7 +203,8 @@ class MemoryStore:
         alike = [h for _, h in self._held() if h.name.casefold() == kept.name.casefold()]
         if "name" in changes and any(h.guid != old.guid for h in alike):
             raise BadArguments(
-                f"Another entry is called {sanitize_line(kept.name, 80)!r}: choose a name of its own, or"
+                f"Another entry is called {sanitize_line(kept.name, 80)!r}: choose a name of "
+                "its own, or"
                 " forget that one first."
             )
         folder.put(kept)

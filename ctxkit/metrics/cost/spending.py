@@ -290,7 +290,8 @@ class Spend:
         if self.total_usd is None:
             return f'<div class="ctxkit-spend {NO_MATHJAX}" style="{TEXT_COLOR_CSS}">{head}</div>'
         tables = "".join(
-            f"<details{' open' if way in ('cache', 'tool') else ''}><summary>{SPLITS[way]}</summary>"
+            f"<details{' open' if way in ('cache', 'tool') else ''}>"
+            f"<summary>{SPLITS[way]}</summary>"
             f"{self.table(way).to_html(high=340, sorts=False)}</details>"
             for way in SPLITS
             if way != "subagent" or self.children
