@@ -85,7 +85,7 @@ AREAS = {
                "ModelError", "StoreError"),
 }  # fmt: skip
 ROOMS = {
-    "Plots": "ctxkit.plots", "Metrics": "ctxkit.metrics", "Presets": "ctxkit.presets", "Prices": "ctxkit.prices",
+    "Plots": "ctxkit.plots", "Metrics": "ctxkit.metrics", "Presets": "ctxkit.presets", "Prices": "ctxkit.tokens.prices",
 }  # fmt: skip
 GALLERY = (
     ("How a context grew", "ck.plots.growth(session)"),

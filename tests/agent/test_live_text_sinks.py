@@ -23,28 +23,29 @@ PACKAGE = Path(ck.__file__).parent
 KEY = "ghp_" + "aB3dE6gH9j" * 4
 KINDS = re.findall(r"[a-z]+_?[a-z_]*", LiveEvent.__doc__.split("Names:")[1].replace("`", " "))
 KINDS = [k for k in KINDS if "_" in k or k in ("delta", "cancelled", "moved")]
-RUNNING = ("agent", "injected", "magics", "memory", "outside", "store", "teams", "tools", "widgets")
+RUNNING = ("agent", "magics", "teams", "widgets")
 """The folders whose code runs beside an agent."""
 
 SCREENS = {
-    ("magics/agents.py", "take"): "what the kit says of how a session goes on",
-    ("magics/approvals.py", "typed"): "the question whether a call may run, for the person alone",
-    ("magics/handles.py", "_ipython_display_"): "a turn beside the notebook: what `TurnDisplay` made",
-    ("magics/injections.py", "store"): "what is damaged in the library",
-    ("magics/recollections.py", "listed"): "what is damaged in the memory",
-    ("magics/turn_views.py", "__init__"): "the turn in its cell: what `TurnDisplay` made",
-    ("magics/turn_views.py", "end"): "the turn in a terminal: what `TurnDisplay` made",
-    ("tools/kernel.py", "_execute"): "into the captured output of a tool, which its result holds",
+    ("magics/agent.py", "run_agent"): "what the kit says of how a session goes on",
+    ("magics/approval_questions.py", "_typed"): "the question whether a call may run, for the person alone",
+    ("magics/approval_questions.py", "showing"): "the call that is asked about, which its redacted form replaces",
+    ("magics/turn_handle.py", "_ipython_display_"): "a turn beside the notebook: what `TurnDisplay` made",
+    ("magics/section_commands.py", "list_store"): "what is damaged in the library",
+    ("magics/memory_commands.py", "list_entries"): "what is damaged in the memory",
+    ("magics/turn_display.py", "__init__"): "the turn in its cell: what `TurnDisplay` made",
+    ("magics/turn_display.py", "end"): "the turn in a terminal: what `TurnDisplay` made",
+    ("agent/tools/code_tools.py", "_execute"): "into the captured output of a tool, which its result holds",
 }  # fmt: skip
 """Every place that prints or displays while an agent may run, and what it shows: none of them gets
 text of an agent but by events. One that is new here shows it by way of `LiveEvents.tell`, too.
 """
 LISTENERS = {
-    "agent/live.py": "spans of a collector; the listeners that a session is made with",
-    "magics/lives.py": "those who listened to a session that is opened anew",
-    "magics/turn_views.py": "the turn on the screen",
-    "teams/working.py": "those who listen to all agents of a team",
-    "widgets/byhand/charted.py": "a chart that grows",
+    "agent/live_session.py": "spans of a collector; the listeners that a session is made with",
+    "magics/sessions.py": "those who listened to a session that is opened anew",
+    "magics/turn_display.py": "the turn on the screen",
+    "teams/runner.py": "those who listen to all agents of a team",
+    "widgets/base.py": "a chart that grows",
     "widgets/tuner.py": "the dials of a live session",
     "widgets/watcher.py": "the gauge of a session; the end of a log that is followed",
 }
@@ -77,7 +78,7 @@ def called(call: ast.Call) -> str:
 
 def test_one_function_makes_the_events():
     made = [(name, f) for name, f, call in calls() if called(call).split(".")[-1] == "LiveEvent"]
-    assert made == [("agent/events.py", "_emit")]
+    assert made == [("agent/turn.py", "_emit")]
 
 
 def test_events_of_an_agent_and_of_its_session_go_through_the_one_way():
@@ -95,7 +96,7 @@ def test_pieces_of_text_are_told_by_these_alone():
         if isinstance(first, ast.Constant) and first.value == "delta"
         if called(call).split(".")[-1] in ("tell", "_tell", "_say")
     }
-    assert told == {"agent/guests.py", "agent/hearing.py"}
+    assert told == {"agent/acp_agent.py", "agent/model_calls.py"}
 
 
 def test_a_model_streams_to_the_hearing_of_a_call_or_to_nobody():
@@ -105,10 +106,10 @@ def test_a_model_streams_to_the_hearing_of_a_call_or_to_nobody():
         if len(call.args) == 2 and ast.unparse(call.args[0]) in ("request", "Request")
         if called(call) in ("model", "self.model", "self._model")
     }
-    assert {(n, s) for n, s in streams if s != "silent"} == {("agent/calls.py", "hear")}
-    assert len(streams) >= 4
-    hear = [ast.unparse(c) for n, _, c in calls("agent") if called(c) == "Hearing"]
-    assert hear == ["Hearing(self._tell)"]
+    assert {(n, s) for n, s in streams if s != "ignore_delta"} == {("agent/model_calls.py", "hear")}
+    assert len(streams) >= 3
+    hear = [ast.unparse(c) for n, _, c in calls("agent") if called(c) == "ReplyStream"]
+    assert hear == ["ReplyStream(self._tell, turn.hold)"]
 
 
 def test_every_screen_is_known():
@@ -126,7 +127,8 @@ def test_every_screen_is_known():
         )
         or called(call) in ("sys.stdout.write", "sys.stderr.write")
     }
-    found.discard(("tools/scanner.py", "main"))  # a process of its own, whose output is a result
+    workers = ("agent/tools/search_worker.py", "agent/document_worker.py")
+    found = {(n, f) for n, f in found if n not in workers}  # processes whose output is a result
     assert found == set(SCREENS)
 
 

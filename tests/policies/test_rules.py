@@ -48,46 +48,6 @@ def test_rules_that_cannot_work_are_refused(settings, words):
         Rules(**settings)
 
 
-class Leaps(Drops):
-    def leap(self, log, room):
-        return None
-
-
-class Levels(triggers.Above):
-    def level(self, log, room):
-        return self.limit
-
-
-class Curves(Drops):
-    def curve(self, history, start, stop, clock, room):
-        return [], []
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (dict(policy=Leaps(1)), "policy Leaps has a method `leap`, .* take it out"),
-        (dict(policy=Drops(1) | Leaps(1)), "policy Leaps"),
-        (dict(policy=Fallback((Drops(1), Leaps(1)))), "policy Leaps"),
-        (dict(policy=nothing, trigger=Levels(9)), "trigger Levels has a method `level`, .*`first"),
-        (dict(policy=nothing, trigger=~Levels(9) & triggers.Above(3)), "trigger Levels"),
-        (dict(warnings=(triggers.Above(3) | Levels(9),)), "trigger Levels"),
-        (dict(pruning=Curves(1)), "pruning Curves has a method `curve`, .* take it out"),
-        (dict(pruning=Drops(1) | Curves(1)), "pruning Curves"),
-    ],
-)
-def test_a_short_cut_that_is_no_longer_asked_for_is_named_and_refused(settings, words):
-    with pytest.raises(BadArguments, match=words):
-        Rules(**settings)
-
-
-def test_an_attribute_of_that_name_is_nobodys_business():
-    class Named(triggers.Above):
-        level = 0.9
-
-    assert Rules(Drops(1), Named(9)).trigger.level == 0.9
-
-
 def test_a_trigger_must_lie_above_what_is_kept():
     class Keeps(Drops):
         keeps = 20_000
