@@ -11,12 +11,13 @@ import asyncio
 import difflib
 import json
 import os
+import threading
 from collections import deque
 from contextlib import suppress
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 
 PROTOCOL_VERSION = 1
+MOST_AT_ONCE = 8
+"""Programs that run at the same time in a kernel."""
 _QUEUE_SIZE = 1000
 """Messages that wait for a turn to take them, at most; the agent waits then."""
 _AUTH_REQUIRED = -32000
@@ -53,6 +56,9 @@ class AcpClient(LoopOwner):
     """
 
     _LOOP = "ctxkit-acp"
+    _running: ClassVar[list[AcpClient]] = []
+    """Those whose program was begun and not ended, in this order."""
+    _counting: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, command: Sequence[str], *, seconds: float = 60.0) -> None:
         super().__init__()
@@ -182,6 +188,7 @@ class AcpClient(LoopOwner):
 
     async def _begun(self) -> None:
         """Start the program and greet it."""
+        self._count_in()
         self._child = ChildProcess(self._said)
         await self._child.begin(self.command, env=os.environ)
         self._pump = asyncio.ensure_future(self._heard(self._child))
@@ -201,6 +208,22 @@ class AcpClient(LoopOwner):
                 f"{self._said} speaks version {spoken} of the protocol; here it is "
                 f"{PROTOCOL_VERSION}."
             )
+
+    def _count_in(self) -> None:
+        """Take a place among those that run.
+
+        Raises:
+            ModelError: there is none.
+        """
+        with self._counting:
+            alive = [sanitize_line(each.name, 30) for each in self._running if not each.gone]
+            if len(alive) >= MOST_AT_ONCE:
+                raise ModelError(
+                    f"{MOST_AT_ONCE} agents of other programs run already ({', '.join(alive)}), and"
+                    f" no more run at once: end one by `%context reset` in its session, then"
+                    f" ask {self._said.removeprefix('The agent ')} again."
+                )
+            self._running.append(self)
 
     async def _request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a request.
@@ -262,6 +285,8 @@ class AcpClient(LoopOwner):
 
     async def _stop(self) -> None:
         pump, self._pump, self.session = self._pump, None, None
+        with self._counting:
+            self._running[:] = [each for each in self._running if each is not self]
         if pump is not None:
             await self._child.end()
             pump.cancel()

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
+from ctxkit.agent.process_tree import GRACE, ProcessTree
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -51,11 +50,17 @@ class ChildProcess:
             BadArguments: there is no such program, or it cannot be started.
         """
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE, env=dict(env), limit=MAX_LINE_BYTES,
-                start_new_session=True,
-            )  # fmt: skip
+            self._tree = ProcessTree(command, env=env)
+            with self._tree.starting():
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._tree.arguments,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    limit=MAX_LINE_BYTES,
+                    **self._tree.options,
+                )
+                self._tree.begun(self._process.pid)
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or type(e).__name__
             raise BadArguments(
@@ -107,12 +112,15 @@ class ChildProcess:
             pipe.close()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _GRACE)
-        _kill(self._process.pid)
+        self._tree.end()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), _GRACE)
+            await asyncio.wait_for(self._process.wait(), GRACE)
+        self._tree.sweep(self._process.returncode)
         self._listening.cancel()
         with suppress(asyncio.CancelledError):
             await self._listening
+        # nothing public closes pipes of which something else holds the other end
+        self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
 
     async def _ended(self) -> None:
         """Say how it ended; what it says of that on its way is waited for a moment."""
@@ -149,11 +157,3 @@ def _decode_object(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(pid, signal.SIGKILL)
-        else:
-            os.kill(pid, signal.SIGTERM)

@@ -119,6 +119,16 @@ def test_a_conversation_goes_on_in_one_program_and_is_loaded_in_the_next(via):
     assert first.session.id == third.session.id
 
 
+def test_its_program_ends_when_its_session_is_closed(via):
+    via()
+    acp = via.live().agent.acp
+    process = acp._child._process
+    assert process.returncode is None
+    via.shell.run_line_magic("context", "reset")
+    assert acp.gone
+    assert process.returncode is not None
+
+
 def test_one_that_cannot_go_on_says_that_it_begins_anew(via, capsys):
     via()
     via.live().agent.acp.close()

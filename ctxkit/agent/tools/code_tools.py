@@ -5,18 +5,16 @@ from __future__ import annotations
 import ast
 import asyncio
 import codecs
-import contextlib
-import os
-import signal
 import sys
 import threading
 import traceback
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.redaction import environment_without_secrets
+from ctxkit.agent.process_tree import GRACE, ProcessTree
 from ctxkit.agent.tools.images import image_from_value
 from ctxkit.agent.tools.tool import Tool, kit_tool
 
@@ -78,47 +76,47 @@ def make_shell_tool(root: Root, seconds: float = 120.0) -> Tool:
         """Run a shell command in the working folder; gives its output and, where it is not 0, its
         exit status.
         """
-        process = await asyncio.create_subprocess_shell(
-            command,
-            cwd=root.folder,
-            env=environment_without_secrets(),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
+        tree = ProcessTree(
+            ["/bin/sh", "-c", command], env=environment_without_secrets(), leaves=True
         )
+        with tree.starting():
+            process = await asyncio.create_subprocess_exec(
+                *tree.arguments,
+                cwd=root.folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                **tree.options,
+            )
+            tree.begun(process.pid)
         output = BoundedOutput()
-        reading = asyncio.ensure_future(_read_output(process, output))
+        reading = asyncio.ensure_future(_read_output(process, tree, output))
         try:
             await asyncio.wait_for(asyncio.shield(reading), seconds)
             status = f"\n[exit status {process.returncode}]" if process.returncode else ""
         except TimeoutError:
-            _kill(process.pid)
-            await reading
             status = f"\n[stopped after {seconds:g} seconds]"
-        except asyncio.CancelledError:
-            _kill(process.pid)
-            await reading
-            raise
+        finally:
+            tree.end()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(reading, GRACE)
+            tree.sweep(process.returncode)
         return (output.text() + status) or "(no output)"
 
     return kit_tool(shell, needs="shell")
 
 
-async def _read_output(process: asyncio.subprocess.Process, output: BoundedOutput) -> None:
+async def _read_output(
+    process: asyncio.subprocess.Process, tree: ProcessTree, output: BoundedOutput
+) -> None:
     """Take all that a command says, keeping a bounded part of it, and wait for its end."""
     assert process.stdout is not None  # noqa: S101  for the type checker: it was asked for
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while chunk := await process.stdout.read(_CHUNK):
         output.write(decoder.decode(chunk))
     output.write(decoder.decode(b"", final=True))
+    tree.leave()  # a server that it began beside itself goes on
     await process.wait()
-
-
-def _kill(pid: int) -> None:
-    """End a command with everything that it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 HEAD_CHARS = TAIL_CHARS = 500_000

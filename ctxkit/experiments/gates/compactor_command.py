@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
 from ctxkit.agent.child_process import quote_output
+from ctxkit.agent.process_tree import ProcessTree
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def command(words: str, seconds: float = 120.0) -> Compactor:
     """Return a compactor that runs a program: no shell, Chat Completions messages as JSON.
 
     It gets a list of messages on stdin and prints a list of messages (or an object that has one
-    as `messages`). It is killed, with all that it started, after so many seconds.
+    as `messages`). It is killed after so many seconds; what it started ends with it.
 
     Raises:
         BadArguments: the words cannot be a command; of the compactor: it could not be started,
@@ -64,9 +63,12 @@ def _run(arguments: list[str], files: tuple[BinaryIO, BinaryIO, BinaryIO], secon
     given, out, told = files
     name = sanitize_line(arguments[0], 60)
     try:
-        running = subprocess.Popen(  # noqa: S603  the user's own command, without a shell
-            arguments, stdin=given, stdout=out, stderr=told, start_new_session=True
-        )
+        tree = ProcessTree(arguments)
+        with tree.starting():
+            running = subprocess.Popen(  # noqa: S603  the user's own command, without a shell
+                tree.arguments, stdin=given, stdout=out, stderr=told, **tree.options
+            )
+            tree.begun(running.pid)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise BadArguments(f"The compactor {name!r} cannot be started: {why}.") from None
@@ -87,21 +89,11 @@ def _run(arguments: list[str], files: tuple[BinaryIO, BinaryIO, BinaryIO], secon
                 )
             time.sleep(_PAUSE)
     finally:
-        if running.poll() is None:
-            _kill(running)
+        tree.end_and_wait(running)
     if code:
         raise BadArguments(
             f"The compactor {name!r} failed with {_exit_text(code)}.{_last_error_line(told)}"
         )
-
-
-def _kill(running: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(running.pid, signal.SIGKILL)
-        else:
-            running.kill()
-    running.wait()
 
 
 def _exit_text(code: int) -> str:
