@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COUNTED = "counted_tokens"
 """In the details of a live session's reply: the messages that its call was sent, as counted."""
 LIKELY = 4
-"""A bill of less than one in so many counted tokens is no size of that prompt."""
+"""A bill of less than one in so many counted tokens does not tell how others would be billed."""
 NOISE = 0.05
 """What was said since a prompt is left out of a size, up to this share of the prompt."""
 _APART = 2
@@ -80,7 +80,7 @@ def bills(replies: Iterable[Message | None], base: int) -> list[BilledPrompt]:
             continue
         if reply.model != model or TOOLS_DIGEST_KEY in reply.details:
             out, model = [], reply.model
-        if COUNTED in reply.details and is_size(reply, base):
+        if COUNTED in reply.details and _is_size(reply, base):
             out.append(BilledPrompt(base + reply.details[COUNTED], told))
     return out
 
@@ -109,27 +109,19 @@ def estimate(counted: int, known: Sequence[BilledPrompt], base: BilledPrompt | N
     return max(round(base.billed + rate * (counted - base.counted)), 0)
 
 
-def known_bills(session: Session) -> list[BilledPrompt]:
-    """Return the bills by which the next prompt of a live session is estimated."""
-    return bills((c.message for c in session.calls), session.behind.schemas)
-
-
 def size_at(session: Session, call: int) -> PromptSize:
     """Return the size of the prompt of a call of a live session."""
-    reply, base = session.calls[call].message, session.behind.schemas
-    if is_size(reply, base):
-        return PromptSize(billed_prompt(reply) or 0, "recorded")
-    counted = reply.details.get(COUNTED)
-    if not isinstance(counted, int):
-        return PromptSize(session.behind.prompt_size(call), "estimated")
-    return PromptSize(estimate(base + counted, known_bills(session)), "estimated")
+    told = billed_prompt(session.calls[call].message)
+    if told is not None:
+        return PromptSize(told, "recorded")
+    return PromptSize(session.behind.prompt_size(call), "estimated")
 
 
 def size_next(session: Session) -> PromptSize:
     """Return the size of the prompt that a live session would be sent next, uncompacted."""
     behind, last = session.behind, _reply_before(session, len(session.path))
-    known = known_bills(session)
-    goes_on = last is not None and is_size(last, behind.schemas)
+    known = bills((c.message for c in session.calls), behind.schemas)
+    goes_on = last is not None and _is_size(last, behind.schemas)
     base = known[-1] if known and goes_on else None
     return PromptSize(estimate(behind.counted_next, known, base), "estimated")
 
@@ -153,12 +145,11 @@ def _standing(session: Session) -> tuple[int | None, PromptSize]:
         call = len(session.calls) - 1
         return call, size_at(session, call)
     coming, reply = size_next(session), _reply_before(session, len(session.path))
-    if reply is not None and is_size(reply, session.behind.schemas):
-        told = billed_prompt(reply) or 0
-        if abs(coming.tokens - told) <= NOISE * told:
-            call = next(c.index for c in reversed(session.calls) if c.message is reply)
-            return call, PromptSize(told, "recorded")
-    return None, coming
+    told = None if reply is None else billed_prompt(reply)
+    if told is None or abs(coming.tokens - told) > NOISE * told:
+        return None, coming
+    call = next(c.index for c in reversed(session.calls) if c.message is reply)
+    return call, PromptSize(told, "recorded")
 
 
 def sizes_around(session: Session, first: int, last: int) -> SizesAround | None:
@@ -181,7 +172,7 @@ def sizes_around(session: Session, first: int, last: int) -> SizesAround | None:
         return None
     before, after = max(begun.tokens_before or 0, 0), max(ended.tokens_after or 0, 0)
     was, (then, since) = _reply_before(session, first), _reply_after(session, last)
-    if then is None or not is_size(then) or (was is not None and was.model != then.model):
+    if then is None or (was is not None and was.model != then.model):
         return SizesAround(before, after, "estimated")
     after = billed_prompt(then) or 0
     more = _share(since, then)
@@ -191,12 +182,9 @@ def sizes_around(session: Session, first: int, last: int) -> SizesAround | None:
     return SizesAround(before, after, "recorded" if recorded else "estimated")
 
 
-def is_size(reply: Message, base: int = 0) -> bool:
-    """Say whether a reply was billed, and its bill can be the size of its prompt.
-
-    Args:
-        reply: of a live session.
-        base: tokens of the schemas, as counted.
+def _is_size(reply: Message, base: int) -> bool:
+    """Say whether the bill of a reply of a live session can be the size of its prompt, so that
+    others can be scaled by it; `base`: tokens of the schemas, as counted.
     """
     told, counted = billed_prompt(reply), reply.details.get(COUNTED)
     return told is not None and told * LIKELY >= base + (counted or 0)

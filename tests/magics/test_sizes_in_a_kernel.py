@@ -7,6 +7,7 @@ import re
 from importlib.util import find_spec
 
 import pytest
+from magics import test_agent_in_a_kernel
 from magics.test_agent_in_a_kernel import Kernel, errors, shown
 from models.wires import FORMATS, Play, wire
 
@@ -48,7 +49,8 @@ def taken(kernel, up, cell, *plays):
 
 
 @pytest.mark.parametrize("kind", ["chat", "anthropic"])
-def test_line_bar_end_line_table_and_metrics_are_the_account(kind, tmp_path):
+def test_line_bar_end_line_table_and_metrics_are_the_account(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(test_agent_in_a_kernel, "WAIT", 240)  # LiteLLM is imported meanwhile
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "a.txt").write_text("The north had one row with a wrong sign. " * 300)
     kernel = Kernel(tmp_path)
