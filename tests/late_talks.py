@@ -87,16 +87,19 @@ def among_others(messages: list[Message], seed: int, *, numbered: bool = False) 
 
     `numbered`: each message says its turn, and injected ones do not begin another.
     """
-    r, out, turn = random.Random(seed), [], -1
+    r, out, turn, speaker = random.Random(seed), [], -1, "main"
     for n, m in enumerate(messages):
+        known = len(out)
         kind = r.choice(["", "", "injected"]) if m.role == "user" else ""
         turn += m.role == "user" and (not kind or turn < 0)
-        name = r.choice(["main", "Dev", None]) if m.role == "assistant" and n % 7 == 0 else None
+        speaker = r.choice(["main", "Dev"]) if n % 7 == 0 else speaker
         if r.random() < 0.15:
             heard = r.choice(["heard", "frame"])
             words = "w " * r.randint(1, 400)
             out.append(user(words, id=f"h{n}", time=m.time, kind=heard, agent="Dev", tool="shell"))
-        out.append(msgspec.structs.replace(m, kind=kind, agent=name))
+        out.append(
+            msgspec.structs.replace(m, kind=kind, agent=speaker if m.role == "assistant" else None)
+        )
         if numbered:
-            out[-2:] = [msgspec.structs.replace(x, turn=max(turn, 0)) for x in out[-2:]]
+            out[known:] = [msgspec.structs.replace(x, turn=max(turn, 0)) for x in out[known:]]
     return out

@@ -71,6 +71,7 @@ def test_numbers_of_turns_count_where_they_are_said():
 def test_another_agent_begins_a_turn_of_its_own():
     assert first(user(), works("A"), works("A"), works()) == 0
     assert first(user(), works("A"), works("B"), works()) == 3
+    assert first(user(), works("A"), user("to B", kind=INJECTED_KIND), works("B"), works()) == 3
 
 
 def test_what_others_say_and_late_results_are_history_at_once():

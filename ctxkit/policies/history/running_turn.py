@@ -27,6 +27,7 @@ class RunningTurn:
         "_answered",
         "_begun",
         "_ended",
+        "_input",
         "_number",
         "_speaker",
         "first",
@@ -47,6 +48,8 @@ class RunningTurn:
         self._begun = self._number = 0
         """Numbers of the turn as it began, and of the last message."""
         self._speaker: str | None = None
+        self._input: int | None = None
+        """The row of an input that no reply has followed yet."""
 
     def coming(self, rows: int) -> int:
         """Return the row with which the turn of the next call begins; so many rows are there."""
@@ -75,18 +78,19 @@ class RunningTurn:
         """
         if role == ASSISTANT:
             if self._answered and self._is_anothers(message, number):
-                self._begin(row, number)
-            self._answered, self._number = True, number
+                asked = self._input if number == self._number else None
+                self._begin(row if asked is None else asked, number)
+            self._answered, self._number, self._input = True, number, None
             self._speaker = message.agent or self._speaker
             self._ended = _is_last_word(message)
         elif role == TOOL and group >= self.first:
-            self._answered, self._ended = True, False
+            self._answered, self._ended, self._input = True, False, None
         elif role == TOOL or message.kind in FROM_OTHERS:
             self.past_at_once.append(row)
         elif role == USER:
             if self._opens(message, number):
                 self._begin(row, number)
-            self._ended, self._number = False, number
+            self._ended, self._number, self._input = False, number, row
 
     def _begin(self, row: int, number: int) -> None:
         self.first, self._begun, self._speaker = row, number, None
