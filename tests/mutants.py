@@ -1,7 +1,7 @@
 """Damaged logs taken through the kit: read, report, frames, replay, charts, scores and every writer.
 
 `python tests/mutants.py --count 500` runs them, goes on at every failure and prints each distinct one: by the type of
-its error and the innermost line of the kit. A mutant is told by the seed and its number alone.
+its error and the innermost line of the kit. The seed and its number alone make a mutant.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Failure(NamedTuple):
 
 
 class Findings:
-    """What a run found: each distinct failure with the mutants that show it, and what was taken."""
+    """The result of a run: each distinct failure with the mutants that show it, and what was taken."""
 
     def __init__(self) -> None:
         self.failures: dict[tuple[str, str], tuple[Failure, list[int]]] = {}
@@ -267,10 +267,10 @@ def read(base: LogBase, place: Path) -> list[Session]:
         (place / name).write_bytes(data)
     one = base.archive or (next(iter(base.files)) if len(base.files) == 1 else "")
     try:
-        found = find_logs(place / one, reader)
+        logs = find_logs(place / one, reader)
         return [
             s
-            for f in found
+            for f in logs
             for s in (f.folder(f.path) if f.folder else read_source(Source(f.path), reader))
         ]
     except ck.ReadError as e:
@@ -401,7 +401,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def most_memory(*, begin: bool = False) -> int:
-    """Return the bytes that this process held at most since it was last asked to begin; 0 where none can say."""
+    """Return the bytes that this process took at most since it was last asked to begin; 0 where none can say."""
     with suppress(OSError):
         if begin:
             Path("/proc/self/clear_refs").write_text("5")
@@ -410,9 +410,9 @@ def most_memory(*, begin: bool = False) -> int:
     return 0
 
 
-def run(seed: str, numbers: Iterable[int], found: Findings | None = None) -> Findings:
+def run(seed: str, numbers: Iterable[int], findings: Findings | None = None) -> Findings:
     """Take mutants through the kit, one after the other; go on at failures and collect them."""
-    found = found or Findings()
+    findings = findings or Findings()
     for number in numbers:
         base = mutant(seed, number)
         before = most_memory(begin=True)
@@ -423,35 +423,37 @@ def run(seed: str, numbers: Iterable[int], found: Findings | None = None) -> Fin
             is_read, failures, done = take(base, number)
         seconds, memory = process_time() - start, most_memory()
         if memory - before > MOST_BYTES:
-            told = f"{(memory - before) >> 20} MB"
-            failures.append(Failure("MemoryError: too much", base.format, "all", told))
-        found.slowest = max(found.slowest, (seconds, number))
-        found.largest = max(found.largest, (memory, number))
-        found.run, found.read = found.run + 1, found.read + is_read
-        found.steps += done
-        found.add(number, failures)
-    return found
+            size = f"{(memory - before) >> 20} MB"
+            failures.append(Failure("MemoryError: too much", base.format, "all", size))
+        findings.slowest = max(findings.slowest, (seconds, number))
+        findings.largest = max(findings.largest, (memory, number))
+        findings.run, findings.read = findings.run + 1, findings.read + is_read
+        findings.steps += done
+        findings.add(number, failures)
+    return findings
 
 
 def main() -> None:
-    """Run mutants and print what was found."""
+    """Run mutants and print their failures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", default=SEED_OF_ALL)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument(
-        "--log", type=Path, help="a file for what was found so far, after each hundred"
+        "--log", type=Path, help="a file for the failures so far, after each hundred"
     )
     asked = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, 3 << 30))
-    found = Findings()
+    findings = Findings()
     for first in range(asked.first, asked.first + asked.count, 100):
         end = min(first + 100, asked.first + asked.count)
-        run(asked.seed, range(first, end), found)
+        run(asked.seed, range(first, end), findings)
         if asked.log:
-            asked.log.write_text(f"to {end}: {found}\n\n{dict(sorted(found.steps.items()))}\n")
-    sys.stdout.write(f"{found}\n")
-    sys.exit(bool(found.failures))
+            asked.log.write_text(
+                f"to {end}: {findings}\n\n{dict(sorted(findings.steps.items()))}\n"
+            )
+    sys.stdout.write(f"{findings}\n")
+    sys.exit(bool(findings.failures))
 
 
 if __name__ == "__main__":

@@ -19,17 +19,17 @@ CHUNK, CHUNKS = 500, 40
 
 
 def test_no_error_but_its_own_comes_out_of_a_damaged_log() -> None:
-    found = run(str(SEED), range(EACH))
-    assert not found.failures, found
-    assert found.read > EACH / 2  # some of it must have been read
+    findings = run(str(SEED), range(EACH))
+    assert not findings.failures, findings
+    assert findings.read > EACH / 2  # some of it must have been read
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not ALL, reason="CTXKIT_TEST_ALL=1 takes them all")
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_none_comes_out_of_twenty_thousand(chunk: int) -> None:
-    found = run(mutants.SEED_OF_ALL, range(CHUNK * chunk, CHUNK * (chunk + 1)))
-    assert not found.failures, found
+    findings = run(mutants.SEED_OF_ALL, range(CHUNK * chunk, CHUNK * (chunk + 1)))
+    assert not findings.failures, findings
 
 
 def test_a_mutant_is_told_by_its_seed_and_number() -> None:
@@ -50,14 +50,14 @@ def one(whole: LogBase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutants, "mutant", lambda seed, number: whole)
 
 
-def failures(found: Findings) -> list[tuple[str, str, str]]:
-    return [(f.error, f.place, f.step) for f, _ in found.failures.values()]
+def failures(findings: Findings) -> list[tuple[str, str, str]]:
+    return [(f.error, f.place, f.step) for f, _ in findings.failures.values()]
 
 
 def test_a_log_without_damage_goes_through(one: None) -> None:
-    found = run("x", range(3))
-    assert not found.failures, found
-    assert (found.run, found.read) == (3, 3)
+    findings = run("x", range(3))
+    assert not findings.failures, findings
+    assert (findings.run, findings.read) == (3, 3)
 
 
 def test_an_error_that_is_not_the_kits_is_a_failure(one, monkeypatch) -> None:
@@ -65,10 +65,10 @@ def test_an_error_that_is_not_the_kits_is_a_failure(one, monkeypatch) -> None:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(ck, "report", report)
-    found = run("x", range(2))
-    assert ("ZeroDivisionError: division by zero", "tests", "report") in failures(found)
-    assert [ns for _, ns in found.failures.values()] == [[0, 0, 1, 1]]  # the rest goes on
-    assert "4 times, first mutants [0, 0, 1], in report" in str(found)
+    findings = run("x", range(2))
+    assert ("ZeroDivisionError: division by zero", "tests", "report") in failures(findings)
+    assert [ns for _, ns in findings.failures.values()] == [[0, 0, 1, 1]]  # the rest goes on
+    assert "4 times, first mutants [0, 0, 1], in report" in str(findings)
 
 
 def test_what_a_reader_lets_out_is_a_failure(one, monkeypatch) -> None:
@@ -90,7 +90,7 @@ def test_too_much_of_a_processor_is_a_failure(one, monkeypatch) -> None:
     assert failures(run("x", [0])) == [("TooSlow: more than 1 s of a processor", "tests", "all")]
 
 
-@pytest.mark.skipif(not mutants.most_memory(), reason="no /proc tells what a process held")
+@pytest.mark.skipif(not mutants.most_memory(), reason="no /proc tells what a process took")
 def test_too_much_memory_is_a_failure(one, monkeypatch) -> None:
     monkeypatch.setattr(mutants, "MOST_BYTES", 100 << 20)
     monkeypatch.setattr(ck, "report", lambda *_: len(b"x" * (200 << 20)))

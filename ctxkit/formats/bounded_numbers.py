@@ -1,4 +1,4 @@
-"""Numbers of entries that were decoded whole, held to the bounds of numbers that a reader takes."""
+"""Numbers of entries that were decoded whole, under the bounds of numbers that readers take."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NESTED = ("parts", "inserted")
 
 def _bounds(kind: type[msgspec.Struct]) -> dict[str, tuple[Callable[[Any], Any], Any]]:
     """Return for each number of a struct what bounds it, and its default."""
-    found = dict[str, tuple[Any, Any]]()
+    bounds = dict[str, tuple[Any, Any]]()
     for field in msgspec.structs.fields(kind):
         default = None if field.default is msgspec.NODEFAULT else field.default
         if field.type in (int, int | None):
-            found[field.name] = (count_or_none, default)
+            bounds[field.name] = (count_or_none, default)
         elif field.type in (float, float | None):
-            found[field.name] = (
+            bounds[field.name] = (
                 seconds_since_1970 if field.name == "time" else float_or_none,
                 default,
             )
-    return found
+    return bounds
 
 
 _BOUNDS: dict[Any, dict[str, tuple[Callable[[Any], Any], Any]]] = {
@@ -49,8 +49,8 @@ def bounded(entry: _T) -> _T:
         return entry
     changes: dict[str, Any] = {}
     for name, (bound, default) in bounds.items():
-        told = getattr(entry, name)
-        if told is not None and bound(told) is None:
+        value = getattr(entry, name)
+        if value is not None and bound(value) is None:
             changes[name] = default
     for name in _NESTED:
         inner = getattr(entry, name, None)

@@ -95,15 +95,15 @@ def test_every_chart_of_a_replay_of_it_is_shown_in_every_form(name):
 @pytest.mark.parametrize("rules", dict.fromkeys([*CUT, *PRESETS]))
 def test_a_compaction_of_any_size_is_shown_message_by_message(rules):
     replay = long_replay(rules)
-    found = group_edits(replay)
-    for number in {0, len(found) - 1} if found else ():
+    compactions = group_edits(replay)
+    for number in {0, len(compactions) - 1} if compactions else ():
         render(ck.plots.diff(replay, number))
     if rules in CUT:
         assert len(diff_data(replay)) > max(800, AxesData.points)
 
 
 def test_more_compactions_than_a_picture_has_points_are_shown():
-    """savings stacks what each compaction put in, kept and saved"""
+    """savings stacks what each compaction put in, left and saved"""
     one = long_replay("agent_framework")
     several = [msgspec.structs.replace(one, id=name) for name in "abc"]
     assert sum(len(group_edits(s)) for s in several) > AxesData.points

@@ -234,12 +234,12 @@ def whole_entries() -> list[Message | Edit]:
     """A message and an edit in which every field has a value."""
     bill = Usage(1, 2, 3, 4, 5, 6, 0.5)
     parts_ = (Text("a"), SizeOnly("file", 7, 8), Thinking("b", hidden=9))
-    said = Message(role="assistant", id="m", parts=parts_, turn=1, time=2.0, usage=bill, latency=3.0,
+    reply = Message(role="assistant", id="m", parts=parts_, turn=1, time=2.0, usage=bill, latency=3.0,
                    context_window=9, model="x")  # fmt: skip
     new = Message(role="summary", id="n", parts=parts_, usage=bill)
     return [
         user("go", id="u"),
-        said,
+        reply,
         Edit(
             kind="summarised",
             id="e",
