@@ -94,7 +94,7 @@ def test_an_interrupt_keeps_the_partial_turn_and_the_session_goes_on(kernels):
     kernel.manager.interrupt_kernel()
     seen = kernel.end(sent)
     assert errors(seen) == [
-        ("Interrupted", "Interrupted. What was said so far is kept in session 'main'.")
+        ("TurnInterrupted", "Interrupted. What was said so far is kept in session 'main'.")
     ]
     [error] = [m for m in seen if m["msg_type"] == "error"]
     assert len(error["content"]["traceback"]) == 1
@@ -112,7 +112,9 @@ def test_a_turn_beside_the_notebook_can_be_stopped(kernels):
     assert "running" in shown(kernel.run("turn.state"))  # the kernel is free meanwhile
     kernel.run("turn.stop()")
     stopped = errors(kernel.run("turn.result(20)"))
-    assert stopped == [("Interrupted", "Stopped. What was said so far is kept in session 'main'.")]
+    assert stopped == [
+        ("TurnInterrupted", "Stopped. What was said so far is kept in session 'main'.")
+    ]
     assert shown(kernel.run("print(turn.state)")).strip() == "stopped"
 
 

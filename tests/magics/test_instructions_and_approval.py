@@ -301,7 +301,7 @@ class TestInAKernel:
         sent = kernel.client.execute("%%agent --approve write_file\nWrite it", allow_stdin=True)
         kernel.client.get_stdin_msg(timeout=25)
         kernel.manager.interrupt_kernel()
-        assert [name for name, _ in errors(kernel.end(sent))] == ["Interrupted"]
+        assert [name for name, _ in errors(kernel.end(sent))] == ["TurnInterrupted"]
         assert not (tmp_path / ".ctxkit/scratch/main/heat.py").exists()
         assert errors(kernel.run("%%agent --approve ''\nWrite it")) == []
 
