@@ -41,7 +41,6 @@ LINES = (
     ("ck.calibrate of 3,000 calls made up", "calibrate", 3_000, 1.5, "s"),
     ("ck.plots.calibration of the same", "calibration", 3_000, 1.5, "s"),
     ('ck.write(format="otel") of 3,000 calls made up', "otel", 3_000, 1.0, "s"),
-    ("ck.with_memory of 3,000 calls made up", "with memory", 3_000, 0.5, "s"),
 )
 """Name, deed, how many, at most so long, unit (a run's share in `ms`)."""
 SCALES = (
@@ -65,7 +64,8 @@ def done(deed: str, n: int, tree: str = "") -> dict[str, Any]:
     command = [sys.executable, str(HERE / "benchmarks" / "deeds.py"), deed, str(n)]
     told = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if told.returncode:
-        raise RuntimeError(told.stderr.strip().splitlines()[-1])
+        last = told.stderr.strip().splitlines() or [f"{deed!r} ended with {told.returncode}"]
+        raise RuntimeError(last[-1])
     found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
     return found
 
@@ -101,6 +101,14 @@ def frontier() -> dict[str, object]:
     """What `make frontier` works out, under the presets that an earlier ctxkit has, too."""
     name = f"the first {BOTH} presets over all real sessions, with losses"
     return {**line(name, "frontier", BOTH, 6.0, "s"), "goal": ">= 5" if EARLIER else ""}
+
+
+def against_compare() -> dict[str, object]:
+    """Two runs and their losses, with and without a memory, beside a comparison of one."""
+    ours, peer = least("with memory", 3_000), least("without memory", 3_000)
+    name = "ck.with_memory of 3,000 calls made up, against ck.compare of the same rules"
+    row = {"name": name, "unit": "s CPU", "goal": "<= 1.5"}
+    return {**row, "ours": ours, "peer": peer, "ratio": ours / peer}
 
 
 def memory() -> dict[str, object]:
@@ -151,7 +159,8 @@ def run() -> list[dict[str, object]]:
     lines = [x for x in LINES if there or x[1] in MADE_UP]
     scales = [x for x in SCALES if there or x[1] in MADE_UP]
     peers = [frontier(), *against_langchain()] if there else []
-    return [*(line(*x) for x in lines), *(steepness(*x) for x in scales), memory(), *peers]
+    own = [*(line(*x) for x in lines), *(steepness(*x) for x in scales)]
+    return [*own, against_compare(), memory(), *peers]
 
 
 if __name__ == "__main__":

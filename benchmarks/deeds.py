@@ -165,11 +165,20 @@ def calibrated(how: Callable[[Session], Any], session: Session) -> str:
     return str(made.to_plotly() if hasattr(made, "to_plotly") else csv(made.calls))
 
 
+SMALL = "pi:context_window=40_000,reserve_tokens=8_000,keep_recent_tokens=8_000"
+"""Rules that compact a `talk` about each 115 calls."""
+
+
 def with_memory(calls: int) -> Deed:
-    """What a memory is worth to a session."""
+    """What a memory is worth to a session: two runs with their losses."""
     session = talk(calls)
-    rules = "pi:context_window=40_000,reserve_tokens=8_000,keep_recent_tokens=8_000"
-    return lambda: csv(ck.with_memory(session, rules))
+    return lambda: csv(ck.with_memory(session, SMALL))
+
+
+def without_memory(calls: int) -> Deed:
+    """The same session under the same rules, beside what was recorded."""
+    session = talk(calls)
+    return lambda: csv(ck.compare(session, [SMALL], progress=False))
 
 
 def written(calls: int) -> Deed:
@@ -230,6 +239,7 @@ DEEDS: dict[str, Callable[[int], Deed]] = {
     "calibration": lambda n: partial(calibrated, ck.plots.calibration, talk(n)),
     "otel": written,
     "with memory": with_memory,
+    "without memory": without_memory,
     "views": views,
     "tyrum": tyrum,
     "many": many,
