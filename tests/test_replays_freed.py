@@ -1,4 +1,4 @@
-"""A replay that nobody holds any more takes no memory: nothing in its cycles is hidden from the collector."""
+"""A replay that nothing refers to takes no memory: nothing in its cycles is hidden from the collector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ctxkit.policies.history import MessageLog
 from ctxkit.presets.registry import names
 
 CYCLES = ("ai_sdk", "codex", "opencode", "tyrum")
-"""Presets whose replays held themselves: by prunings, and by compactions that are built on others."""
+"""Presets whose replays were in cycles: of prunings, and of compactions that are built on others."""
 
 
 def logs_in_memory() -> int:
