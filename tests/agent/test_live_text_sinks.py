@@ -40,6 +40,12 @@ SCREENS = {
 """Every place that prints or displays while an agent may run, and what it shows: none of them gets
 text of an agent but by events. One that is new here shows it by way of `LiveEvents.tell`, too.
 """
+WORKERS = (
+    "agent/tools/search_worker.py",
+    "agent/document_worker.py",
+    "agent/process_supervisor.py",
+)
+"""Scripts that run in a process of their own: what they print is a result, or goes to a pipe."""
 LISTENERS = {
     "agent/live_session.py": "spans of a collector; the listeners that a session is made with",
     "magics/sessions.py": "those who listened to a session that is opened anew",
@@ -127,8 +133,7 @@ def test_every_screen_is_known():
         )
         or called(call) in ("sys.stdout.write", "sys.stderr.write")
     }
-    workers = ("agent/tools/search_worker.py", "agent/document_worker.py")
-    found = {(n, f) for n, f in found if n not in workers}  # processes whose output is a result
+    found = {(n, f) for n, f in found if n not in WORKERS}
     assert found == set(SCREENS)
 
 

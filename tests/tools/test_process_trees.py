@@ -319,8 +319,8 @@ def test_an_agent_that_died_takes_no_place():
 
 # -- one mechanism -----------------------------------------------------------------------------------
 
-ALONE = {"reading.py": "our own script", "text_search.py": "ripgrep", "scans.py": "our own script",
-         "supervisor.py": "ps"}  # fmt: skip
+ALONE = {"documents.py": "our own script", "search.py": "ripgrep, and our own script",
+         "process_supervisor.py": "ps"}  # fmt: skip
 """Files that start programs which start none themselves."""
 
 
@@ -343,7 +343,15 @@ def test_programs_are_started_by_one_mechanism():
             started[path.name] = calls
         if "ProcessTree(" in code:
             trees.add(path.name)
-    assert set(started) == trees == {"programs.py", "kernel.py", "children.py"}
+    assert (
+        set(started)
+        == trees
+        == {
+            "child_process.py",
+            "code_tools.py",
+            "compactor_command.py",
+        }
+    )
     for name, calls in started.items():
         assert all("tree.options" in call for call in calls), name
 
