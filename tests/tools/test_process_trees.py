@@ -125,7 +125,7 @@ def test_what_a_compactor_starts_ends_with_it(tmp_path, hidden, way, ends):
         with pytest.raises(BadArguments, match=said):
             program([])
     assert len(hidden.pid_list) == 1
-    assert hidden.gone(0.5)
+    assert hidden.gone()
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_a_shell_command_starts_ends_with_it(tmp_path, hidden, way, ends):
     else:
         asyncio.run(stopped())
     hidden.wait()
-    assert hidden.gone(0.5)
+    assert hidden.gone()
     assert time.monotonic() - began < 12
 
 
@@ -220,7 +220,7 @@ def test_an_agent_and_what_it_started_end_when_its_session_is_closed(tmp_path, h
     hidden.wait(2)
     assert len(hidden.alive) == 2
     agent.close()
-    assert hidden.gone(0.5)
+    assert hidden.gone()
 
 
 def test_a_server_of_tools_and_what_it_started_end_with_it(tmp_path, hidden, monkeypatch):
@@ -229,7 +229,7 @@ def test_a_server_of_tools_and_what_it_started_end_with_it(tmp_path, hidden, mon
     assert server.tools()
     hidden.wait(2)
     server.close()
-    assert hidden.gone(0.5)
+    assert hidden.gone()
 
 
 def test_where_the_supervisor_itself_is_killed_its_group_still_ends(tmp_path, hidden):
