@@ -199,7 +199,8 @@ class Turn:
             return
         when = self.deadline.when()
         if when is not None and asyncio.get_running_loop().time() >= when:
-            self.deadline.reschedule(None)
+            if not self.deadline.expired():  # an expiring deadline cannot be moved any more
+                self.deadline.reschedule(None)
             self.ran_out = True
             raise OutOfTime
 

@@ -24,6 +24,7 @@ from ctxkit.agent.models.model import Delta, Request, ignore_delta
 from ctxkit.agent.models.provider import Provider
 from ctxkit.agent.store.workspace import Workspace
 from ctxkit.agent.tools.tool import tool
+from ctxkit.agent.turn import OutOfTime, Turn
 from ctxkit.policies.rules import Rules
 from ctxkit.session.messages import ToolCall
 
@@ -290,3 +291,28 @@ def test_calls_of_an_agent_without_an_end_are_replies_of_a_bounded_size():
     calls = [len(m.tool_calls) for m in replies if m.role == "assistant"]
     assert calls == [1_000, 1_000, 500]
     assert sum(m.role == "tool" for m in replies) == 2_500
+
+
+def test_a_turn_ends_when_its_deadline_expires_with_a_result_waiting():
+    """`asyncio.wait_for` may swallow the cancellation where its result is there, too."""
+
+    async def run():
+        turn = Turn(task=asyncio.current_task())
+        with pytest.raises((OutOfTime, TimeoutError)):
+            await listen(turn)
+        assert turn.late
+        await asyncio.sleep(0)  # nothing is left that cancels what comes next
+
+    async def listen(turn):
+        async with asyncio.timeout(0.05) as turn.deadline:
+            waiting = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(flood, waiting)
+            await asyncio.wait_for(waiting, 10)
+            assert turn.deadline.expired()
+            turn.hold()
+
+    def flood(waiting):
+        time.sleep(0.1)  # the loop is kept busy past the deadline
+        waiting.set_result("a chunk")
+
+    asyncio.run(run())
