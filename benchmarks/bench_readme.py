@@ -51,7 +51,7 @@ SCALES = (
     ("calls of ck.calibrate", "calibrate", (1_000, 2_000, 4_000)),
     ("calls of ck.plots.calibration", "calibration", (1_000, 2_000, 4_000)),
     ('calls of ck.write(format="otel")', "otel", (1_000, 2_000, 4_000)),
-    ("calls of ck.with_memory", "with memory", (1_000, 2_000, 4_000)),
+    ("calls of ck.experiments.with_memory", "with memory", (1_000, 2_000, 4_000)),
 )
 MADE_UP = ("compare made", "views", "calibrate", "calibration", "otel", "with memory")
 """Deeds that need no real logs."""
@@ -106,7 +106,7 @@ def frontier() -> dict[str, object]:
 def against_compare() -> dict[str, object]:
     """Two runs and their losses, with and without a memory, beside a comparison of one."""
     ours, peer = least("with memory", 3_000), least("without memory", 3_000)
-    name = "ck.with_memory of 3,000 calls made up, against ck.compare of the same rules"
+    name = "ck.experiments.with_memory of 3,000 calls made up, against ck.compare of the same rules"
     row = {"name": name, "unit": "s CPU", "goal": "<= 1.5"}
     return {**row, "ours": ours, "peer": peer, "ratio": ours / peer}
 

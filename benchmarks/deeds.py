@@ -172,7 +172,7 @@ SMALL = "pi:context_window=40_000,reserve_tokens=8_000,keep_recent_tokens=8_000"
 def with_memory(calls: int) -> Deed:
     """What a memory is worth to a session: two runs with their losses."""
     session = talk(calls)
-    return lambda: csv(ck.with_memory(session, SMALL))
+    return lambda: csv(ck.experiments.with_memory(session, SMALL))
 
 
 def without_memory(calls: int) -> Deed:

@@ -12,10 +12,11 @@ from .formats.archive import find as find, keep as keep
 
 # look at a session
 from .metrics.context_report import report as report
-from .metrics.frames import arrow as arrow, frame as frame
-from .metrics.frames.per_message import audience as audience
+from .metrics.frames import frame as frame
 from .metrics.calibration import calibrate as calibrate
 from .metrics.cost.spending import spend as spend
+from .metrics.cache_misses import find_cache_misses as misses
+from .metrics.timing import when_to_compact as when
 from .widgets import (
     break_even as break_even,
     budget as budget,
@@ -34,18 +35,13 @@ from .experiments.advice import advise as advise
 from .experiments.comparison import compare as compare
 from .experiments.gates.regression_gate import gate as gate
 from .experiments.grids import grid as grid
-from .experiments.memory_ablation import (
-    index_or_paste as index_or_paste,
-    with_memory as with_memory,
-)
 from .experiments.scores import score as score
-from .experiments.section_costs import sections as sections, without as without
 from .experiments.sweep_runs import sweep as sweep
 from .presets.loading import load_rules as load_rules
 from .experiments.config_validation import validate as validate
 
 # run agents
-from .agent.recorders.recording import record as record, recorder as recorder
+from .agent.recorders.recording import record as record
 from .engine.agent_loop import (
     Context as Context,
     fit as fit,
@@ -77,7 +73,9 @@ from .errors import (
 
 # submodules
 from . import (
+    agent as agent,
     course as course,
+    experiments as experiments,
     formats as formats,
     metrics as metrics,
     plots as plots,

@@ -20,7 +20,7 @@ def sessions():
 
 @pytest.mark.parametrize("per", FRAME_COLUMNS)
 def test_a_stream_has_the_rows_and_the_gaps_of_the_frame(per, sessions):
-    reader = ck.arrow(sessions, per, sessions=2)
+    reader = ck.metrics.arrow(sessions, per, sessions=2)
     assert reader.schema == pa.schema([(c.name, ARROW[c.dtype]) for c in FRAME_COLUMNS[per]])
     frame = ck.frame(sessions, per)
     got = reader.read_all().to_pandas(types_mapper={pa.large_string(): pd.StringDtype()}.get)
@@ -36,7 +36,7 @@ def test_batches_come_as_they_are_asked_for(sessions, monkeypatch):
     made = []
     real = ck.metrics.frames.frame
     monkeypatch.setattr(ck.metrics.frames, "frame", lambda *a, **k: made.append(1) or real(*a, **k))
-    reader = ck.arrow(sessions, "call", sessions=1)
+    reader = ck.metrics.arrow(sessions, "call", sessions=1)
     assert len(made) == 1  # the empty one, for the schema
     assert reader.read_next_batch().num_rows == 343
     assert len(made) == 2
@@ -44,7 +44,7 @@ def test_batches_come_as_they_are_asked_for(sessions, monkeypatch):
 
 @pytest.mark.parametrize("per", FRAME_COLUMNS)
 def test_nothing_gives_the_columns(per):
-    assert ck.arrow([], per).read_all().column_names == [c.name for c in FRAME_COLUMNS[per]]
+    assert ck.metrics.arrow([], per).read_all().column_names == [c.name for c in FRAME_COLUMNS[per]]
 
 
 def test_the_list_of_sessions_is_a_table_and_a_list():
@@ -58,4 +58,4 @@ def test_the_list_of_sessions_is_a_table_and_a_list():
 @pytest.mark.parametrize("wrong", [{"per": "cal"}, {"sessions": 0}])
 def test_what_cannot_be_is_said_at_once(wrong, sessions):
     with pytest.raises(ck.BadArguments, match=r"call|at least 1"):
-        ck.arrow(sessions, **wrong)
+        ck.metrics.arrow(sessions, **wrong)

@@ -31,7 +31,7 @@ def talk(calls: int) -> ck.Session:
 DEEDS = {
     "calibrate": ck.calibrate,
     "plots.calibration": ck.plots.calibration,
-    "with_memory": lambda s: ck.with_memory(s, SMALL),
+    "with_memory": lambda s: ck.experiments.with_memory(s, SMALL),
 }
 
 
@@ -74,7 +74,7 @@ def test_each_lesson_becomes_an_entry_once_however_many_compactions_recall_it(mo
         return make(name, description, *rest, **more)
 
     monkeypatch.setattr(memory, "make_entry", counted)
-    table = ck.with_memory(talk(300), SMALL).set_index("way")
+    table = ck.experiments.with_memory(talk(300), SMALL).set_index("way")
     assert table.loc["with memory", "cuts_n"] > 3
     assert len(made) > 300
     assert set(made.values()) == {1}

@@ -3,7 +3,11 @@ from .advice import advise as advise
 from .comparison import Comparison as Comparison
 from .comparison import compare as compare
 from .grids import grid as grid
+from .memory_ablation import index_or_paste as index_or_paste
+from .memory_ablation import with_memory as with_memory
 from .scores import score as score
+from .section_costs import sections as sections
+from .section_costs import without as without
 from .sweep_runs import compare_settings as compare_settings
 from .sweep_runs import get_pareto_front as get_pareto_front
 from .sweep_runs import summarise_runs as summarise_runs

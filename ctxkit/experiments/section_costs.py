@@ -162,7 +162,7 @@ def without(session: Session, *names: str) -> Session:
     Sections are those that a live session names (`base`, `runtime`, `gitignore`, ...), and of a
     system prompt in another program's log its headings and tagged blocks, as `ck.report` has them.
     A message that said nothing else is no longer sent. Recorded usage stays as it was: what the
-    prompts would have been billed tells `ck.sections`.
+    prompts would have been billed tells `ck.experiments.sections`.
 
     Args:
         session: any session, the path of a log, or a list of messages.

@@ -114,5 +114,5 @@ def test_live_log_and_replay_agree_with_all_layers_on(place, mode):
         assert sent[0] == sent[1]  # the log alone knows no prunings: its rules say them again
     stubs = [i.message.text for i in now.sent(1) if i.message.role == "tool"]
     assert stubs[0].startswith("[result offloaded")
-    costs = [ck.sections(s) for s in (now, log)]
+    costs = [ck.experiments.sections(s) for s in (now, log)]
     assert costs[0].equals(costs[1])

@@ -56,7 +56,7 @@ def test_a_model_is_asked_for_each_result_that_grows_old():
 def test_the_user_still_sees_what_was_archived_and_not_the_summary():
     """A29, A30, A41: The result is there for the user, whole; the summary is the agent's alone."""
     made, _ = worked(Says(said(WORDS), said(WORDS)))
-    table = ck.audience(made.session)
+    table = ck.metrics.audience(made.session)
     results = table[table["role"] == "tool"]
     assert results["user_sees"].all()
     assert results["agent_sees"].tolist() == [False, False, True]

@@ -265,6 +265,6 @@ def test_marks_of_ai_are_kept_and_say_what_the_user_sees() -> None:
     )
     kinds = ["", "tool_result_archived", "tool_summary", ""]
     assert [m.kind for m in s.messages] == kinds
-    seen = ck.audience(s)
+    seen = ck.metrics.audience(s)
     assert seen["user_sees"].tolist() == [True, True, False, True]
     assert seen["agent_sees"].tolist() == [True, False, True, True]

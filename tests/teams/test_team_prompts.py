@@ -181,5 +181,6 @@ def test_sections_stand_in_each_agents_system_message(tmp_path):
         live = team.sessions["A"]
         read = ck.read(live.log.path)
         assert (
-            ck.sections(read)["section"].tolist() == ck.sections(live.session)["section"].tolist()
+            ck.experiments.sections(read)["section"].tolist()
+            == ck.experiments.sections(live.session)["section"].tolist()
         )

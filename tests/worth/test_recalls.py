@@ -13,7 +13,7 @@ SAMPLE = ck.samples.path()
 
 @pytest.fixture(scope="module")
 def table():
-    return ck.with_memory(SAMPLE, SMALL).set_index("way")
+    return ck.experiments.with_memory(SAMPLE, SMALL).set_index("way")
 
 
 def test_memory_saves_what_was_needed_and_costs_what_it_sends(table):
@@ -31,7 +31,7 @@ def test_memory_saves_what_was_needed_and_costs_what_it_sends(table):
 
 
 def test_nothing_recalled_costs_nothing(table):
-    none = ck.with_memory(SAMPLE, SMALL, Recall(items=0)).set_index("way")
+    none = ck.experiments.with_memory(SAMPLE, SMALL, Recall(items=0)).set_index("way")
     assert none.loc["difference", "usd"] == 0
     assert none.loc["difference", "needed_lost_n"] == 0
     assert none.loc["with memory", "recalled_tokens"] == 0
@@ -43,6 +43,6 @@ def test_rules_that_recall_already_are_refused():
         pytest.warns(UserWarning, match="without a trigger"),
         pytest.raises(ck.BadArguments, match="recall already"),
     ):
-        ck.with_memory(SAMPLE, "summary:keep_turns=2 | recall")
+        ck.experiments.with_memory(SAMPLE, "summary:keep_turns=2 | recall")
     with pytest.raises(ck.BadArguments, match="name rules that compact"):
-        ck.with_memory(SAMPLE, ck.policies.rules.Rules())
+        ck.experiments.with_memory(SAMPLE, ck.policies.rules.Rules())

@@ -18,9 +18,9 @@ from ctxkit.tokens.prices import price
 
 def test_a_section_costs_its_tokens_at_every_call():
     session = talk()
-    table = ck.sections(session).set_index("section")
+    table = ck.experiments.sections(session).set_index("section")
     assert list(table.index) == ["base", "gitignore", "store", "time", TIME_AT_TOP_ROW]
-    assert list(ck.sections(session).columns) == [c.name for c in SECTION_COLUMNS]
+    assert list(ck.experiments.sections(session).columns) == [c.name for c in SECTION_COLUMNS]
     calls = len(session.calls)
     for name in ("base", "gitignore", "store", "time"):
         row = table.loc[name]
@@ -35,7 +35,7 @@ def test_a_section_costs_its_tokens_at_every_call():
 
 def test_its_dollars_are_written_once_and_read_at_every_later_call():
     session = talk()
-    table = ck.sections(session).set_index("section")
+    table = ck.experiments.sections(session).set_index("section")
     p = price(MODEL)
     tokens, calls = table.loc["gitignore", "tokens"], len(session.calls)
     by_hand = tokens * (p.cache_write + (calls - 1) * p.cache_read)
@@ -44,7 +44,7 @@ def test_its_dollars_are_written_once_and_read_at_every_later_call():
 
 def test_the_time_at_the_top_would_bill_all_behind_it_anew_at_each_turn():
     session = talk()
-    table = ck.sections(session).set_index("section")
+    table = ck.experiments.sections(session).set_index("section")
     p = price(MODEL)
     head = 700 + table.loc[["base", "gitignore", "store"], "tokens"].sum()
     firsts = [c for c in session.calls if c.turn != session.calls[max(c.index - 1, 0)].turn]
@@ -57,20 +57,20 @@ def test_the_time_at_the_top_would_bill_all_behind_it_anew_at_each_turn():
 
 def test_a_session_without_a_section_is_sent_without_it():
     session = talk()
-    less = ck.without(session, "gitignore", "time")
+    less = ck.experiments.without(session, "gitignore", "time")
     assert [n for n, _, _ in less.messages[0].sections] == ["base", "store"]
     assert all("build/" not in m.text for c in range(len(less.calls)) for m in less.view(c))
     assert less.messages[1:] == session.messages[1:]
-    bare = ck.without(session, *(b.name for b in BLOCKS))
+    bare = ck.experiments.without(session, *(b.name for b in BLOCKS))
     assert bare.view(0)[0].role == "user"
     with pytest.raises(
         BadArguments, match="no section 'gitignor'; it has base, gitignore, store, time"
     ):
-        ck.without(session, "gitignor")
+        ck.experiments.without(session, "gitignor")
 
 
 def test_rules_can_be_asked_about():
-    table = ck.sections(talk(turns=12), "pi").set_index("section")
+    table = ck.experiments.sections(talk(turns=12), "pi").set_index("section")
     assert table.loc["gitignore", "usd"] > 0
 
 
@@ -81,15 +81,15 @@ def test_sections_of_another_programs_system_prompt_are_its_headings():
         {"role": "user", "content": "Go"},
         {"role": "assistant", "content": "ok"},
     ]
-    table = ck.sections(log).set_index("section")
+    table = ck.experiments.sections(log).set_index("section")
     assert list(table.index) == ["preamble", "Tools", "Habits"]
     assert table.loc["Habits", "tokens"] > 100
     assert table["usd"].isna().all()
-    assert "Habits" not in ck.without(log, "Habits").messages[0].text
+    assert "Habits" not in ck.experiments.without(log, "Habits").messages[0].text
 
 
 def test_a_session_without_sections_has_none():
-    assert ck.sections(
+    assert ck.experiments.sections(
         [{"role": "user", "content": "Go"}, {"role": "assistant", "content": "ok"}]
     ).empty
 
@@ -100,7 +100,7 @@ def test_schemas_of_tools_are_priced_too():
     from ctxkit.session.messages import ToolSchema
 
     session = replace(talk(), tools=(ToolSchema(name="look", chars=2000),))
-    row = ck.sections(session).set_index("section").loc["tool schemas"]
+    row = ck.experiments.sections(session).set_index("section").loc["tool schemas"]
     assert (row.tokens, row.billed_tokens) == (500, 500 * len(session.calls))
     assert row.usd > 0
 
@@ -116,12 +116,12 @@ def store(tmp_path):
 
 
 def test_pasting_saves_the_calls_that_read_and_is_paid_at_every_call(store):
-    table = ck.index_or_paste(talk(), store).set_index("way")
+    table = ck.experiments.index_or_paste(talk(), store).set_index("way")
     demand, pasted = table.loc["index, read on demand"], table.loc["pasted whole"]
     assert (demand.calls_n, pasted.calls_n) == (5, 4)
     assert demand.output_tokens - pasted.output_tokens == 40
     assert pasted.store_tokens > 850 > demand.store_tokens
-    whole = ck.sections(talk())
+    whole = ck.experiments.sections(talk())
     bill = sum(c.message.usage.prompt_tokens for c in talk().calls)
     assert demand.prompt_tokens == bill
     assert demand.usd > 0
@@ -129,7 +129,7 @@ def test_pasting_saves_the_calls_that_read_and_is_paid_at_every_call(store):
 
 
 def test_what_nobody_reads_is_cheaper_as_an_index(store):
-    table = ck.index_or_paste(talk(reads=False), store).set_index("way")
+    table = ck.experiments.index_or_paste(talk(reads=False), store).set_index("way")
     demand, pasted = table.loc["index, read on demand"], table.loc["pasted whole"]
     assert demand.calls_n == pasted.calls_n
     more = (pasted.store_tokens - demand.store_tokens) * demand.calls_n
@@ -146,9 +146,9 @@ def test_an_id_that_is_used_again_keeps_its_own_result(store):
 
 def test_without_an_index_or_its_store_that_is_said(store, tmp_path):
     with pytest.raises(BadArguments, match="no index of a context store"):
-        ck.index_or_paste(talk(blocks=BLOCKS[:2]), store)
+        ck.experiments.index_or_paste(talk(blocks=BLOCKS[:2]), store)
     with pytest.raises(BadArguments, match="nothing of what the session's index names"):
-        ck.index_or_paste(talk(), ContextStore(tmp_path / "other"))
+        ck.experiments.index_or_paste(talk(), ContextStore(tmp_path / "other"))
 
 
 def test_compactions_of_what_was_not_read_are_left_out(store):
@@ -162,7 +162,7 @@ def test_compactions_of_what_was_not_read_are_left_out(store):
                inserted=(replace(session.messages[3], id="short", parts=()),))  # fmt: skip
     drop = Edit(kind="dropped", id="e1", targets=(ids[1], ids[2], ids[3]))
     log = [*session.log[:7], cut, drop, *session.log[7:]]
-    table = ck.index_or_paste(replace(session, log=tuple(log)), store)
+    table = ck.experiments.index_or_paste(replace(session, log=tuple(log)), store)
     assert (table.prompt_tokens > 0).all()
 
 
@@ -188,7 +188,7 @@ def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
             if not path.is_file() or path.stat().st_size > 3_000_000:
                 continue
             for session in ck.read_all(path)[:2]:
-                table = ck.sections(session)
+                table = ck.experiments.sections(session)
                 rows = table[~table.section.isin(["tool schemas", TIME_AT_TOP_ROW])]
                 if rows.empty or session.edits:
                     continue
@@ -196,7 +196,7 @@ def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
                 system = sum(n for m, n in zip(session.messages, PromptBilling(session).sizes.tokens, strict=True)
                              if m.role == "system" and m.visible)  # fmt: skip
                 assert rows.tokens.sum() == system
-                bare = ck.without(session, *rows.section)
+                bare = ck.experiments.without(session, *rows.section)
                 assert all(m.role != "system" for c in range(len(bare.calls)) for m in bare.view(c))
                 asked = PromptBilling(session)
                 none = [0 if m.role == "system" else n

@@ -15,14 +15,16 @@ _MOVED = "time, at the top"
 def _dollars(costs: Any, key: str) -> dict[str, float]:
     """Return what each section costs, from the table of a session."""
     if "usd" not in getattr(costs, "columns", ()) or "section" not in costs.columns:
-        raise BadArguments(f"Give the table, too: ck.check('{key}', ..., ck.sections(priced)).")
+        raise BadArguments(
+            f"Give the table, too: ck.check('{key}', ..., ck.experiments.sections(priced))."
+        )
     return dict(zip(costs["section"], costs["usd"], strict=True))
 
 
 @guess(
     "10",
     "The time is a dozen tokens. Said anew at the top of the prompt in each of eight turns, how "
-    "many cents would it cost over some fifty calls? Give what ck.sections says, too.",
+    "many cents would it cost over some fifty calls? Give what ck.experiments.sections says, too.",
     "What stands behind a word that changes is billed as new.",
 )
 def _on_top(given: Any, costs: Any = None) -> str:
@@ -32,7 +34,7 @@ def _on_top(given: Any, costs: Any = None) -> str:
 @exercise(
     "10-a",
     "Which section could you leave out to save at least a cent in this session without losing a "
-    "tool? Give its name, and what ck.sections says.",
+    "tool? Give its name, and what ck.experiments.sections says.",
     "It is sent again with every call; a cache reads it at a tenth of the price.",
 )
 def _left_out(given: Any, costs: Any = None) -> str:
