@@ -56,7 +56,7 @@ NAV = {
     ],
     "Notebooks": [],
     "Gallery": ["gallery.md"],
-    "Reference": ["frames.md", "scores.md", "systems.md", "formats.md"],
+    "Reference": ["api.md", "frames.md", "scores.md", "systems.md", "formats.md"],
     "How far to trust it": [
         "trust.md",
         "conformance.md",

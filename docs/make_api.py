@@ -1,0 +1,61 @@
+# ruff: noqa: INP001  a script beside the page that it writes
+"""Write `docs/api.md` from the stub of the package: `python docs/make_api.py` (a test compares the
+page).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+
+import ctxkit as ck
+
+PAGE = Path(__file__).with_name("api.md")
+STUB = Path(ck.__file__).with_name("__init__.pyi")
+HEAD = """# What `ctxkit` offers
+
+`import ctxkit as ck`, then `ck.<tab>`. Each function takes a session, a path or a list of them where that makes
+sense; `ck.compare?` shows the signature and an example. Rarer functions stand in the submodules at the end.
+Written by `python docs/make_api.py` from the package."""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    sections = [HEAD]
+    for title, names in public_names().items():
+        rows = [f"| `ck.{name}` | {summary(getattr(ck, name))} |" for name in names]
+        sections.append(
+            "\n".join([f"\n\n## {title.capitalize()}\n", "| | |", "| --- | --- |", *rows])
+        )
+    return "".join(sections) + "\n"
+
+
+def public_names() -> dict[str, list[str]]:
+    """Return the public names by task, as the comments of the stub group them."""
+    groups: dict[str, list[str]] = {}
+    task = ""
+    for line in STUB.read_text("utf-8").partition("\n__version__")[0].splitlines():
+        if line.startswith("# ") and line[2:3].islower() and not line.startswith("# ruff"):
+            task = line[2:]
+        elif task:
+            groups.setdefault(task, []).extend(re.findall(r"\bas (\w+)", line))
+    return groups
+
+
+def summary(value: object) -> str:
+    """Return the first sentence of a docstring, on one line of a table."""
+    text = inspect.getdoc(value) or ""
+    if isinstance(value, ModuleType):
+        names = ", ".join(f"`{name}`" for name in dir(value) if not name.startswith("_"))
+        return f"{_first_paragraph(text)} {names}".replace("|", "\\|")
+    return _first_paragraph(text).replace("|", "\\|")
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
