@@ -1,5 +1,5 @@
 # ruff: noqa: INP001  a script beside the page that it writes
-"""Write `docs/api.md` from the stub of the package: `python docs/make_api.py` (a test compares the
+"""Write `docs/api-overview.md` from the stub of the package: `python docs/make_api.py` (a test compares the
 page).
 """
 
@@ -12,7 +12,7 @@ from types import ModuleType
 
 import ctxkit as ck
 
-PAGE = Path(__file__).with_name("api.md")
+PAGE = Path(__file__).with_name("api-overview.md")
 STUB = Path(ck.__file__).with_name("__init__.pyi")
 HEAD = """# What `ctxkit` offers
 

@@ -22,7 +22,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
-import site_notebooks  # noqa: E402  beside this file
+import make_api  # noqa: E402  beside this file
+import site_notebooks  # noqa: E402
 from site_links import broken  # noqa: E402
 from site_notebooks import shown  # noqa: E402
 
@@ -56,7 +57,7 @@ NAV = {
     ],
     "Notebooks": [],
     "Gallery": ["gallery.md"],
-    "Reference": ["api.md", "frames.md", "scores.md", "systems.md", "formats.md"],
+    "Reference": ["api-overview.md", "frames.md", "scores.md", "systems.md", "formats.md"],
     "How far to trust it": [
         "trust.md",
         "conformance.md",
@@ -73,18 +74,7 @@ NAV = {
         "license.md",
     ],
 }
-AREAS = {
-    "Read and write": ("read", "read_all", "write", "discover", "keep", "find", "Session", "Message", "Edit", "Usage"),
-    "Tables and pictures": ("frame", "arrow", "audience", "report", "spend", "board", "explore", "break_even", "tune", "watch", "budget",
-                            "savings", "thrash", "export", "read_snapshots"),
-    "Replay and compare": ("replay", "score", "compare", "sweep", "grid", "advise", "gate", "load_rules", "validate", "calibrate",
-                           "sections", "without", "index_or_paste", "with_memory", "History", "ContextBudget"),
-    "Agents": ("fit", "Context", "history_processor", "record", "recorder", "team"),
-    "Course": ("check", "contest"),
-    "Errors": ("CtxkitError", "ReadError", "UnknownFormat", "UnknownPreset", "UnsoundHistory", "BadArguments",
-               "ModelError", "StoreError"),
-}  # fmt: skip
-ROOMS = {
+SUBMODULES = {
     "Plots": "ctxkit.plots", "Metrics": "ctxkit.metrics", "Presets": "ctxkit.presets", "Prices": "ctxkit.tokens.prices",
 }  # fmt: skip
 GALLERY = (
@@ -183,23 +173,19 @@ def copied() -> None:
 
 def reference() -> None:
     """Write the pages of the reference: each public name from its docstring."""
-    told = {name for names in AREAS.values() for name in names}
-    modules = {n for n in ck.__all__ if isinstance(getattr(ck, n), ModuleType)}
-    missing = set(ck.__all__) - told - modules
-    if missing or told - set(ck.__all__):
-        raise SystemExit(
-            f"AREAS of docs/make_site.py should have {sorted(missing)} and not {sorted(told - set(ck.__all__))}."
-        )
     links = ["# API", ""]
-    for area, names in AREAS.items():
-        file = area.lower().replace(" ", "-")
+    for task, listed in make_api.public_names().items():
+        names = [n for n in listed if not isinstance(getattr(ck, n), ModuleType)]
+        if not names:
+            continue
+        area, file = task.capitalize(), task.replace(" ", "-")
         page(
             f"api/{file}.md",
             "\n".join([f"# {area}", "", *(f"::: {place(getattr(ck, n))}\n" for n in names)]),
         )
         links.append(f"- [{area}]({file}.md): {', '.join(f'`ck.{n}`' for n in names)}")
-    for title, room in ROOMS.items():
-        module = sys.modules.get(room) or __import__(room, fromlist=["x"])
+    for title, name in SUBMODULES.items():
+        module = sys.modules.get(name) or __import__(name, fromlist=["x"])
         names = [
             n
             for n in dir(module)
