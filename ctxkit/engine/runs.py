@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.engine.prefixes import shared_prefix_tokens
-from ctxkit.engine.prompt_sizes import PromptSizes
+from ctxkit.engine.prompt_sizes import BillMark, PromptSizes
 from ctxkit.engine.pruning import PrunedForecast, forecast_whole_log
 from ctxkit.engine.segments import (
     BlockedCompaction,
@@ -103,17 +103,17 @@ class Run:
     @property
     def total(self) -> int:
         """Prompt tokens of all calls so far."""
-        return self.billed.sums()[0]
+        return self.billed.sums().total
 
     @property
     def fresh(self) -> int:
         """Those of them that are no cached prefix."""
-        return self.billed.sums()[1]
+        return self.billed.sums().fresh
 
     @property
     def peak(self) -> int:
         """The largest prompt so far."""
-        return self.billed.sums()[2]
+        return self.billed.sums().peak
 
     def sizes(self, start: int, stop: int) -> list[int]:
         """Return the prompt tokens billed for the calls start..stop."""
@@ -256,7 +256,7 @@ class Run:
             for at in np.flatnonzero(self.clock.cold[start:stop]).tolist():
                 fresh[at] = prompts[at]
                 self.in_common[start + at] = int(shared[at])
-            self.billed.marks.append((start, prompts, fresh))
+            self.billed.marks.append(BillMark(start, prompts, fresh))
             self.called += (stop - start) * look.called
             return
         marks = self.billed.marks
@@ -265,13 +265,13 @@ class Run:
             self._unsent = None
             start += 1
         self.call = stop
-        last = marks[-1][1] if marks else None
+        last = marks[-1].size if marks else None
         if start < stop and (type(last) is not int or last != look.off):
-            marks.append((start, look.off, None))
+            marks.append(BillMark(start, look.off, None))
 
     def _bill_one(self, call: int, prompt: int, kept: int) -> None:
         """Write down a call that was sent something else than the one before and what was said."""
-        self.billed.marks.append((call, prompt - self.log.tokens.C[call], kept))
+        self.billed.marks.append(BillMark(call, prompt - self.log.tokens.C[call], kept))
         if self.clock.cold[call]:
             self.in_common[call] = kept
 

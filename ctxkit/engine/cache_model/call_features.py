@@ -312,10 +312,8 @@ class _AgentState:
     def note_search(self, since: Sequence[LogEntry]) -> bool:
         """Return whether the entries since the call before hold the first search for tools."""
         is_search = any(isinstance(e, Message) and e.tool == _TOOL_SEARCH for e in since)
-        is_first, self.has_searched = (
-            is_search and not self.has_searched,
-            (self.has_searched or is_search),
-        )
+        is_first = is_search and not self.has_searched
+        self.has_searched = self.has_searched or is_search
         return is_first
 
 
