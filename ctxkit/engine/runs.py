@@ -208,8 +208,11 @@ class Run:
         if call < self.begin:
             start, pruning = history.call, None
         forecast = self._forecast
-        is_pruned = isinstance(forecast, PrunedForecast)
-        if is_pruned and forecast.looks_at(history) and forecast.start == start:
+        if (
+            isinstance(forecast, PrunedForecast)
+            and forecast.looks_at(history)
+            and forecast.start == start
+        ):
             return forecast.pruned
         pruned = self._pruned_histories.get((cuts, start))
         if pruned is None or not pruned.schedule.sound:
@@ -455,7 +458,7 @@ def _first_effective(
 
 
 def _compact(run: Run, policy: BasePolicy, guards: tuple[Guard, ...], was: History) -> History:
-    """Run the policy; a failure or a refused result is recorded and leaves the history unchanged."""
+    """Run the policy; a failure or a refused result is recorded, and the history stays."""
     try:
         new = policy(was, run.room)
         if type(new) is not History or new.log is not was.log or new.call != was.call:
