@@ -332,9 +332,9 @@ def _merge_dict(old: ChatMessage, new: ChatMessage) -> ChatMessage:
     return rest | {k: v for k, v in new.items() if k in ("content", "tool_calls")}
 
 
-# pydantic-ai has one message per request or reply, with parts; the rules have one dict per part of a
-# request and one per reply. Each dict remembers its message and part (`_DictSource`), so that what
-# the rules leave is put together again from the same objects, and only what they changed is built.
+# pydantic-ai has one message per request or reply, with parts; the rules have one dict per part of
+# a request and one per reply. Each dict has a `_DictSource`, so that a prompt is put together from
+# the same objects again, and only what the rules changed is built anew.
 
 MessageDict = dict[str, Any]
 
