@@ -111,9 +111,9 @@ def test_a_panic_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PanicException
 
     counter = exact.TiktokenCounter("o200k_base")
-    counter._encode = panic
+    counter._count = panic
     assert counter("a b c") == 3
-    counter._encode = lambda text: (_ for _ in ()).throw(KeyboardInterrupt)
+    counter._count = lambda text: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         counter("d")
 

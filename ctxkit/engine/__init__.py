@@ -1,6 +1,4 @@
-"""The engine of live sessions, replays and sweeps: runs, prompts, cache prefixes, sizes that are
-billed.
-"""
+"""The engine of live sessions, replays and sweeps: runs, prompts, shared prefixes, billed sizes."""
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.engine.run_conversion import (

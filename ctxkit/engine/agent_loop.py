@@ -1,15 +1,15 @@
-"""Rules in anybody's agent loop: `ck.fit`, `ck.Context`, and a history processor for
-pydantic-ai.
+"""Context rules in the agent loop of any framework: `ck.fit`, `ck.Context`, and a history processor
+for pydantic-ai.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine import Run, advance, weave_edits
 from ctxkit.errors import BadArguments
@@ -34,67 +34,74 @@ if TYPE_CHECKING:
 
 ChatMessage = dict[str, Any]
 _MAX_LISTS = 16
-"""Lists that are known at a time."""
+"""Lists of messages that are remembered at a time."""
 _WARN_AFTER = 3
-"""After so many compactions at calls that follow one another it is said."""
+"""Compactions at consecutive calls after which a warning is given."""
 
 
 def fit(
     messages: Sequence[ChatMessage], rules: RulesLike, *, limit: int | None = None
 ) -> list[ChatMessage]:
-    """Return the messages that rules would send now; dicts that are sent as they are come back as
-    the same objects.
+    """Compact a list of chat messages for one call, if the rules say so.
 
-    For one call. Nothing is remembered of earlier ones, so guards have nothing to go by, and a list
-    that grows is compacted anew at each call: its prompts begin differently each time, and no cache
-    can serve them. In a loop use `Context`, which remembers, or put the result in the place of your
-    list. The second compaction of one list warns.
+    Nothing is remembered of earlier calls. So guards have no effect, and a list that grows is
+    compacted anew at each call: its prompts begin differently each time, and no cache can serve
+    them. In a loop use `Context`, which remembers, or replace your list by the result. The second
+    compaction of one list warns.
 
     Args:
-        messages: Chat Completions messages, oldest first: everything before the call that is about
-            to be made. The `name` of a reply is the agent that said it.
-        rules: rules, a preset or its name, a policy (always asked) or its words.
-        limit: the model's window where the rules name none.
+        messages: Chat Completions messages, oldest first: everything before the next call. The
+            `name` of a reply is the agent that wrote it.
+        rules: rules, a preset or its name, a policy (always run) or its text form.
+        limit: the model's context window, in tokens, where the rules have none.
+
+    Returns:
+        The messages to send. Those that are unchanged are the same dict objects.
 
     Raises:
-        BadArguments: a message is none, or the rules cannot work.
-        UnsoundHistory: a policy parted a tool call from its result.
+        BadArguments: an item is no message, or the rules cannot work.
+        UnsoundHistory: a policy separated a tool call from its result.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> messages = [{"role": "user", "content": "Hello"}]
+        >>> ck.fit(messages, "pi", limit=100_000) == messages
+        True
     """
     rules = resolve_rules(rules, once=True)
-    talk = _Conversation(rules)
-    talk.add(messages)
-    call = talk.log.open()
-    history = History.start(talk.log, call)
-    room = rules.room(talk.log, limit)
+    conversation = _Conversation(rules)
+    conversation.add(messages)
+    log = conversation.log
+    call = log.open()
+    history = History.start(log, call)
+    room = rules.room(log, limit)
     if rules.policy is not None and rules.trigger is not None and rules.auto:
-        due = rules.trigger.first(UnprunedForecast(history, room), call, call + 1) == call
-        new = apply_policy(rules.policy, history, room) if due else history
-        if new is not history and _COMPACTED_LISTS.again(messages):
+        is_due = rules.trigger.first(UnprunedForecast(history, room), call, call + 1) == call
+        new = apply_policy(rules.policy, history, room) if is_due else history
+        if new is not history and _COMPACTED_LISTS.is_repeated(messages):
             warnings.warn(REPEATED_FIT_WARNING, stacklevel=2)
         history = new
     if rules.pruning is not None:
         history = apply_policy(rules.pruning, history, room)
-    return talk.dicts(history)
+    return conversation.to_dicts(history)
 
 
 class _CompactedLists:
-    """Knows the lists that were compacted last, without keeping anything of them alive."""
+    """Identities of the lists that were compacted last, without keeping any of them alive."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[int, tuple[int, ...]] = OrderedDict()
+        self._message_ids: OrderedDict[int, tuple[int, ...]] = OrderedDict()
         self._lock = Lock()
 
-    def again(self, messages: Sequence[ChatMessage]) -> bool:
-        """Note a list that is compacted; return True where it was before, and has only
-        grown since.
-        """
+    def is_repeated(self, messages: Sequence[ChatMessage]) -> bool:
+        """Note a list that is compacted; return whether it was before, and only grew since."""
         with self._lock:
-            ids = self._known.pop(id(messages), None)
+            before = self._message_ids.pop(id(messages), None)
             now = tuple(map(id, messages))
-            self._known[id(messages)] = now
-            while len(self._known) > _MAX_LISTS:
-                self._known.popitem(last=False)
-        return ids is not None and len(now) > len(ids) and now[: len(ids)] == ids
+            self._message_ids[id(messages)] = now
+            while len(self._message_ids) > _MAX_LISTS:
+                self._message_ids.popitem(last=False)
+        return before is not None and len(now) > len(before) and now[: len(before)] == before
 
 
 _COMPACTED_LISTS = _CompactedLists()
@@ -103,11 +110,11 @@ REPEATED_FIT_WARNING = (
     "differently, and no cache can serve it. Write `context = ck.Context(rules)` once before the "
     "loop, and `context.fit(messages)` in the place of `ck.fit(messages, rules)`."
 )
-"""What is said where one list is compacted a second time."""
+"""The warning where one list is compacted a second time."""
 
 
 class Context:
-    """An agent's context under rules, remembering what it was shown and what was compacted.
+    """An agent's context under rules, which remembers what was sent and compacted.
 
     In a loop::
 
@@ -117,12 +124,19 @@ class Context:
             messages.append(reply)  # your own list, which only grows
 
     or ``context.add(message)`` for each message and ``context.fit()`` before each call. `tokens`,
-    `limit`, `edits`, `held` say how it stands, `session` gives all of it to frames and plots.
+    `limit` and `edits` are its state; `session` is an ordinary session for frames and plots.
 
     Args:
-        rules: rules, a preset or its name, a policy (always asked) or its words.
-        limit: the model's window where the rules name none.
+        rules: rules, a preset or its name, a policy (always run) or its text form.
+        limit: the model's context window, in tokens, where the rules have none.
         name: id of the session.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> context = ck.Context("pi", limit=100_000)
+        >>> prompt = context.fit([{"role": "user", "content": "Hello"}])
+        >>> len(prompt), context.edits
+        (1, ())
     """
 
     def __init__(
@@ -130,47 +144,49 @@ class Context:
     ) -> None:
         self.rules = resolve_rules(rules)
         self.name = name
-        self._talk = _Conversation(self.rules)
-        self.run = Run(self._talk.log, self.rules, limit)
-        self._given: list[ChatMessage] = []
-        self._last: list[ChatMessage] = []
-        self._open = self._warned = False
+        self._conversation = _Conversation(self.rules)
+        self.run = Run(self._conversation.log, self.rules, limit)
+        self._added: list[ChatMessage] = []
+        self._last_prompt: list[ChatMessage] = []
+        self._is_open = self._has_warned = False
+        """Whether the next call is opened, and whether the user was warned."""
 
     def add(self, *messages: ChatMessage) -> Context:
-        """Take messages that were said; return the context."""
+        """Add messages in order; return the context."""
         for message in messages:
-            self._talk.add([message])
-            self._given.append(message)
-        self._open = self._open and not messages
+            self._conversation.add([message])
+            self._added.append(message)
+        self._is_open = self._is_open and not messages
         return self
 
     def fit(self, messages: Sequence[ChatMessage] | None = None) -> list[ChatMessage]:
-        """Return the messages of the coming call; dicts that are sent as they are come back as the
-        same objects.
+        """Return the messages to send at the next call, compacted if the rules say so.
+
+        Messages that are unchanged come back as the same dict objects.
 
         Args:
-            messages: your list with all messages so far, or the list that the last `fit` gave, with
-                what was said since; None: all that was added.
+            messages: your list with all messages so far, or the list that the last `fit` returned
+                plus the messages since; None: what was added by `add`.
 
         Raises:
             BadArguments: the list is neither; begin a new context for another conversation.
         """
         if messages is not None:
-            self.add(*self._new(messages))
-        if not self._open:
-            self._talk.log.open()
-            self._open = True
-            advance(self.run, self.rules, self._talk.log.calls)
+            self.add(*self._new_messages(messages))
+        if not self._is_open:
+            self._conversation.log.open()
+            self._is_open = True
+            advance(self.run, self.rules, self._conversation.log.calls)
             self._warn()
-        self._last = self._talk.dicts(self.run.shown())
-        return list(self._last)
+        self._last_prompt = self._conversation.to_dicts(self.run.shown())
+        return list(self._last_prompt)
 
     def _warn(self) -> None:
-        """Say once where the rules compact at each call: then no prompt is like the one before."""
-        if not self._warned and [c.call for c in self.run.cuts[-_WARN_AFTER:]] == [
+        """Warn once where the rules compact at each call, so that no cache can serve a prompt."""
+        if not self._has_warned and [c.call for c in self.run.cuts[-_WARN_AFTER:]] == [
             *range(self.run.call - _WARN_AFTER, self.run.call)
         ]:
-            self._warned = True
+            self._has_warned = True
             warnings.warn(
                 f"The rules {self.rules.label} compact at each call, so no cache can serve a"
                 " prompt: give them a trigger, such as `Rules(policy=...,"
@@ -178,11 +194,11 @@ class Context:
                 stacklevel=3,
             )
 
-    def _new(self, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-        for known in (self._given, self._last):
-            n = len(known)
+    def _new_messages(self, messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+        for before in (self._added, self._last_prompt):
+            n = len(before)
             if len(messages) >= n and all(
-                a is b or a == b for a, b in zip(known, messages, strict=False)
+                a is b or a == b for a, b in zip(before, messages, strict=False)
             ):
                 return messages[n:]
         raise BadArguments(
@@ -192,12 +208,12 @@ class Context:
 
     @property
     def tokens(self) -> int:
-        """Tokens of what would be sent now, if nothing were compacted."""
+        """Tokens of the next prompt, as if nothing were compacted before it."""
         return self.run.coming().tokens
 
     @property
     def limit(self) -> int:
-        """Tokens that the model takes."""
+        """The context window, in tokens."""
         return self.run.room.limit
 
     @property
@@ -207,94 +223,101 @@ class Context:
 
     @property
     def session(self) -> Session:
-        """Everything that was said, with the compactions where they were made: for frames and
-        plots.
-        """
-        log = tuple(weave_edits(self._talk.messages, self.run))
+        """A session of all messages and compactions so far, for frames and plots."""
+        log = tuple(weave_edits(self._conversation.messages, self.run))
         return Session(
             id=self.name,
             format="live",
             log=log,
             context_window=self.limit,
-            tools=self._talk.talk.tools,
+            tools=self._conversation.chat.tools,
         )
 
     def __repr__(self) -> str:
-        done = len(self.run.cuts)
+        n_cuts = len(self.run.cuts)
         return (
-            f"<Context {self.rules.label}: {len(self._given)} messages, {self.tokens:,} of"
-            f" {self.limit:,} tokens, {self.run.call} calls, {done}"
-            f" compaction{'' if done == 1 else 's'}>"
+            f"<Context {self.rules.label}: {len(self._added)} messages, {self.tokens:,} of"
+            f" {self.limit:,} tokens, {self.run.call} calls, {n_cuts}"
+            f" compaction{'' if n_cuts == 1 else 's'}>"
         )
 
 
 class _Conversation:
-    """Dicts as rows of a log, and back."""
+    """Chat dicts as rows of a message log, and back.
+
+    One dict may become several messages. It comes back as the same object only where all of them
+    are in the prompt unchanged.
+    """
 
     def __init__(self, rules: Rules) -> None:
-        self.talk = ChatConversation("openai")
+        self.chat = ChatConversation("openai")
         self.log = MessageLog(rules.counter or default_counter(), estimator=rules.estimator)
         self.log.turn.in_items = True
         self.messages: list[Message] = []
-        self._raws: list[ChatMessage] = []
-        self._of: dict[str, int] = {}
-        self._many: dict[int, int] = {}
-        self._called: set[str] = set()
+        self._dicts: list[ChatMessage] = []
+        self._dict_of: dict[str, int] = {}
+        """Index of the dict that a message comes from, by message id."""
+        self._n_messages: list[int] = []
+        """Messages of each dict."""
+        self._call_ids: set[str] = set()
+        """Ids of all tool calls."""
 
     def add(self, raws: Sequence[ChatMessage]) -> None:
-        """Take dicts; BadArguments for one that is no message."""
+        """Add dicts; BadArguments for one that is no message."""
         for raw in raws:
-            made = self.talk.make(raw, **_author(raw))
-            if not made:
-                n = len(self._raws)
+            messages = self.chat.make(raw, **_author(raw))
+            n = len(self._dicts)
+            if not messages:
                 raise BadArguments(
                     f"Message {n} is none: expected a dict with a known role and content, got"
                     f" {raw!r:.80}."
                 )
-            for message in made:
-                self._of[message.id] = len(self._raws)
-                self._called.update(c.id for c in message.tool_calls)
+            for message in messages:
+                self._dict_of[message.id] = n
+                self._call_ids.update(c.id for c in message.tool_calls)
                 self.log.append(message)
                 self.messages.append(message)
-            self._many[len(self._raws)] = len(made)
-            self._raws.append(raw)
+            self._n_messages.append(len(messages))
+            self._dicts.append(raw)
 
-    def dicts(self, history: History) -> list[ChatMessage]:
-        """Return what a history shows as dicts, the given ones where nothing was changed."""
-        shown = list(self._paired(history.item(p) for p in range(len(history))))
-        whole: dict[int, int] = {}
-        for item in shown:
-            if item.maker is None:
-                raw = self._of[self.log.messages[item.row].id]
-                whole[raw] = whole.get(raw, 0) + 1
+    def to_dicts(self, history: History) -> list[ChatMessage]:
+        """Return a history as dicts, the added ones where nothing was changed."""
+        items = list(self._without_orphans(history.item(p) for p in range(len(history))))
+        unchanged: Counter[int] = Counter(
+            self._index_of(item) for item in items if item.maker is None
+        )
         out: list[ChatMessage] = []
-        done: set[int] = set()
-        for item in shown:
-            raw = self._of[self.log.messages[item.row].id] if item.row >= 0 else -1
-            if item.maker is None and whole[raw] == self._many[raw]:
-                if raw not in done:
-                    done.add(raw)
-                    out.append(self._raws[raw])
+        whole: set[int] = set()
+        """Dicts that are in `out` as they were added."""
+        for item in items:
+            index = self._index_of(item) if item.row >= 0 else -1
+            if item.maker is None and unchanged[index] == self._n_messages[index]:
+                if index not in whole:
+                    whole.add(index)
+                    out.append(self._dicts[index])
                 continue
             new = encode_chat_message(item.message(self.log))
-            if raw >= 0 and self._many[raw] == 1:
-                new = _merge_dict(self._raws[raw], new)
+            if index >= 0 and self._n_messages[index] == 1:
+                new = _merge_dict(self._dicts[index], new)
             out.append(new)
         return out
 
-    def _paired(self, items: Iterable[HeadItem]) -> Iterator[HeadItem]:
-        """Leave out late results of calls that are shown no more: no provider takes them alone."""
-        asked: set[str] = set()
+    def _index_of(self, item: HeadItem) -> int:
+        return self._dict_of[self.log.messages[item.row].id]
+
+    def _without_orphans(self, items: Iterable[HeadItem]) -> Iterator[HeadItem]:
+        """Leave out results whose calls are no longer in the prompt: no provider accepts them."""
+        call_ids: set[str] = set()
         for item in items:
             message = self.log.messages[item.row] if item.maker is None else item.message(self.log)
-            asked.update(c.id for c in message.tool_calls)
-            late = message.role == "tool" and message.call_id not in asked
-            if not (late and message.call_id in self._called):
+            call_ids.update(c.id for c in message.tool_calls)
+            is_orphan = message.role == "tool" and message.call_id not in call_ids
+            if not (is_orphan and message.call_id in self._call_ids):
                 yield item
 
 
 def _author(raw: object) -> ChatMessage:
-    """Return who said a reply, where it bears a name: rules tell agents apart by it."""
+    """Return the agent of a reply that has a name, as a keyword: rules tell agents apart by it."""
     if not isinstance(raw, dict) or raw.get("role") != "assistant":
         return {}
     name = raw.get("name")
@@ -302,24 +325,38 @@ def _author(raw: object) -> ChatMessage:
 
 
 def _merge_dict(old: ChatMessage, new: ChatMessage) -> ChatMessage:
-    """Return a given dict with other content and tool calls; whatever else it holds remains."""
+    """Return an added dict with other content and tool calls; its other keys remain."""
     if old.get("type") == "function_call_output":  # an item of the Responses API
         return old | {"output": new.get("content") or ""}
-    kept = {k: v for k, v in old.items() if k != "tool_calls" or "tool_calls" in new}
-    return kept | {k: v for k, v in new.items() if k in ("content", "tool_calls")}
+    rest = {k: v for k, v in old.items() if k != "tool_calls" or "tool_calls" in new}
+    return rest | {k: v for k, v in new.items() if k in ("content", "tool_calls")}
 
+
+# pydantic-ai has one message per request or reply, with parts; the rules have one dict per part of
+# a request and one per reply. Each dict has a `_DictSource`, so that a prompt is put together from
+# the same objects again, and only what the rules changed is built anew.
 
 MessageDict = dict[str, Any]
 
 
-def history_processor(rules: Any, *, limit: int | None = None) -> Callable[[list[Any]], list[Any]]:
-    """Return a history processor for an agent of pydantic-ai; it is for one conversation.
+class _DictSource(NamedTuple):
+    """The message and the part of a request that a dict comes from; both None for a new dict."""
 
-    Messages that are sent as they are come back as the same objects.
+    message: int | None = None
+    """Its index in the list of messages."""
+    part: Any = None
+    """None where the message is a reply."""
+
+
+def history_processor(rules: Any, *, limit: int | None = None) -> Callable[[list[Any]], list[Any]]:
+    """Build a history processor for an agent of pydantic-ai; one serves one conversation.
 
     Args:
-        rules: rules, a preset or its name, a policy or its words.
-        limit: the model's window where the rules name none.
+        rules: rules, a preset or its name, a policy or its text form.
+        limit: the model's context window, in tokens, where the rules have none.
+
+    Returns:
+        A function from messages to messages; those that are unchanged are the same objects.
 
     Example:
         ``Agent(model, capabilities=[ProcessHistory(ck.history_processor("pi"))])``; pydantic-ai 1
@@ -327,17 +364,15 @@ def history_processor(rules: Any, *, limit: int | None = None) -> Callable[[list
     """
     context = Context(rules, limit=limit)
 
-    def processed(messages: list[Any]) -> list[Any]:
-        made = [(said, n, part) for n, m in enumerate(messages) for part, said in _to_dicts(m)]
-        return _to_objects(context.fit([said for said, _, _ in made]), messages, made)
+    def process_history(messages: list[Any]) -> list[Any]:
+        pairs = [pair for n, message in enumerate(messages) for pair in _to_dicts(message, n)]
+        return _to_objects(context.fit([sent for sent, _ in pairs]), messages, pairs)
 
-    return processed
+    return process_history
 
 
-def _to_dicts(message: Any) -> list[tuple[Any, MessageDict]]:
-    """Return a message of pydantic-ai as Chat Completions dicts, each with the part it
-    was made of.
-    """
+def _to_dicts(message: Any, n: int) -> list[tuple[MessageDict, _DictSource]]:
+    """Return the n-th message of pydantic-ai as Chat Completions dicts with their sources."""
     if message.kind == "response":
         calls = [
             {"id": p.tool_call_id, "type": "function",
@@ -345,9 +380,9 @@ def _to_dicts(message: Any) -> list[tuple[Any, MessageDict]]:
             for p in message.parts if p.part_kind == "tool-call"
         ]  # fmt: skip
         text = "".join(p.content for p in message.parts if p.part_kind == "text")
-        said: MessageDict = {"role": "assistant", "content": text or None}
-        return [(None, said | ({"tool_calls": calls} if calls else {}))]
-    return [(part, _request_part_dict(part)) for part in message.parts]
+        reply: MessageDict = {"role": "assistant", "content": text or None}
+        return [(reply | ({"tool_calls": calls} if calls else {}), _DictSource(n))]
+    return [(_request_part_dict(part), _DictSource(n, part)) for part in message.parts]
 
 
 def _request_part_dict(part: Any) -> MessageDict:
@@ -363,18 +398,18 @@ def _request_part_dict(part: Any) -> MessageDict:
 
 
 def _text(content: Any) -> str:
-    """Return what a person said as text; what is no text counts by its name."""
+    """Return a user's content as text; other content becomes the name of its type."""
     if isinstance(content, str):
         return content
     return "\n".join(c if isinstance(c, str) else f"[{type(c).__name__}]" for c in content or ())
 
 
 def _to_objects(
-    shown: list[MessageDict], messages: list[Any], made: list[tuple[MessageDict, int, Any]]
+    prompt: list[MessageDict],
+    messages: list[Any],
+    pairs: list[tuple[MessageDict, _DictSource]],
 ) -> list[Any]:
-    """Return what is shown as messages of pydantic-ai: parts of a request that stand together are
-    one again.
-    """
+    """Return a prompt as messages of pydantic-ai, adjacent parts of one request joined."""
     from pydantic_ai.messages import ModelRequest
 
     results = {
@@ -383,55 +418,52 @@ def _to_objects(
         for p in m.parts if p.part_kind in ("tool-return", "retry-prompt")
     }  # fmt: skip
     out: list[Any] = []
-    whole: list[int | None] = []
-    """For each message of `out` the one that it comes from; None: a new one."""
-    for said, (n, part) in zip(shown, _origins(shown, made), strict=True):
-        if said["role"] == "assistant":
-            out.append(_reply_object(said, messages) if n is None else messages[n])
-        elif out and n is not None and whole[-1] == n:
+    sources: list[int | None] = []
+    """For each message of `out` the index of the one that it comes from; None: it is new."""
+    for sent, (n, part) in zip(prompt, _find_sources(prompt, pairs), strict=True):
+        if sent["role"] == "assistant":
+            out.append(_reply_object(sent, messages) if n is None else messages[n])
+        elif out and n is not None and sources[-1] == n:
             out[-1] = replace(out[-1], parts=[*out[-1].parts, part])
             continue
+        elif n is None:
+            out.append(ModelRequest(parts=[_request_part(sent, results)]))
         else:
-            fresh = ModelRequest(parts=[_request_part(said, results)])
-            out.append(fresh if n is None else replace(messages[n], parts=[part]))
-        whole.append(n)
+            out.append(replace(messages[n], parts=[part]))
+        sources.append(n)
     return [
         messages[n] if n is not None and len(m.parts) == len(messages[n].parts) else m
-        for m, n in zip(out, whole, strict=True)
+        for m, n in zip(out, sources, strict=True)
     ]
 
 
-def _origins(
-    shown: list[MessageDict], made: list[tuple[MessageDict, int, Any]]
-) -> list[tuple[int | None, Any]]:
-    """Return for each dict that is shown the message and the part it comes from; of equal ones the
-    newest first.
-    """
-    left: dict[str, list[tuple[int | None, Any]]] = {}
-    for said, n, part in made:
-        left.setdefault(json.dumps(said), []).append((n, part))
-    out: list[tuple[int | None, Any]] = []
-    for said in reversed(shown):
-        places = left.get(json.dumps(said))
-        out.append(places.pop() if places else (None, None))
+def _find_sources(
+    prompt: list[MessageDict], pairs: list[tuple[MessageDict, _DictSource]]
+) -> list[_DictSource]:
+    """Return the source of each dict of a prompt; of equal dicts the newest first."""
+    unused: dict[str, list[_DictSource]] = {}
+    for sent, source in pairs:
+        unused.setdefault(json.dumps(sent), []).append(source)
+    out: list[_DictSource] = []
+    for sent in reversed(prompt):
+        sources = unused.get(json.dumps(sent))
+        out.append(sources.pop() if sources else _DictSource())
     return out[::-1]
 
 
-def _request_part(said: MessageDict, results: dict[str, Any]) -> Any:
+def _request_part(sent: MessageDict, results: dict[str, Any]) -> Any:
     """Return a new or changed message as the part of a request."""
     from pydantic_ai.messages import SystemPromptPart, ToolReturnPart, UserPromptPart
 
-    if said["role"] == "tool":
-        old = results[said["tool_call_id"]]
-        return ToolReturnPart(old.tool_name, said["content"], tool_call_id=old.tool_call_id)
-    kind = SystemPromptPart if said["role"] == "system" else UserPromptPart
-    return kind(content=said["content"] or "")
+    if sent["role"] == "tool":
+        old = results[sent["tool_call_id"]]
+        return ToolReturnPart(old.tool_name, sent["content"], tool_call_id=old.tool_call_id)
+    kind = SystemPromptPart if sent["role"] == "system" else UserPromptPart
+    return kind(content=sent["content"] or "")
 
 
-def _reply_object(said: MessageDict, messages: list[Any]) -> Any:
-    """Return a new or changed reply; one that was changed keeps what it was apart from text and
-    arguments.
-    """
+def _reply_object(sent: MessageDict, messages: list[Any]) -> Any:
+    """Return a new or changed reply; a changed one keeps all but its text and arguments."""
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
     calls = [
@@ -440,9 +472,9 @@ def _reply_object(said: MessageDict, messages: list[Any]) -> Any:
             json.loads(c["function"]["arguments"] or "{}"),
             tool_call_id=c["id"],
         )
-        for c in said.get("tool_calls") or ()
+        for c in sent.get("tool_calls") or ()
     ]
-    parts = [*([TextPart(said["content"])] if said.get("content") else []), *calls]
+    parts = [*([TextPart(sent["content"])] if sent.get("content") else []), *calls]
     ids = {c.tool_call_id for c in calls}
     old = next(
         (m for m in messages if m.kind == "response" and ids

@@ -1,4 +1,4 @@
-"""The longest prefix that a prompt shares with one sent before whose cache is still alive."""
+"""Longest prefix that a prompt shares with an earlier one whose cache is still alive."""
 
 from __future__ import annotations
 
@@ -17,91 +17,106 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[Any]
 
-MAX_PARTED = 64
-"""Prompts, of those from which a later one parted, that are looked at again."""
+# Longest common prefix with any living prompt, without storing the prompts.
+#
+# A prompt is an array of content hashes, one a message. As long as prompts only grow, each is a
+# prefix of the next, and nothing is stored. Where a prompt diverges from the one before it, the
+# earlier one is stored as a `Divergence`: how many messages both share, and its remaining hashes.
+#
+# `longest_shared` goes back from divergence to divergence. With s = the messages shared with the
+# prompt after a divergence at d: s > d gives d, s < d leaves s, and only s == d compares hashes.
+# It stops at a dead cache and after `MAX_DIVERGENCES`, and costs these plus the hashes compared.
+#
+# Most divergences need no search. A prompt that shares more with the current one than the last does
+# either diverged at this place with the same next message, or diverged earlier, and then a later
+# prompt returned to it. `record_divergence` tells both from a set of (place, hash) pairs: O(1).
+
+MAX_DIVERGENCES = 64
+"""Divergences at which a search looks, the newest first."""
 
 
-class PartedPrompt(NamedTuple):
-    """A prompt from which the next one parted."""
+class Divergence(NamedTuple):
+    """A prompt from which the prompt of the next call diverged."""
 
     call: int
-    same: int
-    """How many of its first messages the next one still has."""
-    says: int
-    """Content of the first of the others."""
+    """The call of the earlier prompt."""
+    shared: int
+    """First messages that both prompts have."""
+    next_content: int
+    """Hash of the earlier prompt's next message."""
     rest: Numbers
-    """Contents of the others."""
-    back: bool
-    """The next one says there what one before it had said there."""
+    """Hashes of all its messages behind the shared ones."""
+    is_return: bool
+    """True where the later prompt has at that place what some prompt before had there."""
 
 
 class PromptPrefixes:
-    """The prompts of consecutive calls, kept as the places where each parts from the one before."""
+    """The divergences between prompts of consecutive calls, and shared prefixes by them."""
 
-    def __init__(self, clock: CacheClock, parted: Iterable[PartedPrompt] = ()) -> None:
+    def __init__(self, clock: CacheClock, divergences: Iterable[Divergence] = ()) -> None:
         self._clock = clock
-        self.parted = list(parted)
-        self._said = {(p.same, p.says) for p in self.parted}
-        """At which place the next prompt parted, and what was said there."""
-        self._back = any(p.back for p in self.parted)
+        self.divergences = list(divergences)
+        self._places = {(d.shared, d.next_content) for d in self.divergences}
+        """Place of each divergence, with the hash of what stood there before it."""
+        self._has_return = any(d.is_return for d in self.divergences)
 
-    def upto(self, call: int) -> PromptPrefixes:
-        """Return what is known of the prompts before a call, as far as it is looked at again."""
-        stop = bisect_left(self.parted, call - 1, key=lambda p: p.call)
-        return PromptPrefixes(self._clock, self.parted[max(stop - MAX_PARTED, 0) : stop])
+    def before(self, call: int) -> PromptPrefixes:
+        """Return the divergences before a call, as many as a search looks at."""
+        stop = bisect_left(self.divergences, call - 1, key=lambda d: d.call)
+        start = max(stop - MAX_DIVERGENCES, 0)
+        return PromptPrefixes(self._clock, self.divergences[start:stop])
 
-    def part(self, call: int, same: int, rest: Numbers, says: int) -> bool:
-        """Take down that a call's prompt has only so many first messages of the one before.
-
-        One that shares more with now says at that place what now does. When the next prompt parted
-        from it right there, that was taken down; when it parted before, some prompt since then went
-        back to what was said at that earlier place.
+    def record_divergence(self, call: int, shared: int, rest: Numbers, next_content: int) -> bool:
+        """Record that a call's prompt diverges from the one before it.
 
         Args:
-            call: its call.
-            same: so many.
-            rest: contents of the others.
-            says: content of its own next message; 0: it has no more.
+            call: the call.
+            shared: first messages that both have.
+            rest: hashes of the other messages of the earlier prompt.
+            next_content: hash of the first other message of the call's prompt; 0: it has none.
 
         Returns:
-            False where no prompt that is alive can share more: `longest` need not look.
+            False where no living prompt can share more: `longest_shared` need not search.
         """
-        back = (same, says) in self._said
-        self._back = self._back or back
-        said = int(rest[0])
-        self._said.add((same, said))
-        self.parted.append(PartedPrompt(call - 1, same, said, rest, back))
-        return self._back and not self._clock.cold[call]
+        is_return = (shared, next_content) in self._places
+        self._has_return = self._has_return or is_return
+        replaced = int(rest[0])
+        self._places.add((shared, replaced))
+        self.divergences.append(Divergence(call - 1, shared, replaced, rest, is_return))
+        return self._has_return and not self._clock.cold[call]
 
-    def shared(self, call: int, last: Numbers, now: Numbers) -> int:
-        """Return how many first messages a prompt shares with the last, or any that is alive."""
-        same = common_length(last, now)
-        if same < len(last):
-            says = int(now[same]) if same < len(now) else 0
-            if self.part(call, same, last[same:], says):
-                same = self.longest(call, same, now)
-        return same
-
-    def longest(self, call: int, same: int, now: Numbers) -> int:
-        """Return how many first messages a prompt shares with any before it that is alive.
-
-        It looks back from prompt to prompt: what is shared with one follows from the one after it.
+    def count_shared(self, call: int, last: Numbers, now: Numbers) -> int:
+        """Return how many first messages a prompt shares with the last, or any living one.
 
         Args:
-            call: its call, at which it parted from the prompt before, and was taken down.
-            same: how many it shares with that one.
-            now: its contents.
+            call: the call of the prompt.
+            last: hashes of the prompt before it.
+            now: hashes of the prompt.
         """
-        best, shared = same, len(now)
-        for before in self.parted[: -MAX_PARTED - 1 : -1]:
-            if not self._clock.alive(before.call, call):
+        shared = common_prefix_length(last, now)
+        if shared < len(last):
+            next_content = int(now[shared]) if shared < len(now) else 0
+            if self.record_divergence(call, shared, last[shared:], next_content):
+                shared = self.longest_shared(call, shared, now)
+        return shared
+
+    def longest_shared(self, call: int, shared_with_last: int, now: Numbers) -> int:
+        """Return how many first messages a prompt shares with any living prompt before it.
+
+        Args:
+            call: the call of the prompt; its own divergence is recorded already.
+            shared_with_last: first messages that it shares with the prompt before it.
+            now: hashes of the prompt.
+        """
+        best, shared = shared_with_last, len(now)
+        for divergence in self.divergences[: -MAX_DIVERGENCES - 1 : -1]:
+            if not self._clock.alive(divergence.call, call):
                 break
-            if shared > before.same:
-                shared = before.same
-            elif shared < before.same:
+            if shared > divergence.shared:
+                shared = divergence.shared
+            elif shared < divergence.shared:
                 continue
-            k = common_length(before.rest, now[shared:])
-            shared += k
+            shared += common_prefix_length(divergence.rest, now[shared:])
             best = max(best, shared)
             if shared == len(now):
                 break
@@ -109,14 +124,14 @@ class PromptPrefixes:
 
 
 class PastPrompts(NamedTuple):
-    """What came before a run of prompts: the last one, and those before it that parted."""
+    """The prompts before a call, for the shared prefixes of the calls from there on."""
 
     prefixes: PromptPrefixes
     last: Numbers
-    """Contents of the prompt of the call before."""
+    """Content hashes of the prompt of the call before."""
 
 
-def common_length(a: Numbers, b: Numbers) -> int:
+def common_prefix_length(a: Numbers, b: Numbers) -> int:
     """Return how many first values of two arrays are equal."""
     n = min(len(a), len(b))
     if not n or a[0] != b[0]:
@@ -127,20 +142,21 @@ def common_length(a: Numbers, b: Numbers) -> int:
 
 
 def content_hashes(history: History) -> Numbers:
-    """Return a number a message that is equal where the same is said at the same row."""
+    """Return one number a message; two are equal where the same text stands at the same row."""
     head, tail = history.head, -np.arange(history.lo, history.hi) - 1
     return np.concatenate((head.column(history.log, "contents"), tail)) if head.size else tail
 
 
 def shared_prefix_tokens(view: History, others: Iterable[History]) -> int:
-    """Return the tokens of the longest prefix that a view shares with one of some others, the fixed
-    part included.
+    """Return the tokens of the longest prefix that a view shares with one of some other views.
+
+    The fixed part of the prompt counts.
     """
-    now, most = content_hashes(view), 0
+    hashes, longest = content_hashes(view), 0
     for other in others:
         if other.head is view.head and other.lo == view.lo:
-            same = min(len(other), len(view))
+            shared = min(len(other), len(view))
         else:
-            same = common_length(content_hashes(other), now)
-        most = max(most, min(other.fixed, view.fixed) + view.before(same))
-    return most
+            shared = common_prefix_length(content_hashes(other), hashes)
+        longest = max(longest, min(other.fixed, view.fixed) + view.before(shared))
+    return longest

@@ -1,4 +1,4 @@
-"""Prompts of coming calls under a pruning, and what each shares with prompts before it."""
+"""Prompts of coming calls under a pruning, and the prefix that each shares with earlier prompts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.engine.prefixes import PastPrompts, PromptPrefixes, common_length, content_hashes
+from ctxkit.engine.prefixes import PastPrompts, PromptPrefixes, common_prefix_length, content_hashes
 from ctxkit.engine.segments import PrunedHistory
 from ctxkit.policies.base import flatten_chain
 from ctxkit.policies.forecast import UnprunedForecast
@@ -28,27 +28,40 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import ContextBudget
 
 
+# Billing of pruned prompts.
+#
+# A pruning changes what single calls are sent and leaves the history alone. A part that has a
+# schedule says for each message from which call on it has which state; a part without one must be
+# run at each call (`_CalledBill`, O(messages) a call). With schedules only (`ScheduledBill`), one
+# `LayerTrack` a layer holds the content and size of each position and is brought from call to
+# call by the events of the schedule. The first position that differs from the prompt before gives
+# the shared prefix; what stands behind it is new. Cost: O(events + new positions + tokens behind
+# the change) over all calls. `PromptPrefixes` finds longer prefixes of prompts further back.
+#
+# A content is a number that is equal for equal text at the same row; 0 means hidden.
+# Invariant: a schedule is worked out for rising calls only, each call once.
+
 _FIRST_CALLS = 16
-"""Calls that are worked out at once, ahead of what is asked; later half of those that are."""
+"""Calls that are worked out ahead at first; later half as many as there are already."""
 _MAX_FORECASTS = 16
-"""Prunings of which a log remembers what they made of it."""
+"""Prunings whose forecasts a log caches."""
 _PLAIN_TYPES = (str, int, float, bool, type(None))
-"""Types of settings that hold no more than their equality tells, as do tuples of them."""
+"""Types of settings that are fully described by equality, as are tuples of them."""
 
 
 class PrunedForecast(UnprunedForecast):
-    """Prompts and what of each was sent before, read off the schedules of the parts.
+    """Prompt sizes and shared prefixes of the calls of a pruned history, by the parts' schedules.
 
-    Parts that say no schedule, and all parts behind such a one, are asked call by call.
+    Parts without a schedule, and all parts behind such a one, are run call by call.
 
     Args:
         history: what is in force before any pruning.
         room: the limit, the reserve and the counter.
         pruning: a part, or a chain of parts.
-        clock: tells at which calls no cache is left.
-        start: the first call that is asked about.
-        sent: what was billed for the calls before, from the last kept edit on.
-        past: the prompts before the first one; None: there are none, or they are not known.
+        clock: says at which calls no cache is left.
+        start: the first call.
+        sent: the prompt sizes billed for the calls before, from the last edit in force on.
+        past: the prompts before the first one; None: there are none, or they are unknown.
     """
 
     __slots__ = ("_bill", "_prompts", "_shared", "_sound", "called", "pruned", "start")
@@ -67,7 +80,7 @@ class PrunedForecast(UnprunedForecast):
         super().__init__(history, room, sent)
         self.pruned = PrunedHistory(history.at(start), pruning, room)
         self.called = bool(self.pruned.rest)
-        """True where each call is asked by itself."""
+        """True where a part is run at each call by itself."""
         bill = _CalledBill if self.called else ScheduledBill
         self._bill: _CalledBill | ScheduledBill = bill(self.pruned, start, clock, past)
         self.start, self._sound = start, True
@@ -79,8 +92,8 @@ class PrunedForecast(UnprunedForecast):
         """One past the last call that is worked out."""
         return self.start + len(self._prompts)
 
-    def _reach(self, call: int, stop: int) -> None:
-        """Work out all before a call; where schedules say it some more, but none from `stop`."""
+    def _extend_to(self, call: int, stop: int) -> None:
+        """Work out the calls before `call`; with schedules some more, but none from `stop` on."""
         while self.end < call:
             ahead = min(self.end + max(len(self._prompts) // 2, _FIRST_CALLS), stop)
             self._sound = False
@@ -97,20 +110,22 @@ class PrunedForecast(UnprunedForecast):
             return super().above(limit, start, stop, estimated=True)
         for call in range(start, stop):
             if call >= self.end:
-                self._reach(call + 1, stop)
+                self._extend_to(call + 1, stop)
             if self._prompts[call - self.start] > limit:
                 return call
         return stop
 
     def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
-        """Return the first call before which an agent was sent so much since the last kept edit."""
+        """Return the first call before which an agent's prompts since the last edit in force sum up
+        to `limit` tokens or more; `agent` None: any agent's.
+        """
         since, log, tokens = self.history.since, self.log, self.log.tokens
         sums: dict[str, int] = {}
         for call, size in enumerate(self.sent(since, self.start) if self.sent else (), since):
             sums[log.agents[call]] = sums.get(log.agents[call], 0) + size
         for call in range(self.start, stop):
-            most = max(sums.values(), default=0) if agent is None else sums.get(agent, 0)
-            if call >= start and most >= limit:
+            largest = max(sums.values(), default=0) if agent is None else sums.get(agent, 0)
+            if call >= start and largest >= limit:
                 return call
             owed = tokens.Q[call + 1] - tokens.Q[call] - tokens.C[call]
             sums[log.agents[call]] = sums.get(log.agents[call], 0) + self.size(call) + owed
@@ -120,76 +135,78 @@ class PrunedForecast(UnprunedForecast):
 
     def size(self, call: int) -> int:
         """Return the prompt tokens of one call."""
-        self._reach(call + 1, call + 1)
+        self._extend_to(call + 1, call + 1)
         return self._prompts[call - self.start]
 
     def prompts(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the prompt tokens of the calls start..stop; of those before its own, as billed."""
-        self._reach(stop, stop)
+        """Return the prompt tokens of the calls start..stop; before its first call, as billed."""
+        self._extend_to(stop, stop)
         before = min(stop, self.start)
         past = list(self.sent(start, before)) if self.sent and start < before else []
-        own = self._prompts[max(start - self.start, 0) : max(stop - self.start, 0)]
-        return np.array([*past, *own], np.int64)
+        coming = self._prompts[max(start - self.start, 0) : max(stop - self.start, 0)]
+        return np.array([*past, *coming], np.int64)
 
     def shared(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the tokens that each of these calls shares at its front with prompts before it."""
-        self._reach(stop, stop)
+        """Return the tokens of the prefix that each call shares with prompts before it."""
+        self._extend_to(stop, stop)
         return np.array(self._shared[start - self.start : stop - self.start], np.int64)
 
     # -- what was sent -----------------------------------------------------------------------------
 
     def past(self, call: int) -> PastPrompts:
-        """Return the prompts before a call, for what comes after an edit there."""
-        return PastPrompts(self._bill.prefixes.upto(call), self._bill.sequence(call - 1))
+        """Return the prompts before a call, for the forecast that follows an edit there."""
+        return PastPrompts(self._bill.prefixes.before(call), self._bill.contents_at(call - 1))
 
     def looks_at(self, history: History) -> bool:
-        """Return True where it tells of the coming calls of a history, nothing edited since."""
-        own = self.history
-        same = own.log is history.log and own.head is history.head and own.lo == history.lo
-        return same and self.sound
+        """Return whether it forecasts the coming calls of a history, nothing edited since."""
+        mine = self.history
+        is_same = mine.log is history.log and mine.head is history.head and mine.lo == history.lo
+        return is_same and self.sound
 
     @property
     def sound(self) -> bool:
-        """False where an error or an interrupt left it half worked out: it must be made anew."""
+        """False where an error or an interrupt left it incomplete: it must be built anew."""
         return self._sound and self.pruned.schedule.sound
 
 
 def forecast_whole_log(
     log: MessageLog, room: ContextBudget, pruning: BasePolicy, clock: CacheClock
 ) -> PrunedForecast:
-    """Return what all calls of a log are sent without an edit; kept with the log for a while."""
-    known: dict[Any, PrunedForecast] = log.memo.setdefault("pruned", {})
+    """Return the forecast of all calls of a log without an edit; the log caches the last ones."""
+    forecasts: dict[Any, PrunedForecast] = log.memo.setdefault("pruned", {})
     parts = tuple(_part_identity(part) for part in flatten_chain(pruning))
     key = parts, room.limit, room.reserve, clock.life, len(log), log.calls
-    found = known.get(key)
-    if found is None or not found.sound:
-        while len(known) >= _MAX_FORECASTS:
-            del known[next(iter(known))]
-        found = known[key] = PrunedForecast(History.start(log), room, pruning, clock, 0)
-    return found
+    forecast = forecasts.get(key)
+    if forecast is None or not forecast.sound:
+        while len(forecasts) >= _MAX_FORECASTS:
+            del forecasts[next(iter(forecasts))]
+        forecast = PrunedForecast(History.start(log), room, pruning, clock, 0)
+        forecasts[key] = forecast
+    return forecast
 
 
 def _part_identity(part: BasePolicy) -> Any:
-    """Return what is equal for parts that do the same: the kit's own are told apart by their
-    settings, where these are plain values and all that an instance holds.
+    """Return a key that is equal for parts that do the same.
 
-    Any other may hold more than its equality tells (a field that is not compared, a method of its
-    own), so it equals itself alone; it is kept with what was made of it.
+    For the kit's own these are type and settings, where the settings are plain values and all that
+    an instance holds. Any other part may hold more than its equality tells (a field that is not
+    compared, a method of its own), so it equals itself alone; the forecast keeps it alive.
     """
     kind: Any = type(part)
     settings = vars(part)
-    own = kind.__module__.startswith("ctxkit.") and is_dataclass(kind)
-    if own and settings.keys() == {f.name for f in fields(kind)} and _plain(*settings.values()):
+    is_own = kind.__module__.startswith("ctxkit.") and is_dataclass(kind)
+    has_fields_only = is_own and settings.keys() == {f.name for f in fields(kind)}
+    if has_fields_only and _are_plain(*settings.values()):
         return kind, tuple(settings.items())
     return id(unwrap_function(part))
 
 
-def _plain(*values: object) -> bool:
-    return all(type(v) in _PLAIN_TYPES or (type(v) is tuple and _plain(*v)) for v in values)
+def _are_plain(*values: object) -> bool:
+    return all(type(v) in _PLAIN_TYPES or (type(v) is tuple and _are_plain(*v)) for v in values)
 
 
 class _CalledBill:
-    """The bill where a part must be asked call by call, behind those that say a schedule."""
+    """The bill where a part must be run at each call, behind those with a schedule."""
 
     def __init__(
         self, pruned: PrunedHistory, start: int, clock: CacheClock, past: PastPrompts | None
@@ -200,66 +217,64 @@ class _CalledBill:
 
     def extend(self, stop: int, ahead: int) -> tuple[list[int], list[int]]:
         self._pruned.schedule.extend(ahead)
-        out: tuple[list[int], list[int]] = ([], [])
+        prompts, shared = list[int](), list[int]()
         for call in range(self._call, stop):
             view = self._pruned.left(call)
-            same = self._same(call, content_hashes(view))
-            out[0].append(view.tokens)
-            out[1].append(0 if same is None else view.log.fixed_before(call) + view.before(same))
+            last, self._last = self._last, content_hashes(view)
+            prompts.append(view.tokens)
+            if last is None:
+                shared.append(0)
+            else:
+                messages = self.prefixes.count_shared(call, last, self._last)
+                shared.append(view.log.fixed_before(call) + view.before(messages))
         self._call = max(stop, self._call)
-        return out
+        return prompts, shared
 
-    def _same(self, call: int, now: NDArray[Any]) -> int | None:
-        """Return how many first messages a prompt shares, as `Tracks` does; None: for the first."""
-        last, self._last = self._last, now
-        return None if last is None else self.prefixes.shared(call, last, now)
-
-    def sequence(self, call: int) -> NDArray[Any]:
+    def contents_at(self, call: int) -> NDArray[Any]:
         return content_hashes(self._pruned.left(call))
 
 
 class LayerTrack:
-    """What one layer leaves at a call: the contents and sizes of all positions; 0: hidden."""
+    """Contents and sizes of all positions of one layer at a call; content 0: hidden."""
 
     def __init__(self, layer: Layer, rows: HistoryRows) -> None:
         self._layer, self._rows = layer, rows
         self._contents: NDArray[Any] = np.zeros(64, np.int64)
         self._sizes: list[int] = []
-        self._known = 0
-        """How many positions they hold."""
+        self._filled = 0
+        """Positions for which both hold a value."""
         self.n = 0
-        """How many positions are there."""
+        """Positions that exist at the call."""
         self.hides = False
         """True where a position was hidden at some call."""
-        self._next = 0
-        """How much of what changes is done."""
+        self._next_event = 0
 
     def step(self, call: int) -> list[tuple[int, int]]:
-        """Go on to a call; return positions and contents that are there no more."""
-        was, events, i = self.n, self._layer.events, self._next
+        """Go on to a call; return the positions that changed, with the contents they had."""
+        n_before, events, i = self.n, self._layer.events, self._next_event
         self.n = self._rows.shown(call)
-        if self.n > self._known:
-            self._grow(self._known, self._rows.shown(self._layer.stop - 1))
+        if self.n > self._filled:
+            self._fill(self._filled, self._rows.shown(self._layer.stop - 1))
         gone: list[tuple[int, int]] = []
         while i < len(events) and events[i].call <= call:
             _, p, old, new = events[i]
             i += 1
-            if p < was:
+            if p < n_before:
                 gone.append((p, old.content))
             self._contents[p], self._sizes[p] = new.content, new.tokens
             self.hides = self.hides or new.content == 0
-        self._next = i
+        self._next_event = i
         return gone
 
-    def _grow(self, was: int, n: int) -> None:
-        """Take in positions as they were said."""
+    def _fill(self, start: int, n: int) -> None:
+        """Add the positions start..n with their unpruned contents and sizes."""
         rows = self._rows
         if n > len(self._contents):
             more = np.zeros(max(n, 2 * len(self._contents)) - len(self._contents), np.int64)
             self._contents = np.concatenate((self._contents, more))
-        self._contents[was:n] = rows.contents(was, n)
-        self._sizes += rows.sizes(was, n)
-        self._known = n
+        self._contents[start:n] = rows.contents(start, n)
+        self._sizes += rows.sizes(start, n)
+        self._filled = n
 
     @property
     def contents(self) -> NDArray[Any]:
@@ -267,30 +282,29 @@ class LayerTrack:
         return self._contents[: self.n]
 
     @property
-    def shown(self) -> NDArray[Any]:
-        """Contents of what is not hidden, in order."""
-        found = self.contents
-        shown: NDArray[Any] = found[found != 0]
-        return shown
+    def visible(self) -> NDArray[Any]:
+        """Contents of the positions that are not hidden, in order."""
+        contents: NDArray[Any] = self.contents[self.contents != 0]
+        return contents
 
-    def count(self, p: int) -> int:
-        """Return how many positions before one are not hidden."""
+    def count_visible(self, p: int) -> int:
+        """Return how many positions before `p` are not hidden."""
         return int(np.count_nonzero(self._contents[:p]))
 
-    def behind(self, p: int) -> int:
-        """Return the tokens of all positions from one on."""
+    def tokens_from(self, p: int) -> int:
+        """Return the tokens of all positions from `p` on."""
         return sum(self._sizes[p : self.n])
 
-    def past(self, p: int, n: int, gone: Sequence[tuple[int, int]]) -> NDArray[Any]:
-        """Return the contents of what was shown from a position to the n-th, before some went."""
-        found: NDArray[Any] = self._contents[p:n].copy()
+    def past_contents(self, p: int, n: int, gone: Sequence[tuple[int, int]]) -> NDArray[Any]:
+        """Return the visible contents of the positions p..n before the changes that `step` gave."""
+        contents: NDArray[Any] = self._contents[p:n].copy()
         for q, content in gone:
-            found[q - p] = content
-        return found[found != 0] if self.hides else found
+            contents[q - p] = content
+        return contents[contents != 0] if self.hides else contents
 
 
 class ScheduledBill:
-    """The bill of a schedule: one track for each layer of which a call may be given one."""
+    """The bill of a schedule, with one track for each layer that a call may be sent."""
 
     def __init__(
         self, pruned: PrunedHistory, start: int, clock: CacheClock, past: PastPrompts | None
@@ -299,14 +313,16 @@ class ScheduledBill:
         self.prefixes = past.prefixes if past else PromptPrefixes(clock)
         self._tracks: list[LayerTrack] = []
         self._last: LayerTrack
+        """The track of the call that was billed last."""
         self._start = self._call = start
         self._adds = False
+        """True where the schedule adds a message at the end of some call alone."""
 
     def extend(self, _stop: int, ahead: int) -> tuple[list[int], list[int]]:
         """Return the prompts of the calls up to `ahead`, and what each shares with others.
 
-        That is the longest prefix of a living prompt before it; where no cache is left, what it
-        has in common with the prompt before.
+        The shared prefix is the longest of a living prompt before it; where no cache is left, the
+        one that it has in common with the prompt before.
         """
         schedule = self._schedule.extend(ahead)
         top, rows, log = schedule.top, schedule.rows, schedule.rows.log
@@ -314,18 +330,18 @@ class ScheduledBill:
         if not self._tracks:
             self._tracks = [LayerTrack(layer, rows) for layer in top.branches()]
         prompts, shared = list[int](), list[int]()
-        was = log.fixed_at[max(self._call - 1, 0)]
+        fixed_before = log.fixed_at[max(self._call - 1, 0)]
         for call in range(self._call, top.stop):
             fixed = log.fixed_at[call]
             size = top.total(call, SUM_TOKENS) + fixed
             prompts.append(size)
-            new = self._new(call) if call > self._start else self._first(call, size)
-            shared.append(max(size - new - max(fixed - was, 0), 0))
-            was = fixed
+            new = self._new_tokens(call) if call > self._start else self._first_tokens(call, size)
+            shared.append(max(size - new - max(fixed - fixed_before, 0), 0))
+            fixed_before = fixed
         self._call = top.stop
         return prompts, shared
 
-    def sequence(self, call: int) -> NDArray[Any]:
+    def contents_at(self, call: int) -> NDArray[Any]:
         """Return the contents of what a call was sent, in order."""
         top, n = self._schedule.top, self._schedule.rows.shown(call)
         contents = self._schedule.rows.contents(0, n)
@@ -334,60 +350,70 @@ class ScheduledBill:
                 contents[p] = top.state(p, call).content
         return self._with_added(call, contents[contents != 0])
 
-    def _first(self, call: int, size: int) -> int:
-        """Return the tokens of the first prompt that are new beside what came before."""
-        self._last = new = self._tracks[self._schedule.top.taken(call)]
-        new.step(call)
+    def _first_tokens(self, call: int, size: int) -> int:
+        """Return the tokens of the first prompt behind what it shares with the past prompts."""
+        self._last = track = self._tracks[self._schedule.top.taken(call)]
+        track.step(call)
         if self._past is None:
             return size
-        now = self._with_added(call, new.shown)
-        return self._behind(call, new, self.prefixes.shared(call, self._past.last, now))
+        contents = self._with_added(call, track.visible)
+        shared = self.prefixes.count_shared(call, self._past.last, contents)
+        return self._tokens_behind(call, track, shared)
 
-    def _new(self, call: int) -> int:
-        """Return the tokens of a prompt behind what it shares with others."""
-        top, old = self._schedule.top, self._last
-        self._last = new = self._tracks[top.taken(call)]
-        n, gone = old.n, new.step(call)
-        changed = gone[0][0] if gone else n
-        place = changed if old is new else common_length(old.contents, new.contents)
-        last = old.past(place, n, gone if old is new else ())
+    def _new_tokens(self, call: int) -> int:
+        """Return the tokens of a prompt behind what it shares with the prompts before."""
+        top, last = self._schedule.top, self._last
+        self._last = track = self._tracks[top.taken(call)]
+        n, gone = last.n, track.step(call)
+        if last is track:
+            place = gone[0][0] if gone else n
+        else:  # another layer: what it left before is unchanged by the step
+            place, gone = common_prefix_length(last.contents, track.contents), []
+        past = last.past_contents(place, n, gone)
         if self._adds:
-            last = self._with_added(call - 1, last)
-        return self._parted(call, place, last) if len(last) else self._behind(call, new, 0, place)
+            past = self._with_added(call - 1, past)
+        return (
+            self._diverged_tokens(call, place, past)
+            if len(past)
+            else self._tokens_behind(call, track, 0, place)
+        )
 
-    def _parted(self, call: int, place: int, last: NDArray[Any]) -> int:
-        """Return the tokens behind what is shared, where a prompt may part from the last one.
+    def _diverged_tokens(self, call: int, place: int, past: NDArray[Any]) -> int:
+        """Return the tokens behind the shared prefix of a prompt that may diverge from the last.
 
         Args:
             call: its call.
-            place: the first position at which it says something else than the last one did.
-            last: what that one said from there on.
+            place: the first position at which it differs from the last prompt.
+            past: contents of the last prompt from there on.
         """
-        new = self._last
-        here = new.contents[place:]
-        if new.hides:
-            here = here[here != 0]
-        if self._adds:
-            here = self._with_added(call, here)
-        same = common_length(last, here)
-        if same < len(last):
-            before = same + (new.count(place) if new.hides else place)
-            says = int(here[same]) if same < len(here) else 0
-            if self.prefixes.part(call, before, last[same:], says):
-                now = self._with_added(call, new.shown)
-                return self._behind(call, new, self.prefixes.longest(call, before, now))
-        return self._behind(call, new, same, place)
-
-    def _behind(self, call: int, track: LayerTrack, same: int, place: int = 0) -> int:
-        """Return the tokens of a prompt behind so many messages from a position on."""
-        there = track.n - place
+        track = self._last
+        contents = track.contents[place:]
         if track.hides:
-            at = np.flatnonzero(track.contents[place:])
-            there, place = len(at), place + (int(at[same]) - same if same < len(at) else track.n)
-        added = self._schedule.top.added(call) if self._adds and same <= there else None
-        return track.behind(place + same) + (0 if added is None else added.tokens)
+            contents = contents[contents != 0]
+        if self._adds:
+            contents = self._with_added(call, contents)
+        same = common_prefix_length(past, contents)
+        if same < len(past):
+            shared = same + (track.count_visible(place) if track.hides else place)
+            next_content = int(contents[same]) if same < len(contents) else 0
+            if self.prefixes.record_divergence(call, shared, past[same:], next_content):
+                now = self._with_added(call, track.visible)
+                longest = self.prefixes.longest_shared(call, shared, now)
+                return self._tokens_behind(call, track, longest)
+        return self._tokens_behind(call, track, same, place)
 
-    def _with_added(self, call: int, found: NDArray[Any]) -> NDArray[Any]:
-        """Return contents with what stands at the end of a call alone."""
+    def _tokens_behind(self, call: int, track: LayerTrack, messages: int, place: int = 0) -> int:
+        """Return the tokens of a prompt behind so many visible messages from a position on."""
+        n_visible = track.n - place
+        if track.hides:
+            visible = np.flatnonzero(track.contents[place:])
+            n_visible = len(visible)
+            skip = int(visible[messages]) - messages if messages < n_visible else track.n
+            place += skip
+        added = self._schedule.top.added(call) if self._adds and messages <= n_visible else None
+        return track.tokens_from(place + messages) + (0 if added is None else added.tokens)
+
+    def _with_added(self, call: int, contents: NDArray[Any]) -> NDArray[Any]:
+        """Return contents with the message that stands at the end of a call alone."""
         added = self._schedule.top.added(call)
-        return found if added is None else np.append(found, added.content)
+        return contents if added is None else np.append(contents, added.content)

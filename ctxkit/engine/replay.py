@@ -1,4 +1,7 @@
-"""A recorded session replayed under other rules; the trajectory stays as it was."""
+"""Replays: the prompts and costs of a recorded session under other context rules.
+
+The trajectory (messages, tool calls, replies) stays as it was recorded.
+"""
 
 from __future__ import annotations
 
@@ -44,26 +47,35 @@ def replay(
     fixed: int | None = None,
     last_usage: bool = False,
 ) -> Session:
-    """Return a session as its calls would have been sent under other rules.
+    """Replay a session under other context rules.
 
-    The log holds what was said, with the edits of these rules placed before the call at which they
-    were made; recorded compactions are lifted out. Each reply keeps its recorded output; its prompt
-    is the modelled one (derived), split into fresh and cached tokens where the record itself tells
-    them apart. Subagents are replayed by themselves.
+    The replay has the recorded messages, with the edits of these rules before the calls at which
+    they happen; recorded compactions are removed. Each reply keeps its recorded output. Its prompt
+    tokens are modelled (`usage_source` is `derived`), split into uncached and cached ones where the
+    record has that split. Subagents are replayed by themselves.
 
     Args:
         session: any session, the path of a log, or a list of messages; a replay may be replayed.
-        rules: rules, a preset or its name, a policy (asked before every call) or its words.
-        tokens: one size a message of `session.messages`; None: the sizes anchored on recorded
-            usage.
-        fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.
-        last_usage: go by what was known before each call, the last bill and a count of what came
-            since, as a live session does; held against a replay without it, this tells how many
-            calls too late a trigger fires.
+        rules: rules, a preset or its name, a policy (run before every call) or its text form.
+        tokens: one size a message of `session.messages`, in tokens; None: sizes that are anchored
+            on the recorded usage.
+        fixed: tokens of each prompt that no message holds; None: what the recorded usage gives.
+        last_usage: let triggers go by what a live session knows before each call: the last bill
+            plus a count of the messages since. Compared with a replay without it, this shows how
+            many calls too late a trigger fires.
+
+    Returns:
+        A session: pass it to any frame, plot or metric, or replay it again.
 
     Raises:
         BadArguments: the rules cannot work.
-        UnsoundHistory: a policy parted a tool call from its result.
+        UnsoundHistory: a policy separated a tool call from its result.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> again = ck.replay(ck.samples.path("billing"), "pi")
+        >>> len(again.edits) > 0
+        True
     """
     rules = resolve_rules(rules)
     session = with_message_ids(session)
@@ -80,7 +92,7 @@ def run_replay(
     fixed: int | Sequence[int] | None = None,
     last_usage: bool = False,
 ) -> Run:
-    """Return the run behind a replay: prompts, fresh tokens, compactions, held back, events."""
+    """Run a session's log under rules; return the run behind a replay."""
     rules = resolve_rules(rules)
     as_recorded = isinstance(rules.policy, RecordedCompactions)
     log = log_from_session(
@@ -90,18 +102,20 @@ def run_replay(
 
 
 def context_window_of(session: Session) -> int | None:
-    """Return the model's limit: as the log says, else by the price table as far as the log does not
-    refute it. Of Codex's, whose log says 95 % of it, it is the whole.
+    """Return the model's context window in tokens; None where it is unknown.
+
+    The log's own figure comes first, then the price table's, unless a prompt of the log is larger.
+    A Codex log gives 95 % of the window; the whole window is returned.
     """
     from ctxkit.tokens.context_windows import get_full_context_window
 
-    told = next((m for m in session.messages if m.context_window or m.model), None)
-    model = session.model if told is None else told.model or session.model
-    return get_full_context_window(session, model, told)
+    reply = next((m for m in session.messages if m.context_window or m.model), None)
+    model = session.model if reply is None else reply.model or session.model
+    return get_full_context_window(session, model, reply)
 
 
 def session_from_run(session: Session, done: Run, children: tuple[Session, ...] = ()) -> Session:
-    """Return the session that a run describes."""
+    """Return the replay of a session: its messages with the edits and prompt sizes of a run."""
     prompts, fresh, shared = (
         done.prompts.tolist(),
         done.fresh_tokens.tolist(),
@@ -112,13 +126,12 @@ def session_from_run(session: Session, done: Run, children: tuple[Session, ...] 
     for entry in weave_edits(session.messages, done):
         if isinstance(entry, Message) and entry.role == "assistant":
             new = fresh[call] if cached else None
-            if not (
-                done.owing and billed_prompt(entry) == prompts[call]
-            ):  # else its bill holds as it is
+            # a recorded bill that equals the modelled prompt stays as it is
+            if not (done.owing and billed_prompt(entry) == prompts[call]):
                 entry = _modelled_reply(entry, prompts[call], new, shared[call], billed=billed)  # noqa: PLW2901
             call += 1
         log.append(entry)
-    made = _replace(
+    replayed = _replace(
         session,
         format="replay",
         log=tuple(log),
@@ -128,19 +141,20 @@ def session_from_run(session: Session, done: Run, children: tuple[Session, ...] 
         details={**session.details, **budget_thresholds(done.rules), "replay": run_summary(done)},
         origin=session.origin or session,
     )
-    return made.backed(done)
+    return replayed.backed(done)
 
 
 def sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
-    """Return what went out at a call of a session (negatives from the end), message by message.
+    """Return the prompt of a call of a session, message by message.
 
-    A replay and a live session have the run that they were made of; of a record it is made from
-    its messages and its own compactions. First stands, where it is known to be there, what no
-    message holds (system prompt, tool schemas), as an item of the kind `fixed`.
+    A replay and a live session have their run; a recorded session is run with its own compactions.
+    The part that no message holds (system prompt, tool schemas) comes first, as an item of the kind
+    `fixed`, where its size is known.
 
     Args:
         session: any session.
-        call: number of the call; None: what goes out next, if nothing is compacted.
+        call: number of the call, negatives from the end; None: the next call, as if nothing were
+            compacted before it.
 
     Raises:
         BadArguments: the session has no such call.
@@ -153,7 +167,7 @@ def sent_prompt(session: Session, call: int | None) -> tuple[SentItem, ...]:
 
 
 def run_summary(done: Run) -> dict[str, Any]:
-    """Return what a run did beside its edits, as plain values."""
+    """Return the outcome of a run apart from its edits, as plain values for `details`."""
     rules: Rules = done.rules
     return {
         "rules": rules.label,
@@ -176,57 +190,55 @@ def run_summary(done: Run) -> dict[str, Any]:
 
 
 def crowded_note(done: Run) -> str | None:
-    """Return a note where the prompt's fixed part alone fills the rules' window; else None."""
+    """Return a note where the fixed part of the prompt alone fills the rules' window, else None."""
     fixed, room = done.log.fixed, done.room
     if fixed < room.budget:
         return None
-    held = f", {room.reserve:,} of them held free" if room.reserve else ""
+    reserve = f", {room.reserve:,} of them held free" if room.reserve else ""
     return (
         f"The fixed part of the prompt ({fixed:,} tokens) does not fit into the window that these"
-        f" rules go by ({room.limit:,} tokens{held}), so no compaction makes a prompt fit."
+        f" rules go by ({room.limit:,} tokens{reserve}), so no compaction makes a prompt fit."
     )
 
 
 def shared_prompt_tokens(done: Run) -> NDArray[Any]:
-    """Return for each call the tokens shared with the prompt before, cached still or not."""
+    """Return for each call the tokens shared with the prompt before, even where not cached."""
     prompts, fresh = done.prompts, done.fresh_tokens
     shared = np.asarray(prompts - fresh)
     for call in done.clock.calls:
         if done.begin < call < done.call:
-            known = done.in_common.get(call, int(prompts[call - 1]))
-            shared[call] = min(known, int(prompts[call]))
+            in_common = done.in_common.get(call, int(prompts[call - 1]))
+            shared[call] = min(in_common, int(prompts[call]))
     return shared
 
 
 def count_hidden(done: Run) -> tuple[int, int]:
-    """Return how many messages, and results among them, the next call would not see as said."""
+    """Return how many messages the next call would not see unchanged, and how many of these are
+    tool results.
+    """
     view, log = done.coming(), done.log
-    stand = view.head.said()
-    results = sum([log.roles[row] == TOOL for row in stand])
-    return view.lo - len(stand), log.counts[TOOL][view.lo] - results
+    unchanged = view.head.said()
+    results = sum([log.roles[row] == TOOL for row in unchanged])
+    return view.lo - len(unchanged), log.counts[TOOL][view.lo] - results
 
 
 def _modelled_reply(
     message: Message, prompt: int, fresh: int | None, shared: int, *, billed: bool
 ) -> Message:
-    """Return a reply whose usage says what the modelled prompt would have been; output as recorded,
-    no cost.
+    """Return a reply with the usage of the modelled prompt; output as recorded, no cost.
 
-    Where the record bills its calls and not this one, as it failed, it stays without usage: the
-    prompt stands in its details.
+    Where the record bills its calls but not this one (it failed), the reply stays without usage,
+    and the modelled prompt stands in its details.
     """
-    if not _THRESHOLD_KEYS.isdisjoint(message.details):
-        kept = {k: v for k, v in message.details.items() if k not in _THRESHOLD_KEYS}
-        message = _replace(message, details=kept)
+    details = {k: v for k, v in message.details.items() if k not in _THRESHOLD_KEYS}
+    details |= {"usage_source": "derived", "shared_tokens": shared}
     if billed and message.usage is None:
-        told = {"usage_source": "derived", "shared_tokens": shared, "prompt_tokens": prompt}
-        return _replace(message, details={**message.details, **told})
-    was = message.usage or Usage()
+        return _replace(message, details=details | {"prompt_tokens": prompt})
+    recorded = message.usage or Usage()
     usage = Usage(
         input_tokens=prompt if fresh is None else fresh,
         cache_read_tokens=None if fresh is None else prompt - fresh,
-        output_tokens=was.output_tokens,
-        reasoning_tokens=was.reasoning_tokens,
+        output_tokens=recorded.output_tokens,
+        reasoning_tokens=recorded.reasoning_tokens,
     )
-    told = {"usage_source": "derived", "shared_tokens": shared}
-    return _replace(message, usage=usage, details={**message.details, **told})
+    return _replace(message, usage=usage, details=details)

@@ -1,8 +1,7 @@
-"""From a session to the log that a run works on, and a run's edits woven back into its messages."""
+"""Conversion of a session into the log of a run, and of a run's edits back into a session."""
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 _replace = msgspec.structs.replace
 _BETWEEN_CALLS = ("manual", "agent_requested", "overflow", "length")
-"""Triggers of compactions that were made between two calls, not for one."""
+"""Triggers of compactions that happen between two calls, not because of one."""
 
 
 def log_from_session(
@@ -38,31 +37,31 @@ def log_from_session(
     last_usage: bool = False,
     anchored: MessageSizes | None = None,
 ) -> MessageLog:
-    """Return the log of what was said in a session; recorded compactions are lifted out of it.
+    """Build the message log of a session; its recorded compactions are removed.
 
     Args:
         session: any session; its subagents are logs of their own.
         rules: their counter and estimator are used.
-        tokens: one size a message of `session.messages`; None: the sizes anchored on recorded
-            usage.
-        fixed: tokens of each prompt that no message holds, for all calls or each; None: as far as
-            recorded usage tells.
+        tokens: one size a message of `session.messages`; None: sizes that are anchored on the
+            recorded usage.
+        fixed: tokens of each prompt that no message holds, one number or one a call; None: what the
+            recorded usage gives.
         as_recorded: let the fixed part change at each call as recorded, also where a compaction
-            changed it, and leave out what the record shows to have gone unsent (old reasoning, for
-            one); else only an agent or a model changes it, and all that is shown is sent: what
-            would have gone unsent of another view, no log says.
-        last_usage: let each prompt have the size that was known before it was sent, and be billed
-            what the record billed beside that: see `as_known`.
-        anchored: the session's sizes under the rules' counter, where they are known.
+            changed it, and subtract what the record shows to be unsent (such as old reasoning).
+            False: only another agent or model changes it, and all visible messages are sent, as no
+            log says what would be unsent of another prompt.
+        last_usage: give each prompt the size that was known before it was sent, and bill what the
+            record billed beyond that; see `sizes_as_known`.
+        anchored: the session's sizes under the rules' counter, if they were measured already.
     """
     from ctxkit.tokens.registry import default_counter
     from ctxkit.tokens.sizes import measure_sizes
 
     counter: TokenCounter = (rules.counter if rules else None) or default_counter()
     session = with_message_ids(session)
-    known: list[FixedPart] | None = None
+    fixed_parts: list[FixedPart] | None = None
     if last_usage and tokens is None and fixed is None:
-        tokens, known = sizes_as_known(session, counter)
+        tokens, fixed_parts = sizes_as_known(session, counter)
     if tokens is not None:
         anchored = None
     elif anchored is None:
@@ -70,91 +69,98 @@ def log_from_session(
     log = MessageLog(counter, agent=session.agent, estimator=rules.estimator if rules else None)
     if anchored is not None:
         tokens = anchored.tokens
-        brought = [m for e in session.edits for m in e.inserted]
-        sized = {id(m): size for m, size in zip(brought, anchored.inserted, strict=True)}
-        log.known = lambda message: sized.get(id(message))
+        inserted = [m for e in session.edits for m in e.inserted]
+        size_of = {id(m): size for m, size in zip(inserted, anchored.inserted, strict=True)}
+        log.known = lambda message: size_of.get(id(message))
         log.scale = 1.0 if anchored.error is None else 1 / (1 + anchored.error)
-        # sizes are found by identity: the messages must live as long as the log
+        # sizes are looked up by identity, so the messages must live as long as the log
         log.memo["session"] = session
     assert tokens is not None  # noqa: S101  for the type checker
-    if known is None:
-        known = [FixedPart(n) for n in _fixed_parts(session, anchored, fixed, as_recorded)]
-    sizes_of, calls, turns, told = iter(tokens), iter(known), session.turns, None
+    if fixed_parts is None:
+        fixed_parts = [FixedPart(n) for n in _fixed_parts(session, anchored, fixed, as_recorded)]
+    sizes, fixed_of_call, turns = iter(tokens), iter(fixed_parts), session.turns
+    last_time: float | None = None
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):
             log.recorded.append((log.calls, entry))
             continue
-        size = next(sizes_of)
+        size = next(sizes)
         if entry.role == "assistant":
-            call = next(calls)
-            log.open(call_start_time(entry, told), entry.agent, call.fixed)
-            log.owe(call.owed)
+            part = next(fixed_of_call)
+            log.open(call_start_time(entry, last_time), entry.agent, part.fixed)
+            log.owe(part.owed)
         log.append(entry, size, turn=turns[position])
-        told = told if entry.time is None else entry.time
+        last_time = last_time if entry.time is None else entry.time
     return log
 
 
 def run_of_replay(session: Session) -> Run | None:
-    """Return the run that a replay was made of, in the process that made it; None for any other."""
+    """Return the run behind a replay; None for other sessions and replays of other processes."""
     return session.behind if isinstance(session.behind, Run) else None
 
 
 class FixedPart(NamedTuple):
-    """What of a call's prompt no message holds, as far as it was known when it was sent."""
+    """The tokens of a call's prompt that no message holds."""
 
     fixed: int
+    """Tokens that were known when the call was sent."""
     owed: int = 0
-    """Tokens that it was billed beside what was known."""
+    """Tokens that it was billed beyond what was known; negative: that it was billed less."""
 
 
 def sizes_as_known(session: Session, counter: TokenCounter) -> tuple[list[int], list[FixedPart]]:
-    """Return plain sizes of the messages, and of each call what to add, as the usage before it
-    tells.
+    """Return counted sizes of the messages, and for each call the fixed part known before it.
 
-    That is how a live session knows its prompts: the last bill and a count of what came since (as
-    ai's and Pi's estimates have it); at first, and after a compaction, the count alone with the
-    tools' schemas, until the next bill. Where prunings or a trim sent less than the record shows,
-    a live session's record says what was counted.
+    A live session knows its prompts this way: the last bill plus a count of the messages since (as
+    the estimates of ai and Pi do). At first, and after a compaction, it knows only the count with
+    the tools' schemas, until the next bill. Where prunings or a trim sent less than the record
+    shows, a live session's record has the counted tokens.
     """
     sizes = {id(m): counter.message(m) for m in session.messages}
     sizes |= {id(m): counter.message(m) for e in session.edits for m in e.inserted}
-    shown: list[Message] = []
-    base = schemas(session.tools)
-    total, more, before, out = 0, 0, 0, list[FixedPart]()
+    # state: the visible messages and their total; `offset` is what the last bill was above the
+    # count, `bill_offset` the same since the last compaction only
+    visible: list[Message] = []
+    tool_tokens = schemas(session.tools)
+    total, offset, bill_offset, parts = 0, 0, 0, list[FixedPart]()
     for entry in session.path:
         if isinstance(entry, Edit):
-            shown, before = apply_edit(shown, entry), 0
-            more = 0 if entry.trigger in _BETWEEN_CALLS else more  # what it was decided by
-            total = sum(sizes[id(m)] for m in shown)
+            visible, bill_offset = apply_edit(visible, entry), 0
+            # a compaction for a call still was decided by the offset of the last bill
+            offset = 0 if entry.trigger in _BETWEEN_CALLS else offset
+            total = sum(sizes[id(m)] for m in visible)
             continue
         if entry.role == "assistant":
-            said = entry.details.get(COUNTED)
-            counted = base + (said if isinstance(said, int) else total)
-            then, more = more, billing_offset(entry, counted, before)
-            before = more
-            out.append(
-                FixedPart(base + then, (billed_prompt(entry) or counted + then) - counted - then)
-            )
+            recorded_count = entry.details.get(COUNTED)
+            count = recorded_count if isinstance(recorded_count, int) else total
+            counted = tool_tokens + count
+            expected = counted + offset
+            owed = (billed_prompt(entry) or expected) - expected
+            parts.append(FixedPart(tool_tokens + offset, owed))
+            offset = bill_offset = billing_offset(entry, counted, bill_offset)
         if entry.visible:
-            shown.append(entry)
+            visible.append(entry)
             total += sizes[id(entry)]
-    return [sizes[id(m)] for m in session.messages], out
+    return [sizes[id(m)] for m in session.messages], parts
 
 
 def billing_offset(reply: Message, counted: int, before: int = 0) -> int:
-    """Return by how much the bill of a call differs from its counted prompt; `before` where it says
-    nothing.
+    """Return the tokens by which the bill of a call exceeds its counted prompt.
 
-    A bill of less than a quarter of the count is no size of that prompt.
+    Args:
+        reply: the reply of the call.
+        counted: counted tokens of its prompt.
+        before: what is returned where the reply has no bill, or one below 1 / `LIKELY` of the
+            count, which cannot be the size of that prompt.
     """
-    told = billed_prompt(reply)
-    return before if not told or told < counted / LIKELY else told - counted
+    billed = billed_prompt(reply)
+    return before if not billed or billed < counted / LIKELY else billed - counted
 
 
 def with_message_ids(session: Session) -> Session:
-    """Return the session with an id of its own for every message: itself, where each has one."""
-    seen = Tally(m.id for m in session.messages)
-    if not seen[""] and len(seen) == len(session.messages):
+    """Return the session with a distinct id for every message; itself where all have one."""
+    ids = {m.id for m in session.messages}
+    if "" not in ids and len(ids) == len(session.messages):
         return session
     used: set[str] = set()
     log = []
@@ -166,19 +172,20 @@ def with_message_ids(session: Session) -> Session:
     return _replace(session, log=tuple(log))
 
 
-def call_start_time(reply: Message, told: float | None) -> float | None:
-    """Return when a call was sent, in seconds since 1970: its end less its latency, else when its
-    input was written.
+def call_start_time(reply: Message, input_time: float | None) -> float | None:
+    """Return when a call was sent, in seconds since 1970; None where no time is known.
+
+    That is the time of the reply less its latency, else the time of the last input.
 
     Args:
-        reply: what came back.
-        told: the time of the last message before it that has one.
+        reply: the reply of the call.
+        input_time: time of the last message before it that has one.
     """
     if reply.time is not None and reply.latency is not None:
         return reply.time - reply.latency
-    if told is None or reply.time is None:
-        return reply.time if told is None else told
-    return min(told, reply.time)
+    if input_time is None or reply.time is None:
+        return reply.time if input_time is None else input_time
+    return min(input_time, reply.time)
 
 
 def _fixed_parts(
@@ -198,13 +205,13 @@ def _fixed_parts(
 
 
 def weave_edits(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
-    """Yield what was said with a run's edits, each before the reply of the call that it was for."""
+    """Yield the messages with a run's edits, each before the reply of its call."""
     log, name = done.log, done.rules.label
     before: dict[int, list[tuple[int, Compaction]]] = {}
     for n, cut in enumerate(done.cuts):
         reply = log.replies[cut.call] if cut.call < log.calls else None
         if reply is None and cut.call < log.calls and log.upto[cut.call] < len(log):
-            reply = log.messages[log.upto[cut.call]]  # never answered: what was said next
+            reply = log.messages[log.upto[cut.call]]  # no reply came: the next message
         before.setdefault(0 if reply is None else id(reply), []).append((n, cut))
     for message in messages:
         for n, cut in before.get(id(message), ()):

@@ -1,4 +1,4 @@
-"""A run of rules over a log: its state, its bill, and how it is brought from trigger to trigger."""
+"""A run of context rules over a message log: its state, its prompt sizes, and its compactions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.engine.prefixes import shared_prefix_tokens
-from ctxkit.engine.prompt_sizes import PromptSizes
+from ctxkit.engine.prompt_sizes import BillMark, PromptSizes
 from ctxkit.engine.pruning import PrunedForecast, forecast_whole_log
 from ctxkit.engine.segments import (
     BlockedCompaction,
@@ -41,18 +41,30 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Edit
 
     First = Callable[[UnprunedForecast, int, int], int]
-    """The first call in start..stop at which something is due, or `stop`."""
+    """Returns the first call in start..stop at which something is due, else `stop`."""
 
+
+# How a run advances (event-driven simulation).
+#
+# State: the history in force, and the next call. Instead of running rules at each call, `advance`
+# asks a forecast of the unedited calls for the first call at which the trigger is due, the policy
+# can do something and no guard is closed (`_first_due`). All calls before it are billed at once,
+# the policy is run at that call, its edit becomes the history in force, and the search goes on.
+#
+# Invariants: `call` only rises, and every call before it is billed exactly once; a policy sees the
+# history at the call for which it runs and nothing later; where the policy fails or a guard refuses
+# its result the history stays. Advancing in steps gives the same run as advancing at once.
+# Cost: O(compactions x what a policy costs) plus O(log n) searches; under a pruning see `pruning`.
 
 _RECENT_COMPACTIONS = 8
-"""Edits before which prompts may be alive in the cache, where one edit does several things."""
+"""Compactions whose earlier prompts are compared, where one edit has several steps."""
 
 
 class Run:
-    """A run so far: a log, the history in force, the work done, and the bill; see `advance`.
+    """A log, the history in force, the compactions so far, and the billed prompts; see `advance`.
 
-    `total`, `fresh` and `peak` are sums and the maximum of the prompts sent: all tokens, those that
-    are no cached prefix, the largest prompt; `prompts` and `fresh_tokens` are those of each call.
+    `total`, `fresh` and `peak` are over the prompts sent, in tokens: all of them, those that are no
+    cached prefix, and the largest prompt; `prompts` and `fresh_tokens` have one value a call.
     """
 
     def __init__(self, log: MessageLog, rules: Rules, limit: int | None = None) -> None:
@@ -60,30 +72,34 @@ class Run:
         self.clock = CacheClock.of(log, rules.cache_life)
         self.begin = 0
         self.over = False
-        """Nothing more is said in its log."""
+        """True where the log gets no more messages."""
         self.billed = PromptSizes(log, self.clock)
-        self._unsent: History | None = None
-        self._look: UnprunedForecast | None = None
+        self._sent_before_edit: History | None = None
+        """The history of the last call, where it was edited by hand since; None: it was not."""
+        self._forecast: UnprunedForecast | None = None
         self.in_common: dict[int, int] = {}
-        """What a call without a cache has in common with the one before, where not all of it."""
-        self._left: dict[tuple[int, int], PrunedHistory] = {}
+        """By call that found a cold cache: the tokens shared with the prompt before it, where that
+        is not all of it.
+        """
+        self._pruned_histories: dict[tuple[int, int], PrunedHistory] = {}
         self.called = 0
-        """Calls at which a pruning had to be asked by itself, as it says no schedule."""
+        """Calls at which a pruning without a schedule was run by itself."""
         self.history = History.start(self.log)
         self.cuts: list[Compaction] = []
         self.due = ""
-        """What made the latest compaction due, in the field's words, whatever came of it."""
+        """Why the latest compaction was due, also where it was blocked."""
         self.held: list[BlockedCompaction] = []
         self.warned: list[tuple[int, str]] = []
-        self._noted: set[int] = set()
+        self._given_warnings: set[int] = set()
+        """Indices of the warnings given since the last compaction."""
         self.asked: list[tuple[History, str, str | None]] = []
-        """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
+        """Runs of the policy without a compaction: the history, the outcome, and the error."""
 
     # -- what was sent -----------------------------------------------------------------------------
 
     @property
     def call(self) -> int:
-        """The next call: all before it were billed."""
+        """The next call; all before it are billed."""
         return self.billed.upto
 
     @call.setter
@@ -103,46 +119,46 @@ class Run:
     @property
     def total(self) -> int:
         """Prompt tokens of all calls so far."""
-        return self.billed.sums()[0]
+        return self.billed.sums().total
 
     @property
     def fresh(self) -> int:
-        """Those of them that are no cached prefix."""
-        return self.billed.sums()[1]
+        """Tokens of them that are no cached prefix."""
+        return self.billed.sums().fresh
 
     @property
     def peak(self) -> int:
-        """The largest prompt so far."""
-        return self.billed.sums()[2]
+        """Tokens of the largest prompt so far."""
+        return self.billed.sums().peak
 
     def sizes(self, start: int, stop: int) -> list[int]:
         """Return the prompt tokens billed for the calls start..stop."""
         return self.billed.sizes(start, stop)
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
-        """Return what went out at a call, message by message; None: what would go out next."""
+        """Return the prompt of a call, message by message; None: of the next call."""
         return sent_items(self, call)
 
     def left_out(self, call: int | None) -> dict[int, str]:
-        """Return the rows that stood at a call and that a pruning left out, with its name."""
+        """Return the rows that a pruning left out of a call's prompt, with its name."""
         return left_out_rows(self, call)
 
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
-        """Yield what came into the prompt and went out of it at each call; see `sent.turnovers`."""
+        """Yield the changes of the prompt at each call; see `sent.iter_prompt_changes`."""
         return iter_prompt_changes(self, start, stop)
 
     def stretches(self) -> list[Segment]:
-        """Return what was in force from one compaction to the next."""
+        """Return the segments between compactions."""
         return list(iter_segments(self))
 
     def prompt_sizes(self, calls: int) -> list[int | None]:
-        """Return the tokens of the prompts of the first so many calls."""
-        found: list[int | None] = self.prompts[:calls].tolist()
-        return [*found, *[None] * (calls - len(found))]
+        """Return the prompt tokens of the first `calls` calls; None where not billed yet."""
+        sizes: list[int | None] = self.prompts[:calls].tolist()
+        return [*sizes, *[None] * (calls - len(sizes))]
 
     @property
     def row_sizes(self) -> list[int]:
-        """Tokens of each message that can be sent, as it was said."""
+        """Tokens of each visible message of the log, unchanged."""
         return self.log.tokens.sizes
 
     @property
@@ -152,24 +168,24 @@ class Run:
 
     @property
     def owing(self) -> bool:
-        """True where calls were billed otherwise than was known when they were sent."""
+        """True where bills differ from what was known when the calls were sent."""
         return self.log.tokens.owing
 
     @property
     def prunes(self) -> bool:
-        """True where calls are sent less than what stands."""
+        """True where a pruning changes what single calls are sent."""
         return self.rules.pruning is not None
 
     def shown(self) -> History:
-        """Return what the last call was sent, pruned; its `messages` are made when asked for."""
+        """Return the pruned history that the last call was sent."""
         call = max(self.call - 1, 0)
         return self.pruned(call).left(call)
 
     def coming(self, compacted: History | None = None) -> History:
-        """Return what the next call would be sent, pruned, if nothing were compacted.
+        """Return the pruned history of the next call, as if nothing were compacted before it.
 
         Args:
-            compacted: sent instead of the history in force, as if a compaction had left it.
+            compacted: a history to use instead of the one in force, as if a compaction had made it.
         """
         history = (compacted or self.history).at(self.call)
         if not self.prunes:
@@ -179,10 +195,10 @@ class Run:
         return self.pruned(self.call).left(self.call)
 
     def pruned(self, call: int) -> PrunedHistory:
-        """Return what the prunings leave of the history in force at a call; before the run, all.
+        """Return the history in force at a call, pruned; before the run's first call, unpruned.
 
-        The bill's own is taken where there is one. What comes next is worked out by itself while
-        the log may go on: a schedule is asked about each call once.
+        The pruned history of the forecast is reused where it is the same one. That of the next call
+        is built apart while the log may grow, as a schedule goes over each call only once.
         """
         if call == self.call and not self.over:
             return PrunedHistory(self.history.at(call), self.rules.pruning, self.room)
@@ -191,146 +207,160 @@ class Run:
         start, pruning = max(history.call, self.begin), self.rules.pruning
         if call < self.begin:
             start, pruning = history.call, None
-        look = self._look
-        if isinstance(look, PrunedForecast) and look.looks_at(history) and look.start == start:
-            return look.pruned
-        found = self._left.get((cuts, start))
-        if found is None or not found.schedule.sound:
-            found = self._left[cuts, start] = PrunedHistory(history.at(start), pruning, self.room)
-        return found
+        forecast = self._forecast
+        if (
+            isinstance(forecast, PrunedForecast)
+            and forecast.looks_at(history)
+            and forecast.start == start
+        ):
+            return forecast.pruned
+        pruned = self._pruned_histories.get((cuts, start))
+        if pruned is None or not pruned.schedule.sound:
+            pruned = PrunedHistory(history.at(start), pruning, self.room)
+            self._pruned_histories[cuts, start] = pruned
+        return pruned
 
-    # -- what was done -----------------------------------------------------------------------------
+    # -- what happened -----------------------------------------------------------------------------
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """All edits that were kept, in order; made when asked for."""
+        """All edits of the compactions, in order; built at each access."""
         return tuple(e for cut in self.cuts for e in cut.edits)
 
     @property
     def events(self) -> tuple[HookEvent, ...]:
-        """The start and the end of each work of the policy."""
-        name, out = name_of(self.rules.policy), list[HookEvent]()
-        done = [(was, was, outcome, error) for was, outcome, error in self.asked]
-        done += [(cut.was, cut.new, "compacted", None) for cut in self.cuts]
-        for was, new, outcome, error in sorted(done, key=lambda d: d[0].call):
-            out.append(HookEvent("start", was.call, name, len(was), was.tokens))
-            out.append(HookEvent("end", was.call, name, len(new), new.tokens, outcome, error))
-        return tuple(out)
+        """The start and the end of each run of the policy."""
+        name, events = name_of(self.rules.policy), list[HookEvent]()
+        policy_runs = [(was, was, outcome, error) for was, outcome, error in self.asked]
+        policy_runs += [(cut.was, cut.new, "compacted", None) for cut in self.cuts]
+        for was, new, outcome, error in sorted(policy_runs, key=lambda run: run[0].call):
+            events.append(HookEvent("start", was.call, name, len(was), was.tokens))
+            events.append(HookEvent("end", was.call, name, len(new), new.tokens, outcome, error))
+        return tuple(events)
 
     @property
     def errors(self) -> tuple[BlockedCompaction, ...]:
         """The failures of the policy."""
         return tuple(h for h in self.held if h.why.startswith("failed: "))
 
-    # -- the bill ----------------------------------------------------------------------------------
+    # -- billing ----------------------------------------------------------------------------------
 
     def look_from(self, call: int) -> UnprunedForecast:
-        """Return what the coming calls will be like unedited; it is kept and goes on."""
-        look, history, pruning = self._look, self.history, self.rules.pruning
+        """Return the forecast of the coming calls without an edit, reused where it still holds."""
+        forecast, history, pruning = self._forecast, self.history, self.rules.pruning
         if pruning is None:
-            look = UnprunedForecast(history, self.room, self.billed.sizes)
+            forecast = UnprunedForecast(history, self.room, self.billed.sizes)
         elif not (
-            isinstance(look, PrunedForecast) and look.looks_at(history) and look.start <= call
+            isinstance(forecast, PrunedForecast)
+            and forecast.looks_at(history)
+            and forecast.start <= call
         ):
-            look = self._pruned(pruning, call)
-        self._look = look
-        return look
+            forecast = self._pruned_forecast(pruning, call)
+        self._forecast = forecast
+        return forecast
 
-    def _pruned(self, pruning: BasePolicy, call: int) -> PrunedForecast:
-        look, history = self._look, self.history
+    def _pruned_forecast(self, pruning: BasePolicy, call: int) -> PrunedForecast:
+        last, history = self._forecast, self.history
         if not (call or history.head.size or history.lo):
             return forecast_whole_log(self.log, self.room, pruning, self.clock)
-        past = look.past(call) if isinstance(look, PrunedForecast) and look.start < call else None
+        past = last.past(call) if isinstance(last, PrunedForecast) and last.start < call else None
         return PrunedForecast(
             history, self.room, pruning, self.clock, call, sent=self.billed.sizes, past=past
         )
 
-    def bill(self, look: UnprunedForecast, start: int, stop: int) -> None:
-        """Write down the calls start..stop, of which the forecast knows the sizes."""
+    def bill(self, forecast: UnprunedForecast, start: int, stop: int) -> None:
+        """Bill the calls start..stop by the sizes of a forecast."""
         if stop <= start:
             return
-        if isinstance(look, PrunedForecast):
-            prompts, shared = look.prompts(start, stop), look.shared(start, stop)
-            self.call, self._unsent = stop, None
+        if isinstance(forecast, PrunedForecast):
+            prompts, shared = forecast.prompts(start, stop), forecast.shared(start, stop)
+            self.call, self._sent_before_edit = stop, None
             fresh = prompts - shared
             for at in np.flatnonzero(self.clock.cold[start:stop]).tolist():
                 fresh[at] = prompts[at]
                 self.in_common[start + at] = int(shared[at])
-            self.billed.marks.append((start, prompts, fresh))
-            self.called += (stop - start) * look.called
+            self.billed.marks.append(BillMark(start, prompts, fresh))
+            self.called += (stop - start) * forecast.called
             return
         marks = self.billed.marks
-        if self._unsent is not None:  # edited by hand since: the first one's prefix is compared
-            self._bill_one(start, look.size(start), self._prefix(start, self.history.at(start)))
-            self._unsent = None
+        if self._sent_before_edit is not None:  # edited by hand: compare the first call's prefix
+            shared_tokens = self._shared_prefix(start, self.history.at(start))
+            self._bill_one(start, forecast.size(start), shared_tokens)
+            self._sent_before_edit = None
             start += 1
         self.call = stop
-        last = marks[-1][1] if marks else None
-        if start < stop and (type(last) is not int or last != look.off):
-            marks.append((start, look.off, None))
+        last_size = marks[-1].size if marks else None
+        if start < stop and (type(last_size) is not int or last_size != forecast.off):
+            marks.append(BillMark(start, forecast.off, None))
 
-    def _bill_one(self, call: int, prompt: int, kept: int) -> None:
-        """Write down a call that was sent something else than the one before and what was said."""
-        self.billed.marks.append((call, prompt - self.log.tokens.C[call], kept))
+    def _bill_one(self, call: int, prompt: int, shared: int) -> None:
+        """Bill a call whose prompt does not extend the one before; both numbers are tokens."""
+        self.billed.marks.append(BillMark(call, prompt - self.log.tokens.C[call], shared))
         if self.clock.cold[call]:
-            self.in_common[call] = kept
+            self.in_common[call] = shared
 
-    def take(self, cut: Compaction, look: UnprunedForecast) -> UnprunedForecast:
-        """Write down a compaction and the call that follows it; return the forecast after it."""
+    def take(self, cut: Compaction, forecast: UnprunedForecast) -> UnprunedForecast:
+        """Record a compaction and bill the call that follows it; return the forecast after it."""
         call, new = cut.call, cut.new
-        if isinstance(look, PrunedForecast):
+        if isinstance(forecast, PrunedForecast):
             self.history = new
-            look = self.look_from(call)
-            self.bill(look, call, call + 1)
+            forecast = self.look_from(call)
+            self.bill(forecast, call, call + 1)
         else:
-            plain = self._unsent is None and len(new.steps) == 1
-            kept = new.stable if plain else self._prefix(call, new)
-            look.history = self.history = new
-            look.off = new.head.tokens - self.log.tokens.P[new.lo]
-            self._bill_one(call, new.tokens, kept)
+            is_single_edit = self._sent_before_edit is None and len(new.steps) == 1
+            shared = new.stable if is_single_edit else self._shared_prefix(call, new)
+            forecast.history = self.history = new
+            forecast.off = new.head.tokens - self.log.tokens.P[new.lo]
+            self._bill_one(call, new.tokens, shared)
         self.cuts.append(cut)
-        self._unsent = None
+        self._sent_before_edit = None
         self.tell(new)
-        return look
+        return forecast
 
     def tell(self, new: History) -> None:
-        """Let know of a compaction: warnings are due again, and the caller's hook is called."""
-        self._noted.clear()
+        """Reset the warnings after a compaction, and call the hook of the rules."""
+        self._given_warnings.clear()
         if self.rules.on_compacted is not None:
             self.rules.on_compacted(new.messages)
 
-    def note(self, look: UnprunedForecast, start: int, stop: int) -> None:
-        """Write down each warning due in the calls start..stop, once between compactions."""
-        new = []
+    def note(self, forecast: UnprunedForecast, start: int, stop: int) -> None:
+        """Record each warning that is due in the calls start..stop, once between compactions."""
+        due = []
         for i, trigger in enumerate(self.rules.warnings):
-            call = stop if i in self._noted else trigger.first(look, start, stop)
+            call = stop if i in self._given_warnings else trigger.first(forecast, start, stop)
             if call < stop:
-                self._noted.add(i)
-                new.append((call, i, trigger.why(look, call)))
-        self.warned += [(call, name) for call, _, name in sorted(new)]
+                self._given_warnings.add(i)
+                due.append((call, i, trigger.why(forecast, call)))
+        self.warned += [(call, name) for call, _, name in sorted(due)]
 
-    def _prefix(self, call: int, view: History) -> int:
-        """Return the tokens that a prompt shares with the last one, or one before the last edits.
-
-        Those count while their cache is alive: an edit may have been taken back.
+    def _shared_prefix(self, call: int, view: History) -> int:
+        """Return the tokens that a prompt shares with the last one, or with one before a recent
+        compaction whose cache is alive: an edit may have been undone.
         """
         if call <= self.begin:
             return 0
-        near = [cut for cut in self.cuts[-_RECENT_COMPACTIONS:] if self.begin < cut.call < call]
-        alive = [cut.was.at(cut.call - 1) for cut in near if self.clock.alive(cut.call - 1, call)]
-        last = (self._unsent or self.history).at(call - 1)
+        recent = [c for c in self.cuts[-_RECENT_COMPACTIONS:] if self.begin < c.call < call]
+        alive = [c.was.at(c.call - 1) for c in recent if self.clock.alive(c.call - 1, call)]
+        last = (self._sent_before_edit or self.history).at(call - 1)
         return shared_prefix_tokens(view, (last, *alive))
 
     def resume(self, past: Run) -> None:
-        """Stand where another run of the log ended, with its bill, cuts and warnings."""
+        """Continue where another run of the log ended, with its bill, compactions and warnings."""
         self.history, self.begin = past.history.at(past.call), past.call
-        self.cuts, self.billed, self._noted = list(past.cuts), past.billed.copy(), set(past._noted)
+        self.cuts, self.billed = list(past.cuts), past.billed.copy()
+        self._given_warnings = set(past._given_warnings)
 
     def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Compaction:
-        """Take over what a policy (`by`) made of `history.at(call)` before the next call."""
+        """Record a compaction made outside of `advance`, before the next call.
+
+        Args:
+            new: what a policy made of `history.at(call)`.
+            trigger: why it was made.
+            by: name of that policy.
+        """
         was = self.history.at(self.call)
         cut = Compaction(self.call, was, new, trigger, by)
-        self._unsent = self._unsent or self.history
+        self._sent_before_edit = self._sent_before_edit or self.history
         self.cuts.append(cut)
         self.history = new.at(self.call)
         self.tell(new)
@@ -338,94 +368,97 @@ class Run:
 
 
 def run_rules(log: MessageLog, rules: Rules, limit: int | None = None) -> Run:
-    """Return the run of a whole log under rules; `limit` is the window where they name none."""
-    done = advance(Run(log, rules, limit), rules, log.calls)
-    done.over = True
-    return done
+    """Run rules over a whole log; `limit` is the window, in tokens, where the rules have none."""
+    run = advance(Run(log, rules, limit), rules, log.calls)
+    run.over = True
+    return run
 
 
 def advance(run: Run, rules: Rules, stop: int) -> Run:
-    """Bring a run up to the call `stop` (exclusive): bill up to a compaction, do it, go on."""
+    """Advance a run up to the call `stop` (exclusive): bill up to a compaction, do it, go on."""
     call, policy = run.call, rules.policy
     if stop > call:
         run.clock.sync()
-    first = _first_due(run, rules)
-    plain = rules.pruning is None
-    told = False  # the coming calls follow from what was written down last
-    look = run.look_from(call)
+    first_due = _first_due(run, rules)
+    # without a pruning, the mark of a compaction also holds for the calls after it
+    is_unpruned, is_billed = rules.pruning is None, False
+    forecast = run.look_from(call)
     while call < stop:
-        due = first(look, call, stop)
+        due = first_due(forecast, call, stop)
         if rules.warnings:
-            run.note(look, call, min(due + 1, stop))
-        if due > call and not told:
-            run.bill(look, call, due)
+            run.note(forecast, call, min(due + 1, stop))
+        if due > call and not is_billed:
+            run.bill(forecast, call, due)
         if due == stop or policy is None:
             break
         was = run.history.at(due)
-        run.due = "" if rules.trigger is None else rules.trigger.why(look, due)
+        run.due = "" if rules.trigger is None else rules.trigger.why(forecast, due)
         new = _compact(run, policy, rules.guards, was)
         if new is not was:
-            look = run.take(Compaction(due, was, new, run.due), look)
-            told = plain
-        elif not told:
-            run.bill(look, due, due + 1)
+            forecast = run.take(Compaction(due, was, new, run.due), forecast)
+            is_billed = is_unpruned
+        elif not is_billed:
+            run.bill(forecast, due, due + 1)
         run.call = call = due + 1
     run.call = max(call, stop)
     return run
 
 
 def _first_due(run: Run, rules: Rules) -> First:
-    """Return what says at which call a compaction is to be made, no guard being closed."""
+    """Return the function that finds the call at which a compaction is due and not held back."""
     policy, trigger, guards = rules.policy, rules.trigger, rules.guards
     if policy is None or trigger is None or not rules.auto:
         return Never().first
-    wanted: First = partial(_first_wanted, policy, trigger)
+    first: First = partial(_first_effective, policy, trigger)
     if type(policy).first is BasePolicy.first or is_call_overridden(policy, "first"):
-        wanted = trigger.first  # it may always do something
-    return partial(_first_unguarded, run, guards, wanted) if guards else wanted
+        first = trigger.first  # the policy may do something at any call
+    return partial(_first_unguarded, run, guards, first) if guards else first
 
 
-def _first_unguarded(  # noqa: PLR0917  a `First` behind what it goes by
+def _first_unguarded(  # noqa: PLR0917  a `First` behind what it is bound to
     run: Run,
     guards: tuple[Guard, ...],
-    wanted: First,
-    look: UnprunedForecast,
+    first: First,
+    forecast: UnprunedForecast,
     start: int,
     stop: int,
 ) -> int:
-    """Return the first call at which a compaction is wanted and no guard is closed."""
-    call = wanted(look, start, stop)
+    """Return the first call at which a compaction is due and no guard is closed.
+
+    Each due call before it is recorded as blocked, with the guard that was closed.
+    """
+    call = first(forecast, start, stop)
     while call < stop:
-        later = max(guard.first(run, look, call, stop) for guard in guards)
-        if later <= call:
+        opens = max(guard.first(run, forecast, call, stop) for guard in guards)
+        if opens <= call:
             break
-        while call < later:
-            guard = next(g for g in guards if g.first(run, look, call, call + 1) > call)
-            run.held.append(
-                BlockedCompaction(
-                    call, guard_label(guard), f"held back: {blocking_reason(guard, run)}"
-                )
-            )
-            call = wanted(look, call + 1, later)
-        call = wanted(look, later, stop)
+        while call < opens:
+            guard = next(g for g in guards if g.first(run, forecast, call, call + 1) > call)
+            why = f"held back: {blocking_reason(guard, run)}"
+            run.held.append(BlockedCompaction(call, guard_label(guard), why))
+            call = first(forecast, call + 1, opens)
+        call = first(forecast, opens, stop)
     return call
 
 
-def _first_wanted(
-    policy: BasePolicy, trigger: BaseTrigger, look: UnprunedForecast, start: int, stop: int
+def _first_effective(
+    policy: BasePolicy, trigger: BaseTrigger, forecast: UnprunedForecast, start: int, stop: int
 ) -> int:
-    """Return the first call at which the trigger is due and the policy can do something."""
-    call = trigger.first(look, start, stop)
+    """Return the first call at which the trigger is due and the policy can do something.
+
+    Both searches alternate, each from the other's result on, until they agree.
+    """
+    call = trigger.first(forecast, start, stop)
     while call < stop:
-        later = policy.first(look, call, stop)
-        if later == call:
+        effective = policy.first(forecast, call, stop)
+        if effective == call:
             break
-        call = trigger.first(look, later, stop)
+        call = trigger.first(forecast, effective, stop)
     return call
 
 
 def _compact(run: Run, policy: BasePolicy, guards: tuple[Guard, ...], was: History) -> History:
-    """Ask the policy; a failure or a refused result leaves the history as it was, and a note."""
+    """Run the policy; a failure or a refused result is recorded, and the history stays."""
     try:
         new = policy(was, run.room)
         if type(new) is not History or new.log is not was.log or new.call != was.call:

@@ -1,4 +1,4 @@
-"""A run between compactions: the history in force, the compactions, and those that were blocked."""
+"""Segments of a run between compactions, compactions, and blocked compactions."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 
 class PrunedHistory:
-    """What a pruning leaves of a history, from its call on, or an earlier one that a part goes by.
+    """A history under a pruning, from its call on, or from an earlier one that a part refers to.
 
     Args:
-        history: what is in force, before any pruning.
-        pruning: a part, or a chain of parts; None: all is left.
+        history: the history in force, before any pruning.
+        pruning: a part, or a chain of parts; None: nothing is pruned.
         room: the limit, the reserve and the counter.
     """
 
     def __init__(self, history: History, pruning: BasePolicy | None, room: ContextBudget) -> None:
-        known, self.rest = split_pruning(pruning)
-        """`rest`: parts behind the first that says no schedule: they are asked call by call."""
-        first = min((part.begin(history) for part in known), default=history.call)
-        self.schedule = Schedule(history.at(first), known, room)
-        """What the other parts change when."""
+        scheduled, self.rest = split_pruning(pruning)
+        """`rest`: the parts from the first one without a schedule on; they are run at each call."""
+        first = min((part.begin(history) for part in scheduled), default=history.call)
+        self.schedule = Schedule(history.at(first), scheduled, room)
+        """What the other parts change, and from which call on."""
         self._room = room
 
     def left(self, call: int) -> History:
-        """Return what a call is sent."""
+        """Return the pruned history that a call is sent."""
         view = self.schedule.left(call)
         for part in self.rest:
             view = apply_policy(part, view, self._room)
@@ -49,7 +49,7 @@ class PrunedHistory:
 
 
 class RunLike(Protocol):
-    """What a run tells of itself."""
+    """The fields of a run that its segments and prompts are derived from."""
 
     log: MessageLog
     rules: Rules
@@ -59,7 +59,7 @@ class RunLike(Protocol):
     call: int
 
     def pruned(self, call: int) -> PrunedHistory:
-        """Return what is left of the history in force at a call."""
+        """Return the history in force at a call, pruned."""
 
 
 class Segment(NamedTuple):
@@ -71,58 +71,58 @@ class Segment(NamedTuple):
     stop: int
     """One past its last call."""
     history: History
-    """What is in force, before any pruning."""
+    """The history in force, before any pruning."""
     cut: Compaction | None
-    """The compaction that it begins with; None: the run's beginning."""
+    """The compaction that it begins with; None at the run's beginning."""
 
     @property
     def rest(self) -> tuple[BasePolicy, ...]:
-        """Parts of the pruning that are asked call by call."""
+        """Parts of the pruning from the first without a schedule on; they run at each call."""
         return split_pruning(self.run.rules.pruning)[1]
 
     @property
     def schedule(self) -> Schedule | None:
-        """What the other parts change when; None without a pruning."""
+        """What the other parts change, and from which call on; None without a pruning."""
         if self.run.rules.pruning is None:
             return None
         return self.run.pruned(self.start).schedule.extend(self.stop)
 
     def changes(self) -> Iterator[StateChange]:
-        """Yield what they change at its calls, in order."""
+        """Yield the changes of the schedule at its calls, in order."""
         if self.schedule is not None and self.stop > self.start:
             yield from changes_between(self.schedule.top.events, self.start, self.stop)
 
     def left(self, call: int) -> History:
-        """Return what one of its calls was sent."""
+        """Return the pruned history that one of its calls was sent."""
         return self.run.pruned(call).left(call)
 
 
 def iter_segments(run: RunLike) -> Iterator[Segment]:
-    """Yield the stretches of a run; of compactions before one call only the last has calls."""
+    """Yield the segments of a run; of several compactions before one call, the last has calls."""
     first = History.start(run.log, run.begin)
-    begin: list[tuple[int, History, Compaction | None]] = [(run.begin, first, None)]
-    begin += [(cut.call, cut.new, cut) for cut in run.cuts]
-    stops = [*(call for call, _, _ in begin[1:]), run.call]
-    for (start, history, cut), end in zip(begin, stops, strict=True):
-        yield Segment(run, start, max(end, start), history, cut)
+    starts: list[tuple[int, History, Compaction | None]] = [(run.begin, first, None)]
+    starts += [(cut.call, cut.new, cut) for cut in run.cuts]
+    stops = [*(call for call, _, _ in starts[1:]), run.call]
+    for (start, history, cut), stop in zip(starts, stops, strict=True):
+        yield Segment(run, start, max(stop, start), history, cut)
 
 
 _replace = msgspec.structs.replace
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """A compaction that happened: before which call, and the history without and with it."""
+    """A compaction: the call before which it happened, and the history without and with it."""
 
     call: int
     was: History
     new: History
     trigger: str
     by: str = ""
-    """What did it, where that is not the policy of the rules."""
+    """Name of what did it, where that is not the policy of the rules."""
 
     @property
     def steps(self) -> tuple[HistoryEdit, ...]:
-        """The verbs that did it."""
+        """The edits of the history that it consists of."""
         return self.new.steps
 
     @property
@@ -137,17 +137,17 @@ class Compaction(msgspec.Struct, frozen=True):
 
     @property
     def messages_before(self) -> int:
-        """Messages shown without it."""
+        """Messages of the prompt without it."""
         return len(self.was)
 
     @property
     def messages_after(self) -> int:
-        """Messages shown with it."""
+        """Messages of the prompt with it."""
         return len(self.new)
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """What it did as edits that a session can hold; made when asked for."""
+        """The same as edits that a session can hold; built at each access."""
         return tuple(_replace(e, trigger=self.trigger) for e in self.new.edits)
 
 
@@ -156,17 +156,17 @@ class BlockedCompaction(NamedTuple):
 
     call: int
     guard: str
-    """What held it back or refused its result; the policy itself where it failed."""
+    """Name of the guard that held it back or refused its result, or of a policy that failed."""
     why: str
 
     @property
     def said(self) -> str:
-        """The same in words for a person."""
+        """Guard and reason as a phrase for a person to read."""
         return self.why if self.why.startswith("held back: ") else f"{self.guard}: {self.why}"
 
 
 class HookEvent(NamedTuple):
-    """The start or the end of a policy's work, for hooks and logs."""
+    """The start or the end of a policy's run, for hooks and logs."""
 
     kind: str
     """`start` or `end`."""

@@ -1,4 +1,4 @@
-"""What went out at a call: each message, what it was before, and who changed it."""
+"""The prompt sent at a call: each message, its size before any change, and what changed it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.schedules.pruning_schedule import Schedule
 
 FIXED_KIND = "fixed"
-"""The kind of the item that stands for all that no message of the log holds."""
+"""The kind of the item for the part of a prompt that no message of the log holds."""
 
 
 class SentItem(NamedTuple):
@@ -30,61 +30,61 @@ class SentItem(NamedTuple):
     message: Message
     tokens: int
     raw_tokens: int
-    """Its tokens before it was changed; 0 where a rule put it there."""
+    """Its tokens before it was changed; 0 where a rule inserted it."""
     changed_by: str | None
-    """The part of the rules that changed it or put it there; None: it was sent as it was said."""
+    """The part of the rules that changed or inserted it; None: it was sent unchanged."""
     row: int = -1
-    """Its place among the messages that were said; -1: it is none of them."""
+    """Its row in the log; -1: it is no message of the log."""
     pruned: bool = False
-    """It was changed for this call alone, by a pruning; False: by a compaction, for good."""
+    """True where a pruning changed it, for this call; False: a compaction, for good."""
 
 
 class PromptChange(NamedTuple):
-    """How a prompt differs from the one before it."""
+    """The messages by which a prompt differs from the one before it."""
 
     call: int
     anew: bool
-    """True: nothing of the prompt before counts, and all of this one has come."""
+    """True where the prompt before does not count, and all messages of this one are in `came`."""
     came: list[MessageState]
+    """Messages that this prompt has and the one before has not."""
     gone: list[MessageState]
+    """Messages that the one before has and this one has not."""
     fixed: int
     """Tokens that no message holds."""
 
 
 def sent_items(run: RunLike, call: int | None) -> tuple[SentItem, ...]:
-    """Return what went out at a call: first what no message holds, then the messages in order.
+    """Return the prompt of a call: the fixed part as one item, then the messages in order.
 
-    None: what the next call would be sent, if nothing were compacted.
+    Args:
+        run: the run.
+        call: number of the call; None: the next one, as if nothing were compacted before it.
     """
     items, _ = _items_and_left_out(run, call)
     fixed = run.log.fixed_in(run.call if call is None else call)
     if fixed:
-        said = Message(
-            role="system",
-            id=FIXED_KIND,
-            kind=FIXED_KIND,
-            parts=(SizeOnly(FIXED_KIND, tokens=fixed),),
-        )
-        items.insert(0, SentItem(said, fixed, fixed, None))
+        parts = (SizeOnly(FIXED_KIND, tokens=fixed),)
+        message = Message(role="system", id=FIXED_KIND, kind=FIXED_KIND, parts=parts)
+        items.insert(0, SentItem(message, fixed, fixed, None))
     return tuple(items)
 
 
 def left_out_rows(run: RunLike, call: int | None) -> dict[int, str]:
-    """Return the rows that stood at a call and that prunings left out, with the part that did."""
+    """Return the rows that prunings left out of a call's prompt, each with the name of the part."""
     return _items_and_left_out(run, call)[1]
 
 
 def iter_prompt_changes(
     run: RunLike, start: int = 0, stop: int | None = None
 ) -> Iterator[PromptChange]:
-    """Yield what comes and goes at each of the calls start..stop, the first of them anew.
+    """Yield the changes of the prompt at each of the calls start..stop, the first of them anew.
 
-    Their prompts are gone through once, however many there are; where a part says no schedule,
-    each prompt is worked out by itself.
+    Cost: one pass over messages and changes of each segment; where a part has no schedule, one pass
+    over the prompt at each call.
     """
     stop = run.call if stop is None else min(stop, run.call)
-    begins = {start, run.begin, *(c.call for c in run.cuts)}
-    bounds = [*sorted(c for c in begins if start <= c < stop), stop]
+    segment_starts = {start, run.begin, *(c.call for c in run.cuts)}
+    bounds = [*sorted(c for c in segment_starts if start <= c < stop), stop]
     for begin, end in pairwise(bounds):
         pruned = run.pruned(begin)
         if pruned.rest:
@@ -96,15 +96,16 @@ def iter_prompt_changes(
 
 
 def full_prompt_change(call: int, items: Sequence[SentItem]) -> PromptChange:
-    """Return a call with all that it was sent, as if nothing were known of the one before."""
+    """Return all items of a call as one change, as if there were no prompt before."""
     fixed, came = 0, list[MessageState]()
     for item in items:
         if item.message.kind == FIXED_KIND:
             fixed = item.tokens
         else:
-            same = item.row >= 0 and item.changed_by is None
-            key = content_hash(item.message)  # one text in two places counts as what each was
-            content = -item.row - 1 if same else row_content_hash(item.row, key)
+            is_unchanged = item.row >= 0 and item.changed_by is None
+            # the row is part of the hash, so that equal texts at two rows differ
+            changed_content = row_content_hash(item.row, content_hash(item.message))
+            content = -item.row - 1 if is_unchanged else changed_content
             came.append(MessageState(call, item.message, item.tokens, content))
     return PromptChange(call, anew=True, came=came, gone=[], fixed=fixed)
 
@@ -114,20 +115,20 @@ def _items_and_left_out(run: RunLike, call: int | None) -> tuple[list[SentItem],
     call = run.call if call is None else call
     pruned = run.pruned(call)
     schedule = pruned.schedule.extend(call + 1)
-    out: dict[int, str] = {}
-    done = (c.by for c in reversed(run.cuts) if c.call <= call)
-    by = next(filter(None, done), "") if run.rules.policy is None else name_of(run.rules.policy)
-    items = list(_scheduled_items(schedule, call, by or "a compaction", out))
+    left_out: dict[int, str] = {}
+    names = (c.by for c in reversed(run.cuts) if c.call <= call)
+    policy = name_of(run.rules.policy) if run.rules.policy else next(filter(None, names), "")
+    items = list(_scheduled_items(schedule, call, policy or "a compaction", left_out))
     if pruned.rest:
-        items = _called_items(schedule.left(call), pruned.rest, items, run, out)
-    return items, out
+        items = _called_items(schedule.left(call), pruned.rest, items, run, left_out)
+    return items, left_out
 
 
 def _schedule_changes(schedule: Schedule, start: int, stop: int) -> Iterator[PromptChange]:
-    """Yield the calls start..stop of a schedule that was extended to there, the first anew."""
+    """Yield the changes at the calls start..stop of a schedule that reaches there."""
     rows, top, n = schedule.rows, schedule.top, schedule.rows.shown(start)
     came, gone = [top.state(p, start) for p in range(n)], list[MessageState]()
-    events, i, before = changes_between(top.events, start + 1, stop), 0, None
+    events, i, last_added = changes_between(top.events, start + 1, stop), 0, None
     for call in range(start, stop):
         if call > start:
             came, gone = [rows.said(p) for p in range(n, rows.shown(call))], []
@@ -136,39 +137,34 @@ def _schedule_changes(schedule: Schedule, start: int, stop: int) -> Iterator[Pro
             gone.append(events[i].was)
             came.append(events[i].now)
             i += 1
-        if before is not None:
-            gone.append(before)
+        if last_added is not None:
+            gone.append(last_added)
+        last_added = None
         added = top.added(call)
-        before = (
-            None
-            if added is None
-            else MessageState(call, added.message, added.tokens, added.content)
-        )
-        if before is not None:
-            came.append(before)
+        if added is not None:
+            last_added = MessageState(call, added.message, added.tokens, added.content)
+            came.append(last_added)
         yield PromptChange(call, call == start, came, gone, rows.log.fixed_in(call))
 
 
 def _scheduled_items(
-    schedule: Schedule, call: int, policy: str, out: dict[int, str]
+    schedule: Schedule, call: int, policy: str, left_out: dict[int, str]
 ) -> Iterator[SentItem]:
-    """Yield what a schedule leaves of a call's messages; note in `out` the rows that it
-    leaves out.
-    """
+    """Yield a call's messages under a schedule; add the rows that it leaves out to `left_out`."""
     rows, log = schedule.rows, schedule.rows.log
     changed = dict(schedule.changed(call))
     for p in range(rows.shown(call)):
-        said = rows.said(p)
-        state = changed.get(p, said)
+        unpruned = rows.said(p)
+        state = changed.get(p, unpruned)
         row = rows.row(p)
         part = schedule.top.origin(p, call) if p in changed else None
         if state.message is None:
-            out[row] = name_of(part)
+            left_out[row] = name_of(part)
             continue
-        edited = row < 0 or said.content != -row - 1  # by a compaction, or put in by one
-        by = name_of(part) if part is not None else policy if edited else None
-        raw = log.tokens.sizes[row] if row >= 0 else 0 if by else said.tokens
-        yield SentItem(state.message, state.tokens, raw, by, row, part is not None)
+        is_compacted = row < 0 or unpruned.content != -row - 1  # changed or inserted
+        changed_by = name_of(part) if part is not None else policy if is_compacted else None
+        raw = log.tokens.sizes[row] if row >= 0 else 0 if changed_by else unpruned.tokens
+        yield SentItem(state.message, state.tokens, raw, changed_by, row, part is not None)
     added = schedule.top.added(call)
     if added is not None:
         yield SentItem(added.message, added.tokens, 0, name_of(schedule.adder(call)), pruned=True)
@@ -179,23 +175,28 @@ def _called_items(
     parts: Sequence[BasePolicy],
     items: list[SentItem],
     run: RunLike,
-    out: dict[int, str],
+    left_out: dict[int, str],
 ) -> list[SentItem]:
-    """Return what parts leave that are asked call by call."""
+    """Return the items after the parts without a schedule, which are run on the call's history."""
     for part in parts:
         new = apply_policy(part, view, run.room)
         if new is not view:
-            known = {(item.row, item.message.id.split("~")[0]): item for item in items}
-            items = [_item(new, p, part, known) for p in range(len(new))]
-            there = {item.row for item in items}
-            out.update({row: name_of(part) for row, _ in known if row >= 0 and row not in there})
+            # a message is recognised by its row and the id that changed copies share
+            before = {(item.row, item.message.id.split("~")[0]): item for item in items}
+            items = [_item_after(part, new, p, before) for p in range(len(new))]
+            rows_after = {item.row for item in items}
+            left_out.update(
+                {row: name_of(part) for row, _ in before if row >= 0 and row not in rows_after}
+            )
         view = new
     return items
 
 
-def _item(view: History, p: int, part: Any, known: dict[tuple[int, str], SentItem]) -> SentItem:
+def _item_after(
+    part: Any, view: History, p: int, items_before: dict[tuple[int, str], SentItem]
+) -> SentItem:
     item, message = view.item(p), view[p]
-    before = known.get((item.row, message.id.split("~")[0]))
+    before = items_before.get((item.row, message.id.split("~")[0]))
     if before is not None and before.message.parts == message.parts:
         return before
     raw = before.raw_tokens if before is not None else 0

@@ -1,3 +1,1 @@
-"""One session: messages, edits, usage, tool calls and titles, as an append-only log of frozen
-values.
-"""
+"""Sessions as append-only logs of frozen values: messages, edits, usage, tool calls and titles."""

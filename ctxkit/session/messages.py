@@ -1,7 +1,7 @@
 """Messages, their parts, usage, edits and faults: frozen values without behaviour.
 
-Everything here is pure data. A `None` means that the log cannot say; it is never a zero. Arguments
-and details are JSON, so nothing here is in a circle, and the collector of garbage looks at none.
+`None` means that the log does not say; it never means zero. Arguments and details are JSON, so no
+value is in a reference cycle, and the garbage collector tracks none of them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -15,29 +15,31 @@ if TYPE_CHECKING:
 
 
 EVENT_KINDS = frozenset({"api_error", "synthetic"})
-"""Kinds of messages that the program wrote beside the talk: a refused call that was tried again, a
-reply that it made up. They have the role `system`, are shown to no model and are no calls."""
+"""Kinds of messages that the program wrote beside the conversation: a refused call that was tried
+again, or a reply of its own. They have the role `system`, are sent to no model and are no calls.
+"""
 LOST_KIND = "lost"
-"""Kind of the message that stands for a beginning that is not in its file: a size, no text."""
+"""Kind of the message for a beginning that is missing in the file: it has a size and no text."""
 
 SECTIONS_KEY = "sections"
-"""Where `Message.details` names the sections that the parts of a message are: for each of them
-`{"name": ..., "raw_chars": ...}`, the characters of what it was made from."""
+"""Key of `Message.details` for the prompt sections of a message, one a part: each is
+`{"name": ..., "raw_chars": ...}`, with the characters of the section before it was shortened.
+"""
 INJECTED_KIND = "injected"
-"""Kind of a message that was said in the user's place."""
+"""Kind of a message that the program wrote in the role of the user."""
 HEARD, FRAME = FROM_OTHERS = "heard", "frame"
-"""Kinds of what another agent said, in the user's place: its words; a tool call with its result."""
+"""Kinds of another agent's messages in the role of the user: its text; a tool call with result."""
 CORRECTION = "correction"
-"""Kind of what a team says in the user's place against what an agent did."""
+"""Kind of a team's message in the role of the user that corrects an agent."""
 RECALLED_KIND = "memory"
-"""Kind of a message that recalls what is no longer shown."""
+"""Kind of a message that recalls earlier content which is no longer in the prompt."""
 
 APPROVAL_KEY, APPROVAL_DECISIONS = "approval", ("allowed", "refused")
-"""Where `Message.details` of a result says what a person said to its call, and the words."""
+"""Key of the details of a tool result for a person's decision on its call, and the decisions."""
 SENT_ROLE_KEY = "said_by"
-"""Where `Message.details` of a summary names the role that it is sent under, if not the user's."""
+"""Key of the details of a summary for the role under which it is sent, if not the user's."""
 USER_VISIBLE_KEY = "user_visible"
-"""Where `Message.details` says False of what the user is not shown (ai's `userVisible`)."""
+"""Key of `Message.details` that is False where the user does not see it (ai's `userVisible`)."""
 
 Role = Literal["system", "user", "assistant", "tool", "summary"]
 Provenance = Literal["recorded", "derived", "estimated"]
@@ -52,8 +54,8 @@ class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
 class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, gc=False):
     """Reasoning that the model wrote before its answer.
 
-    `hidden` is the number of characters of an encrypted or signed blob that goes back to the
-    provider unread. `redacted` thinking has no text: its `signature` holds all of it, sealed by the
+    `hidden` is the length, in characters, of an encrypted or signed blob that is sent back to the
+    provider. `redacted` thinking has no text: its `signature` holds all of it, sealed by the
     provider.
     """
 
@@ -96,10 +98,10 @@ Part = Text | Thinking | Image | ToolCall | SizeOnly
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What one call was billed for, in tokens, by disjoint classes.
+    """The billed tokens of one call, by disjoint classes.
 
     `input_tokens` is the uncached part only; the whole prompt is `prompt_tokens`.
-    `cache_write_tokens` holds writes that live five minutes (or whose life is not known),
+    `cache_write_tokens` are writes that live five minutes (or whose lifetime is unknown),
     `cache_write_1h_tokens` those that live an hour. `reasoning_tokens` are part of `output_tokens`.
     `cost_usd` is what the log recorded, never computed here.
     """
@@ -114,12 +116,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def prompt_tokens(self) -> int | None:
-        """Size of the whole prompt: input, cache reads, cache writes; None without any."""
+        """Tokens of the whole prompt: input, cache reads and writes; None where none is known."""
         fresh, read = self.input_tokens, self.cache_read_tokens
-        write, long = self.cache_write_tokens, self.cache_write_1h_tokens
-        if fresh is None and read is None and write is None and long is None:
+        short_write, hour_write = self.cache_write_tokens, self.cache_write_1h_tokens
+        if fresh is None and read is None and short_write is None and hour_write is None:
             return None
-        return (fresh or 0) + (read or 0) + (write or 0) + (long or 0)
+        return (fresh or 0) + (read or 0) + (short_write or 0) + (hour_write or 0)
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
@@ -130,18 +132,18 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     """
 
     role: Role
-    """`summary` is what a compaction put in the place of older messages."""
+    """`summary` is a message by which a compaction replaced older ones."""
     id: str = ""
     """Unique in the session; edits and branches point to it."""
     parts: tuple[Part, ...] = ()
     agent: str | None = None
-    """Who wrote it, where a session has several agents."""
+    """The agent that wrote it, where a session has several."""
     turn: int | None = None
     """fuseraft's zero-based turn, where the log records one."""
     time: float | None = None
     """Seconds since 1970, UTC. For a reply: when it was written (its end)."""
     kind: str = ""
-    """A finer word than the role: `wrapper`, `injected`, `bash`, `custom`, `developer`, ..."""
+    """A subdivision of the role: `wrapper`, `injected`, `bash`, `custom`, `developer`, ..."""
     tool: str | None = None
     """Name of the tool, for a tool result."""
     call_id: str | None = None
@@ -149,32 +151,32 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
     is_error: bool = False
     """A tool result that reports failure, or a call that failed."""
     error: str | None = None
-    """What the provider or the tool said of the failure."""
+    """The error text of the provider or the tool."""
     visible: bool = True
-    """False where no model is sent it (for instance a command kept out of the context)."""
+    """False where it is sent to no model (for instance a command outside of the context)."""
     pinned: bool = False
     """True where no policy may remove it."""
     pending: bool = False
-    """True where an approval or an unfinished tool waits on it."""
+    """True where an approval or an unfinished tool still refers to it."""
     usage: Usage | None = None
     model: str | None = None
     stop: str | None = None
-    """Why the reply ended: `stop`, `tool`, `length`, `error`, `aborted`, or a provider's word."""
+    """Why the reply ended: `stop`, `tool`, `length`, `error`, `aborted`, or a provider's value."""
     latency: float | None = None
     """Seconds that the call took."""
     context_window: int | None = None
-    """The model's limit, where the log names it at this call."""
+    """The model's context window in tokens, where the log has it at this call."""
     details: dict[str, Any] = {}
-    """What the format says beyond this, small and JSON; kept by the native format."""
+    """Further small JSON values of the format; the native format stores them."""
 
     @property
     def text(self) -> str:
-        """All readable text, thinking too, joined by newlines; no arguments of tools."""
+        """All text and thinking, joined by newlines, without tool arguments."""
         return "\n".join(p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text)
 
     @property
     def sent_as(self) -> str:
-        """The role that it is sent under: a summary is the user's, unless it says otherwise."""
+        """The role under which it is sent; a summary's is `user` unless its details differ."""
         if self.role != "summary":
             return self.role
         return "assistant" if self.details.get(SENT_ROLE_KEY) == "assistant" else "user"
@@ -186,48 +188,44 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=
 
     @property
     def thinks(self) -> bool:
-        """True where it holds thinking."""
+        """True where it has thinking."""
         return any(isinstance(p, Thinking) for p in self.parts)
 
     @property
     def sections(self) -> tuple[tuple[str, str, int], ...]:
-        """Name, text and raw characters of each section that its parts are, if any."""
-        told = self.details.get(SECTIONS_KEY)
-        if not isinstance(told, list) or len(told) != len(self.parts):
+        """Name, text and raw characters of each prompt section, one a part; empty without any."""
+        rows = self.details.get(SECTIONS_KEY)
+        if not isinstance(rows, list) or len(rows) != len(self.parts):
             return ()
-        pairs = [(t, p) for t, p in zip(told, self.parts, strict=True) if isinstance(t, dict)]
-        if len(pairs) < len(told):
+        if not all(isinstance(row, dict) for row in rows):
             return ()
         return tuple(
             (
-                str(t.get("name", "")),
-                p.text if isinstance(p, Text) else "",
-                _count(t.get("raw_chars")),
+                str(row.get("name", "")),
+                part.text if isinstance(part, Text) else "",
+                _positive_or_zero(row.get("raw_chars")),
             )
-            for t, p in pairs
+            for row, part in zip(rows, self.parts, strict=True)
         )
 
 
-def _count(value: object) -> int:
-    """Return a number out of a log, where it is one."""
+def _positive_or_zero(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
 ERROR = "error"
-"""In the details of a summary, or of the edit that put something in its place: why a summariser
-failed."""
+"""Key of the details of a summary, or of the edit in its place, for why a summariser failed."""
 EditKind = Literal["dropped", "shortened", "replaced", "summarised"]
 
 
 class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """What a policy did to a history.
+    """A change of the prompt by a policy: messages removed, shortened, replaced or summarised.
 
-    `targets` are ids of messages that stood in the view. What came for them is in `inserted`:
+    `targets` are ids of visible messages. `inserted` are the messages that replace them:
 
-    * `dropped`: nothing;
-    * `shortened`, `replaced`: one message for each target, in the same order;
-    * `summarised`: any number of messages, which stand where the first target stood (at the end
-      without targets).
+    * `dropped`: none;
+    * `shortened`, `replaced`: one for each target, in the same order;
+    * `summarised`: any number, at the place of the first target (at the end without targets).
     """
 
     kind: EditKind
@@ -235,28 +233,27 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=Fal
     targets: tuple[str, ...] = ()
     inserted: tuple[Message, ...] = ()
     reason: str = ""
-    """Why these messages: for a person to read."""
+    """Why these messages, as a phrase for a person to read."""
     trigger: str | None = None
-    """What made it due: `auto`, `manual`, `overflow`, `tokens`, ..."""
+    """Why it was due: `auto`, `manual`, `overflow`, `tokens`, ..."""
     method: str | None = None
-    """How it was done: the policy's or the tool's own word."""
+    """The method by its own name in the policy or tool."""
     agent: str | None = None
     time: float | None = None
     tokens_before: int | None = None
-    """Size of the view before, in tokens."""
+    """Tokens of the prompt before."""
     tokens_after: int | None = None
+    """Tokens of the prompt after."""
     source: Provenance = "recorded"
-    """Where the mark itself comes from: the log, or a rule that found it."""
+    """Whether the log has the edit (`recorded`), or a rule derived it."""
     usage: Usage | None = None
-    """What the summary call cost, where one was made and is known."""
+    """Usage of the summary call, where one was made and is known."""
     model: str | None = None
     details: dict[str, Any] = {}
 
 
 def error_of(edits: Iterable[Edit]) -> str:
-    """Return why the summaries failed in whose place a compaction put something else; empty: none
-    failed.
-    """
+    """Return why the summaries of some edits failed, joined; empty where none did."""
     return "; ".join(dict.fromkeys(str(e.details[ERROR]) for e in edits if ERROR in e.details))
 
 
@@ -268,7 +265,7 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A tool offered to the model, as far as a log shows it; `chars` of its JSON."""
+    """A tool offered to the model, as far as a log has it; `chars` is the length of its JSON."""
 
     name: str
     description: str = ""

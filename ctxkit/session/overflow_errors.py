@@ -1,4 +1,4 @@
-"""Recognise context-overflow and rate-limit errors of providers by their texts."""
+"""Recognition of context-overflow and rate-limit errors of providers by their texts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from ctxkit.session.messages import Message  # noqa: TC001  a value in a public 
 
 
 class OverflowText(NamedTuple):
-    """One provider's way to say that the prompt does not fit."""
+    """A provider's error text where the prompt is larger than the context window."""
 
     provider: str
     pattern: str
+    """Regular expression; case is ignored."""
     sample: str
+    """A text that it matches, for tests and docs."""
 
 
 OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
@@ -150,6 +152,7 @@ OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
     OverflowText("Chinese proxies", r"请压缩上下文", "请压缩上下文后重试"),
 )
 
+# Texts that match a pattern above but are no overflow: they win over it.
 NOT_OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
     OverflowText(
         "Bedrock",
@@ -179,30 +182,30 @@ NOT_OVERFLOW_TEXTS: tuple[OverflowText, ...] = (
     ),
 )
 
-_SCAN = 20_000
+_MAX_SCANNED_CHARS = 20_000
 _OVERFLOW = re.compile(
     "|".join(f"(?:{row.pattern})" for row in OVERFLOW_TEXTS), re.IGNORECASE | re.MULTILINE
 )
 _NOT_OVERFLOW = re.compile(
     "|".join(f"(?:{row.pattern})" for row in NOT_OVERFLOW_TEXTS), re.IGNORECASE | re.MULTILINE
 )
-_LIMITED = re.compile(
+_RATE_LIMIT = re.compile(
     r"rate.?limit|too many requests|throttl|tokens per|\btp[md]\b|\b429\b|overloaded|\b529\b",
     re.IGNORECASE,
 )
 
 
 def is_overflow(error: str | BaseException) -> bool:
-    """Return True where an error says that the prompt is larger than the model's window.
+    """Return whether an error says that the prompt is larger than the model's context window.
 
-    At most the first 20,000 characters are looked at. Throttling and rate limits are never taken
-    for overflow.
+    At most the first 20,000 characters are read. Throttling and rate limits never count as
+    overflow.
     """
     text = _error_text(error)
     return not _NOT_OVERFLOW.search(text) and bool(_OVERFLOW.search(text))
 
 
-_WINDOWS = tuple(
+_WINDOW_PATTERNS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         r"tokens? > ([\d,]+) maximum",
@@ -221,34 +224,37 @@ _WINDOWS = tuple(
 
 
 def parse_window(text: str) -> int | None:
-    """Return the window in tokens that an overflow's text names, or None; below 256 it is none."""
-    for pattern in _WINDOWS:
-        found = pattern.search(text[:_SCAN])
-        if found and (number := int(found[1].replace(",", "") or 0)) >= 256:
-            return number
+    """Return the context window, in tokens, that an overflow's text names; None where it has none.
+
+    A number below 256 is no window.
+    """
+    for pattern in _WINDOW_PATTERNS:
+        match = pattern.search(text[:_MAX_SCANNED_CHARS])
+        if match and (tokens := int(match[1].replace(",", "") or 0)) >= 256:
+            return tokens
     return None
 
 
 def is_rate_limit(error: str | BaseException) -> bool:
-    """Say whether an error asks to come back later: a retry helps, a compaction does not."""
-    return not is_overflow(error) and bool(_LIMITED.search(_error_text(error)))
+    """Return whether an error is a rate limit: a later retry helps, a compaction does not."""
+    return not is_overflow(error) and bool(_RATE_LIMIT.search(_error_text(error)))
 
 
 def _error_text(error: str | BaseException) -> str:
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     if text.startswith("litellm.ContextWindowExceededError"):
-        return (  # LiteLLM has decided already, and quotes texts that mislead
-            "context_length_exceeded"
-        )
-    return text[:_SCAN]
+        # LiteLLM has classified it already; the text that it quotes may match something else
+        return "context_length_exceeded"
+    return text[:_MAX_SCANNED_CHARS]
 
 
 def is_silent_overflow(reply: Message, context_window: int) -> bool:
-    """Return True where a reply without an error shows that the prompt did not fit.
+    """Return whether a reply without an error shows that the prompt did not fit.
 
     Two cases are known (Pi's overflow table): a normal stop whose prompt is larger than the window
     (z.ai), and a stop by length with no output whose prompt fills at least 99 % of it (Xiaomi
-    MiMo). A server that cuts the prompt by itself cannot be seen.
+    MiMo). A server that silently
+    truncates the prompt cannot be detected.
     """
     usage = reply.usage
     if usage is None:

@@ -1,8 +1,8 @@
 """A session: the append-only log of messages and edits, and the views derived from it.
 
 The log never changes. A compaction appends an `Edit`; a branch is a pointer (`leaf`) to another
-entry. Entries form a tree by `parents`, and the path from the root to the leaf is the conversation
-that stands.
+entry. Entries form a tree by `parents`, and the path from the root to the leaf is the current
+conversation.
 """
 
 from __future__ import annotations
@@ -33,34 +33,42 @@ LogEntry = Message | Edit
 class ModelCall(msgspec.Struct, frozen=True, gc=False):
     """One request to a model and its reply.
 
-    `position` is the reply's place in `session.path`; everything before it, edits applied, was the
-    prompt. It is in no circle, so the collector need not look at it: fifty thousand open at once.
+    Not tracked by the garbage collector, as it is in no reference cycle and there may be thousands.
     """
 
     index: int
+    """Number of the call in the session, from 0."""
     position: int
+    """Position of the reply in `session.path`; the entries before it make up the prompt."""
     turn: int
     agent: str
     message: Message
+    """The reply."""
 
 
 class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
-    """Everything that happened in one agent's session, in the order in which it was written.
+    """One agent's session: an append-only log of messages and edits in the order of writing.
 
     A main session does not contain its subagents' messages: those are sessions of their own in
     `children`.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("billing"))
+        >>> len(session.calls) > 0 and session.has_usage
+        True
     """
 
     id: str
     format: str = "native"
-    """Name of the reader that made it, or `live`, or `replay`."""
+    """Name of the format that it was read from, or `live`, or `replay`."""
     log: tuple[Message | Edit, ...] = ()
     parents: tuple[int, ...] = ()
-    """For each entry its parent's index in the log (-1: a root). Empty: each follows the last."""
+    """For each entry its parent's index in the log (-1: a root). Empty: the entry before it."""
     leaf: int = -1
-    """Index of the entry at which the conversation stands; -1: the last one."""
+    """Index of the last entry of the current conversation; -1: the last one of the log."""
     agent: str = "main"
-    """Agent of all messages that name none."""
+    """Agent of all messages that have none."""
     product: str | None = None
     """The program that wrote the log, as it calls itself (`pi`, `claude-code`, `codex`, ...)."""
     version: str | None = None
@@ -77,16 +85,16 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     path_: str | None = None
     """The file or folder it was read from."""
     skipped: dict[str, int] = {}
-    """What the reader passed over, by name, with counts."""
+    """Records that the reader skipped, counted by kind."""
     faults: tuple[Fault, ...] = ()
     """Places that could not be read."""
     details: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
-    """What its log cannot say or says wrongly: what figures that rest on it must tell."""
+    """What the log does not show or shows wrongly, as sentences to print beside its figures."""
     origin: Session | None = None
-    """Of a replay: the recorded session that it was made from."""
+    """The recorded session of a replay."""
 
-    # -- the path that stands ---------------------------------------------------------------------
+    # -- the current path -------------------------------------------------------------------------
 
     @cached_property
     def indices(self) -> tuple[int, ...]:
@@ -95,7 +103,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         if not self.parents:
             return tuple(range(last + 1))
         out: list[int] = []
-        seen: set[int] = set()
+        seen: set[int] = set()  # a damaged log may have a cycle
         while last >= 0 and last not in seen:
             seen.add(last)
             out.append(last)
@@ -104,26 +112,26 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @cached_property
     def path(self) -> tuple[LogEntry, ...]:
-        """The entries that stand, in order: what was said and what was edited."""
+        """The messages and edits of the current conversation, in order."""
         if not self.parents and self.leaf in (-1, len(self.log) - 1):
             return self.log
         return tuple(self.log[i] for i in self.indices)
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """All messages that stand, in order, whether still visible or not."""
+        """All messages of the path, in order, whether still in the prompt or not."""
         return tuple([e for e in self.path if isinstance(e, Message)])
 
     @cached_property
     def edits(self) -> tuple[Edit, ...]:
-        """The compactions that stand, in order."""
+        """The compactions of the path, in order."""
         return tuple([e for e in self.path if isinstance(e, Edit)])
 
     # -- turns and calls --------------------------------------------------------------------------
 
     @cached_property
     def turns(self) -> tuple[int, ...]:
-        """For each entry of `path` its turn from 0: as recorded, else one turn an input."""
+        """For each entry of `path` its turn from 0: as recorded, else one per user input."""
         out: list[int] = []
         turn, answered = 0, False
         for entry in self.path:
@@ -149,9 +157,9 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
-        """Names of the agents that speak in this session, in order of appearance."""
-        speak = (e for e in self.messages if e.role != "user")  # what is heard is no voice
-        return tuple(dict.fromkeys(e.agent or self.agent for e in speak)) or (self.agent,)
+        """Names of the agents that wrote messages, in order of appearance."""
+        written = (e for e in self.messages if e.role != "user")
+        return tuple(dict.fromkeys(e.agent or self.agent for e in written)) or (self.agent,)
 
     def call(self, index: int) -> ModelCall:
         """Return a call by its number; negatives count from the end.
@@ -163,53 +171,63 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
             return self.calls[index]
         except IndexError:
             n = len(self.calls)
-            known = f"it has calls 0 to {n - 1}" if n else "it has no calls"
-            raise BadArguments(f"Session {self.id!r} has no call {index}: {known}.") from None
+            calls = f"it has calls 0 to {n - 1}" if n else "it has no calls"
+            raise BadArguments(f"Session {self.id!r} has no call {index}: {calls}.") from None
 
-    # -- what is shown ----------------------------------------------------------------------------
+    # -- prompts ----------------------------------------------------------------------------------
 
     def view(self, call: int | None = None) -> tuple[Message, ...]:
-        """Return the messages shown at a call (negatives from the end); None: shown next."""
+        """Return the messages of a call's prompt.
+
+        Args:
+            call: number of the call, negatives from the end; None: the next call.
+
+        Raises:
+            BadArguments: the session has no such call.
+        """
         stop = len(self.path) if call is None else self.call(call).position
-        shown: tuple[Message, ...] = ()
-        for shown_, _ in _iter_views(self.path[:stop]):
-            shown = tuple(shown_)
-        return shown
+        view: tuple[Message, ...] = ()
+        for visible, _ in _iter_views(self.path[:stop]):
+            view = tuple(visible)
+        return view
 
     def views(self) -> Iterator[tuple[ModelCall, ListPrefix[Message]]]:
         """Yield every call with the messages of its prompt, in one pass.
 
-        Prompts of which one goes on the other share their messages (`Beginning.added_since` says
-        what is new); each is compared, sliced and hashed as the tuple that `view` returns.
+        Prompts that extend each other share one list (`ListPrefix.added_since` gives the new
+        messages); each compares, slices and hashes like the tuple that `view` returns.
         """
         calls = iter(self.calls)
         following = next(calls, None)
-        for shown, position in _iter_views(self.path, each=True):
+        for visible, position in _iter_views(self.path, each=True):
             while following is not None and following.position == position:
-                yield following, ListPrefix(shown)
+                yield following, ListPrefix(visible)
                 following = next(calls, None)
 
     @property
     def behind(self) -> Any:
-        """What knows the prompts that went out (`engine.Run`, `agent.live_context.SessionPrompts`);
-        None: a record knows its own.
+        """The run that has the sent prompts (`engine.Run`, `agent.live_context.SessionPrompts`);
+        None for a recorded session.
 
-        It stands beside the fields: it is neither compared nor written, and a changed copy has
-        none.
+        It is no field: it is neither compared nor written, and a changed copy has none.
         """
         return self.__dict__.get("behind")
 
     def backed(self, by: Any) -> Session:
-        """Return this session, known to come from a run."""
+        """Set the run that has the sent prompts; return this session."""
         self.__dict__["behind"] = by
         return self
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
-        """Return what went out at a call: `message`, `tokens`, `raw_tokens`, `changed_by` of each
-        item.
+        """Return the prompt that was sent at a call, message by message.
 
-        Negatives count from the end; None: what goes out next, if nothing is compacted. See
-        `engine.replay.sent_prompt`, which works it out when it is asked for.
+        Args:
+            call: number of the call, negatives from the end; None: the next call, as if nothing
+                were compacted before it.
+
+        Returns:
+            Items with `message`, `tokens`, `raw_tokens` (before any change), `changed_by`, `row`
+            and `pruned`; see `engine.replay.sent_prompt`.
 
         Raises:
             BadArguments: the session has no such call.
@@ -218,23 +236,24 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return items
 
     def left_out(self, call: int | None) -> dict[int, str]:
-        """Return which messages stood at a call and were left out of it by a rule, and by which.
+        """Return the messages that a pruning left out of a call's prompt, with the rule's name.
 
-        By their number among the messages that can be sent; None: the next call. Only rules that
-        prune leave out what stands, so a record has none.
+        The keys are numbers among the messages that can be sent. A recorded session has none.
+
+        Args:
+            call: number of the call, negatives from the end; None: the next call.
         """
         if self.behind is None:
             return {}
-        found: dict[int, str] = self.behind.left_out(
-            None if call is None else self.call(call).index
-        )
-        return found
+        index = None if call is None else self.call(call).index
+        left_out: dict[int, str] = self.behind.left_out(index)
+        return left_out
 
-    # -- what the log can say ---------------------------------------------------------------------
+    # -- what the log records ---------------------------------------------------------------------
 
     @cached_property
     def has_text(self) -> bool:
-        """True where at least one message carries text."""
+        """True where at least one message has text."""
         return any(isinstance(p, Text) and p.text for m in self.messages for p in m.parts)
 
     @cached_property
@@ -244,14 +263,14 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @cached_property
     def has_usage(self) -> bool:
-        """True where at least one call has the provider's prompt size."""
+        """True where at least one call has recorded prompt tokens."""
         return any(
             c.message.usage is not None and c.message.usage.prompt_tokens for c in self.calls
         )
 
     @cached_property
     def has_cache(self) -> bool:
-        """True where at least one call tells cached from uncached input."""
+        """True where at least one call has cached and uncached input apart."""
         return any(
             c.message.usage is not None and c.message.usage.cache_read_tokens is not None
             for c in self.calls
@@ -259,13 +278,13 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @cached_property
     def has_time(self) -> bool:
-        """True where calls carry times."""
+        """True where at least one call has a time."""
         return any(c.message.time is not None for c in self.calls)
 
-    # -- growing and branching: a new session, the same log ---------------------------------------
+    # -- growing and branching: a new session with the same log------------------------------------
 
     def append(self, *entries: LogEntry) -> Session:
-        """Return the session with entries written after its leaf."""
+        """Return the session with entries added after its leaf."""
         log = (*self.log, *entries)
         at_end = self.leaf in (-1, len(self.log) - 1)
         if at_end and not self.parents:
@@ -275,8 +294,10 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return self._with(log=log, parents=self._tree() + new, leaf=-1)
 
     def branch(self, entry: str | int) -> Session:
-        """Return the session standing at an earlier entry (its id, or its index in `log`); nothing
-        is lost.
+        """Return the session continued from an earlier entry; the log keeps all entries.
+
+        Args:
+            entry: id of the entry, or its index in `log`.
 
         Raises:
             BadArguments: there is no such entry.
@@ -312,67 +333,70 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
 
 def with_unique_ids(sessions: Iterable[Session]) -> list[Session]:
-    """Return sessions under ids that tell them apart: the second of an id becomes `id (2)`, the
-    third `id (3)`.
+    """Return sessions with distinct ids: the second with an id gets `id (2)`, the third `id (3)`.
 
-    The same session given twice is two; a parent that is given before its subagents is told to them
-    under its new id.
+    A subagent whose parent comes before it refers to the parent by its new id.
     """
+    sessions = list(sessions)
     out: list[Session] = []
-    used: dict[str, int] = {}
-    now: dict[str, str] = {}
-    given = list(sessions)
-    taken = {s.id for s in given}
-    for session in given:
-        n = used[session.id] = used.get(session.id, 0) + 1
-        own = session.id
-        while n > 1 and (own := f"{session.id} ({n})") in taken:
-            n = used[session.id] = n + 1
-        now[session.id] = own
-        taken.add(own)
-        parent = now.get(session.parent or "", session.parent)
-        same = own == session.id and parent == session.parent
-        copy = session if same else msgspec.structs.replace(session, id=own, parent=parent)
-        out.append(copy if same else copy.backed(session.behind))
+    counts: dict[str, int] = {}
+    new_ids: dict[str, str] = {}
+    used = {s.id for s in sessions}
+    for session in sessions:
+        n = counts[session.id] = counts.get(session.id, 0) + 1
+        new_id = session.id
+        while n > 1 and (new_id := f"{session.id} ({n})") in used:
+            n = counts[session.id] = n + 1
+        new_ids[session.id] = new_id
+        used.add(new_id)
+        parent = new_ids.get(session.parent or "", session.parent)
+        if new_id == session.id and parent == session.parent:
+            out.append(session)
+        else:
+            copy = msgspec.structs.replace(session, id=new_id, parent=parent)
+            out.append(copy.backed(session.behind))
     return out
 
 
 def _iter_views(
     path: Iterable[LogEntry], *, each: bool = False
 ) -> Iterator[tuple[list[Message], int]]:
-    """Yield what is shown before each entry (`each`), and at the end."""
-    shown: list[Message] = []
+    """Yield the visible messages before each entry (`each`), and at the end, with the position.
+
+    One list grows until an edit replaces it by another; the caller must not change it.
+    """
+    visible: list[Message] = []
     position = -1
     for position, entry in enumerate(path):
         if each:
-            yield shown, position
+            yield visible, position
         if isinstance(entry, Edit):
-            shown = apply_edit(shown, entry)
+            visible = apply_edit(visible, entry)
         elif entry.visible:
-            shown.append(entry)
-    yield shown, position + 1
+            visible.append(entry)
+    yield visible, position + 1
 
 
-def apply_edit(shown: list[Message], edit: Edit) -> list[Message]:
-    """Return the view after an edit; targets that are not shown are passed over."""
+def apply_edit(visible: list[Message], edit: Edit) -> list[Message]:
+    """Return the visible messages after an edit; targets that are not visible are ignored."""
     if not edit.targets and edit.kind in ("dropped", "summarised"):
-        return [*shown, *edit.inserted]
+        return [*visible, *edit.inserted]
     targets = set(edit.targets)
     if edit.kind in ("shortened", "replaced"):
         new = dict(zip(edit.targets, edit.inserted, strict=False))
-        return [new.get(m.id, m) for m in shown]
-    at = next((i for i, m in enumerate(shown) if m.id in targets), len(shown))
-    kept = [m for m in shown[at:] if m.id not in targets]
-    return [*shown[:at], *edit.inserted, *kept]
+        return [new.get(m.id, m) for m in visible]
+    at = next((i for i, m in enumerate(visible) if m.id in targets), len(visible))
+    rest = [m for m in visible[at:] if m.id not in targets]
+    return [*visible[:at], *edit.inserted, *rest]
 
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class ListPrefix(Sequence[T_co]):
-    """The first values of a list to which values are added and of which none is changed.
+    """The first values of a list that only grows, without a copy of them.
 
-    A tuple in all but its size; slices and sums of it are tuples.
+    It behaves like a tuple; slices and sums of it are tuples.
     """
 
     __slots__ = ("_n", "_values")
@@ -396,9 +420,7 @@ class ListPrefix(Sequence[T_co]):
         return self._values[range(self._n)[at]]
 
     def added_since(self, earlier: object) -> Sequence[T_co] | None:
-        """Return what was added to the list since an earlier beginning of it; None: that is of
-        another list.
-        """
+        """Return the values added since an earlier prefix; None where that is of another list."""
         if isinstance(earlier, ListPrefix) and earlier._values is self._values:  # noqa: SLF001
             return self._values[earlier._n : self._n]  # noqa: SLF001
         return None

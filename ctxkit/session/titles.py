@@ -1,4 +1,4 @@
-"""What a session is called for a person: its title, first words, project and day."""
+"""Readable names of sessions: title, first words of the user, project and day."""
 
 from __future__ import annotations
 
@@ -15,42 +15,46 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 _PLACEHOLDER = re.compile(r"(?i)(new|untitled)\s+(session|chat|conversation)\b.*|[\W_]*")
-"""Titles that programs give before they know one."""
+"""Placeholder titles that programs give before there is a real one."""
 _TAGGED = re.compile(r"(?s)\s*<([A-Za-z][\w-]{0,60})\b[^>]{0,200}>.*?</\1>")
 _TAG = re.compile(r"</?[A-Za-z][\w-]{0,60}\b[^>]{0,200}>")
-_CHARS, _ASKED = 20_000, 20
-_LAST = 253_402_300_799
+_MAX_CHARS, _MAX_PROMPTS = 20_000, 20
+_LAST_SECOND = 253_402_300_799
+"""The last second of the year 9999, in seconds since 1970."""
 
 
 def title_of(session: Session, limit: int = 60) -> str:
-    """Return what a session is called, in one line of at most `limit` characters; not escaped.
+    """Return a readable name of a session, in one line of at most `limit` characters; not escaped.
 
-    Its title; else the first words of the first prompt; else its project and its day; else its id.
+    This is its title, else the first words of its first prompt, else its project and day, else its
+    id.
     """
-    told = sanitize_line(session.title or "", limit)
-    if told and not _PLACEHOLDER.fullmatch(told):
-        return told
-    asked = first_words(session, limit)
-    if asked:
-        return asked
-    placed = " ".join(filter(None, (project_of(session), day_of(session))))
-    return sanitize_line(placed or told or session.id or "a session without a name", limit)
+    title = sanitize_line(session.title or "", limit)
+    if title and not _PLACEHOLDER.fullmatch(title):
+        return title
+    words = first_words(session, limit)
+    if words:
+        return words
+    project_and_day = " ".join(filter(None, (project_of(session), day_of(session))))
+    name = project_and_day or title or session.id or "a session without a name"
+    return sanitize_line(name, limit)
 
 
 def first_words(session: Session, limit: int = 60) -> str:
-    """Return the beginning of what was asked first; empty where nothing readable was."""
-    asked = [m for m in session.messages if m.role == "user" and not m.kind and m.visible][:_ASKED]
-    for message in asked:
-        text = message.text[:_CHARS]
-        while found := _TAGGED.match(text):  # what a program puts before the words of a person
-            text = text[found.end() :]
-        if words := _words(text, limit):
+    """Return the first words of the user's first readable prompt; empty where there is none."""
+    prompts = [m for m in session.messages if m.role == "user" and not m.kind and m.visible]
+    prompts = prompts[:_MAX_PROMPTS]
+    for message in prompts:
+        text = message.text[:_MAX_CHARS]
+        while tagged := _TAGGED.match(text):  # blocks that a program puts before the user's words
+            text = text[tagged.end() :]
+        if words := _readable_words(text, limit):
             return words
-    return next(filter(None, (_words(m.text[:_CHARS], limit) for m in asked)), "")
+    return next(filter(None, (_readable_words(m.text[:_MAX_CHARS], limit) for m in prompts)), "")
 
 
 def first_prompts_by_turn(session: Session) -> dict[int, str]:
-    """Return the first words of the user in each turn, in one line; not escaped."""
+    """Return the first words of the user in each turn, each in one line; not escaped."""
     out: dict[int, str] = {}
     for entry, turn in zip(session.path, session.turns, strict=True):
         if isinstance(entry, Message) and entry.role == "user" and turn not in out:
@@ -58,13 +62,13 @@ def first_prompts_by_turn(session: Session) -> dict[int, str]:
     return out
 
 
-def _words(text: str, limit: int) -> str:
+def _readable_words(text: str, limit: int) -> str:
     words = sanitize_line(_TAG.sub(" ", text).lstrip("#*`- \n"), limit)
     return words if any(c.isalnum() for c in words) else ""
 
 
 def project_of(session: Session) -> str | None:
-    """Return the last part of the folder that the agent worked in; None where not named."""
+    """Return the last part of the agent's working folder; None where the log has none."""
     parts = [p for p in (session.cwd or "").replace("\\", "/").split("/") if p]
     return sanitize_line(parts[-1], 60) if parts else None
 
@@ -77,26 +81,26 @@ def get_start_time(session: Session) -> float | None:
 
 
 def day_of(session: Session) -> str | None:
-    """Return the day it began, UTC, as `2026-03-09`; None where its log has no time."""
-    at = get_start_time(session)
-    if at is None or not 0 <= at < _LAST:
+    """Return the day a session began, UTC, as `2026-03-09`; None where its log has no time."""
+    start = get_start_time(session)
+    if start is None or not 0 <= start < _LAST_SECOND:
         return None
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%d")
 
 
 def unique_titles(sessions: Iterable[Session]) -> list[str]:
-    """Return what several sessions are called, each by a name of its own."""
+    """Return a distinct readable name for each session."""
     return make_names_unique(title_of(session, 60) for session in sessions)
 
 
 def make_names_unique(names: Iterable[str]) -> list[str]:
-    """Return names of which none stands twice; the second of a name becomes `name (2)`."""
-    out: dict[str, None] = {}
+    """Return distinct names: the second occurrence of a name becomes `name (2)`."""
+    unique: dict[str, None] = {}
     used: dict[str, int] = {}
     for name in names:
-        own, n = name, used.get(name, 1)
-        while own in out:
+        candidate, n = name, used.get(name, 1)
+        while candidate in unique:
             n += 1
-            own = f"{name} ({n})"
-        out[own], used[name] = None, n
-    return list(out)
+            candidate = f"{name} ({n})"
+        unique[candidate], used[name] = None, n
+    return list(unique)

@@ -1,4 +1,4 @@
-"""The context window of a session: recorded, or by the price table as far as the log allows."""
+"""Context windows of a session's models: recorded, or from the price table unless refuted."""
 
 from __future__ import annotations
 
@@ -12,43 +12,52 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 COMMON_WINDOWS = (32_000, 64_000, 128_000, 200_000, 256_000, 400_000, 1_000_000, 2_000_000)
-"""Windows as they are sold; Claude has two of them."""
-_CLAUDE = (200_000, 1_000_000)
-_EARLY = 0.5
-"""A program that compacts by itself does so later than at this share of its window: Claude Code at
-0.78 to 0.87, Codex at 0.9, Pi, OpenCode and Kimi above 0.8."""
-_AUTOMATIC = ("auto", "overflow")
-_CODEX = 0.95
-"""Codex writes this share of a model's window into its log, and compacts at nine tenths of the
-whole one (`codex-rs/protocol/src/openai_models.rs`): of 272,000 at 244,800, its log says 258,400.
+"""Context windows on the market, in tokens; Claude has two of them."""
+_CLAUDE_WINDOWS = (200_000, 1_000_000)
+_MIN_COMPACTION_SHARE = 0.5
+"""Programs compact by themselves above this share of the window: Claude Code at 0.78 to 0.87, Codex
+at 0.9, Pi, OpenCode and Kimi above 0.8.
+"""
+_AUTOMATIC_TRIGGERS = ("auto", "overflow")
+_CODEX_SHARE = 0.95
+"""The share of a model's window that Codex logs; it compacts at nine tenths of the whole one
+(`codex-rs/protocol/src/openai_models.rs`): for 272,000 it logs 258,400 and compacts at 244,800.
 """
 
 
 class ContextWindow(NamedTuple):
-    """A window in tokens, where the figure comes from, what is to be said of it; None: unknown."""
+    """A context window and the source of the figure."""
 
     tokens: int | None
+    """None: unknown."""
     source: str | None
+    """`recorded` in the log, or `derived` from the price table."""
     note: str | None = None
+    """A sentence to print beside the figure, where it is not the price table's."""
 
 
 class _WindowEvidence(NamedTuple):
-    """What a log proves of one model's window."""
+    """The sizes in a log that bound one model's window, in tokens."""
 
     reached: int = 0
     """The largest prompt."""
     compacted: int = 0
-    """The largest size at which it compacted by itself; 0: it never did."""
+    """The largest size at which the program compacted by itself; 0: it never did."""
 
 
 def get_context_window(
     session: Session, model: str | None, message: Message | None = None
 ) -> ContextWindow:
-    """Return the window of a model in a session, at a call where a message is given.
+    """Return the context window of a model in a session.
 
-    What the log says is taken as it is. The limit of the table of prices is taken where the log
-    does not refute it: a prompt was larger, or the program compacted by itself at less than half of
-    it. Then the window is the smallest one sold that holds what was reached.
+    A recorded window comes first. The price table's is used unless the log refutes it: a prompt was
+    larger, or the program compacted by itself at less than half of it. Then the window is the
+    smallest common one that is large enough for the sizes in the log.
+
+    Args:
+        session: the session.
+        model: the model; None: unknown.
+        message: the reply of a call, for the window recorded at that call.
     """
     recorded = (message.context_window if message is not None else None) or session.context_window
     if recorded:
@@ -56,13 +65,14 @@ def get_context_window(
     table = context_limit(model)
     if table is None:
         return ContextWindow(None, None)
-    proof = _get_window_evidence(session).get(model, _WindowEvidence())
-    if proof.reached > table:
-        tokens = _smallest_common_window(model, proof.reached)
-        bound = f"at least {proof.reached:,} tokens by its own prompts"
-    elif 0 < max(proof.compacted, proof.reached) < _EARLY * table and proof.compacted:
-        tokens = _smallest_common_window(model, max(proof.compacted, proof.reached))
-        bound = f"at most {tokens:,} tokens by its own compaction (at {proof.compacted:,})"
+    evidence = _get_window_evidence(session).get(model, _WindowEvidence())
+    largest = max(evidence.compacted, evidence.reached)
+    if evidence.reached > table:
+        tokens = _smallest_common_window(model, evidence.reached)
+        bound = f"at least {evidence.reached:,} tokens by its own prompts"
+    elif evidence.compacted and 0 < largest < _MIN_COMPACTION_SHARE * table:
+        tokens = _smallest_common_window(model, largest)
+        bound = f"at most {tokens:,} tokens by its own compaction (at {evidence.compacted:,})"
     else:
         tokens, bound = table, ""
     if tokens == table:
@@ -77,32 +87,33 @@ def get_context_window(
 def get_full_context_window(
     session: Session, model: str | None, message: Message | None = None
 ) -> int | None:
-    """Return the window that rules go by: that of the model, where the log tells a share of it."""
-    known = get_context_window(session, model, message)
-    if known.tokens and known.source == "recorded" and session.format == "codex":
-        return round(known.tokens / _CODEX)
-    return known.tokens
+    """Return the model's whole context window, which rules use; Codex logs only a share of it."""
+    window = get_context_window(session, model, message)
+    if window.tokens and window.source == "recorded" and session.format == "codex":
+        return round(window.tokens / _CODEX_SHARE)
+    return window.tokens
 
 
 def context_window_notes(session: Session) -> list[str]:
-    """Return what is to be said of the windows of a session's models."""
+    """Return the notes on the windows of a session's models."""
     models = dict.fromkeys(c.message.model or session.model for c in session.calls)
-    found = (get_context_window(session, m) for m in models)
-    return [w.note for w in found if w.note is not None]
+    windows = (get_context_window(session, m) for m in models)
+    return [w.note for w in windows if w.note is not None]
 
 
-def _smallest_common_window(model: str | None, least: int) -> int:
-    """Return the smallest window sold that holds so many tokens; where none does, the tokens."""
-    sold = _CLAUDE if model is not None and "claude" in model.lower() else COMMON_WINDOWS
-    return next((n for n in sold if n >= least), least)
+def _smallest_common_window(model: str | None, min_tokens: int) -> int:
+    """Return the smallest common window of at least so many tokens; without any, the tokens."""
+    is_claude = model is not None and "claude" in model.lower()
+    windows = _CLAUDE_WINDOWS if is_claude else COMMON_WINDOWS
+    return next((n for n in windows if n >= min_tokens), min_tokens)
 
 
 def _get_window_evidence(session: Session) -> dict[str | None, _WindowEvidence]:
-    """Return what the log proves, by model; worked out once a session."""
-    known: dict[str | None, _WindowEvidence] | None = session.__dict__.get("windows")
-    if known is None:
-        known = session.__dict__["windows"] = _find_window_evidence(session)
-    return known
+    """Return the evidence of a log by model; cached with the session."""
+    evidence: dict[str | None, _WindowEvidence] | None = session.__dict__.get("windows")
+    if evidence is None:
+        evidence = session.__dict__["windows"] = _find_window_evidence(session)
+    return evidence
 
 
 def _find_window_evidence(session: Session) -> dict[str | None, _WindowEvidence]:
@@ -113,7 +124,9 @@ def _find_window_evidence(session: Session) -> dict[str | None, _WindowEvidence]
         return {}
     for entry in session.path:
         if isinstance(entry, Edit):
-            if entry.kind != "replaced" and (entry.trigger or "").lower().startswith(_AUTOMATIC):
+            if entry.kind != "replaced" and (entry.trigger or "").lower().startswith(
+                _AUTOMATIC_TRIGGERS
+            ):
                 compacted[last] = max(compacted.get(last, 0), entry.tokens_before or size)
         elif entry.role == "assistant" and entry.kind != "turn" and entry.usage:
             prompt = entry.usage.prompt_tokens

@@ -1,4 +1,4 @@
-"""The token counter protocol, the weights of message parts, characters, and incremental counts."""
+"""Token counter protocol, context budget, sizes of message parts, and incremental counts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 IMAGE_TOKENS = 1200
-"""Weight of an image for counters of text: 4,800 characters at four a token, as Pi's
-`estimateTokens` has it.
+"""Tokens of an image in counters of text: 4,800 characters, four per token, as in Pi's
+`estimateTokens`.
 """
 
 _json_encoder = msgspec.json.Encoder()
@@ -28,78 +28,83 @@ _sorted_json_encoder = msgspec.json.Encoder(order="sorted")
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Anything that counts tokens: call it with a text, or ask it for a message or for several."""
+    """A token counter: call it with a text; `message` and `total` count messages."""
 
     @property
     def name(self) -> str:
-        """What the counter is called in reports, and what `tokens.get_counter` knows it by."""
+        """Its name in reports, and for `tokens.get_counter`."""
 
     @property
     def source(self) -> Provenance:
-        """`derived` for an exact count by a named vocabulary, `estimated` for everything else."""
+        """`derived` for an exact count by a named vocabulary, else `estimated`."""
 
     def __call__(self, text: str, /) -> int:
-        """Tokens of a text."""
+        """Return the tokens of a text."""
 
     def message(self, message: Message) -> int:
-        """Tokens of one message as it is sent."""
+        """Return the tokens of one message."""
 
     def total(self, messages: Iterable[Message]) -> int:
-        """Tokens of several messages; differs from the sum only where a system rounds once, at the
-        end.
-        """
+        """Return the tokens of several messages: their sum, unless a system rounds only once."""
 
 
 class ContextBudget(msgspec.Struct, frozen=True):
-    """All that a policy knows of the outside: the limit, what is held back of it, and the counter.
+    """The tokens that a policy may fill: context window, reserve, and the counter of sizes.
 
     Raises:
-        BadArguments: the limit is not positive, or the reserve negative.
+        BadArguments: the limit is not positive, or the reserve is negative.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> budget = ck.ContextBudget(200_000, 20_000, ck.tokens.default_counter())
+        >>> budget.budget
+        180000
     """
 
     limit: int
-    """Tokens that the model takes, prompt and reply together."""
+    """The model's context window, in tokens: prompt and reply together."""
     reserve: int
-    """Tokens of it that stay free, for the reply."""
+    """Tokens of it that stay free for the reply."""
     counter: TokenCounter
+    """The counter of all sizes that policies compare with it."""
 
     def __post_init__(self) -> None:
         if self.limit <= 0 or self.reserve < 0:
             raise BadArguments(
-                f"A room needs a limit above 0 and a reserve of 0 or more, not {self.limit} and"
-                f" {self.reserve}."
+                "A context budget needs a limit above 0 and a reserve of 0 or more, not"
+                f" {self.limit} and {self.reserve}."
             )
 
     @property
     def budget(self) -> int:
-        """Tokens that the prompt may fill: limit less reserve, never below zero."""
+        """Tokens of the prompt: limit less reserve, never below zero."""
         return max(self.limit - self.reserve, 0)
 
 
 def arguments_json(call: ToolCall, *, ordered: bool = False) -> str:
-    """Return the arguments of a tool call as compact JSON (keys sorted if `ordered`), or the text
-    that came instead.
+    """Return the arguments of a tool call as compact JSON, or their raw text where they are none.
+
+    Args:
+        call: the tool call.
+        ordered: whether keys are sorted.
     """
     return call.raw if call.raw is not None else to_compact_json(call.arguments, ordered=ordered)
 
 
 def to_compact_json(value: object, *, ordered: bool = False) -> str:
-    """Return compact JSON with characters beyond ASCII left as they are; what is not JSON is
-    written as its text.
+    """Encode a value as compact JSON without escaping non-ASCII characters.
+
+    Values that JSON does not have are written as their `str()`.
     """
     return to_compact_json_bytes(value, ordered=ordered).decode("utf-8", "surrogatepass")
 
 
 def to_compact_json_bytes(value: object, *, ordered: bool = False) -> bytes:
-    """Return what `as_json` does, in UTF-8; lone surrogates are three bytes each."""
+    """Encode a value as `to_compact_json` does, in UTF-8; a lone surrogate has three bytes."""
     try:
         return (_sorted_json_encoder if ordered else _json_encoder).encode(value)
-    except (
-        UnicodeEncodeError,
-        TypeError,
-        ValueError,
-        OverflowError,
-    ):  # lone surrogates, odd objects, huge integers
+    # lone surrogates, values without a JSON form, huge integers
+    except (UnicodeEncodeError, TypeError, ValueError, OverflowError):
         text = json.dumps(
             value, ensure_ascii=False, separators=(",", ":"), sort_keys=ordered, default=str
         )
@@ -107,18 +112,18 @@ def to_compact_json_bytes(value: object, *, ordered: bool = False) -> bytes:
 
 
 def count_message_tokens(counter: Callable[[str], int], message: Message) -> int:
-    """Return the tokens of a message's parts, each counted by itself.
+    """Return the sum of the tokens of a message's parts.
 
-    Text and thinking by their text; a tool call by its name and its compact JSON arguments; an
-    image, sound or document by `IMAGE_TOKENS`; content of which only the size is known by its
-    tokens, else by a token for each four characters. A blob of hidden thinking weighs a token for
-    each four characters where no text stands in for it. Role names and delimiters are not counted.
+    Text and thinking count by their text; a tool call by its name and its compact JSON arguments;
+    an image, sound or document as `IMAGE_TOKENS`; content of which only the size is recorded by its
+    tokens, else one token per four characters. Hidden thinking without a text counts one token per
+    four characters of its blob. Role names and delimiters are not counted.
     """
     return sum([count_part_tokens(counter, part) for part in message.parts])
 
 
 def count_part_tokens(counter: Callable[[str], int], part: Part) -> int:
-    """Return the tokens of one part, by the rules of `message_tokens`."""
+    """Return the tokens of one part; see `count_message_tokens`."""
     if isinstance(part, Text):
         return counter(part.text)
     if isinstance(part, Thinking):
@@ -131,38 +136,38 @@ def count_part_tokens(counter: Callable[[str], int], part: Part) -> int:
 
 
 def count_size_only_tokens(part: SizeOnly) -> int:
-    """Return the recorded tokens of content that the log does not hold, else a token for each four
+    """Return the recorded tokens of content that is not in the log, else a quarter of its
     characters.
     """
     return part.tokens if part.tokens is not None else ceil((part.chars or 0) / 4)
 
 
 class SplittableCounter(Protocol):
-    """A counter that knows where counts add up: all of `ctxkit.tokens` do."""
+    """A counter that gives positions at which counts add up, as all of `ctxkit.tokens` do."""
 
     def fresh(self, text: str) -> int:
-        """Tokens of a text, not remembered."""
+        """Return the tokens of a text without storing the count."""
 
     def cut(self, text: str) -> int:
-        """Return the last place at which counts add up, or 0."""
+        """Return the last position at which counts add up, or 0."""
 
 
 class IncrementalCounter:
-    """The count of a text to which is appended: streamed output, or a log.
+    """The token count of a text that grows, such as streamed output or a log.
 
-    Exact at each append. What lies before the last place at which counts add up is never counted
-    again; only where a text has no such place (a run of white space, a script without ASCII) the
-    open end is counted anew.
+    The count is exact at each append. Text before the last position at which counts add up is never
+    counted again; only the tail behind it is. Where a text has no such position (a run of white
+    space, a script without ASCII), the whole tail is counted at each append.
 
     Args:
-        counter: from `tokens.exact_counter`; with an estimate or Claude 2's tokenizer the whole is
-            counted at each append.
-        text: what is there already.
+        counter: from `tokens.exact_counter`; with an estimate or Claude 2's tokenizer the whole
+            text is counted at each append.
+        text: the beginning of the text.
     """
 
     def __init__(self, counter: SplittableCounter, text: str = "") -> None:
         self._counter = counter
-        self._done = 0
+        self._head_tokens = 0
         self._tail = ""
         self.tokens = 0
         """Tokens of everything appended so far."""
@@ -170,20 +175,20 @@ class IncrementalCounter:
             self.append(text)
 
     def append(self, text: str) -> int:
-        """Add to the end and return the tokens of the whole."""
+        """Append a text; return the tokens of the whole."""
         tail = self._tail + text
         count, cut = self._counter.fresh, self._counter.cut(tail)
         if cut:
-            self._done += count(tail[:cut])
+            self._head_tokens += count(tail[:cut])
             tail = tail[cut:]
         self._tail = tail
-        self.tokens = self._done + (count(tail) if tail else 0)
+        self.tokens = self._head_tokens + (count(tail) if tail else 0)
         return self.tokens
 
 
 def count_part_chars(part: Part) -> int:
-    """Characters of one part: text as it stands, a tool call as its name and compact JSON
-    arguments; 0 for an image.
+    """Return the characters of a part: of a text, of a call's name and compact JSON arguments, or
+    as recorded; 0 for an image.
     """
     kind = type(part)
     if kind is Text or kind is Thinking:
@@ -196,22 +201,19 @@ def count_part_chars(part: Part) -> int:
 
 
 def count_call_chars(call: ToolCall) -> int:
-    """Characters of a tool call: its name, and its arguments as compact JSON or as they came."""
-    return len(call.name) + (
-        len(call.raw) if call.raw is not None else count_json_chars(call.arguments)
-    )
+    """Return the characters of a tool call: its name, and its arguments as JSON or raw text."""
+    arguments = len(call.raw) if call.raw is not None else count_json_chars(call.arguments)
+    return len(call.name) + arguments
 
 
 def count_json_chars(value: object) -> int:
-    """Characters of a value as compact JSON."""
+    """Return the characters of a value as compact JSON."""
     raw = to_compact_json_bytes(value)
     return len(raw if raw.isascii() else raw.decode("utf-8", "surrogatepass"))
 
 
 def estimate_part_tokens(part: Part) -> int:
-    """The plain estimate of one part: a quarter of its characters, or the size that the log gives;
-    images by weight.
-    """
+    """Estimate the tokens of a part: recorded, `IMAGE_TOKENS`, or a quarter of its characters."""
     if isinstance(part, SizeOnly) and part.tokens is not None:
         return part.tokens
     if isinstance(part, Image):
@@ -220,17 +222,17 @@ def estimate_part_tokens(part: Part) -> int:
 
 
 def measure_message(message: Message) -> tuple[int, int]:
-    """Return characters and plain estimate of a message: a quarter of its characters, rounded up
-    once.
+    """Return the characters of a message and its estimated tokens, a quarter of them rounded up.
 
-    The estimate equals ``tokens.get_counter("chars/4").message``; it is kept lean, as frames ask it
-    of every message of many files, and walks the parts once for both numbers.
+    The estimate equals ``tokens.get_counter("chars/4").message``. Frames need both numbers for each
+    message of many files, so this function makes one pass over the parts.
     """
     parts = message.parts
     if len(parts) == 1 and type(parts[0]) is Text:
         chars = len(parts[0].text)
         return chars, -(-chars // 4)
-    chars, known, counted = 0, 0, 0
+    chars, fixed_tokens, fixed_chars = 0, 0, 0
+    # `fixed`: of parts whose tokens do not follow from their characters
     for part in parts:
         kind = type(part)
         if kind is Text or kind is Thinking:
@@ -238,16 +240,14 @@ def measure_message(message: Message) -> tuple[int, int]:
         elif kind is ToolCall:
             chars += count_call_chars(part)  # type: ignore[arg-type]
         else:
-            known += estimate_part_tokens(part) if (exact := _has_fixed_tokens(part)) else 0
-            counted += count_part_chars(part) if exact else 0
-            chars += count_part_chars(part)
-    return chars, known - (-(chars - counted) // 4)
+            part_chars = count_part_chars(part)
+            chars += part_chars
+            if isinstance(part, Image) or (isinstance(part, SizeOnly) and part.tokens is not None):
+                fixed_tokens += estimate_part_tokens(part)
+                fixed_chars += part_chars
+    return chars, fixed_tokens - (-(chars - fixed_chars) // 4)
 
 
 def estimate_message_tokens(message: Message) -> int:
-    """The plain estimate of a message."""
+    """Estimate the tokens of a message; see `measure_message`."""
     return measure_message(message)[1]
-
-
-def _has_fixed_tokens(part: Part) -> bool:
-    return isinstance(part, Image) or (isinstance(part, SizeOnly) and part.tokens is not None)

@@ -1,4 +1,4 @@
-"""Token estimates by length, as Pi, OpenClaw, Tyrum and others make them."""
+"""Token estimates by length, as made by Pi, OpenClaw, Tyrum and other systems."""
 
 from __future__ import annotations
 
@@ -22,43 +22,41 @@ LengthUnit = Literal["characters", "bytes", "utf16"]
 
 
 class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens by length: the units of everything that is sent, divided and rounded.
+    """Estimates tokens by length: units of the message parts, divided and rounded.
 
     Raises:
         BadArguments: the divisor is not above zero.
     """
 
     name: str
-    """What it is called in reports."""
+    """Its name in reports."""
     unit: LengthUnit = "characters"
-    """`characters` (code points), `bytes` (of UTF-8) or `utf16` (what JavaScript and C# call the
-    length).
+    """`characters` (code points), `bytes` (of UTF-8) or `utf16` (code units, the length of strings
+    in JavaScript and C#).
     """
     divisor: float = 4.0
-    """Units a token."""
+    """Units per token."""
     rounding: Literal["ceil", "floor"] = "ceil"
     scope: Literal["part", "message", "total"] = "message"
-    """What is rounded: each part, each message, or once everything."""
+    """Whether each part, each message, or the total is rounded."""
     image: int | None = 4800
-    """Units an image, sound or document weighs; None: the length of its JSON."""
+    """Units of an image, sound or document; None: the length of its JSON."""
     user_image: int | None = -1
-    """The same in a message of the user; -1: as any other."""
+    """The same in a user's message; -1: as in any other."""
     role: bool = False
     """Whether the name of the role counts."""
     tool_name: bool = True
-    """Whether the name of a tool counts beside the arguments of its call."""
+    """Whether the tool's name counts beside the arguments of a call."""
     parts_as_json: Literal["none", "other", "message"] = "none"
-    """`other`: a part that is no plain text weighs what its JSON does; `message`: so does all but a
+    """`other`: parts that are no plain text count by their JSON; `message`: all parts do, except a
     single text.
     """
     go_json: bool = False
-    """Arguments as Go writes them: keys sorted, `<`, `>` and `&` as six bytes each."""
+    """Whether arguments are encoded as by Go: keys sorted; `<`, `>` and `&` as six bytes each."""
     wide: bool = False
-    """Whether characters of wide scripts weigh as `wide_scripts` says."""
+    """Whether characters of wide scripts count more; see `wide_script_extra_units`."""
     unsent: bool = False
-    """Whether replies that failed count, though they are not sent again, with the calls that were
-    not run.
-    """
+    """Whether failed replies count with their calls, although they are not sent again."""
 
     def __post_init__(self) -> None:
         if not self.divisor > 0:
@@ -66,23 +64,23 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> Provenance:
-        """An estimate is always `estimated`."""
+        """`estimated`, always."""
         return "estimated"
 
     def __call__(self, text: str, /) -> int:
-        """Tokens of a text by itself."""
-        return self._rounded(self.units(text))
+        """Return the tokens of a text by itself."""
+        return self._to_tokens(self.units(text))
 
     def fresh(self, text: str) -> int:
-        """Tokens of a text by itself: an estimate remembers nothing."""
+        """Return the tokens of a text by itself; an estimate stores no counts."""
         return self(text)
 
     def cut(self, text: str) -> int:  # noqa: ARG002
-        """Return 0: rounding leaves no place at which estimates add up."""
+        """Return 0: because of rounding there is no position at which estimates add up."""
         return 0
 
     def units(self, text: str) -> int:
-        """Length of a text in the unit."""
+        """Return the length of a text in the unit."""
         if self.unit == "characters" or text.isascii():
             return len(text)
         if self.unit == "bytes":
@@ -91,59 +89,61 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
         return units + wide_script_extra_units(text) if self.wide else units
 
     def message(self, message: Message) -> int:
-        """Tokens of one message by itself."""
-        return self._rounded(sum(self._weights(message)))
+        """Return the tokens of one message by itself."""
+        return self._to_tokens(sum(self._part_units(message)))
 
     def total(self, messages: Iterable[Message]) -> int:
-        """Tokens of several messages, rounded where the system rounds."""
+        """Return the tokens of several messages, rounded as the system rounds."""
         if self.scope == "total":
-            return self._rounded(sum(sum(self._weights(m)) for m in messages))
+            return self._to_tokens(sum(sum(self._part_units(m)) for m in messages))
         return sum(map(self.message, messages))
 
-    def _rounded(self, units: float) -> int:
+    def _to_tokens(self, units: float) -> int:
         return (ceil if self.rounding == "ceil" else floor)(units / self.divisor)
 
-    def _weights(self, message: Message) -> list[float]:
-        """Units of a message's parts; with scope `part` already whole tokens."""
-        if self.parts_as_json == "message" and not _single_text(message):
+    def _part_units(self, message: Message) -> list[float]:
+        """Return the units of each part; with scope `part` rounded to whole tokens."""
+        if self.parts_as_json == "message" and not _is_single_text(message):
             weights: list[float] = [
-                self._json([_to_ai_sdk_part(p, message) for p in message.parts])
+                self._json_units([_to_ai_sdk_part(p, message) for p in message.parts])
                 + _size_only_units(message, self.divisor)
             ]
         else:
-            weights = [self._part(p, message) for p in message.parts]
+            weights = [self._units_of(p, message) for p in message.parts]
             if self.unsent:
-                weights += [self._part(call, message) for call in _calls_not_run(message)]
+                weights += [self._units_of(call, message) for call in _calls_not_run(message)]
         if self.role:
             weights.append(len(_ROLES.get(message.role, message.role)))
         return (
-            [self._rounded(w) * self.divisor for w in weights] if self.scope == "part" else weights
+            [self._to_tokens(w) * self.divisor for w in weights]
+            if self.scope == "part"
+            else weights
         )
 
-    def _part(self, part: Part, message: Message) -> float:
+    def _units_of(self, part: Part, message: Message) -> float:
         if isinstance(part, SizeOnly):
             return part.tokens * self.divisor if part.tokens is not None else part.chars or 0
         if isinstance(part, Image):
-            weight = (
-                self.image if self.user_image == -1 or message.role != "user" else self.user_image
-            )
-            return self._json(_to_ai_sdk_part(part, message)) if weight is None else weight
+            is_own = message.role == "user" and self.user_image != -1
+            units = self.user_image if is_own else self.image
+            return self._json_units(_to_ai_sdk_part(part, message)) if units is None else units
         if self.parts_as_json != "none" and not (isinstance(part, Text) and message.role != "tool"):
-            return self._json(_to_ai_sdk_part(part, message))
+            return self._json_units(_to_ai_sdk_part(part, message))
         if isinstance(part, ToolCall):
-            plain = part.raw is None and not self.go_json
-            written = self._json(part.arguments) if plain else self.units(self._arguments(part))
-            return written + (self.units(part.name) if self.tool_name else 0)
+            name = self.units(part.name) if self.tool_name else 0
+            if part.raw is None and not self.go_json:
+                return self._json_units(part.arguments) + name
+            return self.units(self._arguments_text(part)) + name
         return self.units(part.text)
 
-    def _arguments(self, call: ToolCall) -> str:
+    def _arguments_text(self, call: ToolCall) -> str:
         text = arguments_json(call, ordered=self.go_json)
         if self.go_json and call.raw is None:
-            for sign, written in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
-                text = text.replace(sign, written)
+            for char, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+                text = text.replace(char, escape)
         return text
 
-    def _json(self, value: Any) -> int:
+    def _json_units(self, value: Any) -> int:
         raw = to_compact_json_bytes(value)
         if raw.isascii() or self.unit == "bytes":
             return len(raw)
@@ -151,30 +151,30 @@ class EstimatedCounter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ROLES = {"summary": "assistant"}
-"""pulse-coder keeps its summaries as assistant messages; no other system counts roles."""
+"""pulse-coder stores summaries as assistant messages; no other system counts roles."""
 
 
-def _single_text(message: Message) -> bool:
+def _is_single_text(message: Message) -> bool:
     return message.role != "tool" and len(message.parts) == 1 and isinstance(message.parts[0], Text)
 
 
 def _size_only_units(message: Message, divisor: float) -> float:
-    """Units of parts that are known by their size only, which no JSON shows."""
-    sized = (p for p in message.parts if isinstance(p, SizeOnly))
-    return sum(p.tokens * divisor if p.tokens is not None else p.chars or 0 for p in sized)
+    """Return the units of parts of which only the size is recorded; their JSON does not count."""
+    parts = (p for p in message.parts if isinstance(p, SizeOnly))
+    return sum(p.tokens * divisor if p.tokens is not None else p.chars or 0 for p in parts)
 
 
 def _calls_not_run(message: Message) -> list[ToolCall]:
-    """Return the calls of a failed reply, which a reader took out of its parts."""
+    """Return the calls of a failed reply, which readers move from its parts to its details."""
     calls = message.details.get("calls_not_run") if message.details else None
     return [ToolCall(c["id"], c["name"], c["arguments"]) for c in calls or ()]
 
 
 def _to_ai_sdk_part(part: Part, message: Message) -> dict[str, Any]:
-    """A part as the AI SDK holds it, on which Tyrum and pulse-coder call `JSON.stringify`."""
+    """Return a part in the form of the AI SDK, whose JSON length Tyrum and pulse-coder use."""
     if isinstance(part, ToolCall):
-        given = part.arguments if part.raw is None else part.raw
-        return {"type": "tool-call", "toolCallId": part.id, "toolName": part.name, "input": given}
+        value = part.arguments if part.raw is None else part.raw
+        return {"type": "tool-call", "toolCallId": part.id, "toolName": part.name, "input": value}
     if isinstance(part, Image):
         return {"type": "image", "image": part.data or part.url or "", "mediaType": part.media_type}
     if isinstance(part, Thinking):
@@ -211,57 +211,57 @@ _WIDE_SCRIPT_WEIGHTS: tuple[tuple[int, str], ...] = (
         ),
     ),
 )
-"""Characters by script, and what one weighs beyond its units of UTF-16: common Chinese, Japanese
-and Korean a token of four characters; rare ones, marks and supplementary planes two to four.
+"""Additional units per character, beyond its UTF-16 code units, by ranges of characters: common
+Chinese, Japanese and Korean count four units (one token); rare ones, marks and supplementary planes
+two to four tokens.
 """
 _ANY_WIDE = re.compile(f"[{''.join(chars for _, chars in _WIDE_SCRIPT_WEIGHTS)}]")
-_WIDE_BY_WEIGHT = tuple((more, re.compile(f"[{chars}]")) for more, chars in _WIDE_SCRIPT_WEIGHTS)
+_WIDE_BY_WEIGHT = tuple((n, re.compile(f"[{chars}]")) for n, chars in _WIDE_SCRIPT_WEIGHTS)
 
 
 def wide_script_extra_units(text: str) -> int:
-    """Return what a text weighs beyond its units of UTF-16.
+    """Return the units of a text's wide characters beyond its UTF-16 code units, as in OpenClaw.
 
-    Read in `cjk-chars-*.mjs` (`WEIGHTED_CJK_RANGES`) of the npm package openclaw 2026.9.6.
+    Source: `cjk-chars-*.mjs` (`WEIGHTED_CJK_RANGES`) of the npm package openclaw 2026.9.6.
     """
     if _ANY_WIDE.search(text) is None:
         return 0
-    return sum(more * len(found.findall(text)) for more, found in _WIDE_BY_WEIGHT)
+    return sum(extra * len(chars.findall(text)) for extra, chars in _WIDE_BY_WEIGHT)
 
 
 PI = EstimatedCounter(name="pi", unit="utf16", user_image=0, unsent=True)
 """Pi 0.58.3, `estimateTokens`: JavaScript length of text, thinking, tool name and compact JSON
-arguments, divided by four, up for each message; an image weighs 4,800 characters in a tool's result
-and nothing in a user's message. Failed and aborted replies count with their calls."""
-PI_1 = EstimatedCounter(name="pi/1", unit="utf16", unsent=True)
-"""Pi 1.5.2: an image in a user's message weighs 4,800 characters, too."""
-OPENCLAW = EstimatedCounter(name="openclaw", unit="utf16", image=8000, wide=True, unsent=True)
-"""OpenClaw 2026.9.6: as Pi, but an image weighs 8,000 characters and a wide script's characters
-more.
+arguments, divided by four, each message rounded up; an image counts 4,800 characters in a tool
+result and nothing in a user's message. Failed and aborted replies count with their calls.
 """
+PI_1 = EstimatedCounter(name="pi/1", unit="utf16", unsent=True)
+"""Pi 1.5.2: as Pi 0.58.3, but an image in a user's message counts 4,800 characters, too."""
+OPENCLAW = EstimatedCounter(name="openclaw", unit="utf16", image=8000, wide=True, unsent=True)
+"""OpenClaw 2026.9.6: as Pi, but an image counts 8,000 characters and wide characters more."""
 FASED = EstimatedCounter(name="fased", unit="utf16", user_image=0)
 """Fased counts as Pi does."""
 AI = EstimatedCounter(name="ai", unit="bytes", go_json=True)
-"""tiancaiamao/ai at 7bc6f19: Go's `len`, so bytes; arguments by `json.Marshal`; images 4,800; up
-for each message.
+"""tiancaiamao/ai at 7bc6f19: bytes (Go's `len`); arguments by `json.Marshal`; images 4,800; each
+message rounded up.
 """
 TYRUM = EstimatedCounter(
     name="tyrum", unit="utf16", scope="total", image=None, parts_as_json="other"
 )
-"""Tyrum: length of text parts, length of the JSON of all others, divided by four and rounded up
-once, at the end.
+"""Tyrum: length of text parts and of the JSON of all others, divided by four; the total is rounded
+up.
 """
 PULSE_CODER = EstimatedCounter(
     name="pulse_coder", unit="utf16", scope="total", image=None, role=True, parts_as_json="message"
 )
-"""pulse-coder: name of the role and the content (its JSON unless it is one string), by four, up
-once, at the end.
+"""pulse-coder: name of the role and the content (its JSON unless it is one string), divided by
+four; the total is rounded up.
 """
 FUSERAFT = EstimatedCounter(name="fuseraft", unit="utf16", rounding="floor")
-"""fuseraft's `TokenEstimator`: C# length divided by four, as integers."""
+"""fuseraft's `TokenEstimator`: C# length divided by four, each message rounded down."""
 FUSERAFT_DENSE = EstimatedCounter(
     name="fuseraft/dense", unit="utf16", rounding="floor", divisor=3.0
 )
-"""The same for dense content (and for the guard before a turn): divided by three."""
+"""fuseraft's estimate of dense content (and of its guard before a turn): divided by three."""
 
 SYSTEM_ESTIMATES = {
     e.name: e for e in (PI, PI_1, OPENCLAW, FASED, AI, TYRUM, PULSE_CODER, FUSERAFT, FUSERAFT_DENSE)
@@ -276,7 +276,13 @@ def estimated_counter(
     name: str | None = None,
     **settings: Any,
 ) -> EstimatedCounter:
-    """Return an estimate by length; further settings are those of `Estimate`.
+    """Build a token estimate by length.
+
+    Args:
+        divisor: units per token.
+        unit: `characters`, `bytes` or `utf16`.
+        name: its name in reports; None: unit and divisor, such as `chars/4`.
+        **settings: further fields of `EstimatedCounter`.
 
     Raises:
         BadArguments: the divisor is not above zero, or a setting does not exist.

@@ -1,4 +1,4 @@
-"""Exact counting with tiktoken, each text once, also for texts on which tiktoken crashes."""
+"""Exact token counters by tiktoken, memoised, also for texts on which tiktoken crashes."""
 
 from __future__ import annotations
 
@@ -29,27 +29,26 @@ if TYPE_CHECKING:
 
 
 MEMO_BYTES = 256 * 2**20
-"""How much text a counter may hold on to, in bytes; beyond it the oldest half is forgotten."""
+"""Bytes of text that a counter remembers; beyond it the oldest half is removed."""
 
 _SHORT_TEXT_CHARS = 400
-"""Characters below which a list of tokens is made faster than a buffer."""
+"""Characters below which tiktoken returns a list of tokens faster than a buffer."""
 _LAST_ADDITIVE_CUT = re.compile(r"(?s).*[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-\x7f])")
-"""Up to the last place where the count of a text is the sum of the counts of its halves.
+"""Matches up to the last place where the count of a text is the sum of the counts of its halves.
 
-No pattern of OpenAI's vocabularies lets a piece go on from an ASCII letter or digit to an ASCII
-character that is neither, except to an apostrophe (as in `don't`), nor does a piece that ends there
-depend on what follows.
+In the patterns of OpenAI's vocabularies no piece continues from an ASCII letter or digit to an
+ASCII character of another kind, except to an apostrophe (as in `don't`), and a piece that ends
+there does not depend on the text that follows.
 """
 
 _LINE_END = re.compile(r"\n(?<=\S\n)(?=[^\s/])")
-"""A line's end at which the count of a text is the sum of the counts of both sides."""
+"""An end of line at which the count of a text is the sum of the counts of both sides."""
 
 
 class MemoizingCounter(dict[str, int]):
-    """A counter that tokenises a text once: a mapping from texts to counts that fills itself.
+    """A counter that tokenises each text once: a dict from texts to counts that fills itself.
 
-    It is its own memo, so that a text seen before costs one look into a dict. Bounded by
-    `MEMO_BYTES`.
+    A text that was counted before costs one dict look-up. Bounded by `MEMO_BYTES`.
     """
 
     source: Provenance = "derived"
@@ -57,7 +56,7 @@ class MemoizingCounter(dict[str, int]):
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
-        self._held = 0
+        self._stored_bytes = 0
         self._lock = threading.Lock()
 
     if TYPE_CHECKING:
@@ -70,43 +69,43 @@ class MemoizingCounter(dict[str, int]):
         __call__ = dict.__getitem__
 
     def __missing__(self, text: str) -> int:
-        n = self.fresh(text)
+        tokens = self.fresh(text)
         size = sys.getsizeof(text)
         if size <= MEMO_BYTES:
-            if self._held + size > MEMO_BYTES:
-                self._forget()
-            self._held += size
-            self[text] = n
-        return n
+            if self._stored_bytes + size > MEMO_BYTES:
+                self._remove_oldest_half()
+            self._stored_bytes += size
+            self[text] = tokens
+        return tokens
 
-    def _forget(self) -> None:
+    def _remove_oldest_half(self) -> None:
         with self._lock:
             for text in list(islice(self, (len(self) + 1) // 2)):
                 self.pop(text, None)
-            self._held = sum(map(sys.getsizeof, list(self)))
+            self._stored_bytes = sum(map(sys.getsizeof, list(self)))
 
     def fresh(self, text: str) -> int:
-        """Tokens of a text, counted anew and not remembered."""
+        """Return the tokens of a text without storing the count."""
         raise NotImplementedError
 
     def cut(self, text: str) -> int:  # noqa: ARG002
-        """Return the last place at which counts add up, or 0 where none is known."""
+        """Return the last position at which counts add up, or 0 where there is none."""
         return 0
 
     def by_lines(self, text: str) -> int:
-        """Tokens of a text put together of lines: those seen before are not counted anew."""
+        """Return the tokens of a text, counted line by line, so that lines are remembered."""
         return self[text]
 
     def message(self, message: Message) -> int:
-        """Tokens of a message, by the rules of `counters.message_tokens`."""
+        """Return the tokens of a message; see `counters.count_message_tokens`."""
         return count_message_tokens(self, message)
 
     def composed(self, message: Message) -> int:
-        """Tokens of a message that a rule made: the same number, its texts counted by lines."""
+        """Return the same number as `message` for a message of a rule, counted line by line."""
         return count_message_tokens(self.by_lines, message)
 
     def total(self, messages: Iterable[Message]) -> int:
-        """Sum over the messages."""
+        """Return the sum over messages."""
         return sum(map(self.message, messages))
 
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -118,76 +117,71 @@ class MemoizingCounter(dict[str, int]):
         return self is not other
 
     def __bool__(self) -> bool:
-        return True  # an empty memo is still a counter
+        return True  # also while the dict is empty
 
     def __repr__(self) -> str:
         return f"<counter {self.name}>"
 
 
 class TiktokenCounter(MemoizingCounter):
-    """Counts as tiktoken does, for texts of any kind: special tokens are plain text, lone
-    surrogates are replaced.
+    """Counts the tokens of any text as tiktoken does.
+
+    Special tokens count as plain text, and lone surrogates are replaced.
     """
 
     def __init__(self, name: str, *, allow_download: bool = False) -> None:
         super().__init__(name)
         self._allow_download = allow_download
-        self._encode: Callable[[str], int] | None = None
+        self._count: Callable[[str], int] | None = None
 
     def fresh(self, text: str) -> int:
-        """Tokens of a text, counted anew and not remembered.
+        """Return the tokens of a text without storing the count.
 
         Raises:
             StoreError: the vocabulary is not on this machine.
         """
-        encode = self._encode or self._ready()
+        count = self._count or self._load()
         if len(text) >= LONG_RUN_CHARS and has_long_run(text):
             return self._by_pieces(text)
         try:
-            return encode(text)
+            return count(text)
         except UnicodeEncodeError:
             return self.fresh(replace_surrogates(text))
         except BaseException as error:
-            if (
-                type(error).__name__ != "PanicException"
-            ):  # tiktoken's panics are no Exception and have no public class
+            # a panic of tiktoken's Rust code derives from BaseException and has no public class
+            if type(error).__name__ != "PanicException":
                 raise
             return self._by_pieces(text)
 
-    def _ready(self) -> Callable[[str], int]:
+    def _load(self) -> Callable[[str], int]:
         enc = load_encoding(self.name, allow_download=self._allow_download)
         core = enc._core_bpe  # noqa: SLF001
-        ordinary, buffer, none = (
-            core.encode_ordinary,
-            core.encode_to_tiktoken_buffer,
-            frozenset[str](),
-        )
+        encode_to_list, encode_to_buffer = core.encode_ordinary, core.encode_to_tiktoken_buffer
+        no_special_tokens = frozenset[str]()
 
-        def encode(text: str) -> int:
+        def count(text: str) -> int:
             if len(text) < _SHORT_TEXT_CHARS:
-                return len(ordinary(text))
-            return (
-                memoryview(buffer(text, none)).nbytes // 4
-            )  # tokens as bytes: a tenth faster than a list
+                return len(encode_to_list(text))
+            # four bytes a token; a tenth faster than a list
+            return memoryview(encode_to_buffer(text, no_special_tokens)).nbytes // 4
 
-        self._encode = encode
-        return encode
+        self._count = count
+        return count
 
     def _by_pieces(self, text: str) -> int:
-        """Count with the splitting done outside of tiktoken, whose splitter has a small stack."""
+        """Count with the text split outside of tiktoken, whose own splitter has a small stack."""
         return count_in_pieces(load_encoding(self.name), replace_surrogates(text))
 
     def cut(self, text: str) -> int:
-        """Return the last place at which counts add up, or 0."""
-        found = _LAST_ADDITIVE_CUT.match(text)
-        return found.end() if found else 0
+        """Return the last position at which counts add up, or 0."""
+        match = _LAST_ADDITIVE_CUT.match(text)
+        return match.end() if match else 0
 
     def by_lines(self, text: str) -> int:
-        """Tokens of a text of which only the lines are remembered.
+        """Return the tokens of a text, counted line by line, so that lines are remembered.
 
-        No piece of a pattern goes over a line's end to anything but white space or a slash, and one
-        line's end behind anything but white space is a piece by itself, or ends one, whatever
-        follows.
+        In all patterns a piece crosses an end of line only to white space or a slash, and an end of
+        line after other characters is a piece by itself or ends one. So counts add up there.
         """
         ends = [end.end() for end in _LINE_END.finditer(text)]
         return sum([self[text[a:b]] for a, b in pairwise([0, *ends, len(text)])])
@@ -197,8 +191,9 @@ class TiktokenCounter(MemoizingCounter):
 
 
 class Claude2Counter(MemoizingCounter):
-    """Counts by the tokenizer that Anthropic published for Claude 2; later Claudes have another
-    that is not public.
+    """Counts by Anthropic's published tokenizer of Claude 2.
+
+    That of later Claude models is not public; for these the counts are estimates.
     """
 
     source: Provenance = "estimated"
@@ -208,10 +203,10 @@ class Claude2Counter(MemoizingCounter):
         self._tokenizer: Any = None
 
     def fresh(self, text: str) -> int:
-        """Tokens of a text, counted anew and not remembered.
+        """Return the tokens of a text without storing the count.
 
         Raises:
-            StoreError: litellm, which carries the tokenizer, is not installed.
+            StoreError: LiteLLM, which has the tokenizer, is not installed.
         """
         if self._tokenizer is None:
             self._tokenizer = load_tokenizer(find_anthropic_tokenizer())
@@ -230,11 +225,18 @@ class Claude2Counter(MemoizingCounter):
 def exact_counter(encoding: str = "o200k_base", *, allow_download: bool = False) -> TiktokenCounter:
     """Return the exact counter of one of tiktoken's encodings, the same object each time.
 
-    The vocabulary is loaded at the first count, offline: from our cache folder, litellm's wheel, or
-    a cache of tiktoken's; a download happens only where `allow_download` says so.
+    Args:
+        encoding: name of the encoding.
+        allow_download: whether the vocabulary may be downloaded. It is loaded at the first count
+            from ctxkit's cache or wheel, LiteLLM's wheel or a cache of tiktoken where it can be.
 
     Raises:
-        BadArguments: no such encoding is known here.
+        BadArguments: there is no such encoding.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> tokens.exact_counter("o200k_base")("Hello, world")
+        3
     """
     if encoding not in ENCODINGS:
         raise BadArguments(
@@ -254,15 +256,14 @@ def _cached_exact_counter(encoding: str) -> TiktokenCounter:
 
 @cache
 def anthropic_counter() -> Claude2Counter:
-    """Return the counter by Claude 2's tokenizer, as litellm's wheel carries it; for later Claudes
-    an estimate.
-    """
+    """Return the counter by Claude 2's tokenizer; for later Claude models it is an estimate."""
     return Claude2Counter()
 
 
 def encoding_for_model(model: str) -> str | None:
-    """Return the name of the encoding that OpenAI names for a model (a provider's prefix is passed
-    over), or None.
+    """Return the name of an OpenAI model's encoding; None where tiktoken has none.
+
+    A provider's prefix (`azure/`) is ignored.
     """
     from tiktoken.model import encoding_name_for_model
 
@@ -274,25 +275,34 @@ def encoding_for_model(model: str) -> str | None:
 
 
 def can_count_exactly(encoding: str = "o200k_base") -> bool:
-    """Return True where exact counting works on this machine without a download."""
+    """Return whether exact counting works on this machine without a download."""
     return is_encoding_available(ENCODING_ALIASES.get(encoding, encoding))
 
 
+# Texts on which tiktoken fails.
+#
+# tiktoken splits a text into pieces by a pattern and merges the bytes of each piece to tokens. At a
+# million white-space characters its splitter overflows the stack, and merging a long run of one
+# character takes very long. Such texts are split by the package `regex` with the same pattern, and
+# of a run only `_MERGED_CHARS` characters are merged: its tokens are periodic, so the rest is
+# counted as whole periods. The period is checked by two more merges; where the check fails, all is
+# merged. The count is tiktoken's in any case.
+
 LONG_RUN_CHARS = 50_000
-"""Texts shorter than this cannot hold a run that matters."""
+"""Texts shorter than this need no search for long runs."""
 _RUN_BLOCK = LONG_RUN_CHARS // 2
 _REPEATED = re.compile(r"(?s)(.)\1{24999,}")
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MERGED_CHARS = 8_000
-"""Characters of a run that are merged for real; the rest repeats, which is checked."""
+"""Characters of a run that are merged; the rest counts as whole periods."""
 
 
 def has_long_run(text: str) -> bool:
-    """Return True where at least 50,000 characters in a row are white space, or one character.
+    """Return whether `LONG_RUN_CHARS` characters in a row are white space or one character.
 
-    tiktoken's regex engine runs out of stack at a million of white space, and long runs of one
-    character merge slowly. Every such run covers one of the blocks that are looked at whole.
+    Each such run covers a whole block of half its length, so only blocks whose first and last
+    characters fit are compared. A run of half that length may be found, too.
     """
     for start in range(0, len(text) - _RUN_BLOCK + 1, _RUN_BLOCK):
         first, last = text[start], text[start + _RUN_BLOCK - 1]
@@ -305,9 +315,7 @@ def has_long_run(text: str) -> bool:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return what tiktoken makes of a text: lone halves of a pair become the replacement
-    character.
-    """
+    """Join surrogate pairs, and replace lone surrogates by U+FFFD, as tiktoken does."""
     return _LONE_SURROGATE.sub("\ufffd", _SURROGATE_PAIR.sub(_join_surrogate_pair, text))
 
 
@@ -316,32 +324,28 @@ def _join_surrogate_pair(pair: re.Match[str]) -> str:
 
 
 def count_in_pieces(encoding: tiktoken.Encoding, text: str) -> int:
-    """Return tiktoken's count of a text, split by `regex` with the encoding's own pattern and
-    merged by tiktoken.
-    """
+    """Count a text as tiktoken does, split by `regex` with the encoding's own pattern."""
     import regex  # type: ignore[import-untyped]  # comes with tiktoken
 
     core = encoding._core_bpe  # noqa: SLF001  no public way around the splitter
-    known: dict[str, int] = {}
+    counts: dict[str, int] = {}
     total = 0
     for piece in regex.findall(encoding._pat_str, text):  # noqa: SLF001
-        n = known.get(piece)
-        if n is None:
-            n = known[piece] = (
-                _count_long(piece, core)
+        if piece not in counts:
+            counts[piece] = (
+                _count_long_piece(piece, core)
                 if len(piece) >= LONG_RUN_CHARS
                 else len(core.encode_single_piece(piece.encode()))
             )
-        total += n
+        total += counts[piece]
     return total
 
 
-def _count_long(piece: str, core: Any) -> int:
+def _count_long_piece(piece: str, core: Any) -> int:
     """Count a piece with its longest run shortened by whole periods.
 
-    Inside a run of one character the same token comes again and again. Its length is the period,
-    found by merging a few thousand characters; that each period more is one token more is then
-    checked, and else all is merged.
+    Inside a run of one character the same token repeats. Its length is the period, found by merging
+    a few thousand characters.
     """
 
     def count(text: str) -> int:
@@ -350,15 +354,17 @@ def _count_long(piece: str, core: Any) -> int:
     run = max(_REPEATED.finditer(piece), key=lambda m: m.end() - m.start(), default=None)
     if run is None or len(piece) - (run.end() - run.start()) > _RUN_BLOCK:
         return count(piece)
-    sign, length = run[1], run.end() - run.start()
-    tokens = core.encode_single_piece((sign * _MERGED_CHARS).encode())
+    char, length = run[1], run.end() - run.start()
+    tokens = core.encode_single_piece((char * _MERGED_CHARS).encode())
     middle = tokens[len(tokens) // 2]
-    period, odd = divmod(len(core.decode_single_token_bytes(middle)), len(sign.encode()))
-    if odd or tokens.count(middle) < len(tokens) - 16:
+    period, remainder = divmod(len(core.decode_single_token_bytes(middle)), len(char.encode()))
+    if remainder or tokens.count(middle) < len(tokens) - 16:  # not periodic
         return count(piece)
-    kept = _MERGED_CHARS + (length - _MERGED_CHARS) % period
+    merged = _MERGED_CHARS + (length - _MERGED_CHARS) % period
     head, tail = piece[: run.start()], piece[run.end() :]
-    once, twice, more = (count(head + sign * (kept + i * period) + tail) for i in (0, 1, 7))
-    if (twice - once, more - once) != (1, 7):
+    base, one_more, seven_more = (
+        count(head + char * (merged + periods * period) + tail) for periods in (0, 1, 7)
+    )
+    if (one_more - base, seven_more - base) != (1, 7):  # a period is not one token
         return count(piece)
-    return once + (length - kept) // period
+    return base + (length - merged) // period

@@ -1,9 +1,8 @@
-"""How large the prompt of a live session is: as its provider billed it, else an estimate in the
-provider's own unit.
+"""Prompt sizes of live sessions: as the provider billed them, else estimated in its tokens.
 
-A provider may bill a third of what the kit counts, or three times as much, and describes tools in
-its own way. So what was not sent yet is counted and then scaled by the bills of prompts of which
-the count is known.
+A provider may bill a third of what a token counter counts, or three times as much, and it describes
+tools in its own way. So a prompt that was not sent yet is counted, and the count is scaled by the
+bills of prompts whose count is known (linear fit through the smallest and the largest of them).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.session.messages import Edit, Message, Provenance
-from ctxkit.tokens.counters import estimate_message_tokens as length
+from ctxkit.tokens.counters import estimate_message_tokens
 from ctxkit.tokens.sizes import TOOLS_DIGEST_KEY
 
 if TYPE_CHECKING:
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 COUNTED = "counted_tokens"
-"""In the details of a live session's reply: the messages that its call was sent, as counted."""
+"""Key of the details of a live session's reply: counted tokens of the messages of its prompt."""
 LIKELY = 4
-"""A bill of less than one in so many counted tokens does not tell how others would be billed."""
+"""A bill below the counted tokens divided by this does not show how other prompts are billed."""
 NOISE = 0.05
-"""What was said since a prompt is left out of a size, up to this share of the prompt."""
-_APART = 2
-"""Two prompts tell what a counted token is billed where one is at least so many times the other."""
+"""Messages since the last prompt are ignored in a size up to this share of the prompt."""
+_MIN_SIZE_RATIO = 2
+"""Two bills give the tokens billed per counted token if one prompt is this many times the other."""
 
 
 class PromptSize(NamedTuple):
@@ -39,7 +38,7 @@ class PromptSize(NamedTuple):
 
 
 class BilledPrompt(NamedTuple):
-    """What the prompt of a call was counted, with the schemas of its tools, and billed."""
+    """The counted tokens of a prompt, tool schemas included, and the billed ones."""
 
     counted: int
     billed: int
@@ -55,55 +54,55 @@ class SizesAround(NamedTuple):
 
 
 def billed_prompt(reply: Message) -> int | None:
-    """Return the tokens that the prompt of a reply was billed; None: nobody billed it."""
+    """Return the billed prompt tokens of a reply's call; None where there is no bill."""
     usage = None if reply.kind == "turn" else reply.usage
     return (usage.prompt_tokens or None) if usage is not None else None
 
 
 def schemas(tools: Iterable[ToolSchema]) -> int:
-    """Return the tokens of tools' schemas while no bill is known: a quarter of their characters."""
+    """Estimate the tokens of tool schemas without a bill: a quarter of their characters."""
     return sum(t.chars or 0 for t in tools) // 4
 
 
 def bills(replies: Iterable[Message | None], base: int) -> list[BilledPrompt]:
-    """Return the bills of prompts whose count is known, under the model and the tools of the last.
+    """Return the bills of prompts whose count is known, of the model and tools of the last call.
 
     Args:
-        replies: of all calls, in order.
-        base: tokens of the schemas, as counted.
+        replies: of all calls, in order; None for a call without one.
+        base: counted tokens of the tool schemas.
     """
     out: list[BilledPrompt] = []
     model: str | None = None
     for reply in replies:
-        told = None if reply is None else billed_prompt(reply)
-        if reply is None or told is None:
+        billed = None if reply is None else billed_prompt(reply)
+        if reply is None or billed is None:
             continue
         if reply.model != model or TOOLS_DIGEST_KEY in reply.details:
             out, model = [], reply.model
-        if COUNTED in reply.details and _is_size(reply, base):
-            out.append(BilledPrompt(base + reply.details[COUNTED], told))
+        if COUNTED in reply.details and _is_plausible_bill(reply, base):
+            out.append(BilledPrompt(base + reply.details[COUNTED], billed))
     return out
 
 
 def estimate(counted: int, known: Sequence[BilledPrompt], base: BilledPrompt | None = None) -> int:
-    """Return what a prompt would be billed that was counted, schemas included.
+    """Estimate the billed tokens of a prompt from its counted ones.
 
-    What a counted token is billed follows from the smallest and the largest prompt, as the rest of
-    a prompt is billed, too; where these are alike, or what is asked for is smaller than all, from
-    the whole of one prompt.
+    The rate per counted token is the slope between the smallest and the largest bill, so that a
+    constant part cancels out. Where these are too close, or the prompt is smaller than all of them,
+    it is the ratio of one bill.
 
     Args:
-        counted: the prompt, as counted.
+        counted: counted tokens of the prompt, tool schemas included.
         known: bills of prompts whose count is known; without any, the count is the estimate.
-        base: the prompt that this one goes on from; None: the one that is nearest in size.
+        base: the bill of the prompt that this one extends; None: the bill nearest in size.
     """
     if not known:
         return counted
     low, high = min(known), max(known)
     base = base or min(known, key=lambda bill: abs(bill.counted - counted))
-    apart = high.counted >= _APART * low.counted and high.billed > low.billed
-    if not apart or counted < low.counted:
-        base = base if not apart else low
+    has_slope = high.counted >= _MIN_SIZE_RATIO * low.counted and high.billed > low.billed
+    if not has_slope or counted < low.counted:
+        base = low if has_slope else base
         return round(base.billed * counted / base.counted) if base.counted else counted
     rate = (high.billed - low.billed) / (high.counted - low.counted)
     return max(round(base.billed + rate * (counted - base.counted)), 0)
@@ -111,94 +110,99 @@ def estimate(counted: int, known: Sequence[BilledPrompt], base: BilledPrompt | N
 
 def size_at(session: Session, call: int) -> PromptSize:
     """Return the size of the prompt of a call of a live session."""
-    told = billed_prompt(session.calls[call].message)
-    if told is not None:
-        return PromptSize(told, "recorded")
+    billed = billed_prompt(session.calls[call].message)
+    if billed is not None:
+        return PromptSize(billed, "recorded")
     return PromptSize(session.behind.prompt_size(call), "estimated")
 
 
 def size_next(session: Session) -> PromptSize:
-    """Return the size of the prompt that a live session would be sent next, uncompacted."""
+    """Return the size of a live session's next prompt, as if nothing were compacted before it."""
     behind, last = session.behind, _reply_before(session, len(session.path))
-    known = bills((c.message for c in session.calls), behind.schemas)
-    goes_on = last is not None and _is_size(last, behind.schemas)
-    base = known[-1] if known and goes_on else None
-    return PromptSize(estimate(behind.counted_next, known, base), "estimated")
+    billed = bills((c.message for c in session.calls), behind.schemas)
+    extends_last = last is not None and _is_plausible_bill(last, behind.schemas)
+    base = billed[-1] if billed and extends_last else None
+    return PromptSize(estimate(behind.counted_next, billed, base), "estimated")
 
 
 def size_now(session: Session) -> PromptSize:
-    """Return how large a live session is: the last prompt, as billed; where it was compacted or
-    more than noise was said since, the prompt that comes next, as estimated.
+    """Return the present size of a live session: the last billed prompt, or the estimated next one.
+
+    The next one counts after a compaction, or where the messages since are more than `NOISE`.
     """
-    return _standing(session)[1]
+    return _current_prompt(session)[1]
 
 
 def standing_call(session: Session) -> int | None:
-    """Return the call whose prompt `size_now` gives; None: it gives the prompt that comes next."""
-    return _standing(session)[0]
+    """Return the call whose prompt `size_now` gives; None: it gives the next prompt."""
+    return _current_prompt(session)[0]
 
 
-def _standing(session: Session) -> tuple[int | None, PromptSize]:
-    """Return the size of a session, and the call that it is the prompt of."""
+def _current_prompt(session: Session) -> tuple[int | None, PromptSize]:
+    """Return the call of the current prompt (None: the next call), and its size."""
     last = session.path[-1] if session.path else None
     if isinstance(last, Message) and last.role == "assistant" and not last.is_error:
         call = len(session.calls) - 1
         return call, size_at(session, call)
     coming, reply = size_next(session), _reply_before(session, len(session.path))
-    told = None if reply is None else billed_prompt(reply)
-    if told is None or abs(coming.tokens - told) > NOISE * told:
+    billed = None if reply is None else billed_prompt(reply)
+    if billed is None or abs(coming.tokens - billed) > NOISE * billed:
         return None, coming
     call = next(c.index for c in reversed(session.calls) if c.message is reply)
-    return call, PromptSize(told, "recorded")
+    return call, PromptSize(billed, "recorded")
 
 
 def sizes_around(session: Session, first: int, last: int) -> SizesAround | None:
-    """Return the prompts before and after a compaction of a live session: as billed where they were
-    sent, else as they were estimated when it was made.
+    """Return the prompt sizes before and after a compaction of a live session.
 
-    What was said between a compaction and the next prompt counts to the one before, too, where it
-    is more than noise; what was said before the compaction does so already.
+    They are billed sizes where the prompts were sent, else the estimates made at the compaction.
+    Messages between the compaction and the next prompt are added to the size before, too, where
+    they are more than `NOISE`; messages before the compaction are in it already.
 
     Args:
-        session: it, or what was read of its log.
-        first: place in its path of the compaction's first edit.
-        last: place of its last edit.
+        session: the live session, or one read from its log.
+        first: position in its path of the compaction's first edit.
+        last: position of its last edit.
 
     Returns:
-        None where another program compacted, or the session is a replay: these say it themselves.
+        None where another program compacted, or the session is a replay: their edits have sizes.
     """
-    begun, ended = session.path[first], session.path[last]
-    if not isinstance(begun, Edit) or not isinstance(ended, Edit) or not _is_live(session, begun):
+    first_edit, last_edit = session.path[first], session.path[last]
+    if not isinstance(first_edit, Edit) or not isinstance(last_edit, Edit):
         return None
-    before, after = max(begun.tokens_before or 0, 0), max(ended.tokens_after or 0, 0)
-    was, (then, since) = _reply_before(session, first), _reply_after(session, last)
-    if then is None or (was is not None and was.model != then.model):
+    if not _is_live(session, first_edit):
+        return None
+    before, after = max(first_edit.tokens_before or 0, 0), max(last_edit.tokens_after or 0, 0)
+    reply_before, (reply_after, since) = _reply_before(session, first), _reply_after(session, last)
+    if reply_after is None or (
+        reply_before is not None and reply_before.model != reply_after.model
+    ):
         return SizesAround(before, after, "estimated")
-    after = billed_prompt(then) or 0
-    more = _share(since, then)
-    if more > NOISE * before:
-        return SizesAround(before + more, after, "estimated")
-    recorded = was is not None and before == billed_prompt(was)
-    return SizesAround(before, after, "recorded" if recorded else "estimated")
+    after = billed_prompt(reply_after) or 0
+    added = _billed_share(since, reply_after)
+    if added > NOISE * before:
+        return SizesAround(before + added, after, "estimated")
+    is_recorded = reply_before is not None and before == billed_prompt(reply_before)
+    return SizesAround(before, after, "recorded" if is_recorded else "estimated")
 
 
-def _is_size(reply: Message, base: int) -> bool:
-    """Say whether the bill of a reply of a live session can be the size of its prompt, so that
-    others can be scaled by it; `base`: tokens of the schemas, as counted.
+def _is_plausible_bill(reply: Message, base: int) -> bool:
+    """Return whether the bill of a reply can be the size of its prompt, so that others can be
+    scaled by it; `base`: counted tokens of the tool schemas.
     """
-    told, counted = billed_prompt(reply), reply.details.get(COUNTED)
-    return told is not None and told * LIKELY >= base + (counted or 0)
+    billed, counted = billed_prompt(reply), reply.details.get(COUNTED)
+    return billed is not None and billed * LIKELY >= base + (counted or 0)
 
 
 def _is_live(session: Session, edit: Edit) -> bool:
-    """Say whether the kit compacted while the session ran."""
-    replayed = session.format == "replay" or session.origin is not None
-    return not replayed and edit.source == "derived" and "messages_before" in edit.details
+    """Return whether ctxkit compacted while the session ran."""
+    is_replay = session.format == "replay" or session.origin is not None
+    return not is_replay and edit.source == "derived" and "messages_before" in edit.details
 
 
-def _reply_before(session: Session, place: int) -> Message | None:
-    """Return the last billed reply before a place; None where a compaction came since."""
-    for entry in reversed(session.path[:place]):
+def _reply_before(session: Session, position: int) -> Message | None:
+    """Return the last billed reply before a position; None where a compaction came since."""
+    for entry in reversed(session.path[:position]):
         if isinstance(entry, Edit):
             return None
         if entry.role == "assistant" and billed_prompt(entry) is not None:
@@ -206,12 +210,12 @@ def _reply_before(session: Session, place: int) -> Message | None:
     return None
 
 
-def _reply_after(session: Session, place: int) -> tuple[Message | None, list[Message]]:
-    """Return the first billed reply after a place, and what was said before it; None where another
-    compaction came first.
+def _reply_after(session: Session, position: int) -> tuple[Message | None, list[Message]]:
+    """Return the first billed reply after a position, and the messages before it; None where
+    another compaction came first.
     """
     since: list[Message] = []
-    for entry in session.path[place + 1 :]:
+    for entry in session.path[position + 1 :]:
         if isinstance(entry, Edit):
             break
         if entry.role == "assistant" and billed_prompt(entry) is not None:
@@ -221,9 +225,9 @@ def _reply_after(session: Session, place: int) -> tuple[Message | None, list[Mes
     return None, since
 
 
-def _share(messages: Sequence[Message], reply: Message) -> int:
-    """Return what messages take of the prompt of a reply, as billed."""
-    counted, told = reply.details.get(COUNTED), billed_prompt(reply)
-    if not isinstance(counted, int) or not counted or told is None:
+def _billed_share(messages: Sequence[Message], reply: Message) -> int:
+    """Return the billed tokens of a reply's prompt that some messages take."""
+    counted, billed = reply.details.get(COUNTED), billed_prompt(reply)
+    if not isinstance(counted, int) or not counted or billed is None:
         return 0
-    return min(round(told * sum(map(length, messages)) / counted), told)
+    return min(round(billed * sum(map(estimate_message_tokens, messages)) / counted), billed)

@@ -1,4 +1,4 @@
-"""Prices and limits of models: table, look-up by any spelling, update from LiteLLM."""
+"""Prices and limits of models: price table, look-up by any spelling, update from LiteLLM."""
 
 from __future__ import annotations
 
@@ -34,24 +34,22 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 
-_LONGEST = 200
-"""Characters of a name that is looked up; the longest of the table has fewer than a hundred."""
-_CLASSES = {
+_MAX_NAME_CHARS = 200
+"""Characters of a name that is looked up; those of the table have fewer than a hundred."""
+_LITELLM_KEYS = {
     "input": "input_cost_per_token",
     "cache_read": "cache_read_input_token_cost",
     "cache_write": "cache_creation_input_token_cost",
     "cache_write_1h": "cache_creation_input_token_cost_above_1hr",
     "output": "output_cost_per_token",
 }
-
-
-_OWN_SERVERS = ("ollama", "ollama_chat", "hosted_vllm", "lm_studio", "llamafile")
+"""Fields of a price, with LiteLLM's keys for them."""
+_LOCAL_SERVERS = ("ollama", "ollama_chat", "hosted_vllm", "lm_studio", "llamafile")
+"""Providers that a user runs; LiteLLM's table does not say what their models can do."""
 
 
 class BillableUsage(Protocol):
-    """What a price is put to: `session.messages.Usage`, or anything that counts the same
-    classes.
-    """
+    """The token counts of a call by class, such as `session.messages.Usage`."""
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -59,7 +57,7 @@ class BillableUsage(Protocol):
 
     @property
     def input_tokens(self) -> int | None:
-        """Prompt tokens that no cache held."""
+        """Uncached prompt tokens."""
 
     @property
     def cache_read_tokens(self) -> int | None:
@@ -67,11 +65,11 @@ class BillableUsage(Protocol):
 
     @property
     def cache_write_tokens(self) -> int | None:
-        """Prompt tokens written to live five minutes."""
+        """Prompt tokens written to a cache for five minutes."""
 
     @property
     def cache_write_1h_tokens(self) -> int | None:
-        """Prompt tokens written to live an hour."""
+        """Prompt tokens written to a cache for an hour."""
 
     @property
     def output_tokens(self) -> int | None:
@@ -79,11 +77,10 @@ class BillableUsage(Protocol):
 
 
 class Tier(msgspec.Struct, frozen=True):
-    """Prices that hold for a whole call whose prompt is longer than `above` tokens; None: as below
-    it.
-    """
+    """Prices, in dollars per token, of calls with a long prompt; None: as for shorter ones."""
 
     above: int
+    """The prices are those of the whole call where its prompt is longer than so many tokens."""
     input: float | None = None
     cache_read: float | None = None
     cache_write: float | None = None
@@ -92,83 +89,92 @@ class Tier(msgspec.Struct, frozen=True):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """Dollars a token, by class, and the limits of a model. None: the table does not say."""
+    """A model's prices, in dollars per token, and its limits, in tokens; None: unknown."""
 
     input: float
-    """Prompt tokens that no cache held."""
+    """Uncached prompt tokens."""
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
-    """Writes that live five minutes."""
+    """Cache writes that live five minutes."""
     cache_write_1h: float | None = None
-    """Writes that live an hour."""
+    """Cache writes that live an hour."""
     tiers: tuple[Tier, ...] = ()
     """Prices of long prompts, by rising length."""
     context_limit: int | None = None
-    """Tokens that the prompt may hold."""
+    """Maximal tokens of the prompt."""
     output_limit: int | None = None
+    """Maximal tokens of the reply."""
     min_cacheable: int | None = None
-    """Prompts shorter than this are not cached."""
+    """Tokens of the shortest prompt that is cached."""
     pictures: bool | None = None
-    """Whether the model takes pictures."""
+    """Whether the model accepts images."""
     provider: str | None = None
     entry: str | None = None
-    """The row of the table that was taken."""
+    """Name of the row in the table."""
     source: str = "registered"
-    """Where the prices come from, with the version of the table."""
+    """Source of the prices, with the version of the table."""
     derived: tuple[str, ...] = ()
-    """Names of the fields that the table does not hold and a stated rule gave."""
+    """Names of the fields that are derived by a rule, as the table has no value."""
 
     def at(self, prompt_tokens: int) -> Price:
         """Return the prices for a call with a prompt of this many tokens."""
         if not self.tiers:
             return self
-        reached = [t for t in self.tiers if prompt_tokens > t.above]
-        if not reached:
+        tiers = [t for t in self.tiers if prompt_tokens > t.above]
+        if not tiers:
             return self
-        tier = max(reached, key=lambda t: t.above)
-        changes = {
-            name: getattr(tier, name) for name in _CLASSES if getattr(tier, name) is not None
-        }
+        tier = max(tiers, key=lambda t: t.above)
+        prices = {name: getattr(tier, name) for name in _LITELLM_KEYS}
+        changes = {name: value for name, value in prices.items() if value is not None}
         return msgspec.structs.replace(self, **changes)
 
     @property
     def read(self) -> float:
-        """What a token costs that the cache holds; as fresh input without a price of its own."""
+        """Price of a token read from the cache; that of uncached input where it has none."""
         return self.input if self.cache_read is None else self.cache_read
 
     def write(self, *, hour: bool = False) -> float:
-        """Return what a token costs that is written, to live an hour or five minutes.
+        """Return the price of a token written to the cache.
 
-        Without a price of their own hour-long writes are billed as short ones, and those as fresh
-        input.
+        Without a price of their own, hour-long writes are billed as short ones, and those as
+        uncached input.
+
+        Args:
+            hour: whether the write lives an hour, not five minutes.
         """
-        short = self.input if self.cache_write is None else self.cache_write
-        return self.cache_write_1h if hour and self.cache_write_1h is not None else short
+        short_write = self.input if self.cache_write is None else self.cache_write
+        return self.cache_write_1h if hour and self.cache_write_1h is not None else short_write
 
     def asked_usd(self, prompt: int, output: int, *, cached: bool = False) -> float:
-        """Return the dollars of a call whose prompt is all fresh, or all read from the cache."""
-        p = self.at(prompt)
-        return prompt * (p.read if cached else p.input) + output * p.output
+        """Return the dollars of a call whose prompt is not cached at all, or all read.
+
+        Args:
+            prompt: tokens of the prompt.
+            output: tokens of the reply.
+            cached: whether the whole prompt is read from the cache.
+        """
+        prices = self.at(prompt)
+        return prompt * (prices.read if cached else prices.input) + output * prices.output
 
     def cost_usd(self, usage: BillableUsage) -> float | None:
-        """Return the dollars of one call; None where its prompt or its output is not known."""
+        """Return the dollars of one call; None where its prompt or its output is unknown."""
         if usage.prompt_tokens is None or usage.output_tokens is None:
             return None
         return self.prompt_usd(usage) + self.output_usd(usage)
 
     def prompt_usd(self, usage: BillableUsage) -> float:
-        """Return the dollars of a call's prompt; what is not known counts as nothing."""
-        p = self.at(usage.prompt_tokens or 0)
+        """Return the dollars of a call's prompt; unknown classes count as 0 tokens."""
+        prices = self.at(usage.prompt_tokens or 0)
         return (
-            (usage.input_tokens or 0) * p.input
-            + (usage.cache_read_tokens or 0) * p.read
-            + (usage.cache_write_tokens or 0) * p.write()
-            + (usage.cache_write_1h_tokens or 0) * p.write(hour=True)
+            (usage.input_tokens or 0) * prices.input
+            + (usage.cache_read_tokens or 0) * prices.read
+            + (usage.cache_write_tokens or 0) * prices.write()
+            + (usage.cache_write_1h_tokens or 0) * prices.write(hour=True)
         )
 
     def output_usd(self, usage: BillableUsage) -> float:
-        """Return the dollars of a call's reply; what is not known counts as nothing."""
+        """Return the dollars of a call's reply; an unknown length counts as 0 tokens."""
         return (usage.output_tokens or 0) * self.at(usage.prompt_tokens or 0).output
 
 
@@ -176,13 +182,23 @@ _registered: dict[str, Price] = {}
 
 
 def register(name: str, price: Price) -> None:
-    """Set the price of a model under a name, before anything that the table says.
+    """Register the price of a model; it comes before the price table in this process.
+
+    Args:
+        name: the model's name.
+        price: its prices.
 
     Raises:
         BadArguments: the name is empty, or a price is negative or no number.
+
+    Example:
+        >>> from ctxkit.tokens import prices
+        >>> prices.register("example-model", prices.Price(input=1e-6, output=5e-6))
+        >>> prices.price("example-model").output
+        5e-06
     """
-    told = [getattr(of, n) for of in (price, *price.tiers) for n in _CLASSES]
-    if not name or not all(n is None or 0 <= n < math.inf for n in told):
+    values = [getattr(p, name) for p in (price, *price.tiers) for name in _LITELLM_KEYS]
+    if not name or not all(v is None or 0 <= v < math.inf for v in values):
         raise BadArguments(
             "A price needs the model's name and dollars a token that are not negative."
         )
@@ -191,126 +207,134 @@ def register(name: str, price: Price) -> None:
 
 
 def price(model: str | None) -> Price | None:
-    """Return what a model costs, or None where the table does not know it; nothing is guessed from
-    similar names.
+    """Look up the prices of a model; None where the table does not have it.
 
-    Names are matched as they are, then without a maker's prefix (`anthropic/`), a region and
-    version of Bedrock, a date, or with a version written with a dot; `[1m]` at the end states a
-    window of a million tokens. A Claude that the table has only as another platform sells it is
-    taken from there, and `derived` says `platform`.
+    The name is matched as it is, then without a maker's prefix (`anthropic/`), without Bedrock's
+    region and version, without a date, and with dots in a Claude version as hyphens. `[1m]` at the
+    end means a window of a million tokens. A Claude model that the table has only for another
+    platform gets the prices of that, and `derived` contains `platform`. Similar names never match.
+
+    Args:
+        model: the model's name in any of these spellings.
+
+    Example:
+        >>> from ctxkit.tokens import prices
+        >>> prices.price("claude-sonnet-4-5").input
+        3e-06
     """
-    return _find_price(model) if isinstance(model, str) and 0 < len(model) <= _LONGEST else None
+    return (
+        _find_price(model) if isinstance(model, str) and 0 < len(model) <= _MAX_NAME_CHARS else None
+    )
 
 
 def cost_usd(usage: BillableUsage | None, model: str | None) -> float | None:
-    """Return the dollars of one call; None where the model has no price or the usage is
-    not whole.
-    """
-    known = price(model)
-    return None if known is None or usage is None else known.cost_usd(usage)
+    """Return the dollars of one call; None where the model has no price or usage is missing."""
+    prices = price(model)
+    return None if prices is None or usage is None else prices.cost_usd(usage)
 
 
 def context_limit(model: str | None) -> int | None:
-    """Return how many tokens a model's prompt may hold, or None where that is not known."""
-    known = price(model)
-    return None if known is None else known.context_limit
+    """Return the maximal prompt of a model, in tokens; None where it is unknown."""
+    prices = price(model)
+    return None if prices is None else prices.context_limit
 
 
 @lru_cache(maxsize=4096)
 def _find_price(model: str) -> Price | None:
     name = model.strip().lower()
-    million = name.endswith(MILLION_SUFFIX)
+    is_million = name.endswith(MILLION_SUFFIX)
     for entry, rule in candidate_rows(name.removesuffix(MILLION_SUFFIX)):
-        found = _registered.get(entry) or _read(entry)
-        if found is not None:
-            changes: dict[str, Any] = {"derived": (*found.derived, rule)} if rule else {}
-            if million:
+        prices = _registered.get(entry) or _read_price(entry)
+        if prices is not None:
+            changes: dict[str, Any] = {"derived": (*prices.derived, rule)} if rule else {}
+            if is_million:
                 changes["context_limit"] = 1_000_000
-            return msgspec.structs.replace(found, **changes) if changes else found
+            return msgspec.structs.replace(prices, **changes) if changes else prices
     return None
 
 
-def _read(entry: str) -> Price | None:
+def _read_price(entry: str) -> Price | None:
     row = price_table_rows().get(entry)
     return None if row is None else _parse_price(entry, msgspec.json.decode(row))
 
 
 def price_table_rows() -> Mapping[str, msgspec.Raw]:
-    """Return the rows of the table in use by lower-case name, each still undecoded."""
+    """Return the rows of the current table by lower-case name, each undecoded."""
     return _table().rows
 
 
 def update() -> str:
-    """Take the table of the installed LiteLLM from now on, in this process and later ones; return
-    what that changed.
+    """Use the price table of the installed LiteLLM, in this process and later ones.
 
-    Nothing is downloaded: `pip install -U litellm` brings a newer one.
+    Nothing is downloaded; `pip install -U litellm` installs a newer table.
+
+    Returns:
+        A sentence with the version of the table and the numbers of new and changed models.
 
     Raises:
-        StoreError: LiteLLM is not installed, or the table cannot be kept.
+        StoreError: LiteLLM is not installed, or the table cannot be saved.
     """
-    was = price_table_rows()
+    before = price_table_rows()
     data = read_litellm_prices(datetime.now(UTC).strftime("%Y-%m-%d"))
     save_user_prices(data)
     clear_price_cache()
-    now = price_table_rows()
-    new = len(now.keys() - was.keys())
-    read = msgspec.json.decode
-    other = sum(read(was[k]) != read(now[k]) for k in was.keys() & now.keys())
-    return f"Prices of {table_version()}: {len(now):,} models, {new:,} new, {other:,} changed."
+    after = price_table_rows()
+    n_new = len(after.keys() - before.keys())
+    decode = msgspec.json.decode
+    both = before.keys() & after.keys()
+    n_changed = sum(decode(before[name]) != decode(after[name]) for name in both)
+    return (
+        f"Prices of {table_version()}: {len(after):,} models, {n_new:,} new, {n_changed:,} changed."
+    )
 
 
 @cache
 def _table() -> PriceTable:
-    """The newer of the table that came with the kit and the user's own; a damaged one is passed
-    over.
-    """
-    own, carried = _read_table(user_price_file()), _read_table(DATA_DIR / "prices.json")
-    found = max((t for t in (own, carried) if t is not None), key=lambda t: t.date, default=None)
-    return found or PriceTable("no table", "", {})
+    """Return the newer of ctxkit's own table and the user's; a damaged file is ignored."""
+    tables = (_read_table(user_price_file()), _read_table(DATA_DIR / "prices.json"))
+    newest = max((t for t in tables if t is not None), key=lambda t: t.date, default=None)
+    return newest or PriceTable("no table", "", {})
 
 
 def _read_table(path: Path) -> PriceTable | None:
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=PriceTable)
+        table = msgspec.json.decode(path.read_bytes(), type=PriceTable)
     except (OSError, msgspec.DecodeError, RecursionError):
         return None
-    return msgspec.structs.replace(
-        found, rows={name.lower(): row for name, row in found.rows.items()}
-    )
+    return msgspec.structs.replace(table, rows={n.lower(): row for n, row in table.rows.items()})
 
 
 def clear_price_cache() -> None:
-    """Read the table again when it is next asked for."""
+    """Make the next look-up read the table again."""
     _table.cache_clear()
     _find_price.cache_clear()
 
 
 def table_version() -> str:
-    """Return the name, version and date of the table in use, for reports."""
-    known = _table()
-    return f"{known.source} of {known.date}" if known.rows else "no table"
+    """Return name, version and date of the current table, for reports."""
+    table = _table()
+    return f"{table.source} of {table.date}" if table.rows else "no table"
 
 
 def _parse_price(entry: str, row: dict[str, Any]) -> Price | None:
-    found = {name: _number(row.get(key)) for name, key in _CLASSES.items()}
-    if found["input"] is None or found["output"] is None:
+    prices = {name: _number(row.get(key)) for name, key in _LITELLM_KEYS.items()}
+    if prices["input"] is None or prices["output"] is None:
         return None
     derived: tuple[str, ...] = ()
-    if found["cache_write_1h"] is None and found["cache_write"] and "claude" in entry:
-        found["cache_write_1h"] = (
-            2 * found["input"]
-        )  # Anthropic bills an hour's write at twice the input
+    is_claude = "claude" in entry
+    if prices["cache_write_1h"] is None and prices["cache_write"] and is_claude:
+        # Anthropic bills a write that lives an hour at twice the input price
+        prices["cache_write_1h"] = 2 * prices["input"]
         derived = ("cache_write_1h",)
     limits = {
-        "context_limit": _whole(row.get("max_input_tokens")),
-        "output_limit": _whole(row.get("max_output_tokens")),
-        "min_cacheable": _whole(row.get("prompt_cache_min_tokens")),
+        "context_limit": _positive_int(row.get("max_input_tokens")),
+        "output_limit": _positive_int(row.get("max_output_tokens")),
+        "min_cacheable": _positive_int(row.get("prompt_cache_min_tokens")),
     }
     return Price(
-        **found,  # type: ignore[arg-type]
+        **prices,  # type: ignore[arg-type]
         **limits,  # type: ignore[arg-type]
-        tiers=tuple(_tiers(row, claude="claude" in entry)),
+        tiers=tuple(_parse_tiers(row, is_claude=is_claude)),
         pictures=_supports_vision(row),
         provider=row.get("litellm_provider"),
         entry=entry,
@@ -319,7 +343,7 @@ def _parse_price(entry: str, row: dict[str, Any]) -> Price | None:
     )
 
 
-def _tiers(row: dict[str, Any], *, claude: bool) -> Iterator[Tier]:
+def _parse_tiers(row: dict[str, Any], *, is_claude: bool) -> Iterator[Tier]:
     lengths = {
         int(m[1])
         for key in row
@@ -327,30 +351,29 @@ def _tiers(row: dict[str, Any], *, claude: bool) -> Iterator[Tier]:
     }
     for k in sorted(lengths):
         prices = {
-            name: _number(row.get(f"{key}_above_{k}k_tokens")) for name, key in _CLASSES.items()
+            name: _number(row.get(f"{key}_above_{k}k_tokens"))
+            for name, key in _LITELLM_KEYS.items()
         }
-        if prices["cache_write_1h"] is None and claude and prices["input"]:
+        if prices["cache_write_1h"] is None and is_claude and prices["input"]:
             prices["cache_write_1h"] = 2 * prices["input"]
         yield Tier(k * 1000, **prices)
 
 
 def _supports_vision(row: dict[str, Any]) -> bool | None:
-    """Return whether a model takes pictures; the table says it of all but servers of one's own."""
-    told = row.get("supports_vision")
-    if isinstance(told, bool):
-        return told
-    return None if row.get("litellm_provider") in _OWN_SERVERS else False
+    """Return whether a model accepts images; a missing value means no, except for local servers."""
+    value = row.get("supports_vision")
+    if isinstance(value, bool):
+        return value
+    return None if row.get("litellm_provider") in _LOCAL_SERVERS else False
 
 
 def _number(value: object) -> float | None:
-    return (
-        float(value)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
-        else None
-    )
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    return None
 
 
-def _whole(value: object) -> int | None:
+def _positive_int(value: object) -> int | None:
     number = _number(value)
     return int(number) if number else None
 
@@ -378,12 +401,10 @@ _PLATFORMS = (
     "openrouter",
 )
 _RESELLERS = frozenset((*_MAKER_NAMES, *_MORE_MAKER_NAMES, *_PLATFORMS, "litellm_proxy"))
-"""Prefixes that may be dropped from a name: makers, and platforms that sell at the
-maker's price.
-"""
+"""Prefixes that may be removed from a name: makers, and platforms with the maker's price."""
 _DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest|default)$")
 _BEDROCK = re.compile(r"^(?:[a-z]{2,6}(?:-gov)?\.)?anthropic\.(claude-.+?)(?:-v\d+(?::\d+)?)?$")
-_MAKERS = {
+_MAKER_PREFIXES = {
     "kimi-": "moonshot/",
     "grok-": "xai/",
     "glm-": "zai/",
@@ -394,19 +415,21 @@ _MAKERS = {
     "minimax-": "minimax/",
     "gemini-": "gemini/",
 }
-"""The table lists these families under their makers only."""
+"""Model families that the table lists with their maker's prefix only."""
 MILLION_SUFFIX = "[1m]"
-"""What Claude Code adds to a name where the window has a million tokens."""
+"""Suffix of Claude Code for models with a window of a million tokens."""
 
 
 def candidate_rows(name: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the rows under which a model may stand, the surest first, each with the rule to be told
-    of or None.
+    """Yield the names of rows that may be a model's, the most certain first.
+
+    Each has the rule that stands in `Price.derived`, or None.
     """
-    seen = dict.fromkeys(_spellings(name))
-    yield from ((n, None) for n in seen)
-    for n in seen:
-        yield from ((maker + n, None) for family, maker in _MAKERS.items() if n.startswith(family))
+    spellings = dict.fromkeys(_spellings(name))
+    yield from ((n, None) for n in spellings)
+    for n in spellings:
+        prefixes = (maker for family, maker in _MAKER_PREFIXES.items() if n.startswith(family))
+        yield from ((prefix + n, None) for prefix in prefixes)
         if n.startswith("claude-"):
             yield f"anthropic.{n}-v1:0", "platform"
             yield f"anthropic.{n}-v2:0", "platform"
@@ -414,76 +437,78 @@ def candidate_rows(name: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    bare = name
+    """Yield a name, and the name with one prefix or suffix after the other removed."""
     while True:
-        yield bare
-        prefix, _, rest = bare.partition("/")
+        yield name
+        prefix, _, rest = name.partition("/")
         if not rest or prefix not in _RESELLERS:
             break
-        bare = rest
-    on_bedrock = _BEDROCK.match(bare)
-    if on_bedrock:
-        bare = on_bedrock[1]
-        yield bare
-    if bare.startswith("claude-"):
-        bare = bare.replace(".", "-").replace("@", "-")
-        yield bare
-    undated = _DATE.sub("", bare)
-    yield undated
+        name = rest
+    bedrock = _BEDROCK.match(name)
+    if bedrock:
+        name = bedrock[1]
+        yield name
+    if name.startswith("claude-"):
+        name = name.replace(".", "-").replace("@", "-")
+        yield name
+    yield _DATE.sub("", name)
 
 
-_TABLE = "model_prices_and_context_window_backup.json"
-_KEPT_FIELDS = re.compile(
+_TABLE_FILE = "model_prices_and_context_window_backup.json"
+_STORED_KEYS = re.compile(
     r"litellm_provider|supports_vision|max_(input|output)_tokens|prompt_cache_min_tokens|"
     r"((input|output)_cost_per_token|cache_read_input_token_cost|"
     r"cache_creation_input_token_cost(_above_1hr)?)(_above_\d+k_tokens)?"
 )
-"""What is kept of a row; LiteLLM's has seven times as much."""
+"""Keys of a row that are stored: about a seventh of LiteLLM's table."""
 
 
 class PriceTable(msgspec.Struct, frozen=True):
-    """Prices and limits by LiteLLM's names of models, each row still undecoded."""
+    """Prices and limits by LiteLLM's names of models, each row undecoded."""
 
     source: str
-    """Which version of LiteLLM they are of."""
+    """LiteLLM with its version."""
     date: str
-    """The day on which they were taken from it."""
+    """Day on which the table was read from it, as `2026-03-09`."""
     rows: dict[str, msgspec.Raw]
 
 
 def read_litellm_prices(date: str) -> bytes:
-    """Return the table of the installed LiteLLM, without running any of it.
+    """Return the table of the installed LiteLLM as JSON; LiteLLM is not imported.
+
+    Args:
+        date: the day to be stored with it.
 
     Raises:
         StoreError: it is not installed, or has no such table.
     """
     spec = util.find_spec("litellm")
-    path = None if spec is None or spec.origin is None else Path(spec.origin).parent / _TABLE
+    path = None if spec is None or spec.origin is None else Path(spec.origin).parent / _TABLE_FILE
     if path is None or not path.is_file():
         raise StoreError("LiteLLM is not installed here: pip install 'ctxkit[live]' brings it.")
     rows = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, Any]])
-    kept = {name: row for name, full in sorted(rows.items()) if (row := _trim_row(name, full))}
-    table = {"source": f"litellm {metadata.version('litellm')}", "date": date, "rows": kept}
+    trimmed = {name: row for name, full in sorted(rows.items()) if (row := _trim_row(name, full))}
+    table = {"source": f"litellm {metadata.version('litellm')}", "date": date, "rows": trimmed}
     return msgspec.json.format(msgspec.json.encode(table), indent=0) + b"\n"
 
 
 def _trim_row(name: str, full: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a row: nothing where it has no price for both directions."""
+    """Return the stored keys of a row; empty where input or output has no price."""
     if name == "sample_spec" or None in (
         full.get("input_cost_per_token"),
         full.get("output_cost_per_token"),
     ):
         return {}
-    return {k: v for k, v in full.items() if _KEPT_FIELDS.fullmatch(k)}
+    return {k: v for k, v in full.items() if _STORED_KEYS.fullmatch(k)}
 
 
 def user_price_file() -> Path:
-    """Return where the user's own table is kept."""
+    """Return the path of the user's own table."""
     return cache_folder() / "prices.json"
 
 
 def save_user_prices(data: bytes) -> None:
-    """Write the user's own table, whole or not at all.
+    """Write the user's own table atomically.
 
     Raises:
         StoreError: it cannot be written.

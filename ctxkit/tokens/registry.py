@@ -19,16 +19,24 @@ _BY_LENGTH = re.compile(r"(chars|bytes|utf16)/(\d+(?:\.\d+)?)")
 
 
 def counter_names() -> list[str]:
-    """Return the names that `named` knows; besides these any `chars/N`, `bytes/N` and `utf16/N`."""
+    """Return the names for `get_counter`, which also takes any `chars/N`, `bytes/N`, `utf16/N`."""
     return ["exact", *ENCODINGS, "anthropic", "chars/4", *SYSTEM_ESTIMATES]
 
 
 def get_counter(name: str) -> TokenCounter:
-    """Return a counter by its name: an encoding, `anthropic`, `chars/4` or the like, or a system's
-    estimate.
+    """Return a token counter by its name.
+
+    Args:
+        name: `exact`, an encoding (`o200k_base`), `anthropic`, an estimate by length (`chars/4`,
+            `bytes/3`, `utf16/4`), or a system's estimate (`pi`); see `counter_names`.
 
     Raises:
         BadArguments: there is no such counter.
+
+    Example:
+        >>> from ctxkit import tokens
+        >>> tokens.get_counter("chars/4")("Hello, world")
+        3
     """
     word = name.strip().lower()
     if word == "exact":
@@ -50,7 +58,5 @@ def get_counter(name: str) -> TokenCounter:
 
 
 def default_counter() -> TokenCounter:
-    """Return the exact counter of o200k_base, or `chars/4` where its vocabulary is not on this
-    machine.
-    """
+    """Return the exact counter of o200k_base, or `chars/4` where its vocabulary is missing."""
     return exact_counter() if can_count_exactly() else estimated_counter()

@@ -1,10 +1,4 @@
-"""Token sizes of messages scaled to recorded usage, and prompt drops that no edit explains.
-
-Between two calls of an agent the prompt grows by what was written in between, so the recorded
-growth is the true size of those messages, and a count only says how it is shared among them. A
-compaction, a change of the model or a prompt that shrank by itself begins a new stretch: what is
-new then is measured against everything that was sized before.
-"""
+"""Token sizes of messages anchored on recorded usage, and prompt drops that no edit explains."""
 
 from __future__ import annotations
 
@@ -32,19 +26,35 @@ if TYPE_CHECKING:
 __all__ = ["MessageSizes", "measure_sizes"]
 __dir__ = public_dir(__all__)
 
+# How messages get their sizes.
+#
+# A log records the prompt tokens of each call, not those of each message. Between two calls of an
+# agent the prompt grows by the messages written since, so their sizes sum up to the recorded growth
+# (difference of anchors). A token counter only gives the weights by which it is shared among them
+# (largest remainder method). A reply's size is its recorded output where that is likely.
+#
+# `iter_usage_anchors` makes one pass over the log and yields an anchor for each call with a usable
+# prompt. An edit, another model or a prompt that shrank starts anew: what is new then is measured
+# against all that is sized already. `SizeAttribution` takes the anchors in order. A message whose
+# size cannot be derived gets its count times the overall ratio of recorded to counted growth.
+#
+# Invariants: a message gets one size; sizes are whole and not negative; at each anchor the sizes in
+# the prompt plus the unseen part (system prompt, tool schemas) equal the recorded prompt.
+# Cost: O(messages) counts, O(log entries) else, and O(visible messages) per edit.
+
 
 class MessageSizes(msgspec.Struct, frozen=True, dict=True):
-    """The sizes of a session's messages, in tokens, and how well they explain what was recorded."""
+    """The sizes of a session's messages, in tokens, and how well they fit the recorded prompts."""
 
     session: Session
     counter: str
-    """Name of the counter that shared the growth among messages."""
+    """Name of the counter whose counts are the weights."""
     tokens: tuple[int, ...]
-    """One for each of `session.messages`."""
+    """Size of each of `session.messages`."""
     source: tuple[Provenance, ...]
     """For each of them `derived` where recorded usage gave the size, else `estimated`."""
     fixed: int | None
-    """What the first prompt held and no log shows (system prompt, tool schemas); None without
+    """Tokens of the first prompt that no message holds (system prompt, tool schemas); None without
     usage.
     """
     fixed_at: tuple[int, ...]
@@ -52,28 +62,27 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
     than was sent.
     """
     unsent_at: tuple[int, ...]
-    """For each call how much of what its view holds was not sent: old results or reasoning that the
-    client dropped without a mark. The fixed part keeps its first value meanwhile."""
+    """For each call the tokens of visible messages that were not sent: old results or reasoning
+    that the client dropped without a mark. The fixed part keeps its first value meanwhile.
+    """
     error: float | None
-    """The plain count of all that was anchored, against its recorded size, less 1: -0.25 is a
-    quarter too low.
+    """Plain count of all derived growth over its recorded size, less 1: -0.25 is a quarter too low.
+    None: no growth is recorded.
     """
     clamped: int
-    """Calls whose prompt was smaller than the messages sized before allow, so that nothing could be
+    """Calls whose prompt was too small for the messages sized before, so that nothing could be
     derived.
     """
     recorded: tuple[int | None, ...]
-    """For each call the recorded size of its prompt; None where there is none that can be used."""
+    """For each call the recorded size of its prompt; None where it has none that can be used."""
     modelled: tuple[int, ...]
-    """For each call what its view and the fixed part sum up to, less what was not sent."""
+    """For each call the sum of its visible messages and the fixed part, less the unsent."""
     inserted: tuple[int, ...]
-    """One for each message that the session's edits inserted, in order."""
+    """Size of each message that the session's edits inserted, in order."""
 
     @cached_property
     def begun(self) -> tuple[int, ...]:
-        """For each call the fixed part with which its agent and model began, under the tools it
-        has.
-        """
+        """For each call the first fixed part of its agent, model and set of tools."""
         first: dict[tuple[str, str | None, str | None], int] = {}
         tools, out = None, []
         for c, n in zip(self.session.calls, self.fixed_at, strict=True):
@@ -83,11 +92,9 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_object(self) -> dict[int, int]:
-        """Sizes by identity of the message: an edit may insert one under the id of the one it
-        replaces.
-        """
-        placed = [*self.session.messages, *(m for e in self.session.edits for m in e.inserted)]
-        return {id(m): n for m, n in zip(placed, (*self.tokens, *self.inserted), strict=True)}
+        """Sizes by the identity of messages, as an edit may insert one under the id of another."""
+        messages = [*self.session.messages, *(m for e in self.session.edits for m in e.inserted)]
+        return {id(m): n for m, n in zip(messages, (*self.tokens, *self.inserted), strict=True)}
 
     def __repr__(self) -> str:
         n, derived = len(self.tokens), self.source.count("derived")
@@ -106,8 +113,10 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
         return self._by_object[id(message)]
 
     def shown(self, call: int | None = None) -> int:
-        """Return the modelled size of the prompt at a call (negatives from the end); None: of the
-        next one.
+        """Return the modelled tokens of a call's prompt.
+
+        Args:
+            call: number of the call, negatives from the end; None: the next call.
         """
         if call is not None:
             return self.modelled[self.session.call(call).index]
@@ -116,9 +125,7 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def reproduction(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return three arrays: numbers of the calls with a recorded prompt, their modelled and
-        recorded sizes.
-        """
+        """Three arrays: the calls with a recorded prompt, their modelled and recorded tokens."""
         import numpy as np
 
         pairs = [
@@ -131,105 +138,113 @@ class MessageSizes(msgspec.Struct, frozen=True, dict=True):
 
 
 def measure_sizes(session: Session, counter: TokenCounter | None = None) -> MessageSizes:
-    """Return the size of every message of a session, anchored on the usage that its calls recorded.
+    """Measure every message of a session in tokens, anchored on the recorded usage.
 
     Args:
-        session: any session; without usage its plain counts come back, marked estimated.
-        counter: shares the growth among messages; the exact o200k_base where its vocabulary is
-            here.
+        session: any session; without usage the sizes are plain counts, marked `estimated`.
+        counter: gives the weights of messages; None: the exact o200k_base where its vocabulary is
+            installed, else `chars/4`.
+
+    Returns:
+        The sizes of all messages, and the fixed part of each prompt.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> sizes = measure_sizes(ck.read(ck.samples.path("billing")))
+        >>> len(sizes.tokens) == len(sizes.session.messages)
+        True
     """
     counter = counter or default_counter()
     slots = MessageSlots(session, counter)
-    steps = list(iter_usage_anchors(session, slots))
-    state = SizeAttribution(slots)
-    grown, counted = _growth(steps, slots.raw)
-    known = grown > 0 and counted > 0
-    state.ratio = grown / counted if known else 1.0
-    for step in steps:
-        state.take(step)
-    state.rest()
-    usable = {s.call: s.prompt for s in steps}
-    calls = range(len(session.calls))
-    unseen = _unseen_by_call(session, state.unseen)
-    held = _fixed_part_by_call(session, unseen, steps)
-    by_object = {id(m): size for m, size in zip(slots.messages, state.size, strict=True)}
-    place = [slots.index[id(m)] for m in session.messages]
+    anchors = list(iter_usage_anchors(session, slots))
+    recorded_growth, counted_growth = _total_growth(anchors, slots.raw)
+    has_growth = recorded_growth > 0 and counted_growth > 0
+    ratio = recorded_growth / counted_growth if has_growth else 1.0
+    attribution = SizeAttribution(slots, ratio)
+    for anchor in anchors:
+        attribution.add_anchor(anchor)
+    attribution.estimate_rest()
+    unseen_at = _unseen_by_call(session, attribution.unseen)
+    fixed_at = _fixed_part_by_call(session, unseen_at, anchors)
+    size_of = {id(m): size for m, size in zip(slots.messages, attribution.size, strict=True)}
+    index = [slots.index[id(m)] for m in session.messages]
+    prompt_of_call = {anchor.call: anchor.prompt for anchor in anchors}
     return MessageSizes(
         session=session,
         counter=counter.name,
-        tokens=tuple(state.size[i] for i in place),
-        source=tuple("derived" if state.derived[i] else "estimated" for i in place),
-        fixed=max(unseen[steps[0].call], 0) if steps else None,
-        fixed_at=held,
-        unsent_at=tuple(max(h - n, 0) for h, n in zip(held, unseen, strict=True)),
-        error=counted / grown - 1 if known else None,
-        clamped=state.clamped,
-        recorded=tuple(usable.get(i) for i in calls),
-        modelled=tuple(_iter_modelled_prompts(session, by_object, unseen)),
-        inserted=tuple(by_object[id(m)] for e in session.edits for m in e.inserted),
+        tokens=tuple(attribution.size[i] for i in index),
+        source=tuple("derived" if attribution.derived[i] else "estimated" for i in index),
+        fixed=max(unseen_at[anchors[0].call], 0) if anchors else None,
+        fixed_at=fixed_at,
+        unsent_at=tuple(max(f - n, 0) for f, n in zip(fixed_at, unseen_at, strict=True)),
+        error=counted_growth / recorded_growth - 1 if has_growth else None,
+        clamped=attribution.clamped,
+        recorded=tuple(prompt_of_call.get(i) for i in range(len(session.calls))),
+        modelled=tuple(_iter_modelled_prompts(session, size_of, unseen_at)),
+        inserted=tuple(size_of[id(m)] for e in session.edits for m in e.inserted),
     )
 
 
-def _growth(steps: list[UsageAnchor], raw: list[int]) -> tuple[int, int]:
+def _total_growth(anchors: list[UsageAnchor], counts: list[int]) -> tuple[int, int]:
     """Return by how many tokens prompts grew in all, as recorded and as counted."""
-    growths = [s for s in steps if s.kind == "growth"]
-    return sum(s.prompt - s.before for s in growths), sum(raw[i] for s in growths for i in s.shown)
+    growths = [a for a in anchors if a.kind == "growth"]
+    recorded = sum(a.prompt - a.before for a in growths)
+    return recorded, sum(counts[i] for a in growths for i in a.shown)
 
 
-def _unseen_by_call(session: Session, known: dict[int, tuple[str, int]]) -> tuple[int, ...]:
-    """For each call what no message shows: that of the agent's last anchor, or of its first one
-    before that.
+def _unseen_by_call(session: Session, at_anchors: dict[int, tuple[str, int]]) -> tuple[int, ...]:
+    """Return for each call the tokens that no message shows: those of its agent's last anchor, or
+    of its first one for the calls before that.
     """
-    now: dict[str, int] = {}
-    for agent, unseen in known.values():
-        now.setdefault(agent, unseen)
+    current: dict[str, int] = {}
+    for agent, unseen in at_anchors.values():
+        current.setdefault(agent, unseen)
     out = []
     for call in session.calls:
-        if call.index in known:
-            now[call.agent] = known[call.index][1]
-        out.append(now.get(call.agent, 0))
+        if call.index in at_anchors:
+            current[call.agent] = at_anchors[call.index][1]
+        out.append(current.get(call.agent, 0))
     return tuple(out)
 
 
 def _fixed_part_by_call(
-    session: Session, unseen: tuple[int, ...], steps: list[UsageAnchor]
+    session: Session, unseen_at: tuple[int, ...], anchors: list[UsageAnchor]
 ) -> tuple[int, ...]:
-    """For each call what no message shows, where it does not fall by itself: a client then dropped
-    what is shown.
+    """Return the fixed part of each call: the unseen tokens, which fall only at a new beginning.
+
+    Where they fall by themselves the client dropped visible messages.
     """
-    begins = {s.call for s in steps if s.kind not in ("growth", "drop")}
-    now: dict[str, int] = {}
+    beginnings = {a.call for a in anchors if a.kind not in ("growth", "drop")}
+    floor: dict[str, int] = {}
     out = []
-    for call, n in zip(session.calls, unseen, strict=True):
-        if call.index in begins or call.agent not in now:
-            now[call.agent] = max(n, 0)
-        out.append(max(n, now[call.agent]))
+    for call, unseen in zip(session.calls, unseen_at, strict=True):
+        if call.index in beginnings or call.agent not in floor:
+            floor[call.agent] = max(unseen, 0)
+        out.append(max(unseen, floor[call.agent]))
     return tuple(out)
 
 
 def _iter_modelled_prompts(
-    session: Session, size: dict[int, int], unseen_at: tuple[int, ...]
+    session: Session, size_of: dict[int, int], unseen_at: tuple[int, ...]
 ) -> Iterator[int]:
-    """Yield for each call what no message shows and the sizes of what its prompt showed."""
+    """Yield for each call the sum of its visible messages and what no message shows."""
     unseen = iter(unseen_at)
-    shown: list[Message] = []
+    visible: list[Message] = []
     total = 0
     for entry in session.path:
         if isinstance(entry, Edit):
-            shown = apply_edit(shown, entry)
-            total = sum(size[id(m)] for m in shown)
+            visible = apply_edit(visible, entry)
+            total = sum(size_of[id(m)] for m in visible)
             continue
         if entry.role == "assistant":
             yield total + next(unseen)
         if entry.visible:
-            shown.append(entry)
-            total += size[id(entry)]
+            visible.append(entry)
+            total += size_of[id(entry)]
 
 
 TOOLS_DIGEST_KEY = "tools_digest"
-"""Where a reply's `details` say that other tools are described from this call on, as
-twelve digits.
-"""
+"""Key of a reply's `details` for a digest of the tools, where they change from this call on."""
 
 
 class MessageSlots:
@@ -243,83 +258,93 @@ class MessageSlots:
 
 
 class UsageAnchor(msgspec.Struct):
-    """A call with a usable prompt size, and what was written since the one before."""
+    """A call with a usable prompt size, and the messages that it is compared with."""
 
     call: int
     agent: str
     prompt: int
+    """Recorded tokens of the prompt."""
     kind: str
     """`first`, `growth`, `edit` (something was edited since), `switch` (another model or other
-    tools) or `drop` (it shrank)."""
+    tools) or `drop` (it shrank).
+    """
     shown: list[int]
-    """Slots of what was in the prompt; for `growth` only those written since the call before."""
+    """Slots of the visible messages; for `growth` only of those written since the call before."""
     before: int = 0
-    """Prompt of the call before."""
+    """Prompt of the agent's call before."""
+
+
+class _LastPrompt(NamedTuple):
+    """The last usable prompt of an agent."""
+
+    prompt: int
+    epoch: int
+    """How many edits came before it."""
+    model: str | None
 
 
 def iter_usage_anchors(session: Session, slots: MessageSlots) -> Iterator[UsageAnchor]:
-    """Walk the log once and yield its anchors, in order."""
-    prompts, calls = _prompts(session), iter(session.calls)
-    last: dict[str, tuple[int, int, str | None]] = {}
+    """Yield the anchors of a log in order, in one pass."""
+    prompts, calls = _recorded_prompts(session), iter(session.calls)
+    last_of_agent: dict[str, _LastPrompt] = {}
     since: dict[str, list[int]] = {}
-    shown: list[Message] = []
+    """Slots of the visible messages since each agent's last anchor."""
+    visible: list[Message] = []
     epoch = 0
     for entry in session.path:
         if isinstance(entry, Edit):
-            shown, epoch = apply_edit(shown, entry), epoch + 1
+            visible, epoch = apply_edit(visible, entry), epoch + 1
             continue
         if entry.role == "assistant":
             call = next(calls)
-            prompt = prompts[call.index]
+            prompt, last = prompts[call.index], last_of_agent.get(call.agent)
             if prompt is not None and not _is_spurious_dip(
-                session, prompts, call.index, last.get(call.agent), epoch
+                session, prompts, call.index, last, epoch
             ):
-                before = last.get(call.agent)
-                kind = _anchor_kind(before, prompt, epoch, entry)
-                new = since[call.agent] if kind == "growth" else [slots.index[id(m)] for m in shown]
-                yield UsageAnchor(
-                    call.index, call.agent, prompt, kind, new, before[0] if before else 0
-                )
-                last[call.agent], since[call.agent] = (prompt, epoch, entry.model), []
+                kind = _anchor_kind(last, prompt, epoch, entry)
+                is_growth = kind == "growth"
+                new = since[call.agent] if is_growth else [slots.index[id(m)] for m in visible]
+                before = last.prompt if last else 0
+                yield UsageAnchor(call.index, call.agent, prompt, kind, new, before)
+                last_of_agent[call.agent] = _LastPrompt(prompt, epoch, entry.model)
+                since[call.agent] = []
         if entry.visible:
-            shown.append(entry)
+            visible.append(entry)
             for new in since.values():
                 new.append(slots.index[id(entry)])
 
 
-def _prompts(session: Session) -> list[int | None]:
-    """Prompt sizes that can be used: not those of calls that failed before they were billed."""
-    known = (c.message.usage for c in session.calls)
-    return [None if u is None else u.prompt_tokens or None for u in known]
+def _recorded_prompts(session: Session) -> list[int | None]:
+    """Return the usable prompt sizes: none of calls that failed before they were billed."""
+    usages = (c.message.usage for c in session.calls)
+    return [None if u is None else u.prompt_tokens or None for u in usages]
 
 
-def _anchor_kind(
-    before: tuple[int, int, str | None] | None, prompt: int, epoch: int, reply: Message
-) -> str:
-    model = reply.model
-    if before is None:
+def _anchor_kind(last: _LastPrompt | None, prompt: int, epoch: int, reply: Message) -> str:
+    if last is None:
         return "first"
     if TOOLS_DIGEST_KEY in reply.details:
         return "switch"
-    if before[1] != epoch:
+    if last.epoch != epoch:
         return "edit"
-    if before[2] != model and before[2] and model:
+    if last.model and reply.model and last.model != reply.model:
         return "switch"
-    return "drop" if prompt < before[0] else "growth"
+    return "drop" if prompt < last.prompt else "growth"
 
 
 def _is_spurious_dip(
     session: Session,
     prompts: Sequence[int | None],
     index: int,
-    before: tuple[int, int, str | None] | None,
+    last: _LastPrompt | None,
     epoch: int,
 ) -> bool:
-    """True where a prompt is smaller than the one before it and the next is not: a number that says
-    nothing.
+    """Return whether a prompt is smaller than the one before it while the next one is not.
+
+    Such a number says nothing of the messages: it was another kind of request.
     """
     prompt = prompts[index]
-    if before is None or before[1] != epoch or prompt is None or prompt >= before[0]:
+    if last is None or last.epoch != epoch or prompt is None or prompt >= last.prompt:
         return False
     calls = session.calls
     following = (
@@ -327,120 +352,124 @@ def _is_spurious_dip(
         for i in range(index + 1, len(calls))
         if (p := prompts[i]) and calls[i].agent == calls[index].agent
     )
-    return next(following, 0) >= before[0]
+    return next(following, 0) >= last.prompt
 
 
-_SUMMARY = 4.0
-"""What an edit brought is sized by what is left for it where that is within this factor of its
-count.
+_MAX_EDIT_FACTOR = 4.0
+"""Messages that an edit inserted get the tokens that are left for them where these are within this
+factor of their count.
 """
-_LIKELY = 2.0
-"""A recorded output is taken for the size of its reply where it and the rest stay within this
-factor of the count.
+_MAX_REPLY_FACTOR = 2.0
+"""A recorded output is taken for the size of its reply where it and the rest are within this factor
+of their counts.
 """
 
 
 class SizeAttribution:
-    """Sizes as they become known, step by step."""
+    """The sizes of messages as they become known, anchor by anchor.
 
-    def __init__(self, slots: MessageSlots) -> None:
-        self.messages, self.raw = slots.messages, slots.raw
-        self.ratio = 1.0
-        """Recorded tokens for each counted one."""
+    Args:
+        slots: the messages with their counts.
+        ratio: recorded tokens per counted token.
+    """
+
+    def __init__(self, slots: MessageSlots, ratio: float) -> None:
+        self.messages, self.counts, self.ratio = slots.messages, slots.raw, ratio
         self.size = [0] * len(slots.messages)
-        self.known = [False] * len(slots.messages)
+        self.is_sized = [False] * len(slots.messages)
         self.derived = [False] * len(slots.messages)
-        self.now: dict[str, int] = {}
         self.unseen: dict[int, tuple[str, int]] = {}
-        """By call: the agent, and what its prompt held from there on beside the sizes; negative
-        where it held less.
+        """By call: the agent, and the tokens of its prompt beyond the sized messages; negative
+        where the prompt was smaller than these.
         """
+        self._unseen_of_agent: dict[str, int] = {}
         self.clamped = 0
 
-    def take(self, step: UsageAnchor) -> None:
-        """Size what a step brought, and say what its prompt held beside all that is sized."""
-        new = [i for i in step.shown if not self.known[i]]
-        old = sum(self.size[i] for i in step.shown if self.known[i])
-        unseen = self.now.get(step.agent, 0)
-        start = step.before if step.kind == "growth" else unseen
-        if step.kind == "first":
-            self._first(step.prompt - old, new)
-        elif step.kind == "growth":
-            self._grow(step.prompt - start - old, new)
-        elif step.kind == "edit" and self._plausible(step.prompt - start - old, new):
-            self._share(step.prompt - start - old, new)
+    def add_anchor(self, anchor: UsageAnchor) -> None:
+        """Size the messages that are new at an anchor, and note the unseen part of its prompt."""
+        new = [i for i in anchor.shown if not self.is_sized[i]]
+        old_tokens = sum(self.size[i] for i in anchor.shown if self.is_sized[i])
+        unseen = self._unseen_of_agent.get(anchor.agent, 0)
+        is_growth = anchor.kind == "growth"
+        base = anchor.before if is_growth else unseen
+        new_tokens = anchor.prompt - base - old_tokens
+        if anchor.kind == "first":
+            self._size_first_prompt(anchor.prompt - old_tokens, new)
+        elif is_growth:
+            self._size_growth(new_tokens, new)
+        elif anchor.kind == "edit" and self._is_plausible(new_tokens, new):
+            self._share(new_tokens, new)
         else:
-            self.clamped += step.kind == "drop" or (
-                step.kind == "edit" and step.prompt < start + old
-            )
+            self.clamped += anchor.kind == "drop" or (anchor.kind == "edit" and new_tokens < 0)
             self._estimate(new)
-        rest = step.prompt - old - sum(self.size[i] for i in new)
-        self.now[step.agent] = unseen + rest - start if step.kind == "growth" else rest
-        self.unseen[step.call] = step.agent, self.now[step.agent]
+        rest = anchor.prompt - old_tokens - sum(self.size[i] for i in new)
+        self._unseen_of_agent[anchor.agent] = unseen + rest - base if is_growth else rest
+        self.unseen[anchor.call] = anchor.agent, self._unseen_of_agent[anchor.agent]
 
-    def _first(self, most: int, new: list[int]) -> None:
-        """Size the first prompt by the counts, or by what it held where that is less."""
+    def estimate_rest(self) -> None:
+        """Estimate the messages that no anchor measured."""
+        self._estimate([i for i, is_sized in enumerate(self.is_sized) if not is_sized])
+
+    def _size_first_prompt(self, max_tokens: int, new: list[int]) -> None:
+        """Size the first prompt by the counts, or by its recorded tokens where these are less."""
         self._estimate(new)
-        if sum(self.size[i] for i in new) > most:
-            self._assign(
-                new, split_by_weight(max(most, 0), [self.raw[i] for i in new]), derived=True
-            )
+        if sum(self.size[i] for i in new) > max_tokens:
+            parts = split_by_weight(max(max_tokens, 0), [self.counts[i] for i in new])
+            self._assign(new, parts, derived=True)
 
-    def _grow(self, growth: int, new: list[int]) -> None:
-        if growth < 0 or (growth == 0 and any(self.raw[i] for i in new)):
+    def _size_growth(self, growth: int, new: list[int]) -> None:
+        if growth < 0 or (growth == 0 and any(self.counts[i] for i in new)):
             self.clamped += 1
             self._estimate(new)
         else:
             self._share(growth, new)
 
-    def _plausible(self, growth: int, new: list[int]) -> bool:
-        """True where what an edit brought can be of the size that is left for it; else the unseen
-        part has changed.
+    def _is_plausible(self, growth: int, new: list[int]) -> bool:
+        """Return whether messages after an edit can have the tokens left for them; if not, the
+        unseen part has changed.
         """
-        count = self.ratio * sum(self.raw[i] for i in new)
-        return growth == 0 if not new else count / _SUMMARY <= growth <= count * _SUMMARY
-
-    def rest(self) -> None:
-        """Give what no later call measured its count times the ratio of all that was; the last
-        reply its output.
-        """
-        self._estimate([i for i, known in enumerate(self.known) if not known])
+        count = self.ratio * sum(self.counts[i] for i in new)
+        return count / _MAX_EDIT_FACTOR <= growth <= count * _MAX_EDIT_FACTOR if new else not growth
 
     def _share(self, growth: int, new: list[int]) -> None:
-        replies = self._replies(growth, new)
-        others = [i for i in new if i not in replies]
-        left = growth - sum(replies.values())
-        self._assign(list(replies), list(replies.values()), derived=True)
-        self._assign(others, split_by_weight(left, [self.raw[i] for i in others]), derived=True)
+        """Give replies their recorded outputs, and share the rest of a growth by counts."""
+        outputs = self._reply_outputs(growth, new)
+        others = [i for i in new if i not in outputs]
+        rest = growth - sum(outputs.values())
+        self._assign(list(outputs), list(outputs.values()), derived=True)
+        parts = split_by_weight(rest, [self.counts[i] for i in others])
+        self._assign(others, parts, derived=True)
 
-    def _replies(self, growth: int, new: list[int]) -> dict[int, int]:
-        """Recorded outputs of the replies among the new messages, where these and the rest are
-        likely sizes.
+    def _reply_outputs(self, growth: int, new: list[int]) -> dict[int, int]:
+        """Return the recorded outputs of the new replies, by slot; none where these, or what is
+        left for the other messages, are unlikely sizes.
         """
-        found = {i: n for i in new if (n := _output(self.messages[i]))}
-        raw = self.ratio * sum(self.raw[i] for i in found)
-        rest = self.ratio * sum(self.raw[i] for i in new if i not in found)
-        left = growth - sum(found.values())
-        likely = all(self._near(n, self.ratio * self.raw[i]) for i, n in found.items())
-        fits = (left == 0 if not rest else self._near(left, rest)) or (raw == 0 and left > 0)
-        return found if found and likely and fits else {}
+        outputs = {i: n for i in new if (n := _returned_output(self.messages[i]))}
+        reply_count = self.ratio * sum(self.counts[i] for i in outputs)
+        other_count = self.ratio * sum(self.counts[i] for i in new if i not in outputs)
+        left = growth - sum(outputs.values())
+        is_likely = all(self._is_near(n, self.ratio * self.counts[i]) for i, n in outputs.items())
+        fits = self._is_near(left, other_count) if other_count else left == 0
+        fits = fits or (reply_count == 0 and left > 0)
+        return outputs if is_likely and fits else {}
 
     @staticmethod
-    def _near(size: float, count: float) -> bool:
-        return count / _LIKELY <= size <= count * _LIKELY
+    def _is_near(size: float, count: float) -> bool:
+        return count / _MAX_REPLY_FACTOR <= size <= count * _MAX_REPLY_FACTOR
 
     def _estimate(self, new: list[int]) -> None:
-        """Give messages their scaled counts; a size that the log gives is no count and stays."""
-        told = [_has_recorded_size(self.messages[i]) for i in new]
+        """Give messages their scaled counts; a size that the log records stays as it is."""
         sizes = [
-            n if t else round(self.ratio * n)
-            for n, t in zip((self.raw[i] for i in new), told, strict=True)
+            self.counts[i]
+            if _has_recorded_size(self.messages[i])
+            else round(self.ratio * self.counts[i])
+            for i in new
         ]
         self._assign(new, sizes, derived=False)
 
-    def _assign(self, new: list[int], parts: list[int], *, derived: bool) -> None:
-        for i, n in zip(new, parts, strict=True):
-            self.size[i], self.known[i], self.derived[i] = n, True, derived
+    def _assign(self, new: list[int], sizes: list[int], *, derived: bool) -> None:
+        for i, size in zip(new, sizes, strict=True):
+            self.size[i], self.is_sized[i], self.derived[i] = size, True, derived
 
 
 def _has_recorded_size(message: Message) -> bool:
@@ -448,71 +477,70 @@ def _has_recorded_size(message: Message) -> bool:
     return bool(parts) and all(type(p) is SizeOnly and p.tokens is not None for p in parts)
 
 
-def _output(message: Message) -> int:
-    """Recorded output of a reply as far as it goes back into the prompt, or 0; an
-    estimate is none.
+def _returned_output(message: Message) -> int:
+    """Return the recorded output of a reply that goes back into the prompt, in tokens; 0 where it
+    is unknown or estimated.
     """
     usage = message.usage
     if message.role != "assistant" or usage is None or not usage.output_tokens:
         return 0
     if message.details.get("output_source") == "estimated":
         return 0
-    returned = message.thinks
-    return max(usage.output_tokens - (0 if returned else usage.reasoning_tokens or 0), 0)
+    unreturned = 0 if message.thinks else usage.reasoning_tokens or 0
+    return max(usage.output_tokens - unreturned, 0)
 
 
 def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
-    """Share a whole number by weights: whole, none below zero, exactly summing up (largest
-    remainders first).
-    """
+    """Split a whole number by weights into whole parts that sum up to it (largest remainders)."""
     if len(weights) < 2:
         return [total] * len(weights)
-    whole = sum(weights)
-    if whole == 0:
-        weights, whole = [1] * len(weights), len(weights)
-    parts = [total * w // whole for w in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % whole))
+    weight_sum = sum(weights)
+    if weight_sum == 0:
+        weights, weight_sum = [1] * len(weights), len(weights)
+    parts = [total * w // weight_sum for w in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % weight_sum))
     for i in by_remainder[: total - sum(parts)]:
         parts[i] += 1
     return parts
 
 
 DROP_MIN_SHARE, DROP_MIN_TOKENS = 0.05, 1024
-"""A fall of no more than this share of the prompt before, or than so many tokens, is noise."""
+"""A drop of at most this share of the prompt before, or of at most so many tokens, is noise."""
 
 
 class PromptDrop(NamedTuple):
-    """One fall of a prompt without a mark."""
+    """A prompt that is smaller than the one before it without an edit in the log."""
 
     call: ModelCall
     """The first call with the smaller prompt."""
     before: int
-    """Prompt of the agent's call before, in tokens."""
+    """Tokens of the prompt of the agent's call before."""
     after: int
+    """Tokens of its own prompt."""
 
     @property
     def reason(self) -> str:
-        """What was seen, for a person to read."""
+        """The observation as a phrase for a person to read."""
         lost = self.before - self.after
         return f"the prompt fell by {lost:,} tokens without a mark in the log"
 
 
 def find_prompt_drops(session: Session) -> tuple[PromptDrop, ...]:
-    """Return the falls of recorded prompts that no edit explains, in order; none of a replay.
+    """Find the drops of recorded prompts that no edit explains, in order; a replay has none.
 
-    A prompt is held against the one before it by the same agent and model. One that is back at its
-    size with the next call says nothing: it was another kind of request.
+    A prompt is compared with the one before it of the same agent and model. A smaller prompt after
+    which the next one is as large as before is no drop: it was another kind of request.
     """
     if session.format == "replay" or session.origin is not None:
         return ()
     agents = prompt_sizes_by_agent(session)
     edits = [i for i, e in enumerate(session.path) if isinstance(e, Edit)] if agents else []
-    found = [fall for calls in agents.values() for fall in _find_agent_drops(calls, edits)]
-    return tuple(sorted(found, key=lambda f: f.call.index))
+    drops = [drop for calls in agents.values() for drop in _find_agent_drops(calls, edits)]
+    return tuple(sorted(drops, key=lambda drop: drop.call.index))
 
 
 def prompt_sizes_by_agent(session: Session) -> dict[str, list[tuple[ModelCall, int]]]:
-    """Return the calls with a recorded prompt, by agent; a record of a whole turn is a bill."""
+    """Return the calls with a recorded prompt, by agent; records of whole turns are left out."""
     out: dict[str, list[tuple[ModelCall, int]]] = {}
     for call in session.calls:
         usage = call.message.usage
@@ -532,6 +560,6 @@ def _find_agent_drops(
             edited = bisect_left(edits, last[0].position) < bisect_left(edits, call.position)
             if not edited and before - prompt > max(DROP_MIN_SHARE * before, DROP_MIN_TOKENS):
                 if following >= before:
-                    continue  # the call before stays the one to be held against
+                    continue  # the next prompt is compared with the one before this
                 yield PromptDrop(call, before, prompt)
         last = call, prompt

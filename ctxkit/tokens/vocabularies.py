@@ -1,4 +1,4 @@
-"""Vocabularies of exact counting, found on this machine and checked by hash."""
+"""Token vocabularies for exact counting: search on this machine, check by hash, download."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ BUNDLED_VOCABULARIES = {
     "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
     "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
 }
-"""Vocabularies that the kit's wheel carries, packed, and the names of their files in tiktoken's
-caches.
-"""
+"""Vocabularies in ctxkit's wheel, with the names of their files in tiktoken's caches."""
 
 _POSSESSIVE = re.compile(r"([?*+]|\{\d,\d\})\+")
 
@@ -48,8 +46,9 @@ _loaded: dict[str, tiktoken.Encoding] = {}
 
 @cache
 def find_litellm_tokenizers() -> Path | None:
-    """Return the folder of vocabularies in litellm's wheel, without running any of litellm; None
-    without litellm.
+    """Return the folder of vocabularies of an installed LiteLLM; None without LiteLLM.
+
+    LiteLLM is not imported.
     """
     spec = util.find_spec("litellm")
     if spec is None or spec.origin is None:
@@ -59,7 +58,7 @@ def find_litellm_tokenizers() -> Path | None:
 
 
 def load_encoding(name: str, *, allow_download: bool = False) -> tiktoken.Encoding:
-    """Return tiktoken's encoding, made from a vocabulary on this machine; loaded once in a process.
+    """Load a tiktoken encoding from a vocabulary on this machine, once in a process.
 
     Raises:
         StoreError: the vocabulary is not here and no download was allowed, or the download failed.
@@ -69,43 +68,40 @@ def load_encoding(name: str, *, allow_download: bool = False) -> tiktoken.Encodi
         if name not in _loaded:
             import tiktoken
 
-            told = get_encoding_definition(name, allow_download=allow_download)
-            quick = {"pat_str": _for_an_automaton(told["pat_str"])}
-            _loaded[name] = tiktoken.Encoding(**told | quick)
+            definition = get_encoding_definition(name, allow_download=allow_download)
+            definition["pat_str"] = _faster_pattern(definition["pat_str"])
+            _loaded[name] = tiktoken.Encoding(**definition)
         return _loaded[name]
 
 
 def get_encoding_definition(name: str, *, allow_download: bool = False) -> dict[str, Any]:
-    """Return what tiktoken publishes of an encoding, as `tiktoken.Encoding` takes it.
+    """Return tiktoken's definition of an encoding: the arguments of `tiktoken.Encoding`.
 
     Raises:
-        StoreError: as `encoding` does.
+        StoreError: as for `load_encoding`.
     """
-    rules = _rules()
-    rules.__dict__["load_tiktoken_bpe"] = lambda url, expected_hash=None: _ranks(
+    encodings = _copy_of_tiktoken_encodings()
+    encodings.__dict__["load_tiktoken_bpe"] = lambda url, expected_hash=None: _load_ranks(
         name, url, expected_hash, allow_download=allow_download
     )
-    told: dict[str, Any] = getattr(rules, name)()
-    return told
+    definition: dict[str, Any] = getattr(encodings, name)()
+    return definition
 
 
-def _for_an_automaton(pattern: str) -> str:
-    """The same pieces by a pattern that tiktoken's regex engine matches faster: counts take 0.5 to
-    0.8 times as long.
+def _faster_pattern(pattern: str) -> str:
+    """Return an equivalent pattern by which counts take 0.5 to 0.8 times as long.
 
-    As soon as one alternative looks ahead, the engine tries them one by one; those before it, in a
-    group, are one automaton. Possessive quantifiers would keep them from being one. In the patterns
-    of the vocabularies above what follows such a quantifier matches nothing that it takes, so that
-    the greedy one takes the same.
+    tiktoken's regex engine tries alternatives one by one as soon as one of them looks ahead. In a
+    group, those before it are compiled to one automaton, but not with possessive quantifiers. These
+    are made greedy: in the patterns of the vocabularies above, what follows such a quantifier
+    matches no character that the quantifier can, so the greedy one matches the same.
     """
     plain, look_ahead, rest = _POSSESSIVE.sub(r"\1", pattern).partition(r"|\s+(?!\S)")
     return f"(?:{plain}){look_ahead}{rest}"
 
 
 def is_encoding_available(name: str) -> bool:
-    """Return True where the vocabulary is loaded or lies on this machine, so that counting needs no
-    download.
-    """
+    """Return whether the vocabulary is on this machine, so that counting needs no download."""
     name = ENCODING_ALIASES.get(name, name)
     if name in _loaded:
         return True
@@ -116,10 +112,8 @@ def is_encoding_available(name: str) -> bool:
     return True
 
 
-def _rules() -> ModuleType:
-    """A private copy of tiktoken's table of encodings, so that our loader is seen by
-    nobody else.
-    """
+def _copy_of_tiktoken_encodings() -> ModuleType:
+    """Return a private copy of tiktoken's module of encodings, in which the loader is replaced."""
     spec = util.find_spec("tiktoken_ext.openai_public")
     if spec is None or spec.loader is None:
         raise StoreError("tiktoken is installed without its encodings; install tiktoken again.")
@@ -128,51 +122,50 @@ def _rules() -> ModuleType:
     return module
 
 
-def _ranks(name: str, url: str, digest: str, *, allow_download: bool) -> dict[bytes, int]:
-    data = _find(name, url, digest) or (_download(name, url, digest) if allow_download else None)
+def _load_ranks(name: str, url: str, digest: str, *, allow_download: bool) -> dict[bytes, int]:
+    data = _find_vocabulary(name, url, digest) or (
+        _download(name, url, digest) if allow_download else None
+    )
     if data is None:
         raise StoreError(
             f"The vocabulary {name!r} is not on this machine. Install ctxkit[live] (LiteLLM's wheel"
-            f" carries it), or allow the download with tokens.exact({name!r}, allow_download=True),"
-            " or estimate with tokens.named('chars/4')."
+            " carries it), or allow the download with"
+            f" tokens.exact_counter({name!r}, allow_download=True), or estimate with"
+            " tokens.get_counter('chars/4')."
         )
     words = data.split()  # token and rank in turn
     return dict(zip(map(binascii.a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
 
 
-def _find(name: str, url: str, digest: str) -> bytes | None:
-    own = _own_copy(name)
-    for path in (own, *_other_locations(url), DATA_DIR / f"{name}.tiktoken.gz"):
-        data = _read(path)
+def _find_vocabulary(name: str, url: str, digest: str) -> bytes | None:
+    cached = _cached_copy(name)
+    for path in (cached, *_other_locations(url), DATA_DIR / f"{name}.tiktoken.gz"):
+        data = _read_vocabulary(path)
         if data is not None and hashlib.sha256(data).hexdigest() == digest:
-            if path != own:
-                _save_own_copy(own, data)
+            if path != cached:
+                _save_copy(cached, data)
             return data
     return None
 
 
-def _own_copy(name: str) -> Path:
+def _cached_copy(name: str) -> Path:
     return cache_folder() / "vocabularies" / f"{name}.tiktoken"
 
 
 def _other_locations(url: str) -> Iterator[Path]:
-    """Where else the file may lie, under the name that tiktoken gives it: the hash of
-    its address.
-    """
+    """Yield other paths of the file, under the name that tiktoken uses: the hash of its address."""
     key = hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
-    carried = find_litellm_tokenizers()
-    if carried is not None:
-        yield carried / key
-    folders = [
-        os.environ.get(v)
-        for v in ("CUSTOM_TIKTOKEN_CACHE_DIR", "TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
-    ]
+    litellm_folder = find_litellm_tokenizers()
+    if litellm_folder is not None:
+        yield litellm_folder / key
+    variables = ("CUSTOM_TIKTOKEN_CACHE_DIR", "TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
+    folders = [os.environ.get(v) for v in variables]
     for folder in (*folders, str(Path(tempfile.gettempdir()) / "data-gym-cache")):
         if folder:
             yield Path(folder) / key
 
 
-def _read(path: Path) -> bytes | None:
+def _read_vocabulary(path: Path) -> bytes | None:
     try:
         data = path.read_bytes()
         return gzip.decompress(data) if path.suffix == ".gz" else data
@@ -180,10 +173,8 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _save_own_copy(path: Path, data: bytes) -> None:
-    """Write our own copy, whole or not at all. A folder that cannot be written costs nothing but
-    the next search.
-    """
+def _save_copy(path: Path, data: bytes) -> None:
+    """Write a copy to our cache atomically; where that fails, the next process searches again."""
     with suppress(OSError), SafeFolder.own(path.parent) as folder:
         folder.write(path.name, (data,))
 
@@ -193,22 +184,21 @@ def _download(name: str, url: str, digest: str) -> bytes:
 
     try:
         data: bytes = read_file(url)
-    except Exception as error:  # whatever requests raises, and it has many roots
+    except Exception as error:  # requests has errors of many classes
         raise StoreError(
             f"The vocabulary {name!r} could not be downloaded ({type(error).__name__}); try again."
         ) from error
     if hashlib.sha256(data).hexdigest() != digest:
         raise StoreError(f"The vocabulary {name!r} came damaged from the network; try again.")
-    _save_own_copy(_own_copy(name), data)
+    _save_copy(_cached_copy(name), data)
     return data
 
 
 def find_anthropic_tokenizer() -> Path:
-    """Return the path of the tokenizer that Anthropic published for Claude 2, as litellm's wheel
-    carries it.
+    """Return the path of Anthropic's tokenizer of Claude 2 in an installed LiteLLM.
 
     Raises:
-        StoreError: litellm is not installed, or without that file.
+        StoreError: LiteLLM is not installed, or has no such file.
     """
     folder = find_litellm_tokenizers()
     path = None if folder is None else folder / "anthropic_tokenizer.json"
@@ -221,7 +211,7 @@ def find_anthropic_tokenizer() -> Path:
 
 
 def load_tokenizer(path: Path) -> Any:
-    """Return a `tokenizers.Tokenizer` of a file."""
+    """Load a `tokenizers.Tokenizer` from a file."""
     from tokenizers import Tokenizer
 
     return Tokenizer.from_file(str(path))

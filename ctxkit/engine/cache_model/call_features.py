@@ -1,6 +1,6 @@
-"""What is known of a call's prompt cache before its reply, and why it would miss.
+"""Features of each call that are known before its reply, and the cause of a possible cache miss.
 
-Each rule looks at what the log shows before the reply, never at what was read. A cache can also
+Each rule looks at what the log shows before the reply, never at the recorded read. A cache can also
 lose a prefix because it was full, or because the call came to another machine: no log shows that
 before the read is known, so neither is a cause here, and such misses count as unexplained.
 """
@@ -24,9 +24,20 @@ if TYPE_CHECKING:
     from ctxkit.session.session import LogEntry, ModelCall, Session
 
 
+# How the cause of a miss is found.
+#
+# A prompt cache belongs to one agent and one model. `call_features` goes once over the billed calls
+# and holds a small state per cache (last call, lifetime of its last writes) and per agent (turn,
+# first prompt, whether tools were searched); it yields one `CallFeatures` a call. O(log entries).
+# `miss_cause` then applies `MISS_RULES` in order, and the first rule that holds is the cause
+# (decision list). `call_class` refines the cause to the class whose miss rate the call shares.
+#
+# Invariant: no feature is derived from the call's own usage but the size of its prompt, so that a
+# prediction of its read can be compared with the record.
+
 FIVE_MINUTES, HOUR = 300.0, 3600.0
 MIN_CACHEABLE_TOKENS = 1024
-"""Tokens from which on a prompt is cached where the table does not say (Anthropic's, OpenAI's)."""
+"""Tokens of the shortest cached prompt where the price table has none (Anthropic's, OpenAI's)."""
 _FAMILIES = (
     ("anthropic", ("claude",)),
     ("openai", ("gpt", "codex", "o1", "o3", "o4")),
@@ -34,49 +45,51 @@ _FAMILIES = (
     ("kimi", ("kimi", "moonshot")),
     ("gemini", ("gemini",)),
 )
-"""Whose cache it is, by what the model's name holds."""
-_LONG = frozenset({"kimi", "deepseek", "other"})
+"""Provider families, with parts of the names of their models."""
+_LONG_LIVED_FAMILIES = frozenset({"kimi", "deepseek", "other"})
 """Families that bill no writes and whose caches outlive five minutes."""
-_SAME_TIME = 3
-"""So many calls at one time were not written when they were made, but when the log was copied."""
-_BACKWARDS = -60.0
-"""A pause below this many seconds is a clock that went backwards."""
-_COMMON = (2, 1)
-"""Claude Code from this version on lays its system message and tools into the cache apart."""
-_LEAN = 32_000
-"""Tokens of a first prompt that holds little but those; in a longer one a user's own tools (MCP)
-stand before the system message, so that no other session begins with the same.
+_MAX_CALLS_AT_ONE_TIME = 3
+"""So many calls with one time mean that the time is when the log was copied."""
+_MIN_PAUSE = -60.0
+"""Seconds; a pause below it means a clock that went backwards."""
+_SHARED_PREFIX_VERSION = (2, 1)
+"""Claude Code from this version on caches its system message and tools apart from the rest."""
+_MAX_SHARED_PREFIX_PROMPT = 32_000
+"""Tokens of the largest first prompt that is mostly system message and tools; in a larger one the
+user's own tools (MCP) stand before the system message, so no other session begins with the same.
 """
-_SEARCH = "ToolSearch"
+_TOOL_SEARCH = "ToolSearch"
 """The tool of Claude Code that finds further tools."""
-_RESTARTS = ("/exit", "/model", "/mcp", "/plugin", "/clear", "/resume")
+_RESTART_COMMANDS = ("/exit", "/model", "/mcp", "/plugin", "/clear", "/resume")
 """Commands of Claude Code after which the program is started anew, or sends other tools."""
 
 
 class CallFeatures(msgspec.Struct, frozen=True, gc=False):
-    """One billed call as it may be known before its reply, beside the one before in its cache.
+    """One billed call as it is known before its reply, and the call before it in the same cache.
 
     A cache belongs to one agent and one model.
     """
 
     call: int
+    """Number of the call in the session."""
     prompt: int
     """Tokens of the whole prompt."""
     family: str
+    """Provider family of its model, as `cache_family` returns it."""
     last: int | None
-    """The call before; None: this is the first."""
+    """Number of the call before in the cache; None: this is the first."""
     before: int | None
-    """Tokens of its prompt."""
+    """Tokens of the prompt of that call."""
     reply: int
-    """Tokens of the reply before; 0 where they are not known."""
+    """Tokens of the reply to that call; 0 where they are not known."""
     gap: float | None
-    """Seconds from the reply before to the sending; None where the log has no clock that holds.
+    """Seconds from the reply before to the sending; None where the log has no reliable times.
 
-    Measured from the reply, not from its sending: of the pauses between 240 and 450 seconds of five
-    sessions all below 300 so measured hit or have another cause, and all above missed.
+    The start is the reply, not the sending of the call before: of the pauses between 240 and 450
+    seconds of five sessions, all below 300 hit or have another cause, and all above missed.
     """
     life: float
-    """Seconds that the cache lives: by the class of the last writes before."""
+    """Seconds that the cache lives, by the kind of the last writes before."""
     common: bool
     """True where other sessions of the program begin with the same tokens and keep them cached."""
     least: int
@@ -84,7 +97,7 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
     turn_starts: bool
     """True where a turn begins with it."""
     turn_before: int | None
-    """Tokens of the prompt with which the turn before began."""
+    """Tokens of the prompt at which the turn before began."""
     edited: bool
     """True after a compaction."""
     switched: bool
@@ -98,9 +111,9 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
     retried: bool
     """True where a call was refused since the one before, or before that one."""
     other_effort: bool
-    """True where the model was set to think more or less."""
+    """True where the model was set to another reasoning effort."""
     line: str
-    """Of whose calls it is one: the program's version to its second number, or a subagent."""
+    """The program's version up to the minor number, or `subagent` in a subagent's log."""
     headless: bool
     """True for the first call of a log whose beginning is not in the file."""
 
@@ -116,13 +129,13 @@ class CallFeatures(msgspec.Struct, frozen=True, gc=False):
 
 
 def cache_family(session: Session, model: str | None) -> str:
-    """Return whose cache a model's calls are in: a provider's name, or `other`."""
+    """Return the provider family in whose cache a model's calls are; `other` where unknown."""
     name = model or session.model or ""
-    return "openai" if not name and session.format == "codex" else _family(name.lower())
+    return "openai" if not name and session.format == "codex" else _family_of_model(name.lower())
 
 
 @lru_cache(maxsize=256)
-def _family(name: str) -> str:
+def _family_of_model(name: str) -> str:
     if name.endswith("free"):
         return "other"  # behind a router, whatever the model is
     return next((key for key, words in _FAMILIES if any(w in name for w in words)), "other")
@@ -131,173 +144,193 @@ def _family(name: str) -> str:
 def cache_life(session: Session) -> float:
     """Return the seconds that a session's cache lives.
 
-    Anthropic bills a write by its life: an hour where most writes were so, else five minutes.
+    Anthropic bills a write by its lifetime: an hour where most writes were so, else five minutes.
     OpenAI and Gemini keep a prefix for some minutes; the others bill no writes and keep it longer.
     """
     usages = [c.message.usage for c in session.calls if c.message.usage]
-    hour = sum(u.cache_write_1h_tokens or 0 for u in usages)
-    short = sum(u.cache_write_tokens or 0 for u in usages)
-    long = not hour + short and cache_family(session, None) in _LONG
-    return HOUR if hour > short or long else FIVE_MINUTES
+    hour_writes = sum(u.cache_write_1h_tokens or 0 for u in usages)
+    short_writes = sum(u.cache_write_tokens or 0 for u in usages)
+    if not hour_writes + short_writes and cache_family(session, None) in _LONG_LIVED_FAMILIES:
+        return HOUR
+    return HOUR if hour_writes > short_writes else FIVE_MINUTES
 
 
 def has_reliable_times(session: Session) -> bool:
-    """Say whether the times of a log are those at which its calls were made.
+    """Return whether the times of a log are those at which its calls were made.
 
-    They are not where three calls or more bear one time, or one was sent more than a minute before
-    the reply that it follows: such times say when lines were copied.
+    They are not where three calls or more have one time, or a call was sent more than a minute
+    before the reply that it follows: such times are those at which lines were copied.
     """
     times = Counter(c.message.time for c in session.calls if c.message.time is not None)
-    if not times or max(times.values()) >= _SAME_TIME:
+    if not times or max(times.values()) >= _MAX_CALLS_AT_ONE_TIME:
         return False
-    last: dict[str, ModelCall] = {}
+    last_of_agent: dict[str, ModelCall] = {}
     for call in session.calls:
-        before = last.get(call.agent)
-        gap = pause_before(session, before, call) if before else None
-        if gap is not None and gap < _BACKWARDS:
+        before = last_of_agent.get(call.agent)
+        pause = pause_before(session, before, call) if before else None
+        if pause is not None and pause < _MIN_PAUSE:
             return False
-        last[call.agent] = call
+        last_of_agent[call.agent] = call
     return True
 
 
 def pause_before(session: Session, before: ModelCall, call: ModelCall) -> float | None:
-    """Return the seconds from a reply to the sending of a call; None where one is not known."""
+    """Return the seconds from a reply to the sending of a call; None where a time is missing."""
     since = reversed(session.path[before.position + 1 : call.position])
-    told = next((e.time for e in since if isinstance(e, Message) and e.time is not None), None)
-    then, now = before.message.time, call_start_time(call.message, told)
-    return None if then is None or now is None else now - then
+    input_time = next(
+        (e.time for e in since if isinstance(e, Message) and e.time is not None), None
+    )
+    reply_time, start_time = before.message.time, call_start_time(call.message, input_time)
+    return None if reply_time is None or start_time is None else start_time - reply_time
 
 
 def billed_calls(session: Session) -> list[ModelCall]:
-    """Return the calls whose prompt the log has, with what was read of it."""
+    """Return the calls for which the log has the prompt's tokens and what was read of them."""
     usages = ((c, c.message.usage) for c in session.calls)
     return [c for c, u in usages if u and u.prompt_tokens and u.cache_read_tokens is not None]
 
 
 def call_features(session: Session) -> tuple[CallFeatures, ...]:
-    """Return what may be known of each billed call, in order; empty where no read is recorded."""
-    known: tuple[CallFeatures, ...] | None = session.__dict__.get("asked")
-    if known is None:
-        known = session.__dict__["asked"] = tuple(_iter_features(session, billed_calls(session)))
-    return known
+    """Return the features of each billed call, in order; cached with the session.
+
+    Empty where no cache read is recorded.
+    """
+    features: tuple[CallFeatures, ...] | None = session.__dict__.get("call_features")
+    if features is None:
+        features = tuple(_iter_features(session, billed_calls(session)))
+        session.__dict__["call_features"] = features
+    return features
 
 
 def _iter_features(session: Session, calls: Sequence[ModelCall]) -> Iterable[CallFeatures]:
-    log, caches, agents = (
-        _LogFeatures.of(session),
-        dict[Any, _CacheState](),
-        dict[str, _AgentState](),
-    )
+    log = _LogFeatures.from_session(session)
+    caches, agents = dict[Any, _CacheState](), dict[str, _AgentState]()
     for call in calls:
-        agent = agents.setdefault(call.agent, _AgentState(_prompt(call)))
+        agent = agents.setdefault(call.agent, _AgentState(_prompt_tokens(call)))
         cache = caches.setdefault((call.agent, call.message.model), _CacheState(log.life))
         before = cache.call
         usage = before.message.usage if before else None
         since = session.path[before.position + 1 if before else 0 : call.position]
         refused = any(isinstance(e, Message) and e.kind == "api_error" for e in since)
-        gap = pause_before(session, before, call) if before and log.clock else None
-        starts, found = agent.starts(call), agent.finds(since)
+        gap = pause_before(session, before, call) if before and log.has_reliable_times else None
+        is_turn_start, is_first_search = agent.enter_call(call), agent.note_search(since)
         agent.caches += before is None
         yield CallFeatures(
             call=call.index,
-            prompt=_prompt(call),
+            prompt=_prompt_tokens(call),
             family=cache_family(session, call.message.model),
             last=before.index if before else None,
-            before=_prompt(before) if before else None,
+            before=_prompt_tokens(before) if before else None,
             reply=(usage.output_tokens or 0) if usage else 0,
             gap=None if gap is None else max(gap, 0.0),
             life=cache.life,
-            common=log.common and agent.head < _LEAN,
-            least=_least(call.message.model or session.model),
-            turn_starts=starts,
-            turn_before=agent.was,
+            common=log.has_shared_prefix and agent.first_prompt < _MAX_SHARED_PREFIX_PROMPT,
+            least=_min_cacheable(call.message.model or session.model),
+            turn_starts=is_turn_start,
+            turn_before=agent.previous_turn_prompt,
             edited=before is not None and any(isinstance(e, Edit) for e in since),
             switched=before is None and agent.caches > 1,
-            restarted=before is not None and (_restarted(since) or _has_flag(call, "resumed")),
-            tools_loaded=before is not None and found,
+            restarted=before is not None and (_is_restarted(since) or _has_flag(call, "resumed")),
+            tools_loaded=before is not None and is_first_search,
             second=cache.calls == 1,
             retried=before is not None and (refused or cache.refused),
             other_effort=before is not None and _effort(before) != _effort(call),
             line=log.line,
-            headless=log.lost and call is calls[0],
+            headless=log.is_headless and call is calls[0],
         )
-        cache.went(call, refused=refused)
+        cache.add_call(call, refused=refused)
 
 
 class _LogFeatures(NamedTuple):
-    """What holds for all calls of a log."""
+    """Features that all calls of a log share."""
 
     life: float
-    clock: bool
+    """Seconds that the cache lives, until a write says otherwise."""
+    has_reliable_times: bool
     line: str
-    lost: bool
-    """True where its beginning is not in the file."""
-    common: bool
+    is_headless: bool
+    """True where the log's beginning is not in the file."""
+    has_shared_prefix: bool
+    """True where the program caches its system message and tools apart from the rest."""
 
     @classmethod
-    def of(cls, session: Session) -> _LogFeatures:
+    def from_session(cls, session: Session) -> _LogFeatures:
         version = (session.version or "").split(".")[:2]
-        lost = any(isinstance(e, Message) and e.kind == LOST_KIND for e in session.path[:2])
-        told = session.format == "claude-code" and all(n.isdecimal() for n in version)
-        common = told and tuple(map(int, version)) >= _COMMON and not lost
-        line = "subagent" if session.parent else ".".join(version)
-        return cls(cache_life(session), has_reliable_times(session), line, lost, common)
+        is_headless = any(isinstance(e, Message) and e.kind == LOST_KIND for e in session.path[:2])
+        is_numeric = session.format == "claude-code" and all(n.isdecimal() for n in version)
+        return cls(
+            life=cache_life(session),
+            has_reliable_times=has_reliable_times(session),
+            line="subagent" if session.parent else ".".join(version),
+            is_headless=is_headless,
+            has_shared_prefix=is_numeric
+            and tuple(map(int, version)) >= _SHARED_PREFIX_VERSION
+            and not is_headless,
+        )
 
 
 @dataclass
 class _CacheState:
-    """What one agent's calls of one model have come to."""
+    """State of one cache (one agent's calls of one model) before the next call."""
 
     life: float
+    """Seconds that it lives, by its last write."""
     call: ModelCall | None = None
+    """The last call."""
     refused: bool = False
+    """True where a call was refused before that one."""
     calls: int = 0
 
-    def went(self, call: ModelCall, *, refused: bool) -> None:
+    def add_call(self, call: ModelCall, *, refused: bool) -> None:
         self.life = written_cache_life(call) or self.life
         self.call, self.refused, self.calls = call, refused, self.calls + 1
 
 
 @dataclass
 class _AgentState:
-    """What one agent's calls have come to, of any model."""
+    """State of one agent, over all its models, before the next call."""
 
-    head: int
+    first_prompt: int
     """Tokens of its first prompt."""
     caches: int = 0
+    """Models that it has called."""
     turn: int = -1
-    began: int = 0
-    was: int | None = None
-    searched: bool = False
+    turn_prompt: int = 0
+    """Tokens of the prompt at which the turn began."""
+    previous_turn_prompt: int | None = None
+    has_searched: bool = False
+    """True after the first search for further tools."""
 
-    def starts(self, call: ModelCall) -> bool:
-        """Say whether a turn begins with a call."""
+    def enter_call(self, call: ModelCall) -> bool:
+        """Go on to a call; return whether a turn begins with it."""
         if self.turn == call.turn:
             return False
-        self.turn, self.began, self.was = call.turn, _prompt(call), self.began or None
+        self.previous_turn_prompt = self.turn_prompt or None
+        self.turn, self.turn_prompt = call.turn, _prompt_tokens(call)
         return True
 
-    def finds(self, since: Sequence[LogEntry]) -> bool:
-        """Say whether the first search for tools is among what came since the call before."""
-        found = any(isinstance(e, Message) and e.tool == _SEARCH for e in since)
-        first, self.searched = found and not self.searched, self.searched or found
-        return first
+    def note_search(self, since: Sequence[LogEntry]) -> bool:
+        """Return whether the entries since the call before hold the first search for tools."""
+        is_search = any(isinstance(e, Message) and e.tool == _TOOL_SEARCH for e in since)
+        is_first = is_search and not self.has_searched
+        self.has_searched = self.has_searched or is_search
+        return is_first
 
 
 def written_cache_life(call: ModelCall) -> float | None:
-    """Return the seconds that what a call wrote lives; None where it wrote nothing."""
+    """Return the seconds for which a call's cache write lives; None where it wrote nothing."""
     usage = call.message.usage
-    hour = (usage.cache_write_1h_tokens or 0) if usage else 0
-    short = (usage.cache_write_tokens or 0) if usage else 0
-    return HOUR if hour > short else FIVE_MINUTES if short else None
+    hour_tokens = (usage.cache_write_1h_tokens or 0) if usage else 0
+    short_tokens = (usage.cache_write_tokens or 0) if usage else 0
+    return HOUR if hour_tokens > short_tokens else FIVE_MINUTES if short_tokens else None
 
 
-def _least(model: str | None) -> int:
-    found = price(model)
-    return (found.min_cacheable if found else None) or MIN_CACHEABLE_TOKENS
+def _min_cacheable(model: str | None) -> int:
+    prices = price(model)
+    return (prices.min_cacheable if prices else None) or MIN_CACHEABLE_TOKENS
 
 
-def _prompt(call: ModelCall) -> int:
+def _prompt_tokens(call: ModelCall) -> int:
     return (call.message.usage.prompt_tokens or 0) if call.message.usage else 0
 
 
@@ -306,13 +339,17 @@ def _has_flag(call: ModelCall, name: str) -> bool:
 
 
 def _effort(call: ModelCall) -> str | None:
-    told = call.message.details.get("effort")
-    return told if isinstance(told, str) else None
+    effort = call.message.details.get("effort")
+    return effort if isinstance(effort, str) else None
 
 
-def _restarted(since: Sequence[LogEntry]) -> bool:
-    said = (e.text[:200] for e in since if isinstance(e, Message) and e.kind == "wrapper")
-    return any(f"<command-name>{c}</command-name>" in text for text in said for c in _RESTARTS)
+def _is_restarted(since: Sequence[LogEntry]) -> bool:
+    texts = (e.text[:200] for e in since if isinstance(e, Message) and e.kind == "wrapper")
+    return any(
+        f"<command-name>{command}</command-name>" in text
+        for text in texts
+        for command in _RESTART_COMMANDS
+    )
 
 
 MissCause = Literal[
@@ -332,108 +369,111 @@ MissCause = Literal[
 ]
 PAUSE_CAUSES: tuple[MissCause, ...] = ("ttl_expiry", "ttl_expiry_prefix")
 """Causes that are a pause longer than the cache lives."""
-_DROP_TOKENS = 1000
+_MIN_DROPPED_TOKENS = 1000
 """A prompt smaller by this many tokens than the one before has lost earlier messages."""
-_BLOCKS = {"openai": 128, "deepseek": 64, "kimi": 256}
-"""Tokens of a block: such providers cache whole blocks; Anthropic caches to the token."""
-_REPLIES = frozenset({"deepseek"})
-"""Providers that cache the reply with its prompt."""
+_BLOCK_TOKENS = {"openai": 128, "deepseek": 64, "kimi": 256}
+"""Tokens of a block, for providers that cache whole blocks; Anthropic caches to the token."""
+_REPLY_CACHING_FAMILIES = frozenset({"deepseek"})
+"""Families that cache the reply with its prompt."""
 
 
 class MissRule(NamedTuple):
-    """One cause."""
+    """A cause of misses and the condition under which a miss would have it."""
 
     name: MissCause
     words: str
-    """What the log shows, for a person to read."""
+    """What the log shows, as a phrase for a person to read."""
     holds: Callable[[CallFeatures], bool]
 
 
 MISS_RULES = (
-    MissRule("prefix_change", "the first call of another model", lambda a: a.switched),
-    MissRule("cold_start", "the first call of an agent", lambda a: a.before is None),
-    MissRule("compaction", "a compaction since the call before", lambda a: a.edited),
+    MissRule("prefix_change", "the first call of another model", lambda c: c.switched),
+    MissRule("cold_start", "the first call of an agent", lambda c: c.before is None),
+    MissRule("compaction", "a compaction since the call before", lambda c: c.edited),
     MissRule(
         "too_short",
         "the prompt before was shorter than what the provider caches",
-        lambda a: (a.before or 0) < a.least,
+        lambda c: (c.before or 0) < c.least,
     ),
     MissRule(
         "ttl_expiry_prefix",
         "such a pause in Claude Code from 2.1 on: of the prompt, what all its sessions begin with "
         "can still be there",
-        lambda a: a.expired and a.common,
+        lambda c: c.expired and c.common,
     ),
     MissRule(
         "ttl_expiry",
         "a pause longer than the cache lives (five minutes, or an hour by the class of its writes)",
-        lambda a: a.expired,
+        lambda c: c.expired,
     ),
     MissRule(
         "effort_change",
         "the model was set to think more or less (Claude)",
-        lambda a: a.other_effort and a.family == "anthropic",
+        lambda c: c.other_effort and c.family == "anthropic",
     ),
     MissRule(
         "resumed",
         "the program was started anew, or given another model, tools or plugins",
-        lambda a: a.restarted,
+        lambda c: c.restarted,
     ),
     MissRule(
         "tools_loaded",
         "the first search for further tools (Claude Code): what it finds is laid before the "
         "messages",
-        lambda a: a.tools_loaded,
+        lambda c: c.tools_loaded,
     ),
     MissRule(
         "reasoning_dropped",
         "a turn starts with a smaller prompt: old reasoning was taken out (OpenAI)",
-        lambda a: a.family == "openai" and a.turn_starts and a.prompt < (a.before or 0),
+        lambda c: c.family == "openai" and c.turn_starts and c.prompt < (c.before or 0),
     ),
     MissRule(
         "changed_earlier",
         "earlier messages were changed or left out: the prompt fell without a mark",
-        lambda a: a.prompt < (a.before or 0) - _DROP_TOKENS,
+        lambda c: c.prompt < (c.before or 0) - _MIN_DROPPED_TOKENS,
     ),
     MissRule(
-        "retry", "a call was refused since the call before, or before that", lambda a: a.retried
+        "retry", "a call was refused since the call before, or before that", lambda c: c.retried
     ),
 )
-"""In the order in which they are tried; the first that holds is the cause."""
+"""Rules in the order in which they are tried; the first that holds is the cause."""
 
 
-def miss_cause(asked: CallFeatures) -> MissCause:
+def miss_cause(call: CallFeatures) -> MissCause:
     """Return the cause that a miss at this call would have, `unexplained` where no rule holds."""
-    return next((r.name for r in MISS_RULES if r.holds(asked)), "unexplained")
+    return next((rule.name for rule in MISS_RULES if rule.holds(call)), "unexplained")
 
 
-def warm_read_tokens(asked: CallFeatures) -> int:
-    """Return what a call reads whose cache is there: what it shares with the one before.
+def warm_read_tokens(call: CallFeatures) -> int:
+    """Return the tokens that a call reads from a live cache: what it shares with the one before.
 
-    Measured: Anthropic reads all of it, OpenAI whole blocks of 128 tokens, Kimi of 256, and
-    DeepSeek blocks of 64 of the prompt **and its reply**.
+    As measured, Anthropic reads all of it, OpenAI whole blocks of 128 tokens, Kimi of 256, and
+    DeepSeek blocks of 64 of the previous prompt **and its reply**.
     """
-    whole = (asked.before or 0) + (asked.reply if asked.family in _REPLIES else 0)
-    return floor_to_block(min(whole, asked.prompt), asked.family)
+    cached = (call.before or 0) + (call.reply if call.family in _REPLY_CACHING_FAMILIES else 0)
+    return floor_to_block(min(cached, call.prompt), call.family)
 
 
 def floor_to_block(tokens: int, family: str) -> int:
-    """Return how many tokens of a prefix a provider caches: whole blocks of its own size."""
-    block = _BLOCKS.get(family, 1)
+    """Return the tokens of a prefix that a provider caches: whole blocks of its own size."""
+    block = _BLOCK_TOKENS.get(family, 1)
     return tokens // block * block
 
 
-def read_before_reasoning(asked: CallFeatures) -> int:
-    """Return what is read where old reasoning was taken out: up to where the turn before began."""
-    return floor_to_block(min(asked.turn_before or 0, asked.prompt), asked.family)
+def read_before_reasoning(call: CallFeatures) -> int:
+    """Return the tokens that are read where old reasoning was taken out.
+
+    The prompts are equal up to where the turn before began.
+    """
+    return floor_to_block(min(call.turn_before or 0, call.prompt), call.family)
 
 
 MISS_TOLERANCE, MIN_MISS_TOKENS = 0.05, 1024
-"""A read that falls short by less than this share, or by fewer tokens than the second, is a hit."""
+"""A read that is short by less than this share, or by fewer tokens than the second, is a hit."""
 
 
 def is_miss(expected: int, read: int) -> bool:
-    """Say whether a read falls short of what was expected by more than whole blocks explain."""
+    """Return whether a read is short of the expected tokens by more than whole blocks explain."""
     return expected - read > max(MISS_TOLERANCE * expected, MIN_MISS_TOKENS)
 
 
@@ -444,27 +484,27 @@ UNEXPLAINED_CLASSES = (
     "turn start, no clock",
     "inside a turn, no clock",
 )
-"""Classes of calls that no rule speaks of. Without a clock the pauses are among their misses."""
+"""Classes of calls without a cause; "no clock": misses by a pause are among them."""
 
 
 @lru_cache(maxsize=4096)
-def call_class(asked: CallFeatures) -> str:
-    """Return the class whose rate of misses a call shares: its cause, finer where that tells more.
+def call_class(call: CallFeatures) -> str:
+    """Return the class whose miss rate a call shares: its cause, refined where rates differ.
 
-    A first call counts by the line of versions: from 2.1 on Claude Code's mostly find a prefix
-    that others put there, before it they never did. A pause counts by its length, as OpenAI's
-    caches have no fixed life; a call without a cause by whether a turn starts with it.
+    A first call counts by the program's version: Claude Code's from 2.1 on mostly find a prefix
+    that other sessions cached, before it they never did. A pause counts by its length, as OpenAI's
+    caches have no fixed lifetime; a call without a cause by whether a turn starts with it.
     """
-    name = miss_cause(asked)
-    if name == "cold_start":
-        return f"{name} {asked.line}"
-    if name == "compaction" and asked.expired:
-        return f"{name} later"
-    if name == "ttl_expiry":
-        gap = asked.gap or 0.0
-        return f"{name} {'10m' if gap < 600 else '60m' if gap < 3600 else 'later'}"
-    if name != "unexplained":
-        return name
-    if asked.second and asked.gap is not None:
+    cause = miss_cause(call)
+    if cause == "cold_start":
+        return f"{cause} {call.line}"
+    if cause == "compaction" and call.expired:
+        return f"{cause} later"
+    if cause == "ttl_expiry":
+        gap = call.gap or 0.0
+        return f"{cause} {'10m' if gap < 600 else '60m' if gap < 3600 else 'later'}"
+    if cause != "unexplained":
+        return cause
+    if call.second and call.gap is not None:
         return UNEXPLAINED_CLASSES[0]
-    return UNEXPLAINED_CLASSES[1 + (not asked.turn_starts) + 2 * (asked.gap is None)]
+    return UNEXPLAINED_CLASSES[1 + (not call.turn_starts) + 2 * (call.gap is None)]

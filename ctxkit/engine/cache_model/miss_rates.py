@@ -1,4 +1,7 @@
-"""Miss rates from the counts of many sessions, and reads drawn from them."""
+"""Prompt-cache miss rates estimated from many sessions, and simulated cache reads.
+
+Cost: counting a session is O(calls). A simulation is O(`N_DRAWS` x calls), vectorised by numpy.
+"""
 
 from __future__ import annotations
 
@@ -23,184 +26,68 @@ from ctxkit.engine.cache_model.call_features import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from ctxkit.engine.cache_model.call_features import CallFeatures
     from ctxkit.session.session import Session
 
+# How cache misses are estimated.
+#
+# Input: for each training session, counts per class of calls (`call_class`: the likely cause of a
+# miss, or the position of the call where there is no cause). The table of the committed training
+# sessions comes with ctxkit. The session that is predicted (the target) is never among them, and
+# neither is a copy of it.
+#
+# 1. Back-off estimate (`MissRates.estimate`). Training sessions form nested groups: same model, in
+#    same role (main agent or subagent) of the same tool, in same provider family, in all families
+#    that bill no cache writes. From the widest group to the narrowest, each estimate is the prior
+#    of the next: it counts as `_PRIOR_CALLS` calls beside those of the narrower group (shrinkage).
+# 2. Simulation (`draw_reads`). Each draw picks one training session (bootstrap over sessions), so
+#    that sessions differ as real ones do; the estimate is shrunk once more towards that session.
+#    Then each call misses or hits with its class's probability (Bernoulli).
+#
+# Invariants: a hit reads what `warm_read_tokens` says; a call reads at most its own prompt; one
+# seed, so the same session always gets the same prediction.
 
 MIN_CALLS = 8
-"""Calls that a session must have to be judged, or drawn; shorter ones only teach."""
+"""Calls that a session needs to be judged or resampled; shorter ones only add to the counts."""
 MIN_SESSIONS = 5
-"""With fewer sessions of its own tool a prediction says so, and its interval is widened."""
-_CALLS = 12
-"""A wider pool counts for at most so many calls of a narrower one."""
-_FIRST = "cold_start"
-_SELDOM, _MOSTLY = 0.02, 0.9
-"""Rates of classes of which no session tells: a call without a cause misses seldom."""
-_FIRES = 3
-"""The same where a cause is named: such calls are few."""
-_PLAIN = frozenset({"openai", "deepseek", "kimi", "gemini"})
-"""Families that bill no writes: one teaches of another where nothing else does, no router."""
-_ON_PREFIX = ("resumed", "changed_earlier", "retry")
-"""Causes at which the part that all sessions of a tool share is still read."""
-
-
-class MissRate(NamedTuple):
-    """How often a class of calls misses, and the share that it still reads then."""
-
-    often: float
-    kept: float
-
-
-class MissRates:
-    """What teachers say to a session of one tool and family: its own kind first, then wider."""
-
-    def __init__(
-        self, teachers: Iterable[SessionCounts], whose: SessionCounts, *, first: bool = False
-    ) -> None:
-        tool, family = whose.tool, whose.family
-        self.every = list(teachers)
-        near = [t for t in self.every if t.family == family]
-        wide = [t for t in self.every if t.family in _PLAIN] if family in _PLAIN else near
-        every = [t for t in near if t.tool == tool]
-        self.own = [t for t in every if t.subagent == whose.subagent] or every
-        kin = [t for t in self.own if t.model == whose.model]
-        self.first = first
-        """True where a session's own first half taught before all others."""
-        long = [_long_sessions(each) for each in (kin, self.own, near, wide)]
-        self.drawn = next((t for t in long if len(t) >= MIN_SESSIONS), next(filter(None, long), []))
-        """The sessions of which each draw takes one."""
-        self._groups = [*([[whose]] if first else []), kin, self.own, near, wide]
-        self._pools = [_sum_counts(each) for each in self._groups]
-        self._donors: dict[str, Sequence[Sequence[int]]] = {}
-        self._prefix = _median([r for n in UNEXPLAINED_CLASSES for r in _nearest(self._pools, n)])
-
-    def after(self, first: SessionCounts) -> MissRates:
-        """Return the rates with what a session's own first half taught before all others."""
-        return MissRates(self.every, first, first=True)
-
-    @property
-    def few(self) -> bool:
-        """True where too few sessions of the same tool and provider teach."""
-        return len(self.own) < MIN_SESSIONS
-
-    def rate(self, name: str, teacher: SessionCounts | None = None) -> MissRate:
-        """Return the rate of a class; `teacher`: as one session of the tool has it."""
-        often, kept = _named_rate(name), 0.0
-        narrow = name in UNEXPLAINED_CLASSES and bool(
-            self.own
-        )  # what no rule explains is the tool's own way
-        pools = self._pools[:-2] if narrow else self._pools
-        weight: float = _CALLS
-        for pool in (*reversed(pools), teacher.counts if teacher else {}):
-            count = pool.get(name, ClassCount())
-            often, kept = _shrunk(count, often, kept, name, weight)
-            weight = _enough(count) if self.first else _CALLS
-        return MissRate(often, kept)
-
-    def lows(self, asked: CallFeatures, name: str) -> Sequence[Sequence[int]]:
-        """Return what a call with a cause may read at a miss, in tokens, by session."""
-        if name == "reasoning_dropped":
-            return ((read_before_reasoning(asked),),)
-        if name == "too_short":
-            return ((0,),)
-        if name in _ON_PREFIX:
-            return ((min(self._prefix, warm_read_tokens(asked)),),)
-        return self.donors(name) or ((0,),)
-
-    def donors(self, name: str) -> Sequence[Sequence[int]]:
-        """Return what the sessions that are most alike read at misses of a class, of first calls
-        at any: the nearest group of `FEW` or more, or the widest that has one.
-        """
-        if name in self._donors:
-            return self._donors[name]
-        found: list[tuple[int, ...]] = []
-        for exact in (True, False):
-            for group in self._groups:
-                told = [_miss_reads(t, name, exact=exact) for t in group]
-                found = [r for r in told if r] or found
-                if len(found) >= (1 if self.first and group is self._groups[0] else MIN_SESSIONS):
-                    break
-            if found or not name.startswith(_FIRST):
-                break
-        self._donors[name] = found
-        return found
-
-
-def _miss_reads(teacher: SessionCounts, name: str, *, exact: bool) -> tuple[int, ...]:
-    if exact:
-        return teacher.counts[name].reads if name in teacher.counts else ()
-    return tuple(r for k, c in teacher.counts.items() if k.startswith(_FIRST) for r in c.reads)
-
-
-def _named_rate(name: str) -> float:
-    """Return the rate before anything was seen: a cause holds, a call without one hits."""
-    return _SELDOM if name in UNEXPLAINED_CLASSES else _MOSTLY
-
-
-def _enough(count: ClassCount) -> float:
-    """Return how many calls hold twelve misses: beside one half others count as that."""
-    return max(_CALLS, min(1.0, _CALLS / max(count.misses, 1)) * count.calls)
-
-
-def _shrunk(
-    count: ClassCount, often: float, kept: float, name: str, weight: float
-) -> tuple[float, float]:
-    """Return the rate of a count, drawn to a wider pool's by so many calls of it.
-
-    Of unnamed classes by tokens, not by misses: small misses come early, where little is lost.
-    """
-    if not count.calls:
-        return often, kept
-    if name not in UNEXPLAINED_CLASSES:
-        return (count.misses + _FIRES * often) / (count.calls + _FIRES), kept
-    mean = count.expected / count.calls
-    share = (count.lost + weight * mean * often * (1 - kept)) / (count.expected + weight * mean)
-    if count.misses:
-        held = 1 - count.lost / max(count.lost + sum(count.reads), 1)
-        kept = (count.misses * held + kept) / (count.misses + 1)
-    return min(share / (1 - kept), 1.0), kept
-
-
-def _long_sessions(teachers: Iterable[SessionCounts]) -> list[SessionCounts]:
-    return [t for t in teachers if sum(c.calls for c in t.counts.values()) >= MIN_CALLS]
-
-
-def _sum_counts(teachers: Iterable[SessionCounts]) -> dict[str, ClassCount]:
-    out: dict[str, ClassCount] = {}
-    for t in teachers:
-        for name, count in t.counts.items():
-            out[name] = out.get(name, ClassCount()) + count
-    return out
-
-
-def _nearest(pools: Iterable[dict[str, ClassCount]], name: str) -> Sequence[int]:
-    """Return the reads at misses of a class by the nearest pool that has any."""
-    return next((p[name].reads for p in pools if name in p and p[name].reads), ())
-
-
-def _median(values: Sequence[int]) -> int:
-    return round(median(values)) if values else 0
-
-
+"""With fewer training sessions of its own tool a prediction says so, and is less certain."""
+_PRIOR_CALLS = 12
+"""Calls that the estimate of a wider group counts for, in classes without a cause."""
+_PRIOR_CALLS_WITH_CAUSE = 3
+"""The same in classes with a cause: such calls are few."""
+_DEFAULT_RATE, _DEFAULT_RATE_WITH_CAUSE = 0.02, 0.9
+"""Miss rates of classes that no training session has: a call without a cause seldom misses."""
+_COLD_START = "cold_start"
+_FREE_WRITE_FAMILIES = frozenset({"openai", "deepseek", "kimi", "gemini"})
+"""Families that bill no cache writes, routers left out: where nothing else is known of one of
+them, the others are used.
+"""
+_PREFIX_CAUSES = ("resumed", "changed_earlier", "retry")
+"""Causes at which the prefix that all sessions of a tool share is still read."""
 MAX_READS = 64
-"""Reads of misses that are kept of each class."""
+"""Reads of misses that are stored of each class."""
+HEAD_PROMPTS = 5
+"""Prompt sizes by which a copy of a session is recognised."""
+N_DRAWS = 200
+_SEED = 17
+TABLE_FILE = "taught.json"
 
 
 class ClassCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Calls of one class."""
+    """Calls of one class, their misses, and the tokens of both."""
 
     calls: int = 0
     misses: int = 0
     expected: int = 0
     """Tokens that could have been read."""
     lost: int = 0
-    """Tokens of them that were not, at misses."""
+    """Tokens of them that were not read, at misses."""
     reads: tuple[int, ...] = ()
-    """Tokens that were read all the same at each miss; of first calls at each."""
+    """Tokens that were still read at each miss; of first calls, at each call."""
 
     def __add__(self, other: ClassCount) -> ClassCount:
         return ClassCount(
@@ -213,12 +100,12 @@ class ClassCount(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class SessionCounts(msgspec.Struct, frozen=True):
-    """What one recorded session teaches."""
+    """Counts of one recorded session, by class of calls, and what the session is."""
 
     session: str
-    """Its id: a session never teaches itself."""
+    """Its id: a session is never used to predict itself."""
     head: tuple[int, ...]
-    """Its first prompts: a log that begins with the same is a copy of it."""
+    """Its first prompt sizes: a log that begins with the same ones is a copy of it."""
     tool: str
     """The program that wrote the log."""
     family: str
@@ -227,48 +114,52 @@ class SessionCounts(msgspec.Struct, frozen=True):
     subagent: bool
     counts: dict[str, ClassCount]
     stretch: float | None = None
-    """Half widths of its own interval, unstretched, by which its dollars were above what others
-    foretold; negative: below.
+    """Signed error of its own prediction, in half widths of the unstretched interval: positive
+    where the recorded dollars were above the prediction, negative where below.
     """
 
 
-HEAD_PROMPTS = 5
-"""Prompts by which a copy is known."""
-
-
 def count_session(session: Session, stop: int | None = None) -> SessionCounts:
-    """Return what a session teaches, or its first `stop` billed calls."""
-    every = call_features(session)
-    known = every[:stop]
-    reads = recorded_reads(session)[:stop]
+    """Count a session's calls and misses by class, of its first `stop` billed calls only if given.
+
+    The id, first prompts and family are those of the whole session in any case.
+    """
+    calls = call_features(session)
     counts: dict[str, ClassCount] = {}
-    for a, read in zip(known, reads, strict=True):
-        if a.headless:
+    for call, read in zip(calls[:stop], recorded_reads(session)[:stop], strict=True):
+        if call.headless:
             continue
-        name = call_class(a)
-        counts[name] = counts.get(name, ClassCount()) + _count_call(a, read)
-    few = {n: msgspec.structs.replace(c, reads=c.reads[:MAX_READS]) for n, c in counts.items()}
-    who = session.id, first_prompts(every), session.format, main_family(every, session)
-    return SessionCounts(*who, session.model or "", bool(session.parent), few)
+        name = call_class(call)
+        counts[name] = counts.get(name, ClassCount()) + _count_call(call, read)
+    counts = {n: msgspec.structs.replace(c, reads=c.reads[:MAX_READS]) for n, c in counts.items()}
+    return SessionCounts(
+        session=session.id,
+        head=first_prompts(calls),
+        tool=session.format,
+        family=main_family(calls, session),
+        model=session.model or "",
+        subagent=bool(session.parent),
+        counts=counts,
+    )
 
 
-def _count_call(a: CallFeatures, read: int) -> ClassCount:
-    if a.before is None:
-        return ClassCount(1, 0, a.prompt, 0, (read,))
-    if not is_miss(a.shared, read):
-        return ClassCount(1, 0, a.shared, 0)
-    return ClassCount(1, 1, a.shared, a.shared - read, (read,))
+def _count_call(call: CallFeatures, read: int) -> ClassCount:
+    if call.before is None:
+        return ClassCount(1, 0, call.prompt, 0, (read,))
+    if not is_miss(call.shared, read):
+        return ClassCount(1, 0, call.shared, 0)
+    return ClassCount(1, 1, call.shared, call.shared - read, (read,))
 
 
-def main_family(known: Sequence[CallFeatures], session: Session) -> str:
-    """Return the family of most of a session's calls."""
-    names = Counter(a.family for a in known)
-    return max(names, key=names.__getitem__) if names else cache_family(session, None)
+def main_family(calls: Sequence[CallFeatures], session: Session) -> str:
+    """Return the provider family of most of a session's calls."""
+    families = Counter(call.family for call in calls)
+    return max(families, key=families.__getitem__) if families else cache_family(session, None)
 
 
-def first_prompts(known: Sequence[CallFeatures]) -> tuple[int, ...]:
-    """Return the first prompts of a session."""
-    return tuple(a.prompt for a in known[:HEAD_PROMPTS])
+def first_prompts(calls: Sequence[CallFeatures]) -> tuple[int, ...]:
+    """Return the tokens of the first prompts of a session."""
+    return tuple(call.prompt for call in calls[:HEAD_PROMPTS])
 
 
 def recorded_reads(session: Session) -> list[int]:
@@ -277,72 +168,257 @@ def recorded_reads(session: Session) -> list[int]:
     return [(u.cache_read_tokens or 0) if u else 0 for u in usages]
 
 
-N_DRAWS = 200
-_SEED = 17
-"""One seed: the same session is always foretold the same."""
+class MissRate(NamedTuple):
+    """The probability that a call of a class misses, and what it still reads then."""
+
+    probability: float
+    read_share: float
+    """Share of the tokens that it could have read."""
 
 
-def draw_reads(known: Sequence[CallFeatures], rates: MissRates) -> NDArray[Any]:
-    """Return reads by draw and call, in tokens.
+class MissRates:
+    """Miss rates for one target session: a back-off estimate over groups of training sessions.
 
-    Each draw takes the rates of one teaching session at random, drawn to those of its tool (or
-    those of the session's own first half, where it teaches), and then chance call by call. What
-    calls of a class read where they miss is drawn from one session, too.
+    Args:
+        training: counts of other sessions.
+        target: the session that is predicted; its counts are used only with `has_own_half`.
+        has_own_half: whether the target's counts are those of its own first half, which then is
+            the narrowest group.
+    """
+
+    def __init__(
+        self,
+        training: Iterable[SessionCounts],
+        target: SessionCounts,
+        *,
+        has_own_half: bool = False,
+    ) -> None:
+        self.training = list(training)
+        self.has_own_half = has_own_half
+        family = target.family
+        same_family = [s for s in self.training if s.family == family]
+        any_family = same_family
+        if family in _FREE_WRITE_FAMILIES:
+            any_family = [s for s in self.training if s.family in _FREE_WRITE_FAMILIES]
+        same_tool = [s for s in same_family if s.tool == target.tool]
+        self.same_role = [s for s in same_tool if s.subagent == target.subagent] or same_tool
+        """Training sessions of the same tool, provider family and role."""
+        same_model = [s for s in self.same_role if s.model == target.model]
+        groups = [same_model, self.same_role, same_family, any_family]
+        long_groups = [_select_long_sessions(group) for group in groups]
+        self.drawn = next(
+            (group for group in long_groups if len(group) >= MIN_SESSIONS),
+            next(filter(None, long_groups), []),
+        )
+        """The sessions of which each draw takes one: the narrowest group that has enough."""
+        self._groups = [[target], *groups] if has_own_half else groups
+        self._pools = [_sum_counts(group) for group in self._groups]
+        self._donor_reads: dict[str, Sequence[Sequence[int]]] = {}
+        # what misses without a cause still read is the prefix that all sessions of a tool share
+        prefixes = [r for name in UNEXPLAINED_CLASSES for r in _narrowest_reads(self._pools, name)]
+        self._shared_prefix = round(median(prefixes)) if prefixes else 0
+
+    def with_own_half(self, first_half: SessionCounts) -> MissRates:
+        """Return the rates with the target's own first half as the narrowest group."""
+        return MissRates(self.training, first_half, has_own_half=True)
+
+    @property
+    def has_few_sessions(self) -> bool:
+        """True where there are too few training sessions of the same tool and provider."""
+        return len(self.same_role) < MIN_SESSIONS
+
+    def estimate(self, class_name: str, source: SessionCounts | None = None) -> MissRate:
+        """Return the rate of a class of calls; with `source`, as that one training session has it.
+
+        Args:
+            class_name: as `call_class` returns it.
+            source: a session towards which the estimate is shrunk at the end; None: none.
+        """
+        has_cause = class_name not in UNEXPLAINED_CLASSES
+        rate = MissRate(_DEFAULT_RATE_WITH_CAUSE if has_cause else _DEFAULT_RATE, 0.0)
+        # misses without a cause depend on the tool, so the two groups of all tools are left out
+        pools = self._pools if has_cause or not self.same_role else self._pools[:-2]
+        prior_calls: float = _PRIOR_CALLS
+        for pool in (*reversed(pools), source.counts if source else {}):
+            count = pool.get(class_name, ClassCount())
+            if count.calls:
+                rate = (
+                    _update_with_cause(rate, count)
+                    if has_cause
+                    else _update_without_cause(rate, count, prior_calls)
+                )
+            prior_calls = _calls_of_prior_misses(count) if self.has_own_half else _PRIOR_CALLS
+        return rate
+
+    def miss_reads(self, call: CallFeatures, class_name: str) -> Sequence[Sequence[int]]:
+        """Return what a call of a class with a cause may read at a miss: tokens, by session."""
+        if class_name == "reasoning_dropped":
+            return ((read_before_reasoning(call),),)
+        if class_name == "too_short":
+            return ((0,),)
+        if class_name in _PREFIX_CAUSES:
+            return ((min(self._shared_prefix, warm_read_tokens(call)),),)
+        return self.donor_reads(class_name) or ((0,),)
+
+    def donor_reads(self, class_name: str) -> Sequence[Sequence[int]]:
+        """Return the reads at misses of a class, in tokens, of the sessions that are most alike.
+
+        A class of cold starts that no session has (another version of the program) takes the reads
+        of all cold starts.
+        """
+        if class_name not in self._donor_reads:
+            reads = self._reads_of_narrowest(
+                lambda s: s.counts[class_name].reads if class_name in s.counts else ()
+            )
+            if not reads and class_name.startswith(_COLD_START):
+                reads = self._reads_of_narrowest(_cold_start_reads)
+            self._donor_reads[class_name] = reads
+        return self._donor_reads[class_name]
+
+    def _reads_of_narrowest(
+        self, reads_of: Callable[[SessionCounts], tuple[int, ...]]
+    ) -> list[tuple[int, ...]]:
+        """Return the reads, by session, of the narrowest group of which enough sessions have any
+        (of the own first half one is enough), else of the widest group that has any.
+        """
+        reads: list[tuple[int, ...]] = []
+        for group in self._groups:
+            reads = [r for r in map(reads_of, group) if r] or reads
+            is_own_half = self.has_own_half and group is self._groups[0]
+            if len(reads) >= (1 if is_own_half else MIN_SESSIONS):
+                break
+        return reads
+
+
+def _update_with_cause(prior: MissRate, count: ClassCount) -> MissRate:
+    """Return the rate of a count shrunk towards a prior, by calls."""
+    misses = count.misses + _PRIOR_CALLS_WITH_CAUSE * prior.probability
+    return prior._replace(probability=misses / (count.calls + _PRIOR_CALLS_WITH_CAUSE))
+
+
+def _update_without_cause(prior: MissRate, count: ClassCount, prior_calls: float) -> MissRate:
+    """Return the rate of a count shrunk towards a prior, by tokens.
+
+    Not by calls: small misses come early in a session, where little is lost. The lost share of the
+    readable tokens is estimated first; the probability is that share over what one miss loses.
+    """
+    tokens_per_call = count.expected / count.calls
+    lost = count.lost + prior_calls * tokens_per_call * prior.probability * (1 - prior.read_share)
+    lost_share = lost / (count.expected + prior_calls * tokens_per_call)
+    read_share = prior.read_share
+    if count.misses:
+        read_at_misses = 1 - count.lost / max(count.lost + sum(count.reads), 1)
+        read_share = (count.misses * read_at_misses + read_share) / (count.misses + 1)
+    return MissRate(min(lost_share / (1 - read_share), 1.0), read_share)
+
+
+def _calls_of_prior_misses(count: ClassCount) -> float:
+    """Return how many of a count's calls hold `_PRIOR_CALLS` misses; at least `_PRIOR_CALLS`.
+
+    So many calls of all other sessions count beside those of a session's own first half.
+    """
+    return max(_PRIOR_CALLS, min(1.0, _PRIOR_CALLS / max(count.misses, 1)) * count.calls)
+
+
+def _cold_start_reads(session: SessionCounts) -> tuple[int, ...]:
+    return tuple(
+        read
+        for name, count in session.counts.items()
+        if name.startswith(_COLD_START)
+        for read in count.reads
+    )
+
+
+def _select_long_sessions(sessions: Iterable[SessionCounts]) -> list[SessionCounts]:
+    return [s for s in sessions if sum(c.calls for c in s.counts.values()) >= MIN_CALLS]
+
+
+def _sum_counts(sessions: Iterable[SessionCounts]) -> dict[str, ClassCount]:
+    total: dict[str, ClassCount] = {}
+    for session in sessions:
+        for name, count in session.counts.items():
+            total[name] = total.get(name, ClassCount()) + count
+    return total
+
+
+def _narrowest_reads(pools: Iterable[dict[str, ClassCount]], class_name: str) -> Sequence[int]:
+    """Return the reads at misses of a class by the narrowest pool that has any."""
+    return next((p[class_name].reads for p in pools if class_name in p and p[class_name].reads), ())
+
+
+def draw_reads(calls: Sequence[CallFeatures], rates: MissRates) -> NDArray[Any]:
+    """Simulate what each call reads from the cache.
+
+    Args:
+        calls: the billed calls, in order.
+        rates: the estimated miss rates of their session.
+
+    Returns:
+        Tokens, by draw and call: an array of `N_DRAWS` rows.
     """
     rng = np.random.default_rng(_SEED)
-    kinds = [call_class(a) for a in known]
-    names = sorted(set(kinds))
-    at = np.array([names.index(k) for k in kinds])
-    hit = np.array([warm_read_tokens(a) for a in known], np.int64)
-    low, often, kept = (np.zeros((N_DRAWS, len(known))) for _ in range(3))
-    teachers = [None] if rates.first or not rates.drawn else rates.drawn
-    taken = rng.integers(len(teachers), size=N_DRAWS)
-    for which, teacher in enumerate(teachers):
-        found, rows = [rates.rate(k, teacher) for k in names], taken == which
-        often[rows] = np.array([rate.often for rate in found])[at]
-        kept[rows] = np.array([rate.kept for rate in found])[at]
-    whose = {k: rng.random(N_DRAWS) for k in names}
-    which_read = rng.random((len(known), N_DRAWS))
-    for i, (a, k) in enumerate(zip(known, kinds, strict=True)):
-        if k not in UNEXPLAINED_CLASSES:
-            low[:, i] = np.minimum(_pick_reads(rates.lows(a, k), whose[k], which_read[i]), a.prompt)
-    missing = rng.random(low.shape) < often
-    unnamed = np.array([k in UNEXPLAINED_CLASSES for k in kinds], bool)
-    at_miss = np.where(unnamed, kept * hit, low)
-    reads = np.where(missing, at_miss, hit)
-    first = np.array([a.before is None for a in known], bool)
-    reads[:, first] = low[:, first]
+    classes = [call_class(call) for call in calls]
+    names = sorted(set(classes))
+    class_index = np.array([names.index(name) for name in classes])
+    has_cause = np.array([name not in UNEXPLAINED_CLASSES for name in classes], bool)
+    is_first_call = np.array([call.before is None for call in calls], bool)
+    read_at_hit = np.array([warm_read_tokens(call) for call in calls], np.int64)
+    drawn_read, probability, read_share = (np.zeros((N_DRAWS, len(calls))) for _ in range(3))
+    # step 1: each draw takes the rates of one training session (a first half speaks for itself)
+    sources = [None] if rates.has_own_half or not rates.drawn else rates.drawn
+    source_of_draw = rng.integers(len(sources), size=N_DRAWS)
+    for i, source in enumerate(sources):
+        estimates, draws = [rates.estimate(name, source) for name in names], source_of_draw == i
+        probability[draws] = np.array([e.probability for e in estimates])[class_index]
+        read_share[draws] = np.array([e.read_share for e in estimates])[class_index]
+    # step 2: what calls with a cause would read; all calls of a class use one session in a draw
+    donor_quantile = {name: rng.random(N_DRAWS) for name in names}
+    read_quantile = rng.random((len(calls), N_DRAWS))
+    for i in np.flatnonzero(has_cause).tolist():
+        donors = rates.miss_reads(calls[i], classes[i])
+        picks = _pick_reads(donors, donor_quantile[classes[i]], read_quantile[i])
+        drawn_read[:, i] = np.minimum(picks, calls[i].prompt)
+    # step 3: each call misses or not; a first call has no rate, all of its read is drawn
+    is_missed = rng.random(drawn_read.shape) < probability
+    read_at_miss = np.where(has_cause, drawn_read, read_share * read_at_hit)
+    reads = np.where(is_missed, read_at_miss, read_at_hit)
+    reads[:, is_first_call] = drawn_read[:, is_first_call]
     return reads
 
 
 def _pick_reads(
-    given: Sequence[Sequence[int]], whose: NDArray[Any], which: NDArray[Any]
+    donors: Sequence[Sequence[int]], donor_quantile: NDArray[Any], read_quantile: NDArray[Any]
 ) -> list[int]:
-    """Return for each draw one read of one session, both by numbers from 0 to 1."""
-    taken = (given[int(w * len(given))] for w in whose)
-    return [reads[int(u * len(reads))] for reads, u in zip(taken, which, strict=True)]
-
-
-TABLE_FILE = "taught.json"
+    """Return for each draw one read of one session, both picked by numbers from 0 to 1."""
+    picked = (donors[int(q * len(donors))] for q in donor_quantile)
+    return [reads[int(q * len(reads))] for reads, q in zip(picked, read_quantile, strict=True)]
 
 
 @cache
 def load_counts() -> tuple[SessionCounts, ...]:
-    """Return what the committed sessions taught: counts alone, nothing that was said in them."""
+    """Read the counts of the committed training sessions; they hold no text of the sessions."""
     data = resources.files(__package__).joinpath(TABLE_FILE).read_bytes()
     return msgspec.json.decode(data, type=tuple[SessionCounts, ...])
 
 
 def is_informative(session: Session) -> bool:
-    """Say whether a session teaches: one that never reads a token tells of no cache."""
+    """Return whether a session can be counted: one that never reads a token shows no cache."""
     reads = recorded_reads(session)
     return len(reads) > 1 and any(reads)
 
 
 def without_copies(
-    teachers: Iterable[SessionCounts], session: str, head: Sequence[int]
+    training: Iterable[SessionCounts], session_id: str, head: Sequence[int]
 ) -> list[SessionCounts]:
-    """Return the teachers that are neither the session itself nor a copy of its beginning."""
-    own = tuple(head)
-    copy = len(own) == HEAD_PROMPTS
-    return [t for t in teachers if t.session != session and not (copy and t.head == own)]
+    """Return the counts that are neither of the session itself nor of a copy of its beginning.
+
+    Args:
+        training: counts of sessions.
+        session_id: the session's id.
+        head: tokens of its first prompts, as `first_prompts` returns them.
+    """
+    prompts = tuple(head)
+    can_be_copied = len(prompts) == HEAD_PROMPTS
+    return [
+        s for s in training if s.session != session_id and not (can_be_copied and s.head == prompts)
+    ]

@@ -1,8 +1,9 @@
-"""Predicted input cost of a session, how far it is from the record, and reads after compactions.
+"""Predicted input cost of a session, its error against the record, and reads after compactions.
 
-Told to a prediction: sizes, times, models, events, and whether writes are billed and live five
-minutes or an hour. Never told: a read of the session (or of the half) that is judged. So this
-figure can fail, unlike `metrics.cost.ledger.closure_error`, which checks that the books add up.
+A prediction uses sizes, times, models, events, and whether writes are billed and live five minutes
+or an hour. It never uses a recorded read of the session (or of the half) that is judged. So the
+prediction can be wrong, unlike `metrics.cost.ledger.closure_error`, which only checks that sums
+agree.
 """
 
 from __future__ import annotations
@@ -43,277 +44,309 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
+# How an interval is made and calibrated.
+#
+# The middle 80 % of the simulated dollars (`draw_reads`) is the raw interval. It is then stretched
+# by two factors, one below and one above the median, which are the smallest that would have covered
+# 80 % of the training sessions (conformal calibration: `SessionCounts.stretch` is each one's signed
+# error in half widths of its own raw interval). Dollars are linear in the tokens read, so a draw is
+# priced by one dot product (`InputCosts`). Cost: one simulation and O(training sessions).
+
 NAIVE_MODELS = ("lifetime", "all_cached", "nothing_cached")
-"""Models beside which a prediction stands."""
-_LOW, _HIGH = 10, 90
-_HELD = 80
-"""Of a hundred records so many lie in their intervals."""
-_LEAST = 0.5
-"""An interval is made no narrower than this share of what its draws say."""
+"""Baseline models with which a prediction is compared; see `naive_reads`."""
+_LOW_PERCENTILE, _HIGH_PERCENTILE = 10, 90
+_COVERAGE = 80
+"""Percent of the records that lie in their intervals."""
+_MIN_STRETCH = 0.5
+"""Smallest factor by which an interval is stretched."""
 DEFAULT_STRETCH = 1.5
-"""How far an interval is stretched where no other session's error says."""
+"""The factor where no training session has an error."""
 
 
 class Prediction(msgspec.Struct, frozen=True):
-    """What was foretold of a session's input side, and how far it is from the record.
+    """The predicted input cost of a session and its errors.
 
-    Errors are shares of the recorded dollars: foretold / recorded - 1. None: `why` says what is
-    missing.
+    Errors are shares of the recorded dollars: predicted / recorded - 1. Where they are None, `why`
+    says what is missing.
     """
 
     reads: tuple[int, ...] = ()
-    """Tokens that each billed call is foretold to read: the middle of the draws, call by call."""
+    """Tokens that each billed call is predicted to read: the median of the draws of each call."""
     error: float | None = None
-    """Of the middle of the draws in dollars, other sessions having taught them."""
+    """Error of the median of the draws in dollars, with rates of other sessions."""
     low: float | None = None
-    """Lower end of the 80 % interval, as an error; it holds the record where low <= 0 <= high."""
+    """Lower end of the 80 % interval, as an error; it covers the record where low <= 0 <= high."""
     high: float | None = None
+    """Upper end of the interval."""
     half_error: float | None = None
-    """Of the second half of the calls, the first half having taught it first."""
+    """Error of the second half of the calls, predicted with the first half's own counts."""
     split_error: float | None = None
     """Tokens by which the reads are off, call by call, over all tokens of the prompts."""
     lifetime_error: float | None = None
-    """Of a model that knows the cache's lifetime alone."""
+    """Error of a baseline that knows the cache's lifetime alone."""
     all_cached_error: float | None = None
-    """Of a model that finds all that two prompts share."""
+    """Error of a baseline that reads all that two prompts share."""
     nothing_cached_error: float | None = None
-    """Of a model without a cache."""
+    """Error of a baseline without a cache."""
     teachers: int = 0
-    """Sessions of the same tool and provider that taught it."""
+    """Training sessions of the same tool, provider family and role."""
     why: str | None = None
-    """Why there is no figure, or what it rests on where that is little."""
+    """Why there is no figure, or a warning where it rests on few calls or sessions."""
     spread: tuple[float, float] | None = None
-    """The interval around the foretold dollars, as shares of them: what a replay's dollars bear."""
+    """The interval around the predicted dollars, as shares of them; replays use it, too."""
 
 
 @accepts_session
 def predict_input_cost(
     session: Session, teachers: Iterable[SessionCounts] | None = None
 ) -> Prediction:
-    """Return what other sessions foretell of a session's input side, and how far off that is.
+    """Predict a session's input cost from the cache behaviour of other sessions.
 
     Args:
         session: a recorded session, what holds one, or the path of a log.
-        teachers: what other sessions taught; None: the table that comes with ctxkit. The session
+        teachers: counts of training sessions; None: the table that comes with ctxkit. The session
             itself and copies of its beginning are left out of them.
+
+    Returns:
+        The prediction and its errors against the record; `why` where a figure is missing.
 
     Raises:
         BadArguments: it is no session.
     """
     if not session.has_usage:
         return Prediction(why="The log has no usage, so nothing can be foretold or checked.")
-    known = call_features(session)
-    if len(known) < 2:
-        why = "no cache split" if not known else "one call with a cache split"
-        return Prediction(why=f"The log has {why}, so no prediction can be checked.")
+    calls = call_features(session)
+    if len(calls) < 2:
+        missing = "no cache split" if not calls else "one call with a cache split"
+        return Prediction(why=f"The log has {missing}, so no prediction can be checked.")
     rates = rates_for_session(session, load_counts() if teachers is None else teachers)
-    reads = draw_reads(known, rates)
-    middle = np.median(reads, axis=0)
-    found = Prediction(
-        reads=tuple(middle.astype(int).tolist()),
-        split_error=split_error(known, recorded_reads(session), middle),
-        teachers=len(rates.own),
-        why=_limits_note(rates, len(known)),
+    draws = draw_reads(calls, rates)
+    median_reads = np.median(draws, axis=0)
+    recorded = recorded_reads(session)
+    prediction = Prediction(
+        reads=tuple(median_reads.astype(int).tolist()),
+        split_error=split_error(calls, recorded, median_reads),
+        teachers=len(rates.same_role),
+        why=_limits_note(rates, len(calls)),
     )
-    line = input_costs(session, known)
-    if line is None:
+    costs = input_costs(session, calls)
+    if costs is None:
         why = "A call has no known price, so only the split of its tokens can be checked."
-        return msgspec.structs.replace(found, why=why)
-    case = _Case(
-        session, known, rates, _without_headless(line, known), np.array(recorded_reads(session))
-    )
-    return case.judged(reads, found)
+        return msgspec.structs.replace(prediction, why=why)
+    costs = _without_headless(costs, calls)
+    case = _PredictedSession(session, calls, rates, costs, np.array(recorded))
+    return case.with_errors(prediction, draws)
 
 
 def rates_for_session(session: Session, teachers: Iterable[SessionCounts]) -> MissRates:
-    """Return what teachers say to a session, itself and copies of its beginning left out."""
-    whose = count_session(session, 0)
-    return MissRates(without_copies(teachers, session.id, whose.head), whose)
+    """Return the miss rates for a session by training sessions, itself and copies left out."""
+    target = count_session(session, 0)
+    return MissRates(without_copies(teachers, session.id, target.head), target)
 
 
 def _limits_note(rates: MissRates, calls: int) -> str | None:
-    told = []
+    sentences = []
     if calls < MIN_CALLS:
-        told.append(f"It has {calls} calls with a cache split, so one miss decides.")
-    if rates.few:
-        n = len(rates.own)
-        others_ = f"Only {n} other session{'s' * (n != 1)}" if n else "No other session"
-        told.append(f"{others_} of its tool and provider taught it.")
-    return " ".join(told) or None
+        sentences.append(f"It has {calls} calls with a cache split, so one miss decides.")
+    if rates.has_few_sessions:
+        n = len(rates.same_role)
+        others = f"Only {n} other session{'s' * (n != 1)}" if n else "No other session"
+        sentences.append(f"{others} of its tool and provider taught it.")
+    return " ".join(sentences) or None
 
 
-class _Case(NamedTuple):
-    """A session that is judged."""
+class _PredictedSession(NamedTuple):
+    """A session with its estimated rates, prices and record."""
 
     session: Session
-    known: Sequence[CallFeatures]
+    calls: Sequence[CallFeatures]
     rates: MissRates
-    line: InputCosts
+    costs: InputCosts
     recorded: NDArray[Any]
+    """Tokens that each call read."""
 
-    def judged(self, reads: NDArray[Any], found: Prediction) -> Prediction:
-        """Return a prediction with the errors of its dollars."""
-        true = float(self.line.of(self.recorded))
-        if not true:
-            return msgspec.structs.replace(found, why="Its calls cost nothing, so no share is off.")
-        draws = self.line.of(reads)
-        point = float(np.median(draws))
-        low, high = _interval(draws, point, *interval_stretch(self.rates))
-        naive = naive_reads(self.known)
+    def with_errors(self, prediction: Prediction, draws: NDArray[Any]) -> Prediction:
+        """Return a prediction with the errors of its dollars, which the drawn reads give."""
+        recorded = float(self.costs.of(self.recorded))
+        if not recorded:
+            why = "Its calls cost nothing, so no share is off."
+            return msgspec.structs.replace(prediction, why=why)
+        dollars = self.costs.of(draws)
+        point = float(np.median(dollars))
+        low, high = _stretched_interval(dollars, point, *interval_stretch(self.rates))
+        naive = naive_reads(self.calls)
         return msgspec.structs.replace(
-            found,
-            error=point / true - 1,
-            low=low / true - 1,
-            high=high / true - 1,
+            prediction,
+            error=point / recorded - 1,
+            low=low / recorded - 1,
+            high=high / recorded - 1,
             spread=(low / point - 1, high / point - 1) if point else None,
-            half_error=self.half(),
-            **{f"{n}_error": float(self.line.of(naive[n])) / true - 1 for n in NAIVE_MODELS},
+            half_error=self._second_half_error(),
+            **{f"{n}_error": float(self.costs.of(naive[n])) / recorded - 1 for n in NAIVE_MODELS},
         )
 
-    def half(self) -> float | None:
-        """Return the error of the second half of the calls, taught by the first half first."""
-        at = len(self.known) // 2
-        if at < 2:
+    def _second_half_error(self) -> float | None:
+        """Return the error of the second half of the calls, the first half being counted."""
+        half = len(self.calls) // 2
+        if half < 2:
             return None
-        reads = draw_reads(self.known[at:], self.rates.after(count_session(self.session, at)))
-        part = InputCosts(self.line.whole[at:], self.line.saved[at:])
-        true = float(part.of(self.recorded[at:]))
-        return float(np.median(part.of(reads))) / true - 1 if true else None
+        rates = self.rates.with_own_half(count_session(self.session, half))
+        costs = InputCosts(self.costs.whole[half:], self.costs.saved[half:])
+        recorded = float(costs.of(self.recorded[half:]))
+        dollars = costs.of(draw_reads(self.calls[half:], rates))
+        return float(np.median(dollars)) / recorded - 1 if recorded else None
 
 
-def _without_headless(line: InputCosts, known: Sequence[CallFeatures]) -> InputCosts:
+def _without_headless(costs: InputCosts, calls: Sequence[CallFeatures]) -> InputCosts:
     """Leave out the first call of a log without its beginning: nobody can tell what it reads."""
-    counted = np.array([not a.headless for a in known])
-    return InputCosts(line.whole * counted, line.saved * counted)
+    counted = np.array([not call.headless for call in calls])
+    return InputCosts(costs.whole * counted, costs.saved * counted)
 
 
-def _interval(draws: NDArray[Any], point: float, down: float, up: float) -> tuple[float, float]:
-    """Return the ends of the interval: no side is less than half the other, nor than a hundredth.
+def _stretched_interval(
+    dollars: NDArray[Any], point: float, stretch_down: float, stretch_up: float
+) -> tuple[float, float]:
+    """Return the ends of the interval around the median `point`.
 
-    Draws end where nothing is missed, and a model can be wrong there, too.
+    Draws end where nothing is missed, yet the model can be wrong there, too. So no side is less
+    than half the other before it is stretched, nor less than a hundredth of the dollars.
     """
-    low, high = np.percentile(draws, [_LOW, _HIGH]).tolist()
+    low, high = np.percentile(dollars, [_LOW_PERCENTILE, _HIGH_PERCENTILE]).tolist()
     below, above = point - low, high - point
-    least = max(below / 2, above / 2, point / 100)
-    return max(point - max(below, least) * down, 0.0), point + max(above, least) * up
+    min_width = max(below / 2, above / 2, point / 100)
+    return (
+        max(point - max(below, min_width) * stretch_down, 0.0),
+        point + max(above, min_width) * stretch_up,
+    )
 
 
 def interval_stretch(rates: MissRates) -> tuple[float, float]:
-    """Return by how much an interval is stretched downwards and upwards: the least that
-    holds four fifths of the teachers.
+    """Return the factors by which an interval is stretched downwards and upwards.
+
+    They are those of the smallest sum that cover `_COVERAGE` percent of the training sessions: of
+    the same tool and role if they are enough, else of all.
     """
-    own = [t.stretch for t in rates.own if t.stretch is not None]
-    off = (
-        own
-        if len(own) >= MIN_SESSIONS
-        else [t.stretch for t in rates.every if t.stretch is not None]
-    )
-    if not off:
+    errors = [s.stretch for s in rates.same_role if s.stretch is not None]
+    if len(errors) < MIN_SESSIONS:
+        errors = [s.stretch for s in rates.training if s.stretch is not None]
+    if not errors:
         return DEFAULT_STRETCH, DEFAULT_STRETCH
-    left = np.arange(0, 101 - _HELD)
-    downs = np.maximum(-np.percentile(off, left), _LEAST)
-    ups = np.maximum(np.percentile(off, left + _HELD), _LEAST)
+    # p percent of the records may lie below the interval, and 100 - _COVERAGE - p above it
+    below = np.arange(0, 101 - _COVERAGE)
+    downs = np.maximum(-np.percentile(errors, below), _MIN_STRETCH)
+    ups = np.maximum(np.percentile(errors, below + _COVERAGE), _MIN_STRETCH)
     best = int(np.argmin(downs + ups))
     return float(downs[best]), float(ups[best])
 
 
-def split_error(known: Sequence[CallFeatures], recorded: Sequence[int], reads: Any) -> float:
-    """Return by how many tokens reads are off, call by call, over all tokens of the prompts."""
-    counted = np.array([not a.headless for a in known])
-    off = np.abs(np.asarray(recorded) - np.asarray(reads)) * counted
-    return float(off.sum() / max(sum(a.prompt for a in known if not a.headless), 1))
+def split_error(calls: Sequence[CallFeatures], recorded: Sequence[int], predicted: Any) -> float:
+    """Return the absolute error of the reads, summed over calls, as a share of the prompts."""
+    counted = np.array([not call.headless for call in calls])
+    off = np.abs(np.asarray(recorded) - np.asarray(predicted)) * counted
+    return float(off.sum() / max(sum(call.prompt for call in calls if not call.headless), 1))
 
 
-def naive_reads(known: Sequence[CallFeatures]) -> dict[str, NDArray[Any]]:
-    """Return what each call reads by models that know next to nothing of a cache."""
-    shared = np.array([warm_read_tokens(a) for a in known])
-    alive = np.array([not a.expired for a in known])
+def naive_reads(calls: Sequence[CallFeatures]) -> dict[str, NDArray[Any]]:
+    """Return what each call reads, in tokens, by each of the `NAIVE_MODELS`."""
+    warm_reads = np.array([warm_read_tokens(call) for call in calls])
+    is_alive = np.array([not call.expired for call in calls])
     return {
-        "lifetime": shared * alive,
-        "all_cached": shared,
-        "nothing_cached": np.zeros(len(known), np.int64),
+        "lifetime": warm_reads * is_alive,
+        "all_cached": warm_reads,
+        "nothing_cached": np.zeros(len(calls), np.int64),
     }
 
 
 class InputCosts(NamedTuple):
-    """The input side as a straight line: each token that is read is cheaper by so much."""
+    """Input cost as a linear function of the tokens that each call reads from the cache."""
 
     whole: NDArray[Any]
-    """Dollars of each call that reads nothing."""
+    """Dollars of each call if it reads nothing."""
     saved: NDArray[Any]
-    """Dollars that one read token of a call saves."""
+    """Dollars that each read token of a call saves."""
 
     def of(self, reads: NDArray[Any]) -> NDArray[Any]:
         """Return the dollars of calls that read so many tokens, summed over the last axis."""
         return np.asarray((self.whole - self.saved * reads).sum(axis=-1))
 
 
-def input_costs(session: Session, known: Sequence[CallFeatures]) -> InputCosts | None:
-    """Return what calls cost by the table of prices; None where one has no price.
+def input_costs(session: Session, calls: Sequence[CallFeatures]) -> InputCosts | None:
+    """Return the input cost of calls by the price table; None where one has no price.
 
-    What is not read is written, at the price of the life that the session's writes have, or sent
-    fresh where the provider bills no writes or the prompt is too short to be cached.
+    What is not read is written, at the price of the lifetime that the session's writes have, or
+    sent uncached where the provider bills no writes or the prompt is too short to be cached.
     """
-    calls = session.calls
-    usages = [calls[a.call].message.usage for a in known]
-    writes = any(u and (u.cache_write_tokens or u.cache_write_1h_tokens) for u in usages)
-    hour = writes and cache_life(session) == HOUR
-    whole, saved = np.zeros(len(known)), np.zeros(len(known))
-    for i, a in enumerate(known):
-        found = price(calls[a.call].message.model or session.model)
-        if found is None:
+    model_calls = session.calls
+    usages = [model_calls[call.call].message.usage for call in calls]
+    bills_writes = any(u and (u.cache_write_tokens or u.cache_write_1h_tokens) for u in usages)
+    is_hour = bills_writes and cache_life(session) == HOUR
+    whole, saved = np.zeros(len(calls)), np.zeros(len(calls))
+    for i, call in enumerate(calls):
+        prices = price(model_calls[call.call].message.model or session.model)
+        if prices is None:
             return None
-        p = found.at(a.prompt)
-        rest = p.write(hour=hour) if writes and a.prompt >= a.least else p.input
-        whole[i] = a.prompt * rest
-        saved[i] = rest - p.read
+        rates = prices.at(call.prompt)
+        is_written = bills_writes and call.prompt >= call.least
+        unread_price = rates.write(hour=is_hour) if is_written else rates.input
+        whole[i] = call.prompt * unread_price
+        saved[i] = unread_price - rates.read
     return InputCosts(whole, saved)
 
 
 class ReadAfterCompaction(NamedTuple):
-    """The first call after a compaction."""
+    """The first call after a compaction: its recorded and predicted read."""
 
     call: int
     prompt: int
-    """Tokens of its prompt: so many it could have read."""
+    """Tokens of its prompt, which is what it could have read."""
     read: int
     """Tokens that it read."""
     foretold: int | None
-    """What the session's other compactions foretell of it; None: it has no other that tells."""
+    """Tokens that the session's other compactions predict; None: there is no other to go by."""
 
 
 @accepts_session
 def reads_after_compactions(session: Session) -> tuple[ReadAfterCompaction, ...]:
-    """Return the first call after each compaction, foretold with that compaction left out.
+    """Return the first call after each compaction with its predicted read (leave-one-out median).
 
     What the tool always sends first stays in the cache, and is the same after each compaction of a
-    session; nothing stays where the pause was longer than the cache lives.
+    session, so the median of the other compactions is the prediction. Nothing stays where the pause
+    was longer than the cache lives.
 
     Raises:
         BadArguments: it is no session.
     """
     pairs = zip(call_features(session), recorded_reads(session), strict=True)
-    cut = [(a, read) for a, read in pairs if miss_cause(a) == "compaction"]
-    reads = sorted(read for a, read in cut if not a.expired)
-    found = []
-    for a, read in cut:
-        told = _middle_without(reads, read) if not a.expired else 0 if len(cut) > 1 else None
-        told = None if told is None else min(told, a.prompt)
-        found.append(ReadAfterCompaction(a.call, a.prompt, read, told))
-    return tuple(found)
+    compacted = [(call, read) for call, read in pairs if miss_cause(call) == "compaction"]
+    warm_reads = sorted(read for call, read in compacted if not call.expired)
+    rows = []
+    for call, read in compacted:
+        if call.expired:
+            predicted = 0 if len(compacted) > 1 else None
+        else:
+            predicted = _median_without(warm_reads, read)
+        if predicted is not None:
+            predicted = min(predicted, call.prompt)
+        rows.append(ReadAfterCompaction(call.call, call.prompt, read, predicted))
+    return tuple(rows)
 
 
-def _middle_without(ordered: Sequence[int], one: int) -> int | None:
-    """Return the median, rounded, of what is left without one of them; None where nothing is."""
-    at, n = bisect_left(ordered, one), len(ordered) - 1
+def _median_without(ordered: Sequence[int], value: int) -> int | None:
+    """Return the rounded median of ordered values without one of them; None where none is left.
+
+    O(log n): the two middle positions skip the place of the value that is left out.
+    """
+    at, n = bisect_left(ordered, value), len(ordered) - 1
     low, high = (k + (k >= at) for k in ((n - 1) // 2, n // 2))
     return round((ordered[low] + ordered[high]) / 2) if n else None
 
 
-def compaction_read_error(found: Sequence[ReadAfterCompaction]) -> float | None:
-    """Return by how many tokens those reads are off, over the prompts; None where none is told."""
-    told = [(c.prompt, abs(c.read - c.foretold)) for c in found if c.foretold is not None]
-    return sum(off for _, off in told) / sum(n for n, _ in told) if told else None
+def compaction_read_error(reads: Sequence[ReadAfterCompaction]) -> float | None:
+    """Return the absolute error of the predicted reads after compactions, as a share of the
+    prompts' tokens; None where none is predicted.
+    """
+    errors = [(r.prompt, abs(r.read - r.foretold)) for r in reads if r.foretold is not None]
+    return sum(off for _, off in errors) / sum(n for n, _ in errors) if errors else None
 
 
 NO_CACHE_SPLIT = "No cache split is recorded, so the cache model could not be checked."
@@ -322,7 +355,7 @@ NO_CACHE_SPLIT = "No cache split is recorded, so the cache model could not be ch
 def describe_prediction(
     error: float | None, low: float | None, high: float | None, note: str | None
 ) -> str:
-    """Return how well one session was foretold: error and interval, and what it rests on."""
+    """Describe in a sentence the error and interval of one session's prediction, with its note."""
     if error is None or low is None or high is None:
         return note or NO_CACHE_SPLIT
     return (

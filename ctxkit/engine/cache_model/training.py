@@ -1,5 +1,6 @@
-"""Count sessions and test the model against chance; used by `docs/make_trust.py` and
-`docs/trust_cache.py` alone.
+"""Counts of training sessions, and tests of the cache model against chance.
+
+Used by `docs/make_trust.py` and `docs/trust_cache.py` alone.
 """
 
 from __future__ import annotations
@@ -38,117 +39,124 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 
-_MOST = 20.0
-"""Half widths off that count at most: an interval of no width says nothing."""
+_MAX_STRETCH = 20.0
+"""Largest error in half widths that is counted: an interval may have almost no width."""
 
 
 def distinct_sessions(sessions: Iterable[Session]) -> list[Session]:
-    """Return the sessions and subagents that can teach, the longest of those that are copies."""
-    given = [each for s in sessions for each in (s, *s.children)]
-    found: list[tuple[Session, SessionCounts]] = []
-    for session in sorted((s for s in given if is_informative(s)), key=lambda s: -len(s.calls)):
-        own = count_session(session)
-        if len(without_copies([t for _, t in found], own.session, own.head)) == len(found):
-            found.append((session, own))
-    return sorted((s for s, _ in found), key=lambda s: (s.format, s.id))
+    """Return the sessions and subagents that can be counted; of copies, the longest one."""
+    candidates = [s for session in sessions for s in (session, *session.children)]
+    distinct: list[tuple[Session, SessionCounts]] = []
+    informative = (s for s in candidates if is_informative(s))
+    for session in sorted(informative, key=lambda s: -len(s.calls)):
+        counts = count_session(session)
+        others = [other for _, other in distinct]
+        if len(without_copies(others, counts.session, counts.head)) == len(others):
+            distinct.append((session, counts))
+    return sorted((s for s, _ in distinct), key=lambda s: (s.format, s.id))
 
 
 def count_sessions(sessions: Sequence[Session]) -> tuple[SessionCounts, ...]:
-    """Return what sessions teach, each with how far off its own interval was."""
-    plain = [count_session(s) for s in sessions]
+    """Count sessions, each with the error of its own prediction by the others (`stretch`)."""
+    counts = [count_session(s) for s in sessions]
     return tuple(
         replace(
-            t,
-            stretch=_stretch(predict_input_cost(s, plain))
-            if len(call_features(s)) >= MIN_CALLS
+            own,
+            stretch=_interval_error(predict_input_cost(session, counts))
+            if len(call_features(session)) >= MIN_CALLS
             else None,
         )
-        for s, t in zip(sessions, plain, strict=True)
+        for session, own in zip(sessions, counts, strict=True)
     )
 
 
-def _stretch(found: Prediction) -> float | None:
-    """Return how many unstretched half widths the record lies above what was foretold."""
-    if found.error is None or found.low is None or found.high is None:
+def _interval_error(prediction: Prediction) -> float | None:
+    """Return how many unstretched half widths the record lies above the prediction."""
+    error, low, high = prediction.error, prediction.low, prediction.high
+    if error is None or low is None or high is None:
         return None
-    half = found.error - found.low if found.error > 0 else found.high - found.error
-    off = -found.error * DEFAULT_STRETCH / half if half else None
-    return None if off is None else min(max(off, -_MOST), _MOST)
+    half_width = error - low if error > 0 else high - error
+    if not half_width:
+        return None
+    return min(max(-error * DEFAULT_STRETCH / half_width, -_MAX_STRETCH), _MAX_STRETCH)
 
 
 def leave_one_out(
     sessions: Sequence[Session], teachers: Sequence[SessionCounts]
 ) -> list[tuple[Session, Prediction]]:
-    """Return each session that is long enough with its prediction by all teachers but itself."""
-    judged = [s for s in sessions if len(call_features(s)) >= MIN_CALLS]
-    return [(s, predict_input_cost(s, teachers)) for s in judged]
+    """Predict each session that is long enough from all training sessions but itself."""
+    long_sessions = [s for s in sessions if len(call_features(s)) >= MIN_CALLS]
+    return [(s, predict_input_cost(s, teachers)) for s in long_sessions]
 
 
 def with_reads(session: Session, reads: Sequence[int]) -> Session:
     """Return a session whose billed calls read so many tokens; its prompts are as they were."""
     calls = zip(billed_calls(session), call_features(session), reads, strict=True)
-    places = {
-        session.indices[c.position]: _reply(
-            c.message, n, hour=(written_cache_life(c) or a.life) == HOUR
+    replies = {
+        session.indices[c.position]: _reply_with_read(
+            c.message, read, hour=(written_cache_life(c) or features.life) == HOUR
         )
-        for c, a, n in calls
+        for c, features, read in calls
     }
-    return replace(session, log=tuple(places.get(i, e) for i, e in enumerate(session.log)))
+    return replace(session, log=tuple(replies.get(i, e) for i, e in enumerate(session.log)))
 
 
-def _reply(message: Any, read: int, *, hour: bool) -> Any:
-    u = message.usage
-    rest = (u.prompt_tokens or 0) - read
-    writes = u.cache_write_tokens is not None or u.cache_write_1h_tokens is not None
-    hour = hour and writes
+def _reply_with_read(message: Any, read: int, *, hour: bool) -> Any:
+    usage = message.usage
+    rest = (usage.prompt_tokens or 0) - read
+    bills_writes = usage.cache_write_tokens is not None or usage.cache_write_1h_tokens is not None
+    hour = hour and bills_writes
     usage = replace(
-        u,
-        input_tokens=None if writes else rest,
+        usage,
+        input_tokens=None if bills_writes else rest,
         cache_read_tokens=read,
-        cache_write_tokens=0 if hour else rest if writes else None,
+        cache_write_tokens=0 if hour else rest if bills_writes else None,
         cache_write_1h_tokens=rest if hour else None,
     )
     return replace(message, usage=usage)
 
 
 def with_random_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session that read any number of tokens of each prompt."""
+    """Return a session of which each call read a random number of its prompt's tokens."""
     rng = np.random.default_rng(seed)
-    return with_reads(session, [int(rng.integers(a.prompt + 1)) for a in call_features(session)])
+    reads = [int(rng.integers(call.prompt + 1)) for call in call_features(session)]
+    return with_reads(session, reads)
 
 
 def with_shuffled_reads(session: Session, seed: int = 0) -> Session:
-    """Return a session whose shares of reads are those of other calls of it."""
-    known = call_features(session)
-    shares = [r / a.prompt for a, r in zip(known, recorded_reads(session), strict=True)]
-    order = np.random.default_rng(seed).permutation(len(known))
-    reads = [int(shares[i] * a.prompt) for i, a in zip(order, known, strict=True)]
+    """Return a session of which each call read the share that another of its calls did."""
+    calls = call_features(session)
+    shares = [r / c.prompt for c, r in zip(calls, recorded_reads(session), strict=True)]
+    order = np.random.default_rng(seed).permutation(len(calls))
+    reads = [int(shares[i] * call.prompt) for i, call in zip(order, calls, strict=True)]
     return with_reads(session, reads)
 
 
 def chance_errors(session: Session) -> tuple[float, ...]:
-    """Return the errors that are left where a session's own rates are known: chance call by call.
+    """Return the errors that remain where a session's own rates are known: chance call by call.
 
-    Each draw is taken for the record, and the middle of all of them for what was foretold.
+    Each draw in turn is taken for the record, and the median of all draws for the prediction.
     """
-    known = call_features(session)
-    line, own = input_costs(session, known), count_session(session)
-    if line is None or len(known) < 2:
+    calls = call_features(session)
+    costs = input_costs(session, calls)
+    if costs is None or len(calls) < 2:
         return ()
-    draws = line.of(draw_reads(known, MissRates((), own, first=True)))
-    return tuple(np.abs(np.median(draws) / draws - 1).tolist())
+    rates = MissRates((), count_session(session), has_own_half=True)
+    dollars = costs.of(draw_reads(calls, rates))
+    return tuple(np.abs(np.median(dollars) / dollars - 1).tolist())
 
 
 def chance_named_tokens(session: Session, seed: int = 0) -> tuple[int, int]:
-    """Return what misses put to other calls would lose, in tokens, and how much has a cause."""
-    known = [a for a in call_features(session) if a.before is not None]
-    reads = dict(
-        zip((a.call for a in call_features(session)), recorded_reads(session), strict=True)
-    )
-    n = sum(is_miss(a.shared, reads[a.call]) for a in known)
-    if not n:
+    """Return the tokens that the misses would lose at random other calls, and those of them at
+    calls for which a rule names a cause.
+    """
+    pairs = zip(call_features(session), recorded_reads(session), strict=True)
+    calls = [(call, read) for call, read in pairs if call.before is not None]
+    n_misses = sum(is_miss(call.shared, read) for call, read in calls)
+    if not n_misses:
         return 0, 0
-    taken: NDArray[Any] = np.random.default_rng(seed).choice(len(known), n, replace=False)
-    lost = [known[i] for i in taken.tolist()]
-    named = sum(a.shared for a in lost if miss_cause(a) != "unexplained")
-    return sum(a.shared for a in lost), named
+    rng = np.random.default_rng(seed)
+    picked: NDArray[Any] = rng.choice(len(calls), n_misses, replace=False)
+    missed = [calls[i][0] for i in picked.tolist()]
+    named = sum(call.shared for call in missed if miss_cause(call) != "unexplained")
+    return sum(call.shared for call in missed), named
