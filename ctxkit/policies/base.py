@@ -433,8 +433,8 @@ class ScheduledPruning(ConfiguredPolicy):
     def stepped(self, history: History, room: ContextBudget) -> History:  # noqa: ARG002  as those who say
         """Return what this call is sent where a step has to be called."""
         raise BadArguments(
-            f"A step of {type(self).__name__} has a call of its own: say in `stepped` what a call"
-            " is sent."
+            f"A step of {type(self).__name__} defines its own `__call__`: define `stepped`, which"
+            " prunes one call."
         )
 
 
