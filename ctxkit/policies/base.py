@@ -82,25 +82,25 @@ class _TakesSummariser(Protocol):
     def using(self, summariser: Any, /) -> object: ...
 
 
-def as_policy(given: object, what: str = "policy") -> BasePolicy:
+def as_policy(candidate: object, what: str = "policy") -> BasePolicy:
     """Return a policy or a pruning as a `BasePolicy`; a function is wrapped.
 
     Raises:
         BadArguments: it cannot be called, or has a method `using` without deriving from
             `BasePolicy`.
     """
-    if not callable(given):
+    if not callable(candidate):
         raise BadArguments(
-            f"The {what} {short_repr(given)} cannot be called: give a function (history, room)."
+            f"The {what} {short_repr(candidate)} cannot be called: give a function (history, room)."
         )
-    if isinstance(given, BasePolicy):
-        return given
-    if isinstance(given, _TakesSummariser) and not isinstance(given, type):
+    if isinstance(candidate, BasePolicy):
+        return candidate
+    if isinstance(candidate, _TakesSummariser) and not isinstance(candidate, type):
         raise BadArguments(
-            f"The {what} {name_of(given)} has a method `using`, which is called on policies only: "
+            f"The {what} {name_of(candidate)} has a method `using`, which is for policies only: "
             "derive its class from ctxkit.policies.BasePolicy."
         )
-    return FunctionPolicy(given)
+    return FunctionPolicy(candidate)
 
 
 def apply_policy(policy: Policy, history: History, room: ContextBudget) -> History:

@@ -132,16 +132,16 @@ class _AfterPause:
 
     def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
         """Trim what may be touched at each call after a pause, and clear the oldest of it."""
-        shown: _Shown = view.memory.setdefault("shown", _Shown(self.rule))
+        visible: _Shown = view.memory.setdefault("shown", _Shown(self.rule))
         touched: _Touched = view.memory.setdefault("touched", _Touched(self.rule))
         news = {call: more for call, *more in view.news("user", "assistant", "tool")}
         events = view.events("tool")
         for call in view.calls():
-            came, went, settled = news.get(call, ((), (), ()))
-            shown.follow(view, came, went)
-            shown.looked_at.update(settled, events.get(call, ()))
+            added, hidden, settled = news.get(call, ((), (), ()))
+            visible.follow(view, added, hidden)
+            visible.looked_at.update(settled, events.get(call, ()))
             if self.rule.acts(view, room, call, touched.freed if self.rule.persists else 0):
-                touched.follow(view, shown, call)
+                touched.follow(view, visible, call)
                 touched.clear(view, room.limit * 4, call)
 
 
@@ -154,15 +154,15 @@ class _Shown:
         self.looked_at: set[int] = set()
         """Results of which something changed since the last call after a pause."""
 
-    def follow(self, view: ScheduleView, came: Iterable[int], went: Iterable[int]) -> None:
+    def follow(self, view: ScheduleView, added: Iterable[int], hidden: Iterable[int]) -> None:
         """Take in what a call shows, and no more shows."""
-        for p in went:
-            found = self._of_role[view.role(p)]
-            i = bisect_left(found, p)
-            if found[i : i + 1] == [p]:
-                del found[i]
+        for p in hidden:
+            positions = self._of_role[view.role(p)]
+            i = bisect_left(positions, p)
+            if positions[i : i + 1] == [p]:
+                del positions[i]
             self.looked_at.add(p)
-        for p in came:
+        for p in added:
             if view.role(p) != TOOL or self.rule.concerns(view, p):
                 insort(self._of_role[view.role(p)], p)
                 self.looked_at.add(p)
@@ -204,24 +204,24 @@ class _Touched:
         self.freed = 0
         """Characters that the last call after a pause was not sent."""
 
-    def follow(self, view: ScheduleView, shown: _Shown, call: int) -> None:
+    def follow(self, view: ScheduleView, visible: _Shown, call: int) -> None:
         """Bring it up to a call."""
-        was, self._span = self._span, shown.span(view, call)
+        was, self._span = self._span, visible.span(view, call)
         (a, b), (start, stop) = was, self._span
-        some = shown.looked_at | {*shown.between(a, start), *shown.between(b, stop)}
-        inside = {p for p in some if start <= p < stop and shown.is_result(p)}
-        for p in sorted(some | self._respared(view, some, inside, call)):
-            wanted = p not in self._spared and (p in inside or p in self._images)
-            self._look(view, p, call, wanted=wanted)
-        shown.looked_at = set()
+        candidates = visible.looked_at | {*visible.between(a, start), *visible.between(b, stop)}
+        inside = {p for p in candidates if start <= p < stop and visible.is_result(p)}
+        for p in sorted(candidates | self._respared(view, candidates, inside, call)):
+            is_prunable = p not in self._spared and (p in inside or p in self._images)
+            self._look(view, p, call, is_prunable=is_prunable)
+        visible.looked_at = set()
 
     def _respared(
-        self, view: ScheduleView, some: set[int], inside: set[int], call: int
+        self, view: ScheduleView, candidates: set[int], inside: set[int], call: int
     ) -> set[int]:
         """Note which have images; return those that are spared for that, or are so no more."""
         if self.rule.cut_images:
             return set()
-        images = set(self._images).difference(some) if self._images else set()
+        images = set(self._images).difference(candidates) if self._images else set()
         for p in inside:
             message = view.message(p, call)
             if message is not None and content.has_images(message):
@@ -230,27 +230,27 @@ class _Touched:
         self._spared = set(self._images[-self.rule.keep_images :])
         return was ^ self._spared
 
-    def _look(self, view: ScheduleView, p: int, call: int, *, wanted: bool) -> None:
+    def _look(self, view: ScheduleView, p: int, call: int, *, is_prunable: bool) -> None:
         """Take in a result, or leave it out, as it stands at a call."""
-        known = self._sizes.pop(p, None)
-        if known is not None:
-            self._less -= known[0] - known[1]
+        old_sizes = self._sizes.pop(p, None)
+        if old_sizes is not None:
+            self._less -= old_sizes[0] - old_sizes[1]
             if p in self._window:
                 del self._saved[bisect_left(self._window.found, p) + 1 :]
                 self._window.out(p)
-        if not wanted:
-            if known is not None:
+        if not is_prunable:
+            if old_sizes is not None:
                 view.change(p, AS_IT_CAME, since=call)
             return
-        came, trimmed = view.left(p, call).chars, view.after(p, self.rule.trim, call).chars
-        self._less += came - trimmed
-        self._sizes[p] = came, trimmed
-        old = False
+        original, trimmed = view.left(p, call).chars, view.after(p, self.rule.trim, call).chars
+        self._less += original - trimmed
+        self._sizes[p] = original, trimmed
+        is_cleared = False
         if trimmed > len(self.rule.placeholder):
-            old = self._window.put(p)
+            is_cleared = self._window.put(p)
             del self._saved[bisect_left(self._window.found, p) + 1 :]
-        if known is not None or old or came > self.rule.whole or trimmed < came:
-            self._say(view, p, call, cleared=old)
+        if old_sizes is not None or is_cleared or original > self.rule.whole or trimmed < original:
+            self._say(view, p, call, cleared=is_cleared)
 
     def _say(self, view: ScheduleView, p: int, call: int, *, cleared: bool) -> None:
         trim = self.rule.trim
@@ -258,23 +258,23 @@ class _Touched:
 
     def clear(self, view: ScheduleView, window: int, call: int) -> None:
         """Clear the oldest until the call is below the share of the window, in characters."""
-        wanted = self._needed(view, window, call)
+        count = self._needed(view, window, call)
         if self.rule.persists:  # what was cleared once stays so
-            wanted = max(min(wanted, len(self._window.found)), self._cleared)
-        for p, cleared in self._window.settle(wanted):
+            count = max(min(count, len(self._window.found)), self._cleared)
+        for p, cleared in self._window.settle(count):
             self._say(view, p, call, cleared=cleared)
-        self._cleared = min(wanted, len(self._window.found))
+        self._cleared = min(count, len(self._window.found))
         self.freed = self._less + self._saved[min(self._cleared, len(self._saved) - 1)]
 
     def _needed(self, view: ScheduleView, window: int, call: int) -> int:
         """Return how many of the oldest must be cleared; one too many: all are not enough."""
-        mark, found, saved = len(self.rule.placeholder), self._window.found, self._saved
-        for p in found[len(saved) - 1 :]:
+        mark, positions, saved = len(self.rule.placeholder), self._window.found, self._saved
+        for p in positions[len(saved) - 1 :]:
             saved.append(saved[-1] + self._sizes[p][1] - mark)
         over = view.chars(call) - self._less - ceil(self.rule.hard_clear_ratio * window)
-        done = min(self._cleared, len(found)) if self.rule.persists else 0
-        left = saved[-1] - saved[done] + mark * (len(found) - done)
-        enough = left >= self.rule.min_prunable_tool_chars
+        done = min(self._cleared, len(positions)) if self.rule.persists else 0
+        remaining = saved[-1] - saved[done] + mark * (len(positions) - done)
+        enough = remaining >= self.rule.min_prunable_tool_chars
         return bisect_right(saved, over) if self.rule.hard_clear and over >= 0 and enough else 0
 
 

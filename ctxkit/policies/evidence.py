@@ -75,14 +75,16 @@ class HybridSummariser:
 
     def __call__(self, passage: Passage) -> Message | str:
         """Return evidence and words; evidence alone as a message that says why."""
-        proved = EvidenceSummariser()(passage)
+        evidence = EvidenceSummariser()(passage)
         try:
-            said = self.summariser(passage)
+            narrative = self.summariser(passage)
         except (ModelError, OSError, ValueError, RuntimeError) as error:
-            alone = f"{proved}\n\n[no narrative: {content.one_line(failure_text(error), 200)}]"
-            return written_instead(alone, error)
-        text = summary_text(said)
-        return f"{proved}\n\n---\n\n{text}" if text.strip() else proved
+            text_without_narrative = (
+                f"{evidence}\n\n[no narrative: {content.one_line(failure_text(error), 200)}]"
+            )
+            return written_instead(text_without_narrative, error)
+        text = summary_text(narrative)
+        return f"{evidence}\n\n---\n\n{text}" if text.strip() else evidence
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -182,20 +184,20 @@ class Narrative(Summary):
         if self.mode == "intent":
             return str(self.writer(passage))
         turns = [int(t) for t in history.turns[list(passage.positions)]]
-        proved = "" if self.mode == "llm" else EvidenceSummariser()(passage)
+        evidence = "" if self.mode == "llm" else EvidenceSummariser()(passage)
         if self.mode == "lossless":
-            return proved
+            return evidence
         try:
-            said = self._told_again(passage)
+            summary = self._told_again(passage)
         except ModelError as error:
-            instead = proved or failure_marker(turns, failure_text(error))
+            instead = evidence or failure_marker(turns, failure_text(error))
             return written_instead(instead, error)
-        if isinstance(said, int):
-            return said
+        if isinstance(summary, int):
+            return summary
         head = turns_heading("CONVERSATION SUMMARY", turns)
-        blocks = [b for b in (proved, *self._blocks(passage, turns, history.log.agent)) if b]
-        text = BLOCK_SEPARATOR.join([*blocks, said])
-        return text if proved else f"{head}\n\n{text}"
+        blocks = [b for b in (evidence, *self._blocks(passage, turns, history.log.agent)) if b]
+        text = BLOCK_SEPARATOR.join([*blocks, summary])
+        return text if evidence else f"{head}\n\n{text}"
 
     def _blocks(self, passage: Passage, turns: list[int], agent: str) -> list[str]:
         acts = tool_actions.collect_actions(passage.messages, turns, agent)
@@ -232,8 +234,8 @@ class Narrative(Summary):
         raise AssertionError  # pragma: no cover  the last round returns or raises
 
     def _said(self, maker: Any, passage: Passage) -> str | int:
-        made = self._once(maker, passage)
-        return made if isinstance(made, int) else summary_text(made)
+        summary = self._once(maker, passage)
+        return summary if isinstance(summary, int) else summary_text(summary)
 
     def _signalled(self, was: History, new: History) -> History:
         """Return the history with the last handoff signal said again, where it is gone."""
@@ -364,12 +366,14 @@ def _evidence_lines(action: ToolAction) -> list[str]:
         f"{action.tool}{f' {name}' if name else ''}{status} (turn"
         f" {action.turn + 1})"
     )
-    shown = (
+    shows_output = (
         action.outcome == "failed"
         and tool_actions.SHELL_TOOL_PATTERN.search(action.tool)
         and action.output
     )
-    return [head, f"    {content.one_line(action.output, SNIPPET_CHARS)}"] if shown else [head]
+    return (
+        [head, f"    {content.one_line(action.output, SNIPPET_CHARS)}"] if shows_output else [head]
+    )
 
 
 def failure_marker(turns: Sequence[int], why: str) -> str:
@@ -397,9 +401,9 @@ def newest_team_state(messages: Iterable[Message]) -> Mapping[str, Any]:
     Args:
         messages: of one agent, newest first.
     """
-    found = (m.details[TEAM_STATE_KEY] for m in messages if TEAM_STATE_KEY in m.details)
-    known = next(found, None)
-    return known if isinstance(known, dict) else {}
+    states = (m.details[TEAM_STATE_KEY] for m in messages if TEAM_STATE_KEY in m.details)
+    newest = next(states, None)
+    return newest if isinstance(newest, dict) else {}
 
 
 def team_state_sections(standing: Mapping[str, Any]) -> list[str]:
@@ -413,15 +417,15 @@ def team_state_sections(standing: Mapping[str, Any]) -> list[str]:
         return []
     rows = [f"  State: {state} (agent: {_as_line(standing.get('agent')) or 'unknown'})"]
     for name, key in (("Entered so far", "entered"), ("Signals out of it", "signals")):
-        known = [_as_line(x) for x in _as_list(standing.get(key))]
-        rows += [f"  {name}: {', '.join(known)}"] if known else []
+        values = [_as_line(x) for x in _as_list(standing.get(key))]
+        rows += [f"  {name}: {', '.join(values)}"] if values else []
     rows += [f"  Failed {_as_line(x)}" for x in _as_list(standing.get("failures"))]
     contracts = [c for c in _as_list(standing.get("contracts")) if isinstance(c, dict)]
-    held = [f"  ✓ {_as_line(c.get('name'))}" for c in contracts if not c.get("why")]
-    open_ = [f"  ✗ {_as_line(c.get('name'))}\n    Reason: {_as_line(c.get('why'))}"
+    fulfilled = [f"  ✓ {_as_line(c.get('name'))}" for c in contracts if not c.get("why")]
+    unfulfilled = [f"  ✗ {_as_line(c.get('name'))}\n    Reason: {_as_line(c.get('why'))}"
              for c in contracts if c.get("why")]  # fmt: skip
     out = ["\n".join(["STATE MACHINE POSITION (as this turn began)", *rows])]
-    return [*out, "\n".join(["CONTRACT STATUS", *held, *open_])] if contracts else out
+    return [*out, "\n".join(["CONTRACT STATUS", *fulfilled, *unfulfilled])] if contracts else out
 
 
 def _as_list(value: Any) -> list[Any]:

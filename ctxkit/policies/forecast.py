@@ -59,41 +59,43 @@ class UnprunedForecast:
         if not roles:
             return bisect_left(log.upto, n - h.head.size + h.lo, start, stop)
         codes = [role_code(r) for r in roles]
-        left = n - sum(h.head.count(log, c) - log.counts[c][h.lo] for c in codes)
+        in_tail = n - sum(h.head.count(log, c) - log.counts[c][h.lo] for c in codes)
         if len(codes) == 1:
-            return bisect_left(log.upto, bisect_left(log.counts[codes[0]], left), start, stop)
+            return bisect_left(log.upto, bisect_left(log.counts[codes[0]], in_tail), start, stop)
         return _bisect_true(
-            lambda call: sum(log.counts[c][log.upto[call]] for c in codes) >= left, start, stop
+            lambda call: sum(log.counts[c][log.upto[call]] for c in codes) >= in_tail, start, stop
         )
 
     def turns(self, n: int, start: int, stop: int) -> int:
         """Return the first call at which `n` turns have begun since the last kept edit."""
         log = self.log
-        aim = turn_of_call(log, self.history.since) + n
-        return _bisect_true(lambda call: turn_of_call(log, call) >= aim, start, stop)
+        target = turn_of_call(log, self.history.since) + n
+        return _bisect_true(lambda call: turn_of_call(log, call) >= target, start, stop)
 
     def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
         """Return the first call before which an agent was sent `limit` since the last kept edit."""
         log, since, off = self.log, self.history.since, self.off
         if agent is None and log.one_agent:
             sums = log.tokens.Q
-            aim = limit + sums[since]
-            return _bisect_true(lambda call: off * (call - since) + sums[call] >= aim, start, stop)
+            target = limit + sums[since]
+            return _bisect_true(
+                lambda call: off * (call - since) + sums[call] >= target, start, stop
+            )
         for name in log.spending() if agent is None else [agent]:
-            own = log.spending().get(name)
-            if own is not None:
-                stop = self._spent_by(own, limit, start, stop)
+            agent_sums = log.spending().get(name)
+            if agent_sums is not None:
+                stop = self._spent_by(agent_sums, limit, start, stop)
         return stop
 
     def _spent_by(
-        self, own: tuple[list[int], list[int]], limit: float, start: int, stop: int
+        self, agent_sums: tuple[list[int], list[int]], limit: float, start: int, stop: int
     ) -> int:
         """Return the first call before which one agent was sent so much, by its running sums."""
-        calls, sizes = own
+        calls, sizes = agent_sums
         off, since = self.off, self.history.since
-        aim, before = limit + sizes[since], calls[since]
+        target, before = limit + sizes[since], calls[since]
         return _bisect_true(
-            lambda call: off * (calls[call] - before) + sizes[call] >= aim, start, stop
+            lambda call: off * (calls[call] - before) + sizes[call] >= target, start, stop
         )
 
     def turn_spent(self, limit: float, start: int, stop: int) -> int:

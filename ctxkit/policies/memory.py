@@ -91,19 +91,19 @@ def promote_lessons(history: History) -> list[tuple[str, str]]:
     came.
     """
     log = history.log
-    shown = {history[p].id for p in range(history.head.size)}
-    gone = [row for row, m in enumerate(log.messages[: history.lo]) if m.id not in shown]
+    shown_ids = {history[p].id for p in range(history.head.size)}
+    hidden_rows = [row for row, m in enumerate(log.messages[: history.lo]) if m.id not in shown_ids]
     index: LessonIndex | None = log.memo.get("lessons")
     if index is None:
         index = log.memo["lessons"] = LessonIndex(log.messages)
-    return list(index.of(gone))
+    return list(index.of(hidden_rows))
 
 
 class _Promoted:
     """The entries of a log's lessons, each made once as long as the environment's secrets stay."""
 
-    def __init__(self, known: list[str]) -> None:
-        self.known = known
+    def __init__(self, secrets: list[str]) -> None:
+        self.known = secrets
         self._ranked = RankedEntries()
         self._numbers: dict[tuple[str, str], int] = {}
         self._sizes: dict[str, int] = {}
@@ -111,23 +111,23 @@ class _Promoted:
     @classmethod
     def of(cls, log: MessageLog) -> _Promoted:
         """Return those of a log."""
-        now, made = environment_secrets(), log.memo.get("entries of lessons")
-        if made is None or made.known != now:
-            made = log.memo["entries of lessons"] = cls(now)
-        return cast("_Promoted", made)
+        secrets, promoted = environment_secrets(), log.memo.get("entries of lessons")
+        if promoted is None or promoted.known != secrets:
+            promoted = log.memo["entries of lessons"] = cls(secrets)
+        return cast("_Promoted", promoted)
 
     def fitting(
-        self, found: Sequence[tuple[str, str]], asked: str, budgets: MemoryBudgets
+        self, lessons: Sequence[tuple[str, str]], request: str, budgets: MemoryBudgets
     ) -> list[MemoryEntry]:
         """Return the entries that budgets have room for, the best for a prompt first; of equals the
         newest.
         """
-        for pair in found:
+        for pair in lessons:
             if pair not in self._numbers:
                 self._take(pair)
-        numbers = [self._numbers[pair] for pair in reversed(found)]
+        numbers = [self._numbers[pair] for pair in reversed(lessons)]
         return fit_to_budgets(
-            self._ranked.ranked(numbers, query_terms(asked)), budgets, self._sizes
+            self._ranked.ranked(numbers, query_terms(request)), budgets, self._sizes
         )
 
     def _take(self, pair: tuple[str, str]) -> None:
@@ -232,22 +232,22 @@ class Lesson(NamedTuple):
     sources: tuple[str, ...] = ()
     """Ids of the messages that it rests on."""
 
-    def entry(self, known: Sequence[str] | None = None) -> MemoryEntry:
+    def entry(self, secrets: Sequence[str] | None = None) -> MemoryEntry:
         """Return it as an entry; equal texts get equal guids.
 
         Args:
-            known: what `_internal.redaction.environment_secrets()` gave, where many are made one
+            secrets: what `_internal.redaction.environment_secrets()` gave, where many are made one
                 after the other.
         """
         guid = sha256(f"{self.type}\0{self.text}".encode("utf-8", "replace")).hexdigest()[:32]
         name = make_entry_name(self.text) or guid[:8]
-        return make_entry(name, self.text, self.type, guid=guid, known=known)
+        return make_entry(name, self.text, self.type, guid=guid, secrets=secrets)
 
 
 def extract_lessons(messages: Sequence[Message]) -> list[Lesson]:
     """Return what messages say that may be remembered, each thing once, in the order it came."""
-    found = LessonIndex(messages).of(range(len(messages)))
-    return [Lesson(kind, text, tuple(dict.fromkeys(ids))) for (kind, text), ids in found.items()]
+    lessons = LessonIndex(messages).of(range(len(messages)))
+    return [Lesson(kind, text, tuple(dict.fromkeys(ids))) for (kind, text), ids in lessons.items()]
 
 
 class LessonIndex:
@@ -271,19 +271,19 @@ class LessonIndex:
         """
         for row in range(self._read, rows[-1] + 1 if rows else 0):
             self._take(row, self._messages[row])
-        among = bytearray(self._read)
+        is_included = bytearray(self._read)
         for row in rows:
-            among[row] = 1
-        found: dict[tuple[str, str], list[str]] = {}
+            is_included[row] = 1
+        lessons: dict[tuple[str, str], list[str]] = {}
         for row, pairs in self._said:
-            if among[row]:
+            if is_included[row]:
                 for pair in pairs:
-                    found.setdefault(pair, []).append(self._messages[row].id)
+                    lessons.setdefault(pair, []).append(self._messages[row].id)
         runs: dict[str, list[str]] = {}
         for run in self._runs:
-            if among[run.row] and run.worked(among):
+            if is_included[run.row] and run.worked(is_included):
                 runs.setdefault(run.command, []).append(self._messages[run.row].id)
-        return found | {("procedure", c): ids for c, ids in runs.items() if len(ids) >= _TWICE}
+        return lessons | {("procedure", c): ids for c, ids in runs.items() if len(ids) >= _TWICE}
 
     def _take(self, row: int, message: Message) -> None:
         self._read = row + 1
@@ -310,10 +310,10 @@ class _Run(NamedTuple):
     results: list[tuple[int, bool]]
     """Rows of its results, and whether each says that it did its work."""
 
-    def worked(self, among: bytearray) -> bool:
+    def worked(self, is_included: bytearray) -> bool:
         """Say whether it did its work by the last of its results among some rows."""
         for row, worked in reversed(self.results):
-            if among[row]:
+            if is_included[row]:
                 return worked
         return False
 
@@ -322,11 +322,11 @@ def lessons_in_message(message: Message) -> list[tuple[str, str]]:
     """Return type and text of what one message says."""
     if message.kind in (INJECTED_KIND, RECALLED_KIND) or message.role not in ("user", "assistant"):
         return []
-    kind, telling = ("preference", _WISH) if message.role == "user" else ("fact", _FOUND)
-    return [(kind, text) for text in _matching_sentences(message, telling)]
+    kind, pattern = ("preference", _WISH) if message.role == "user" else ("fact", _FOUND)
+    return [(kind, text) for text in _matching_sentences(message, pattern)]
 
 
-def _matching_sentences(message: Message, telling: re.Pattern[str]) -> list[str]:
+def _matching_sentences(message: Message, pattern: re.Pattern[str]) -> list[str]:
     """Return the sentences of a message that a pattern finds; no questions, none too long."""
     if message.kind in (INJECTED_KIND, RECALLED_KIND):
         return []
@@ -334,14 +334,16 @@ def _matching_sentences(message: Message, telling: re.Pattern[str]) -> list[str]
     return [
         s.strip("-*# ")
         for s in flat
-        if _SHORTEST <= len(s) <= _LONGEST and telling.search(s) and not s.endswith("?")
+        if _SHORTEST <= len(s) <= _LONGEST and pattern.search(s) and not s.endswith("?")
     ]
 
 
 def extract_preferences(messages: Iterable[Message]) -> list[str]:
     """Return what the user said of how it is to be, each once, in the order it came."""
-    told = (text for m in messages for kind, text in lessons_in_message(m) if kind == "preference")
-    return list(dict.fromkeys(told))
+    preferences = (
+        text for m in messages for kind, text in lessons_in_message(m) if kind == "preference"
+    )
+    return list(dict.fromkeys(preferences))
 
 
 def extract_decisions(messages: Iterable[Message]) -> list[str]:

@@ -53,7 +53,7 @@ def make_entry(
     body: str = "",
     guid: str = "",
     *,
-    known: Sequence[str] | None = None,
+    secrets: Sequence[str] | None = None,
 ) -> MemoryEntry:
     """Return an entry of texts that are cleaned: without keys and controls, in one line but the
     body.
@@ -64,24 +64,26 @@ def make_entry(
         type: a word, such as one of `TYPES`.
         body: more of what it says.
         guid: its id; empty: a new one.
-        known: what `_internal.redaction.environment_secrets()` gave, where many entries are made
+        secrets: what `_internal.redaction.environment_secrets()` gave, where many entries are made
             one after the other.
 
     Raises:
         BadArguments: it has no name, or the type is no word.
     """
-    known = environment_secrets() if known is None else known
-    short = sanitize_line(redact_json(name, known), 120).strip()
+    secrets = environment_secrets() if secrets is None else secrets
+    short = sanitize_line(redact_json(name, secrets), 120).strip()
     if not short:
         raise BadArguments("An entry of memory needs a name.")
     if not _TYPE.fullmatch(type):
-        known = ", ".join(MEMORY_TYPES)
-        raise BadArguments(f"{sanitize_line(type, 60)!r} is no type of memory: use one of {known}.")
+        secrets = ", ".join(MEMORY_TYPES)
+        raise BadArguments(
+            f"{sanitize_line(type, 60)!r} is no type of memory: use one of {secrets}."
+        )
     return MemoryEntry(
         name=short,
-        description=sanitize_line(redact_json(description, known), 300).strip(),
+        description=sanitize_line(redact_json(description, secrets), 300).strip(),
         type=type.lower(),
-        body=redact_json(sanitize_text(body), known)[: MAX_ENTRY_BYTES // 8].strip()
+        body=redact_json(sanitize_text(body), secrets)[: MAX_ENTRY_BYTES // 8].strip()
         if body
         else "",
         guid=guid or str(uuid4()),
@@ -96,14 +98,14 @@ def decode_entry(data: bytes) -> MemoryEntry | None:
     end = _FRONT_MATTER_END.search(text, 4)
     if end is None:
         return None
-    told = dict(_split_row(row) for row in text[4 : end.start()].split("\n") if ":" in row)
-    guid, kind = told.get("guid", ""), told.get("type", "")
+    front_matter = dict(_split_row(row) for row in text[4 : end.start()].split("\n") if ":" in row)
+    guid, kind = front_matter.get("guid", ""), front_matter.get("type", "")
     if not _GUID.fullmatch(guid):
         return None
     try:
         return make_entry(
-            told.get("name", ""),
-            told.get("description", ""),
+            front_matter.get("name", ""),
+            front_matter.get("description", ""),
             kind if _TYPE.fullmatch(kind) else "project",
             text[end.end() :],
             guid,
@@ -112,11 +114,11 @@ def decode_entry(data: bytes) -> MemoryEntry | None:
         return None
 
 
-def encode_entry(kept: MemoryEntry) -> bytes:
+def encode_entry(entry: MemoryEntry) -> bytes:
     """Return an entry as the bytes of its file."""
     keys = ("guid", "name", "description", "type")
-    head = "\n".join(f"{key}: {getattr(kept, key)}" for key in keys)
-    body = f"{kept.body}\n" if kept.body else ""
+    head = "\n".join(f"{key}: {getattr(entry, key)}" for key in keys)
+    body = f"{entry.body}\n" if entry.body else ""
     return f"---\n{head}\n---\n{body}".encode("utf-8", "replace")
 
 
@@ -126,12 +128,12 @@ def memory_folder_name(agent: str) -> str:
     Raises:
         BadArguments: nothing of the name is left.
     """
-    kept = re.sub(r"[^a-z0-9_-]", "", agent.lower().replace(" ", "_"))[:100]
-    if not kept:
+    safe_name = re.sub(r"[^a-z0-9_-]", "", agent.lower().replace(" ", "_"))[:100]
+    if not safe_name:
         raise BadArguments(
             f"{sanitize_line(agent, 60)!r} has no letter or digit to name a folder by."
         )
-    return kept
+    return safe_name
 
 
 def make_entry_name(text: str) -> str:
@@ -195,23 +197,23 @@ def query_terms(query: str) -> frozenset[str]:
     return frozenset(_QUERY_WORD.findall(query[:20_000].lower())) - _STOP_WORDS
 
 
-def count_matches(kept: MemoryEntry, words: frozenset[str]) -> int:
+def count_matches(entry: MemoryEntry, words: frozenset[str]) -> int:
     """Return 2 for each word in the name or the description, 1 for each in the body alone."""
-    head, body = _lowered(kept)
+    head, body = _lowered(entry)
     return sum(_points(word, head, body) for word in words)
 
 
-def _lowered(kept: MemoryEntry) -> tuple[str, str]:
-    return f"{kept.name} {kept.description}".lower(), kept.body.lower()
+def _lowered(entry: MemoryEntry) -> tuple[str, str]:
+    return f"{entry.name} {entry.description}".lower(), entry.body.lower()
 
 
 def _points(word: str, head: str, body: str) -> int:
     return 2 if word in head else 1 if word in body else 0
 
 
-def score_entry(kept: MemoryEntry, words: frozenset[str]) -> int:
+def score_entry(entry: MemoryEntry, words: frozenset[str]) -> int:
     """Return what an entry scores for the words of a query."""
-    return _TYPE_BONUS.get(kept.type, 0) + count_matches(kept, words)
+    return _TYPE_BONUS.get(entry.type, 0) + count_matches(entry, words)
 
 
 class RankedEntries:
@@ -244,12 +246,12 @@ class RankedEntries:
         return [self.entries[number] for number in best_first]
 
     def _points_of(self, word: str) -> dict[int, int]:
-        begin, known = self._of_word.get(word, (0, {}))
+        begin, points_by_number = self._of_word.get(word, (0, {}))
         for number, (head, body) in enumerate(self._texts[begin:], begin):
             if points := _points(word, head, body):
-                known[number] = points
-        self._of_word[word] = len(self._texts), known
-        return known
+                points_by_number[number] = points
+        self._of_word[word] = len(self._texts), points_by_number
+        return points_by_number
 
 
 def format_memory_block(
@@ -261,16 +263,16 @@ def format_memory_block(
     alone; where that does not fit, the block ends.
     """
     ranked = sort_by_type(entries) if order == "oldest" else rank_by_score(entries, query)
-    left, said = MAX_BLOCK_CHARS, []
-    for kept in ranked:
-        body = [f"  {row}" for row in kept.body.split("\n")] if kept.body else []
-        whole = "\n".join([kept.head, *body])
-        text = whole if len(whole) <= left else kept.head
+    left, lines = MAX_BLOCK_CHARS, []
+    for entry in ranked:
+        body = [f"  {row}" for row in entry.body.split("\n")] if entry.body else []
+        whole = "\n".join([entry.head, *body])
+        text = whole if len(whole) <= left else entry.head
         if len(text) > left:
             break
-        said.append(text)
+        lines.append(text)
         left -= len(text)
-    return "\n".join([BLOCK_HEADINGS[order], *said]) if said else ""
+    return "\n".join([BLOCK_HEADINGS[order], *lines]) if lines else ""
 
 
 NO_MATCH = "No matching durable memory found."
@@ -307,9 +309,9 @@ class MemoryBudgets:
             )
 
 
-def memory_kind(kept: MemoryEntry) -> str:
+def memory_kind(entry: MemoryEntry) -> str:
     """Return Tyrum's kind of an entry."""
-    return _KIND_OF_TYPE.get(kept.type, "note")
+    return _KIND_OF_TYPE.get(entry.type, "note")
 
 
 def format_digest(
@@ -323,10 +325,10 @@ def format_digest(
         budgets: what it may take.
     """
     words = query_terms(query)
-    found = [
-        kept for kept in rank_by_score(entries, query) if not words or count_matches(kept, words)
+    matching = [
+        entry for entry in rank_by_score(entries, query) if not words or count_matches(entry, words)
     ]
-    return "\n".join(_format_row(kept) for kept in fit_to_budgets(found, budgets)) or NO_MATCH
+    return "\n".join(_format_row(entry) for entry in fit_to_budgets(matching, budgets)) or NO_MATCH
 
 
 def format_entries(entries: Iterable[MemoryEntry]) -> str:
@@ -353,27 +355,27 @@ def fit_to_budgets(
     out: list[MemoryEntry] = []
     left = {kind: list(limits.kinds.get(kind, (0, 0))) for kind in MEMORY_KINDS}
     total = [limits.items, limits.chars]
-    for kept in ranked:
-        kind = left[memory_kind(kept)]
+    for entry in ranked:
+        kind = left[memory_kind(entry)]
         if min(total[0], kind[0]) < 1:
             continue
-        size = row_size(kept) if sizes is None else sizes[kept.guid]
+        size = row_size(entry) if sizes is None else sizes[entry.guid]
         if size > min(total[1], kind[1]):
             continue
         for of in (total, kind):
             of[0] -= 1
             of[1] -= size
-        out.append(kept)
+        out.append(entry)
     return out
 
 
-def row_size(kept: MemoryEntry) -> int:
+def row_size(entry: MemoryEntry) -> int:
     """Return the characters of an entry's line in a digest."""
-    return len(_format_row(kept))
+    return len(_format_row(entry))
 
 
-def _format_row(kept: MemoryEntry) -> str:
-    about = sanitize_line(" ".join(t for t in (kept.description, kept.body) if t), _SNIPPET_CHARS)
-    said = [kept.name] if make_entry_name(about) != kept.name else []
-    head = f"- [{memory_kind(kept)}] {kept.guid[:8]} (private) "
-    return head + " — ".join([*said, *([about] if about else [])])
+def _format_row(entry: MemoryEntry) -> str:
+    about = sanitize_line(" ".join(t for t in (entry.description, entry.body) if t), _SNIPPET_CHARS)
+    name = [entry.name] if make_entry_name(about) != entry.name else []
+    head = f"- [{memory_kind(entry)}] {entry.guid[:8]} (private) "
+    return head + " — ".join([*name, *([about] if about else [])])

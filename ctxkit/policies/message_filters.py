@@ -94,12 +94,14 @@ class Roles(HistoryFilter):
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Hide each message of another role when it becomes history, a result with its reply."""
-        kept = {role_code(role) for role in self.roles}
+        kept_codes = {role_code(role) for role in self.roles}
         for p in view.new():
             call, role = view.arrival(p), view.role(p)
-            if role not in kept or (ASSISTANT not in kept and _is_answer(view, p, call)):
+            if role not in kept_codes or (
+                ASSISTANT not in kept_codes and _is_answer(view, p, call)
+            ):
                 view.change(p, None, since=call)
-            elif role == ASSISTANT and TOOL not in kept:
+            elif role == ASSISTANT and TOOL not in kept_codes:
                 view.change(p, _strip_to_text, since=call, smaller=False)
 
 
@@ -141,34 +143,34 @@ class TurnAge(HistoryFilter):
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Hide what is older when a turn begins behind enough replies."""
-        shown: ShownWindow = view.memory.setdefault("shown", ShownWindow())
+        visible: ShownWindow = view.memory.setdefault("shown", ShownWindow())
         replies: SlidingWindow = view.memory.setdefault("replies", SlidingWindow())
         pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
-        for call, came, went, _ in view.news() if self.turns else ():
-            shown.follow(came, went)
+        for call, added, hidden, _ in view.news() if self.turns else ():
+            visible.follow(added, hidden)
             for of in (replies, pinned):
-                for p in filter(of.__contains__, went):
+                for p in filter(of.__contains__, hidden):
                     of.out(p)
-            for p in came:
+            for p in added:
                 if _is_reply(view, p):
                     replies.put(p)
                 elif _is_said_by_kit(view.rows.message(p)):
                     pinned.put(p)
-            first = self._first(view, shown, replies.found, call)
+            first = self._first(view, visible, replies.found, call)
             _hide_before(view, first, [p for p in pinned.found if p < first], (), call)
 
     def _first(
-        self, view: ScheduleView, shown: ShownWindow, replies: Sequence[int], call: int
+        self, view: ScheduleView, visible: ShownWindow, replies: Sequence[int], call: int
     ) -> int:
         """Return the first position that is kept."""
-        n = bisect_left(replies, view.turn_edge(call))
-        if n < self.turns:
+        count = bisect_left(replies, view.turn_edge(call))
+        if count < self.turns:
             return 0
-        i = shown.index(replies[n - self.turns])
-        while not self.from_reply and i and _is_asking(view, shown.found[i - 1]):
+        i = visible.index(replies[count - self.turns])
+        while not self.from_reply and i and _is_asking(view, visible.found[i - 1]):
             i -= 1
-        i = shown.safe_before(view, i, call)
-        return shown.found[i] if i else 0
+        i = visible.safe_before(view, i, call)
+        return visible.found[i] if i else 0
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -188,36 +190,36 @@ class Tail(HistoryFilter):
         """Hide what is older when a turn begins behind enough messages."""
         if not self.messages:
             return
-        shown: ShownWindow = view.memory.setdefault("shown", ShownWindow())
+        visible: ShownWindow = view.memory.setdefault("shown", ShownWindow())
         pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
         free: SlidingWindow = view.memory.setdefault("free", SlidingWindow())
-        for call, came, went, settled in view.news():
-            shown.follow(came, went)
-            for p in went:
+        for call, added, hidden, protected in view.news():
+            visible.follow(added, hidden)
+            for p in hidden:
                 (pinned if p in pinned else free).out(p)
-            for p in came:
+            for p in added:
                 (pinned if self._is_pinned(view, p, call) else free).put(p)
-            for p in settled:
+            for p in protected:
                 if p in free:
                     free.out(p)
                     pinned.put(p)
             first = self._first(view, free.found, call)
             if first and not (pinned.found and pinned.found[0] < first):
-                _hide_before(view, _next_safe_cut(view, shown, first, call), (), (), call)
+                _hide_before(view, _next_safe_cut(view, visible, first, call), (), (), call)
             else:
-                kept = [p for p in pinned.found if p < first]
-                parted = _orphaned_results(view, shown, first, call)
-                _hide_before(view, first, kept, parted, call)
+                pinned_before = [p for p in pinned.found if p < first]
+                orphans = _orphaned_results(view, visible, first, call)
+                _hide_before(view, first, pinned_before, orphans, call)
 
     def _first(self, view: ScheduleView, free: Sequence[int], call: int) -> int:
         """Return the first position that is kept of what is not pinned."""
         edge = view.turn_edge(call)
-        n, left = bisect_left(free, edge), self.messages
+        count, available = bisect_left(free, edge), self.messages
         if not self.besides_prompt and view.has_prompt(call):
-            left -= not self._is_pinned(view, edge, call)
-        if n <= left:
+            available -= not self._is_pinned(view, edge, call)
+        if count <= available:
             return 0
-        return free[n - left] if left else edge
+        return free[count - available] if available else edge
 
     def _is_pinned(self, view: ScheduleView, p: int, call: int) -> bool:
         if view.stays(p, call) or _is_said_by_kit(view.rows.message(p)):
@@ -262,26 +264,26 @@ def _is_answer(view: ScheduleView, p: int, call: int) -> bool:
     return view.role(p) == TOOL and view.role(group[0]) == ASSISTANT
 
 
-def _next_safe_cut(view: ScheduleView, shown: ShownWindow, first: int, call: int) -> int:
+def _next_safe_cut(view: ScheduleView, visible: ShownWindow, first: int, call: int) -> int:
     """Return the position of the next safe cut in the history or at its end; where none comes, of
     the last one before.
     """
-    edge, i = view.turn_edge(call), shown.index(first)
-    at = shown.safe(view, i, call)
-    if at < len(shown.found) and shown.found[at] < edge:
-        return shown.found[at]
+    edge, i = view.turn_edge(call), visible.index(first)
+    at = visible.safe(view, i, call)
+    if at < len(visible.found) and visible.found[at] < edge:
+        return visible.found[at]
     if edge < view.shown(call) and view.is_safe(edge, call):
         return edge
-    at = shown.safe_before(view, min(i, len(shown.found) - 1), call)
-    return shown.found[at] if at > 0 else 0
+    at = visible.safe_before(view, min(i, len(visible.found) - 1), call)
+    return visible.found[at] if at > 0 else 0
 
 
-def _orphaned_results(view: ScheduleView, shown: ShownWindow, first: int, call: int) -> list[int]:
+def _orphaned_results(view: ScheduleView, visible: ShownWindow, first: int, call: int) -> list[int]:
     """Return the results from a position on whose replies before it go."""
-    rows, i = view.rows, shown.index(first)
+    rows, i = view.rows, visible.index(first)
     return [
         p
-        for p in shown.found[i : shown.safe(view, i, call)]
+        for p in visible.found[i : visible.safe(view, i, call)]
         if view.role(p) == TOOL
         and first > rows.members(rows.group(p), call)[0]
         and not view.stays(p, call)
@@ -289,19 +291,21 @@ def _orphaned_results(view: ScheduleView, shown: ShownWindow, first: int, call: 
 
 
 def _hide_before(
-    view: ScheduleView, first: int, kept: Sequence[int], more: Sequence[int], call: int
+    view: ScheduleView, first: int, exceptions: Sequence[int], also_hidden: Sequence[int], call: int
 ) -> None:
     """Hide all positions before one but some, and some behind it, from a call on."""
-    was: int = view.memory.get("gone", 0)
-    held: set[int]
-    parted: set[int]
-    held, parted = view.memory.get("but", (set(), set()))
-    keep, extra = set(kept), set(more)
-    view.memory["gone"], view.memory["but"] = first, (keep, extra)
-    edge = range(min(was, first), max(was, first))
-    for p in sorted({*edge, *(held ^ keep), *(parted ^ extra)}):
-        hide = (p < first and p not in keep) or p in extra
-        if hide != ((p < was and p not in held) or p in parted):
+    old_first: int = view.memory.get("gone", 0)
+    old_exceptions: set[int]
+    old_also_hidden: set[int]
+    old_exceptions, old_also_hidden = view.memory.get("but", (set(), set()))
+    new_exceptions, new_also_hidden = set(exceptions), set(also_hidden)
+    view.memory["gone"], view.memory["but"] = first, (new_exceptions, new_also_hidden)
+    edge = range(min(old_first, first), max(old_first, first))
+    for p in sorted(
+        {*edge, *(old_exceptions ^ new_exceptions), *(old_also_hidden ^ new_also_hidden)}
+    ):
+        hide = (p < first and p not in new_exceptions) or p in new_also_hidden
+        if hide != ((p < old_first and p not in old_exceptions) or p in old_also_hidden):
             view.change(p, None if hide else AS_IT_CAME, since=call)
 
 
@@ -382,33 +386,35 @@ class _Pruned:
 
     def follow(self, view: ScheduleView, news: MessageNews) -> set[int]:
         """Take in what became of the messages; return those of which something else is left."""
-        call, came, went, settled = news
-        self._shown.follow(came, went)
-        self._join(view, came, went)
-        ids = {i for p in (*came, *went, *settled) for i in _call_ids(view, p)}
-        for p in went:
+        call, added, hidden, protected = news
+        self._shown.follow(added, hidden)
+        self._join(view, added, hidden)
+        ids = {i for p in (*added, *hidden, *protected) for i in _call_ids(view, p)}
+        for p in hidden:
             for i in _call_ids(view, p):
                 self._places[i].remove(p)
-        for p in came:
+        for p in added:
             for i in _call_ids(view, p):
                 insort(self._places.setdefault(i, []), p)
         ids.update(self._passed(view, call))
-        todo = set(came)
+        changed = set(added)
         for i in ids:
             if self._goes(view, i, call) != (i in self._gone):
                 self._gone ^= {i}
-                todo.update(self._places[i])
-        return todo | self._thinking(view, call)
+                changed.update(self._places[i])
+        return changed | self._thinking(view, call)
 
     def _thinking(self, view: ScheduleView, call: int) -> set[int]:
         """Note what keeps its reasoning; return what may do so no more, or again."""
-        shown, ends, turns = self._shown, self._end, self._turn
-        self._end = shown.found[-1] if shown.found else 0
+        visible, ends, turns = self._shown, self._end, self._turn
+        self._end = visible.found[-1] if visible.found else 0
         self._turn = view.turn_edge(call)
         if self.rule.reasoning == "before-last-message":
             return {self._end, ends} if ends != self._end else set()
         passed = self.rule.reasoning == "all" and self._turn != turns
-        return set(shown.found[shown.index(turns) : shown.index(self._turn)] if passed else ())
+        return set(
+            visible.found[visible.index(turns) : visible.index(self._turn)] if passed else ()
+        )
 
     def say(self, view: ScheduleView, p: int, call: int, *, emptied: bool = False) -> None:
         """Say what is left of a message from a call on, if that can be less than all."""
@@ -417,21 +423,23 @@ class _Pruned:
         empty = emptied or content.is_empty_message(view.rows.message(p))
         if gone or thinks or empty or p in self.told:
             self.told.add(p)
-            keeps = {"none": True, "all": p >= self._turn}.get(rule.reasoning, p == self._end)
-            what = partial(rule.left, gone=gone, thinks=keeps)
+            keeps_reasoning = {"none": True, "all": p >= self._turn}.get(
+                rule.reasoning, p == self._end
+            )
+            what = partial(rule.left, gone=gone, thinks=keeps_reasoning)
             view.change(p, what, since=call, smaller=False)
 
-    def _join(self, view: ScheduleView, came: list[int], went: list[int]) -> None:
+    def _join(self, view: ScheduleView, added: list[int], hidden: list[int]) -> None:
         """Note where the messages of the SDK begin: results in a row are one."""
-        for p in went:
+        for p in hidden:
             if p in self._units:
                 self._units.out(p)
-        found = self._shown.found
-        for p in (*came, *went):
-            for i in range(at := self._shown.index(p), min(at + 2, len(found))):
-                joined = i and view.role(found[i]) == view.role(found[i - 1]) == TOOL
-                if bool(joined) == (found[i] in self._units):
-                    (self._units.out if joined else self._units.put)(found[i])
+        positions = self._shown.found
+        for p in (*added, *hidden):
+            for i in range(at := self._shown.index(p), min(at + 2, len(positions))):
+                is_joined = i and view.role(positions[i]) == view.role(positions[i - 1]) == TOOL
+                if bool(is_joined) == (positions[i] in self._units):
+                    (self._units.out if is_joined else self._units.put)(positions[i])
 
     def _passed(self, view: ScheduleView, call: int) -> Iterable[str]:
         """Move the place from which nothing is dropped; return the ids that it passed."""
@@ -451,18 +459,18 @@ class _Pruned:
             return False
         if "*" in self.rule.tools:
             return True
-        named = [c.name for p in places for c in view.said_calls(p) if c.id == i]
-        return self.rule.concerns(named[-1] if named else "")
+        tools = [c.name for p in places for c in view.said_calls(p) if c.id == i]
+        return self.rule.concerns(tools[-1] if tools else "")
 
 
 def _call_ids(view: ScheduleView, p: int) -> Iterable[str]:
     """Return the ids of the calls that a message makes or answers."""
-    known: dict[int, tuple[str, ...]] = view.memory.setdefault("names", {})
-    names = known.get(p)
+    cache: dict[int, tuple[str, ...]] = view.memory.setdefault("names", {})
+    names = cache.get(p)
     if names is None:
         answered = view.rows.message(p).call_id
         ids = dict.fromkeys(c.id for c in view.said_calls(p))
-        names = known[p] = tuple(ids if answered is None else {**ids, answered: None})
+        names = cache[p] = tuple(ids if answered is None else {**ids, answered: None})
     return names
 
 
@@ -478,56 +486,63 @@ class Cap(ScheduledPruning):
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Hide what lies between the head and the last messages as soon as there are too many."""
-        shown: ShownWindow = view.memory.setdefault("shown", ShownWindow())
-        stays: SlidingWindow = view.memory.setdefault("stays", SlidingWindow())
-        for call, came, went, settled in view.news() if self.max_messages else ():
-            shown.follow(came, went)
-            for p in went:
-                if p in stays:
-                    stays.out(p)
-            for p in (*came, *settled):
-                if p not in stays and view.stays(p, call):
-                    stays.put(p)
-            was: set[int] | None = view.memory.get("left")
-            if was is None and len(shown.found) <= self.max_messages:
+        visible: ShownWindow = view.memory.setdefault("shown", ShownWindow())
+        protected: SlidingWindow = view.memory.setdefault("stays", SlidingWindow())
+        for call, added, hidden, newly_protected in view.news() if self.max_messages else ():
+            visible.follow(added, hidden)
+            for p in hidden:
+                if p in protected:
+                    protected.out(p)
+            for p in (*added, *newly_protected):
+                if p not in protected and view.stays(p, call):
+                    protected.put(p)
+            old_left: set[int] | None = view.memory.get("left")
+            if old_left is None and len(visible.found) <= self.max_messages:
                 continue
-            was = set(shown.found) if was is None else was.difference(went)
-            left = view.memory["left"] = set(self._left(view, shown, stays, call))
-            gone: set[int] = view.memory.setdefault("gone", set())
-            out, back = was.union(came) - left - gone, left & gone
-            for p in sorted(out | back):
-                view.change(p, None if p in out else AS_IT_CAME, since=call)
-            gone ^= out | back
+            old_left = set(visible.found) if old_left is None else old_left.difference(hidden)
+            left = view.memory["left"] = set(self._left(view, visible, protected, call))
+            all_hidden: set[int] = view.memory.setdefault("gone", set())
+            to_hide, to_restore = old_left.union(added) - left - all_hidden, left & all_hidden
+            for p in sorted(to_hide | to_restore):
+                view.change(p, None if p in to_hide else AS_IT_CAME, since=call)
+            all_hidden ^= to_hide | to_restore
 
     def _left(
-        self, view: ScheduleView, shown: ShownWindow, stays: SlidingWindow, call: int
+        self, view: ScheduleView, visible: ShownWindow, protected: SlidingWindow, call: int
     ) -> list[int]:
         """Return the positions that are left."""
-        found = shown.found
-        while len(found) > self.max_messages:
-            new = self._once(view, shown, stays, call)
-            if len(new) == len(found):
+        positions = visible.found
+        while len(positions) > self.max_messages:
+            new = self._once(view, visible, protected, call)
+            if len(new) == len(positions):
                 break
-            shown = ShownWindow()
-            shown.found = found = new
-        return found
+            visible = ShownWindow()
+            visible.found = positions = new
+        return positions
 
     def _once(
-        self, view: ScheduleView, shown: ShownWindow, stays: SlidingWindow, call: int
+        self, view: ScheduleView, visible: ShownWindow, protected: SlidingWindow, call: int
     ) -> list[int]:
-        found, most = shown.found, self.max_messages
-        roles = [view.role(p) for p in found[:most]]
+        positions, most = visible.found, self.max_messages
+        roles = [view.role(p) for p in positions[:most]]
         head = next((i for i, role in enumerate(roles) if role in (ASSISTANT, TOOL)), most) or 1
         if head >= most:
-            kept = [p for p in found[:most] if not _loses_group_member(view, p, found[most], call)]
-            return kept + stays.found[bisect_left(stays.found, found[most]) :]
-        stop = shown.safe(view, len(found) - (most - head), call)
-        start = shown.safe(view, head, call)
+            head_positions = [
+                p
+                for p in positions[:most]
+                if not _loses_group_member(view, p, positions[most], call)
+            ]
+            return head_positions + protected.found[bisect_left(protected.found, positions[most]) :]
+        stop = visible.safe(view, len(positions) - (most - head), call)
+        start = visible.safe(view, head, call)
         if stop <= start:
-            return found
-        first, last = found[start], found[stop] if stop < len(found) else found[-1] + 1
-        a, b = bisect_left(stays.found, first), bisect_left(stays.found, last)
-        return found[:start] + stays.found[a:b] + found[stop:]
+            return positions
+        first, last = (
+            positions[start],
+            positions[stop] if stop < len(positions) else positions[-1] + 1,
+        )
+        a, b = bisect_left(protected.found, first), bisect_left(protected.found, last)
+        return positions[:start] + protected.found[a:b] + positions[stop:]
 
 
 def _loses_group_member(view: ScheduleView, p: int, edge: int, call: int) -> bool:

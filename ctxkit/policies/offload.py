@@ -68,9 +68,9 @@ class _Archive:
         news = {call: more for call, *more in view.news("tool")}
         events = view.events("tool")
         for call in view.calls():
-            old = set(self._shifted(view, window, lines, call, news.get(call, ((), (), ()))))
-            old.update(p for p in events.get(call, ()) if p in window and window.is_old(p))
-            for p in sorted(old):
+            newly_old = set(self._shifted(view, window, lines, call, news.get(call, ((), (), ()))))
+            newly_old.update(p for p in events.get(call, ()) if p in window and window.is_old(p))
+            for p in sorted(newly_old):
                 message = view.message(p, call)
                 if message is None or message.kind == ARCHIVED_KIND:
                     lines.out(p)
@@ -87,12 +87,12 @@ class _Archive:
         news: Sequence[Sequence[int]],
     ) -> Iterator[int]:
         """Let the window follow a call; yield each result that becomes one of the old ones."""
-        came, went, settled = news
-        for p in (*went, *settled):
+        added, hidden, protected = news
+        for p in (*hidden, *protected):
             if p in window and window.out(p):
                 lines.out(p)
                 view.change(p, AS_IT_CAME, since=call)
-        for p in came:
+        for p in added:
             if not view.stays(p, call) and window.put(p):
                 view.change(p, _with_stub, since=call)
                 yield p
@@ -139,10 +139,10 @@ class Excerpts(ScheduledPruning):
         return format_excerpt(result, text or "(empty output)")
 
 
-def format_excerpt(result: Message, said: str) -> str:
+def format_excerpt(result: Message, excerpt: str) -> str:
     """Return what is said of a result, under the tool, the call and how it ended."""
     head = f"{EXCERPT_HEADING}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}"
-    return f"{head}\nStatus: {'error' if result.is_error else 'ok'}\n{said}"
+    return f"{head}\nStatus: {'error' if result.is_error else 'ok'}\n{excerpt}"
 
 
 def agent_only_message(text: str) -> Message:
@@ -190,13 +190,13 @@ class Offload(ScheduledPruning):
                 what = partial(self._stub, call=view.asked(p))
                 view.change(p, what, since=view.arrival(p), low=self.threshold + 1)
 
-    def artifacts(self, given: Iterable[Message]) -> dict[str, Message]:
+    def artifacts(self, messages: Iterable[Message]) -> dict[str, Message]:
         """Return the results that it may put stubs for, by the artifact that the stub names.
 
         Args:
-            given: what a call shows before this pruning.
+            messages: what a call shows before this pruning.
         """
-        long = (m for m in given if m.role == "tool" and self._is_long(plain_text(m), m))
+        long = (m for m in messages if m.role == "tool" and self._is_long(plain_text(m), m))
         return {artifact_id(plain_text(m)): m for m in long}
 
     def _is_long(self, text: str, message: Message) -> bool:
@@ -219,12 +219,12 @@ def artifact_id(text: str) -> str:
 def artifact_in_stub(message: Message) -> str | None:
     """Return the artifact that a stub names; None: it is no stub, or one that was cut."""
     text = plain_text(message)
-    found = (
+    match = (
         _ARTIFACT_LINE.search(text)
         if message.role == "tool" and text.startswith(STUB_PREFIX)
         else None
     )
-    return found[1] if found else None
+    return match[1] if match else None
 
 
 def format_stub(text: str, result: Message, call: ToolCall | None, artifact: str) -> str:

@@ -64,20 +64,20 @@ class Safeguard(PiSummary):
                 raise ModelError(
                     "Compaction cancelled: there is nothing to summarise but the turn at work."
                 )
-        known = (
+        policy = (
             self
             if isinstance(self.summariser, LOCAL_SUMMARISERS)
             else replace(self, window=room.limit)
         )
-        return PiSummary.__call__(known, history, room)
+        return PiSummary.__call__(policy, history, room)
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the failures of tools behind it."""
-        made = super().written(history, first)
-        if not isinstance(made, str):
-            return made
+        summary = super().written(history, first)
+        if not isinstance(summary, str):
+            return summary
         places = np.arange(self.front(history), first)
-        return made + failures_section(tool_actions.map_messages(history, places, failure_line))
+        return summary + failures_section(tool_actions.map_messages(history, places, failure_line))
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
         """Return the summary of a passage: chunk by chunk where it is long, earlier ones told."""
@@ -85,29 +85,34 @@ class Safeguard(PiSummary):
             return super().asked(maker, passage)
         messages = passage.messages
         sizes = [passage.history.item(p).estimate for p in passage.positions]
-        fit, notes = exclude_oversized(messages, sizes, self.window)
-        at = [passage.positions[i] for i in fit]
-        kept, kept_sizes = [messages[i] for i in fit], [sizes[i] for i in fit]
+        fitting_rows, notes = exclude_oversized(messages, sizes, self.window)
+        positions = [passage.positions[i] for i in fitting_rows]
+        fitting, fitting_sizes = (
+            [messages[i] for i in fitting_rows],
+            [sizes[i] for i in fitting_rows],
+        )
         partial: list[str] = []
         others = passage.history.tokens - sum(sizes)
-        for rows in self.portions(kept, kept_sizes, others):
-            told = passage.instructions
+        for rows in self.portions(fitting, fitting_sizes, others):
+            instructions = passage.instructions
             for chunk in rows:
-                start, before = at[chunk[0]], at[chunk[-1]] + 1
-                part = replace(passage, start=start, before=before, instructions=told)
-                made = super().asked(maker, part)
-                if isinstance(made, int):
-                    return made
-                text = summary_text(made)
-                told = f"{passage.instructions}\n\nThe summary so far:\n{text}"
+                start, before = positions[chunk[0]], positions[chunk[-1]] + 1
+                part = replace(passage, start=start, before=before, instructions=instructions)
+                summary = super().asked(maker, part)
+                if isinstance(summary, int):
+                    return summary
+                text = summary_text(summary)
+                instructions = f"{passage.instructions}\n\nThe summary so far:\n{text}"
             partial.append(text)
         if len(partial) > 1:
-            told = f"{MERGE_INSTRUCTIONS}\n\n{passage.instructions}\n\n" + "\n\n---\n\n".join(
-                partial
+            instructions = (
+                f"{MERGE_INSTRUCTIONS}\n\n{passage.instructions}\n\n" + "\n\n---\n\n".join(partial)
             )
-            last = replace(passage, start=at[-1], before=at[-1] + 1, instructions=told)
-            made = super().asked(maker, last)
-            partial = [made if isinstance(made, str) else "\n\n".join(partial)]
+            last = replace(
+                passage, start=positions[-1], before=positions[-1] + 1, instructions=instructions
+            )
+            summary = super().asked(maker, last)
+            partial = [summary if isinstance(summary, str) else "\n\n".join(partial)]
         return "\n\n".join([*partial, *notes])
 
     def portions(
@@ -122,14 +127,14 @@ class Safeguard(PiSummary):
             others: tokens of the prompt that are not summarised; counted with `by_new`.
         """
         budget = int(self.window * self.max_history_share)
-        kept, dropped, _ = drop_oldest_to_budget(messages, sizes, budget)
+        newer, dropped, _ = drop_oldest_to_budget(messages, sizes, budget)
         if self.by_new and others <= int(self.window * self.max_history_share * SAFETY_MARGIN):
-            kept, dropped = (*dropped, *kept), ()
+            newer, dropped = (*dropped, *newer), ()
         out: list[list[RowIndices]] = []
-        for rows in (dropped, kept):
+        for rows in (dropped, newer):
             if rows:
-                told, own = [messages[r] for r in rows], [sizes[r] for r in rows]
-                staged = plan_stages(told, own, self.window, self.parts)
+                row_messages, row_sizes = [messages[r] for r in rows], [sizes[r] for r in rows]
+                staged = plan_stages(row_messages, row_sizes, self.window, self.parts)
                 out += [[tuple(rows[r] for r in chunk) for chunk in part] for part in staged]
         return out
 
@@ -203,17 +208,17 @@ def chunk_by_share(
 
 
 def _pack_groups(
-    bundles: Iterable[RowIndices], sizes: Sequence[int], full: Callable[[int, int], bool]
+    groups: Iterable[RowIndices], sizes: Sequence[int], is_full: Callable[[int, int], bool]
 ) -> list[RowIndices]:
-    out: list[RowIndices] = []
-    now: RowIndices = ()
-    for bundle in bundles:
-        total = sum(sizes[r] for r in (*now, *bundle))
-        if now and full(total, len(out)):
-            out.append(now)
-            now = ()
-        now += bundle
-    return [*out, now] if now else out
+    chunks: list[RowIndices] = []
+    chunk: RowIndices = ()
+    for group in groups:
+        total = sum(sizes[r] for r in (*chunk, *group))
+        if chunk and is_full(total, len(chunks)):
+            chunks.append(chunk)
+            chunk = ()
+        chunk += group
+    return [*chunks, chunk] if chunk else chunks
 
 
 def drop_oldest_to_budget(
@@ -224,16 +229,16 @@ def drop_oldest_to_budget(
     Returns:
         the rows kept, the rows dropped, the number of halvings.
     """
-    kept: RowIndices = tuple(range(len(messages)))
+    remaining: RowIndices = tuple(range(len(messages)))
     dropped: RowIndices = ()
     times = 0
-    while kept and sum(sizes[r] for r in kept) > budget:
-        halves = chunk_by_share([messages[r] for r in kept], [sizes[r] for r in kept])
+    while remaining and sum(sizes[r] for r in remaining) > budget:
+        halves = chunk_by_share([messages[r] for r in remaining], [sizes[r] for r in remaining])
         if len(halves) < 2:
             break
         first = len(halves[0])
-        dropped, kept, times = dropped + kept[:first], kept[first:], times + 1
-    return kept, dropped, times
+        dropped, remaining, times = dropped + remaining[:first], remaining[first:], times + 1
+    return remaining, dropped, times
 
 
 def chunk_share(messages: int, tokens: int, window: int) -> float:
@@ -273,14 +278,14 @@ def exclude_oversized(
         c.id for m in messages if any(c.id in tainted for c in m.tool_calls) for c in m.tool_calls
     }
     tainted.discard(None)
-    kept = tuple(
+    remaining = tuple(
         i
         for i, m in enumerate(messages)
         if i not in large
         and m.call_id not in tainted
         and not any(c.id in tainted for c in m.tool_calls)
     )
-    return kept, notes
+    return remaining, notes
 
 
 def _role_label(message: Message) -> str:

@@ -89,8 +89,8 @@ class Results(ScheduledPruning):
 
     def _cut(self, message: Message) -> Message:
         tool = (message.tool or "").lower()
-        own = (n for name, n in self.overrides.items() if name.lower() == tool)
-        cap = next(own, self.max_chars)
+        overrides = (n for name, n in self.overrides.items() if name.lower() == tool)
+        cap = next(overrides, self.max_chars)
         return _cut_message(message, cap, self.suffix) if cap else message
 
 
@@ -237,11 +237,11 @@ def find_stale_reads(
     Paths are compared without case.
     """
     files: dict[str, _FileReads] = view.memory.setdefault(("files", readers, writers), {})
-    for call, came, went, _ in view.news("assistant", "tool"):
-        touched = dict.fromkeys(path for p in went for path in _written_paths(view, p, writers))
+    for call, added, hidden, _ in view.news("assistant", "tool"):
+        touched = dict.fromkeys(path for p in hidden for path in _written_paths(view, p, writers))
         for path in touched:
-            files[path].writes.difference_update(went)
-        for p in came:
+            files[path].writes.difference_update(hidden)
+        for p in added:
             for path in _written_paths(view, p, writers):
                 touched[path] = None
                 _file_entry(files, path).writes.add(p)

@@ -70,16 +70,16 @@ class Superseded(ScheduledPruning):
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Empty a call and its result as soon as a later one took their place."""
         if "emptied" not in view.memory:
-            written = partial(matching_call_path, tools=self.writers)
-            anew = partial(matching_call_path, tools=self.whole_writers)
-            kinds = RepeatRule(written, anew), RepeatRule(self._look, self._look)
+            written_path = partial(matching_call_path, tools=self.writers)
+            rewritten_path = partial(matching_call_path, tools=self.whole_writers)
+            kinds = RepeatRule(written_path, rewritten_path), RepeatRule(self._look, self._look)
             view.memory["emptied"] = _Emptied(RepeatTracker(kinds), self.min_chars)
         emptied: _Emptied = view.memory["emptied"]
-        news = {call: (came, went) for call, came, went, _ in view.news("assistant", "tool")}
-        remade = view.events() if self.min_chars else {}
-        for call in sorted(news.keys() | remade.keys()):
-            came, went = news.get(call, ([], []))
-            emptied.follow(view, came, went, remade.get(call, ()), call)
+        news = {call: (added, hidden) for call, added, hidden, _ in view.news("assistant", "tool")}
+        changed_before = view.events() if self.min_chars else {}
+        for call in sorted(news.keys() | changed_before.keys()):
+            added, hidden = news.get(call, ([], []))
+            emptied.follow(view, added, hidden, changed_before.get(call, ()), call)
 
     def _look(self, call: ToolCall) -> str:
         return _call_identity(call) if matches_tool(call.name, self.looks) else ""
@@ -99,14 +99,14 @@ class _Emptied:
     def follow(
         self,
         view: ScheduleView,
-        came: list[int],
-        went: list[int],
-        remade: Iterable[int],
+        added: list[int],
+        hidden: list[int],
+        changed_before: Iterable[int],
         call: int,
     ) -> None:
         """Take in what became of the messages at a call, and say what is emptied from it on."""
         results, replies = set[int](), set[int]()
-        for i in self.repeats.follow(view, came, went):
+        for i in self.repeats.follow(view, added, hidden):
             replies.update(self.repeats.callers(i))
             result, kind = self.repeats.result(i), self.repeats.kind(i)
             old = self._results.pop(i, None)
@@ -116,7 +116,7 @@ class _Emptied:
                 self._results[i] = result, kind
                 results.add(result)
         counted = self._chars.keys()
-        for p in (*results, *(p for p in remade if p in counted and p not in results)):
+        for p in (*results, *(p for p in changed_before if p in counted and p not in results)):
             chars = view.left(p, call).chars if self._kind(view, p) >= 0 else 0
             self._total += chars - self._chars.pop(p, 0)
             if self._kind(view, p) >= 0:
@@ -138,9 +138,11 @@ class _Emptied:
             what = partial(content.replace_text, text=GONE_TEXTS[kind]) if kind >= 0 else AS_IT_CAME
             view.change(p, what, since=call)
         for p in sorted(replies):
-            found = {c.id: self._results.get(c.id) for c in view.said_calls(p)} if enough else {}
-            asked = {i: CALL_NOTES[of[1]] for i, of in found.items() if of is not None}
-            what = partial(_with_notes, asked=asked) if asked else AS_IT_CAME
+            results_by_id = (
+                {c.id: self._results.get(c.id) for c in view.said_calls(p)} if enough else {}
+            )
+            notes = {i: CALL_NOTES[of[1]] for i, of in results_by_id.items() if of is not None}
+            what = partial(_with_notes, notes=notes) if notes else AS_IT_CAME
             view.change(p, what, since=call)
 
     def _kind(self, view: ScheduleView, p: int) -> int:
@@ -161,16 +163,16 @@ class RepeatedCommands(ScheduledPruning):
         """Put one word in the place of a result as soon as its command was run again."""
         if "repeats" not in view.memory:
             view.memory["repeats"] = RepeatTracker((RepeatRule(self._command, self._command),)), {}
-        repeats, said = view.memory["repeats"]
-        for call, came, went, _ in view.news("assistant", "tool"):
-            for i in sorted(repeats.follow(view, came, went)):
-                was, now = said.pop(i, -1), repeats.result(i) if repeats.kind(i) >= 0 else -1
-                if now >= 0:
-                    said[i] = now
-                if was >= 0 and was != now:
-                    view.change(was, AS_IT_CAME, since=call)
-                if now >= 0 and was != now:
-                    view.change(now, _outcome_only, since=call)
+        repeats, shortened = view.memory["repeats"]
+        for call, added, hidden, _ in view.news("assistant", "tool"):
+            for i in sorted(repeats.follow(view, added, hidden)):
+                old, new = shortened.pop(i, -1), repeats.result(i) if repeats.kind(i) >= 0 else -1
+                if new >= 0:
+                    shortened[i] = new
+                if old >= 0 and old != new:
+                    view.change(old, AS_IT_CAME, since=call)
+                if new >= 0 and old != new:
+                    view.change(new, _outcome_only, since=call)
 
     def _command(self, call: ToolCall) -> str:
         if not matches_tool(call.name, self.tools):
@@ -181,10 +183,10 @@ class RepeatedCommands(ScheduledPruning):
         )
 
 
-def _with_notes(message: Message, asked: dict[str, str]) -> Message:
+def _with_notes(message: Message, notes: dict[str, str]) -> Message:
     """Return a reply with a note in place of the arguments of some calls, by their ids."""
     return content.replace_arguments(
-        message, lambda c: {"_note": asked[c.id]} if c.id in asked else None
+        message, lambda c: {"_note": notes[c.id]} if c.id in notes else None
     )
 
 
@@ -194,9 +196,9 @@ def _outcome_only(result: Message) -> Message:
     if text in GONE_TEXTS:
         return result
     status = tool_actions.EXIT_STATUS_PATTERN.search(text[-200:])
-    bad = result.is_error or (status is not None and status[1] != "0")
+    is_failure = result.is_error or (status is not None and status[1] != "0")
     failed = f"failed [EXIT {status[1]}]" if status else "failed"
-    return content.replace_text(result, failed if bad else "succeeded")
+    return content.replace_text(result, failed if is_failure else "succeeded")
 
 
 def _call_identity(call: ToolCall) -> str:
@@ -273,19 +275,19 @@ class RepeatTracker:
         self._results: dict[str, list[int]] = {}
         self._callers: dict[str, list[int]] = {}
 
-    def follow(self, view: ScheduleView, came: list[int], went: list[int]) -> set[str]:
+    def follow(self, view: ScheduleView, added: list[int], hidden: list[int]) -> set[str]:
         """Take in what became of replies and results; return the ids that may have changed."""
         changed: set[str] = set()
-        for p in went:
+        for p in hidden:
             changed.update(self._went(view, p))
-        for p in came:
+        for p in added:
             changed.update(self._came(view, p))
         return changed
 
     def kind(self, call_id: str) -> int:
         """Return the last way in which the calls of an id are worthless; -1: they are not."""
-        found = [n for n, kind in enumerate(self.kinds) if kind.is_worthless(call_id)]
-        return found[-1] if found else -1
+        kinds = [n for n, kind in enumerate(self.kinds) if kind.is_worthless(call_id)]
+        return kinds[-1] if kinds else -1
 
     def result(self, call_id: str) -> int:
         """Return the position of the last result of an id; -1: there is none."""

@@ -140,23 +140,23 @@ class _HasFirst(Protocol):
     def first(self, forecast: Forecast, start: int, stop: int, /) -> int: ...
 
 
-def as_trigger(given: object, what: str = "trigger") -> BaseTrigger:
+def as_trigger(candidate: object, what: str = "trigger") -> BaseTrigger:
     """Return a trigger as a `BaseTrigger`; a function, or a redefined `__call__`, is wrapped.
 
     Raises:
         BadArguments: it cannot be called.
     """
-    if isinstance(given, BaseTrigger) and not is_call_overridden(given, "first"):
-        return given
-    if callable(given):
-        return FunctionTrigger(given)
-    if isinstance(given, _HasFirst):
+    if isinstance(candidate, BaseTrigger) and not is_call_overridden(candidate, "first"):
+        return candidate
+    if callable(candidate):
+        return FunctionTrigger(candidate)
+    if isinstance(candidate, _HasFirst):
         raise BadArguments(
-            f"The {what} {short_repr(given)} has `first` but no `__call__`: derive its class from "
-            "ctxkit.policies.triggers.BaseTrigger, which defines it."
+            f"The {what} {short_repr(candidate)} has `first` but no `__call__`: derive its class"
+            " from ctxkit.policies.triggers.BaseTrigger, which defines it."
         )
     raise BadArguments(
-        f"The {what} {short_repr(given)} cannot be called: give a function (history, room)."
+        f"The {what} {short_repr(candidate)} cannot be called: give a function (history, room)."
     )
 
 

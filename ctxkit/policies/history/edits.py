@@ -60,8 +60,8 @@ def cut_range(
     view: H,
     start: int,
     before: int,
-    told: SummaryAndSize,
-    words: EditInfo,
+    summary_and_size: SummaryAndSize,
+    info: EditInfo,
     *,
     front: ProtectedFront | None = None,
 ) -> H:
@@ -79,12 +79,12 @@ def cut_range(
         front = was.front_
         late = log.late_stays or log.late_cuts
         if front is None or late or start or not lo < row < view.hi or not log.is_cut[row]:
-            return _cut_safely(view, start, before, told, words)
+            return _cut_safely(view, start, before, summary_and_size, info)
         if log.stays and log.stays[-1] >= lo:
             if lo or was.size or not len(log.stays) == log.stays[-1] + 1 < row:
-                return _cut_safely(view, start, before, told, words)
+                return _cut_safely(view, start, before, summary_and_size, info)
             front = _leading_stays(view)
-    items, size, summary = front.items, front.tokens, told[0]
+    items, size, summary = front.items, front.tokens, summary_and_size[0]
     if type(summary) is int and row > lo:
         new: tuple[HeadItem, ...] = (
             HeadItem(-1, summary, summary, SizedSummary(summary, call, len(steps)), row - 1),
@@ -95,13 +95,13 @@ def cut_range(
     elif summary == () and len(items) == was.size:
         new, head = (), was
     else:
-        new = _summary_items(view, *told, before)
+        new = _summary_items(view, *summary_and_size, before)
         head = _make_head(front, new)
     size += log.fixed_at[call] if call < len(log.fixed_at) else log.fixed
-    made: tuple[HistoryEdit, ...] = (HistoryEdit(words, view, (len(items), before), new),)
+    new_steps: tuple[HistoryEdit, ...] = (HistoryEdit(info, view, (len(items), before), new),)
     if steps:
-        made, size = steps + made, min(size, view.stable)
-    return view.__class__(log, head, row, view.hi, call, call, size, made)
+        new_steps, size = steps + new_steps, min(size, view.stable)
+    return view.__class__(log, head, row, view.hi, call, call, size, new_steps)
 
 
 def _leading_stays(view: H) -> ProtectedFront:
@@ -114,7 +114,9 @@ def _leading_stays(view: H) -> ProtectedFront:
     return lead
 
 
-def _cut_safely(view: H, start: int, before: int, told: SummaryAndSize, words: EditInfo) -> H:
+def _cut_safely(
+    view: H, start: int, before: int, summary_and_size: SummaryAndSize, info: EditInfo
+) -> H:
     """Move the range to safe cuts, and look what stays in it."""
     log, head, lo = view.log, view.head, view.lo
     nh, stays = head.size, log.stays_at(view.call)
@@ -133,38 +135,44 @@ def _cut_safely(view: H, start: int, before: int, told: SummaryAndSize, words: E
     front = head.front(log, view.call)
     apart = front and rows and (len(front.items) < nh or rows[-1] - lo >= len(rows))
     if front is None or start or row < lo or apart:
-        return _cut_around(view, (start, before), (head.firm(log, view.call), rows), told, words)
+        return _cut_around(
+            view, (start, before), (head.firm(log, view.call), rows), summary_and_size, info
+        )
     if rows:  # all of the head stays, and the first rows behind it
         front = front.then(tuple([view.item(nh + r - lo) for r in rows]))
     return (
-        view if before <= len(front.items) else cut_range(view, 0, before, told, words, front=front)
+        view
+        if before <= len(front.items)
+        else cut_range(view, 0, before, summary_and_size, info, front=front)
     )
 
 
 def _cut_around(
-    view: H, span: tuple[int, int], stay: Any, told: SummaryAndSize, words: EditInfo
+    view: H, span: tuple[int, int], protected: Any, summary_and_size: SummaryAndSize, info: EditInfo
 ) -> H:
     """Cut where something stays: before the range, in it, or of the head after it."""
-    (start, before), (firm, rows) = span, stay
+    (start, before), (protected_in_head, rows) = span, protected
     items, nh, lo = view.head.items, view.head.size, view.lo
     prefix: tuple[HeadItem, ...] = items[:start]
     if start > nh:
         prefix += tuple(view.item(p) for p in range(nh, start))
-    known = {p for p in firm if start <= p < before}
-    kept = [items[p] for p in sorted(known)]
+    protected_places = {p for p in protected_in_head if start <= p < before}
+    protected_items = [items[p] for p in sorted(protected_places)]
     first = start
-    while first in known:
+    while first in protected_places:
         first += 1
     tail = set(rows)
     while first >= nh and first < before and (lo + first - nh) in tail:
         first += 1
     if first >= before:
         return view
-    kept += [view.item(nh + r - lo) for r in rows]
+    protected_items += [view.item(nh + r - lo) for r in rows]
     lead = first - start  # what stays before the first message that goes
-    new = _summary_items(view, *told, before)
-    head = EditedHead.of((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
-    return replace_head(view, head, before, first, words, done=((first, before), new))
+    new = _summary_items(view, *summary_and_size, before)
+    head = EditedHead.of(
+        (*prefix, *protected_items[:lead], *new, *protected_items[lead:], *items[before:])
+    )
+    return replace_head(view, head, before, first, info, edited=((first, before), new))
 
 
 def replace_head(
@@ -172,15 +180,15 @@ def replace_head(
     head: EditedHead,
     upto: int,
     first: int,
-    words: EditInfo,
+    info: EditInfo,
     *,
-    done: Any,
+    edited: Any,
     added: bool = False,
 ) -> H:
     """Return the history with a head that swallowed all positions before `upto`; `first` is not
     as before.
 
-    `done`: what a step holds as `at` and `new`.
+    `edited`: what a step holds as `at` and `new`.
     """
     lo, nh, call, steps = view.lo, view.head.size, view.call, view.steps
     if upto > nh:
@@ -190,27 +198,28 @@ def replace_head(
         stable += tokens_before(view, first)
     if steps:
         stable = min(stable, view.stable)
-    step = HistoryEdit(words, view, done[0], done[1], added)
+    step = HistoryEdit(info, view, edited[0], edited[1], added)
     return view.__class__(view.log, head, lo, view.hi, call, call, stable, (*steps, step))
 
 
 def _summary_items(view: H, summary: Any, tokens: int | None, before: int) -> tuple[HeadItem, ...]:
     if summary == ():
         return ()
-    stands = view.row(before - 1)
+    last_row = view.row(before - 1)
     if isinstance(summary, (int, np.integer)):
         size = int(summary)
-        return (HeadItem(-1, size, size, SizedSummary(size, view.call, len(view.steps)), stands),)
+        return (HeadItem(-1, size, size, SizedSummary(size, view.call, len(view.steps)), last_row),)
     if isinstance(summary, str):
         summary = Message(role="summary", parts=(Text(summary),))
     many = (summary,) if isinstance(summary, Message) else tuple(summary)
     return tuple(
-        new_item(view, m, stands, tokens if len(many) == 1 else None, n) for n, m in enumerate(many)
+        new_item(view, m, last_row, tokens if len(many) == 1 else None, n)
+        for n, m in enumerate(many)
     )
 
 
 def new_item(
-    view: H, message: Message, stands: int, tokens: int | None = None, n: int = 0
+    view: H, message: Message, last_row: int, tokens: int | None = None, n: int = 0
 ) -> HeadItem:
     """Return a new message as an item under an id that the log does not have."""
     if not message.id or message.id in view.log.index:
@@ -219,7 +228,7 @@ def new_item(
     size, estimate = measure_message(view, message, -1)
     if tokens is not None:
         size, estimate = tokens, tokens if view.log.estimates is view.log.tokens else estimate
-    return HeadItem(-1, size, estimate, GivenMessage(message), stands)
+    return HeadItem(-1, size, estimate, GivenMessage(message), last_row)
 
 
 def measure_message(view: H, message: Message, row: int) -> tuple[int, int]:
@@ -260,8 +269,8 @@ def replace_messages(
         return change_messages(view, changes, text, words)
     stays = view.stays
     gone = [p for p, m in changes.items() if m is None and not stays[p]]
-    said = {p: m for p, m in changes.items() if m is not None}
-    new = change_messages(view, said, None, words)
+    unchanged = {p: m for p, m in changes.items() if m is not None}
+    new = change_messages(view, unchanged, None, words)
     if gone:
         new = drop_positions(new, np.array(sorted(gone)), words[1], words[2])
     if new is not view:
@@ -275,9 +284,9 @@ def apply_known_states(
     """Do what `History.left_as` says."""
     at = sorted(p for p, (m, _) in changes.items() if m is not None)
     found = [(view.item(p).row, *changes[p]) for p in at]
-    said, count = view.log.messages, view.log.estimator.message
+    unchanged, count = view.log.messages, view.log.estimator.message
     makers: list[MessageSource] = [
-        GivenMessage(with_content_id(m, said[row].id if row >= 0 else m.id))
+        GivenMessage(with_content_id(m, unchanged[row].id if row >= 0 else m.id))
         for row, m, _ in found
         if m
     ]
@@ -304,20 +313,20 @@ def to_positions(view: H, which: Mask) -> NDArray[Any]:
 
 def to_mask(view: H, which: Mask) -> NDArray[Any]:
     """Return what `History.mask` says."""
-    given, n = np.asarray(which), len(view)
-    if given.size and given.dtype.kind not in "bui":
+    positions, n = np.asarray(which), len(view)
+    if positions.size and positions.dtype.kind not in "bui":
         raise BadArguments(f"A mask is booleans or positions, not {which!r:.60}.")
-    if given.dtype == bool:
-        if given.shape != (n,):
+    if positions.dtype == bool:
+        if positions.shape != (n,):
             raise BadArguments(
-                f"A mask needs one boolean a message: {n} are shown, {given.shape} came."
+                f"A mask needs one boolean a message: {n} are shown, {positions.shape} came."
             )
-        return given
+        return positions
     out = np.zeros(n, bool)
-    if given.size:
-        if given.min() < -n or given.max() >= n:
-            raise BadArguments(f"Positions run from 0 to {n - 1}; {given.tolist()} came.")
-        out[given.astype(int)] = True
+    if positions.size:
+        if positions.min() < -n or positions.max() >= n:
+            raise BadArguments(f"Positions run from 0 to {n - 1}; {positions.tolist()} came.")
+        out[positions.astype(int)] = True
     return out
 
 
@@ -328,7 +337,7 @@ def drop_positions(view: H, at: NDArray[Any], reason: str, method: str | None) -
     left = {name: np.delete(values, at) for name, values in columns.items()}
     head = EditedHead.of_columns(left, makers)
     words: EditInfo = ("dropped", reason, method, None)
-    return replace_head(view, head, upto, int(at[0]), words, done=(at, ()))
+    return replace_head(view, head, upto, int(at[0]), words, edited=(at, ()))
 
 
 def _whole_groups(view: H, gone: NDArray[Any]) -> NDArray[Any]:
@@ -387,16 +396,16 @@ def _put_messages(
     """Return the history with other messages at some rising positions."""
     if not len(at):
         return view
-    columns, known = _head_arrays(view, int(at[-1]) + 1)
+    columns, measured = _head_arrays(view, int(at[-1]) + 1)
     keys = [m.key for m in makers]
     columns["keys"][at] = keys if len(keys) > 1 else keys[0]
     columns["tokens"][at] = sizes[0]
     if columns["estimates"] is not columns["tokens"]:
         columns["estimates"][at] = sizes[1]
-    known.update(zip(keys, makers, strict=True))
+    measured.update(zip(keys, makers, strict=True))
     upto, first = int(at[-1]) + 1, int(at[0])
     return replace_head(
-        view, EditedHead.of_columns(columns, known), upto, first, words, done=(at, None)
+        view, EditedHead.of_columns(columns, measured), upto, first, words, edited=(at, None)
     )
 
 
@@ -404,17 +413,17 @@ def _changed_alike(view: H, at: NDArray[Any], text: str, smaller: bool) -> Chang
     """One placeholder for all messages at `at`; replies keep their calls, and go one by one."""
     if not len(at):
         return at, (at, at), []
-    said = at[0] >= view.head.size  # all of them stand as they were said
+    unchanged = at[0] >= view.head.size  # all of them stand as they were said
     odd = [
         p for p in at[_pick_values(view, "roles", at) == ASSISTANT].tolist() if view[p].tool_calls
     ]
-    if odd or (not said and (view.column("rows")[at] < 0).any()):
+    if odd or (not unchanged and (view.column("rows")[at] < 0).any()):
         return _changed_each(view, dict.fromkeys(at.tolist(), text), smaller)
     stays = view.log.stays
-    if not said or (stays and stays[-1] >= view.lo + at[0] - view.head.size):
+    if not unchanged or (stays and stays[-1] >= view.lo + at[0] - view.head.size):
         at = at[~view.stays[at]]
     maker, size = Placeholder(text), _placeholder_size(view, text)
-    if not said:
+    if not unchanged:
         at = at[view.column("keys")[at] != maker.key]
     if smaller:
         at = at[_pick_values(view, "tokens", at) > size[0]]
@@ -527,13 +536,13 @@ def insert_message(
         raise UnsoundHistory(
             f"A message at position {position} would part a tool call from its result."
         )
-    made = new_item(view, message, stands=view.row(position - 1) if position else -1)
+    item = new_item(view, message, last_row=view.row(position - 1) if position else -1)
     items = [view.item(p) for p in range(max(position, view.head.size))]
-    items.insert(position, made)
+    items.insert(position, item)
     words: EditInfo = ("summarised", reason, method, None)
-    upto, done = max(position, view.head.size), (np.array([position]), (made,))
+    upto, done = max(position, view.head.size), (np.array([position]), (item,))
     return replace_head(
-        view, EditedHead.of(tuple(items)), upto, position, words, done=done, added=True
+        view, EditedHead.of(tuple(items)), upto, position, words, edited=done, added=True
     )
 
 
@@ -541,14 +550,14 @@ def show_messages(
     view: H, messages: Sequence[Message], reason: str = "", *, method: str | None = None
 ) -> H:
     """Do what `History.become` says."""
-    shown = view.messages
+    present = view.messages
     items = [view.item(p) for p in range(len(view))]
-    places = {m.id: p for p, m in enumerate(shown)}
+    places = {m.id: p for p, m in enumerate(present)}
     new: list[HeadItem] = []
     for m in messages:
         p = places.get(m.id)
         old = None if p is None else items[p]
-        if p is not None and old is not None and (m is shown[p] or m == shown[p]):
+        if p is not None and old is not None and (m is present[p] or m == present[p]):
             new.append(old)
         elif old is not None:
             changed = with_content_id(m, view.log.messages[old.row].id if old.row >= 0 else m.id)
@@ -570,32 +579,32 @@ def show_messages(
     kind: EditKind = "summarised" if len(new) > first else "dropped"
     words: EditInfo = ("replaced" if len(items) == len(new) else kind, reason, method, None)
     head, step = EditedHead.of(tuple(new)), (rest, tuple(new[first:]))
-    done = replace_head(view, head, len(view), first, words, done=step)
+    done = replace_head(view, head, len(view), first, words, edited=step)
     check_invariants(done, view)
     return done
 
 
 def apply_recorded_edit(view: H, edit: Edit) -> H:
     """Do what `History.apply` says."""
-    shown = view.messages
-    ids = {m.id: p for p, m in enumerate(shown)}
+    present = view.messages
+    ids = {m.id: p for p, m in enumerate(present)}
     at = sorted(ids[t] for t in edit.targets if t in ids)
     if edit.kind in ("shortened", "replaced"):
         pairs = zip(edit.targets, edit.inserted, strict=False)
         return _apply_changes(view, edit, {ids[t]: m for t, m in pairs if t in ids})
     where, gone = min(at, default=len(view)), set(at)
     upto = max(at[-1] + 1 if at else len(view), view.head.size)
-    stands = view.row(at[-1]) if at else -1
+    last_row = view.row(at[-1]) if at else -1
     made = tuple(
         view.item(ids[m.id])  # it was there before something was put in front of it
-        if ids.get(m.id, -1) in gone and shown[ids[m.id]] == m
-        else HeadItem(-1, *measure_message(view, m, -1), GivenMessage(m), stands)
+        if ids.get(m.id, -1) in gone and present[ids[m.id]] == m
+        else HeadItem(-1, *measure_message(view, m, -1), GivenMessage(m), last_row)
         for m in edit.inserted
     )
     items = [view.item(p) for p in range(upto) if p not in gone]
     items[where:where] = made
     words, step = (edit.kind, edit.reason, edit.method, edit.usage), (np.array(at, int), made)
-    return replace_head(view, EditedHead.of(tuple(items)), upto, where, words, done=step)
+    return replace_head(view, EditedHead.of(tuple(items)), upto, where, words, edited=step)
 
 
 def _apply_changes(view: H, edit: Edit, new: dict[int, Message]) -> H:
@@ -607,8 +616,8 @@ def _apply_changes(view: H, edit: Edit, new: dict[int, Message]) -> H:
     for p in at:
         row, size = items[p].row, measure_message(view, new[p], items[p].row)
         items[p] = HeadItem(row, *size, GivenMessage(new[p]), items[p].stands)
-    made = tuple(items[p] for p in at)
+    changed = tuple(items[p] for p in at)
     words = (edit.kind, edit.reason, edit.method, edit.usage)
     return replace_head(
-        view, EditedHead.of(tuple(items)), upto, at[0], words, done=(np.array(at), made)
+        view, EditedHead.of(tuple(items)), upto, at[0], words, edited=(np.array(at), changed)
     )

@@ -117,8 +117,8 @@ class EditedHead(msgspec.Struct, gc=False):
         if self.tuple_ is not None or self.columns_ is None:
             return self.items[place]
         c = self.columns_
-        row, stands, key, tokens, estimate = [int(c[name][place]) for name in _ITEM_COLUMNS]
-        return HeadItem(row, tokens, estimate, self.makers[key] if key else None, stands)
+        row, last_row, key, tokens, estimate = [int(c[name][place]) for name in _ITEM_COLUMNS]
+        return HeadItem(row, tokens, estimate, self.makers[key] if key else None, last_row)
 
     def message(self, log: MessageLog, place: int) -> Message:
         """Return what one item says."""
@@ -131,17 +131,17 @@ class EditedHead(msgspec.Struct, gc=False):
         """Return what all items say."""
         if self.tuple_ is not None or self.columns_ is None:
             return [i.message(log) for i in self.items]
-        makers, said, c = self.makers, log.messages, self.columns_
+        makers, log_messages, c = self.makers, log.messages, self.columns_
         rows = zip(c["rows"].tolist(), c["keys"].tolist(), strict=True)
-        return [makers[key].message(log, row) if key else said[row] for row, key in rows]
+        return [makers[key].message(log, row) if key else log_messages[row] for row, key in rows]
 
     def said(self) -> list[int]:
         """Return the rows that stand as they were said."""
         if self.tuple_ is not None or self.columns_ is None:
             return [i.row for i in self.items if i.row >= 0 and i.maker is None]
         rows, keys = self.columns_["rows"], self.columns_["keys"]
-        found: list[int] = rows[(rows >= 0) & (keys == 0)].tolist()
-        return found
+        unchanged: list[int] = rows[(rows >= 0) & (keys == 0)].tolist()
+        return unchanged
 
     def row(self, place: int) -> int:
         """Return the row of one item, or -1."""
@@ -188,10 +188,10 @@ class EditedHead(msgspec.Struct, gc=False):
         """Return one value an item; beside the log's columns `rows stands keys contents`."""
         if self.columns_ is None:
             self.columns_ = {}
-        found = self.columns_.get(name)
-        if found is None:
-            found = self.columns_[name] = self._made(log, name)
-        return found
+        values = self.columns_.get(name)
+        if values is None:
+            values = self.columns_[name] = self._made(log, name)
+        return values
 
     def _made(self, log: MessageLog, name: str) -> NDArray[Any]:
         if name == "contents":
@@ -209,20 +209,20 @@ class EditedHead(msgspec.Struct, gc=False):
 
     def _contents(self, log: MessageLog) -> NDArray[Any]:
         """Return a number an item, equal where a row says the same; below 0: as said."""
-        found: NDArray[Any] = -self.column(log, "rows") - 1
+        hashes: NDArray[Any] = -self.column(log, "rows") - 1
         at = np.flatnonzero(self.column(log, "keys"))
-        found[at] = self._once(log, "contents", at)
-        return found
+        hashes[at] = self._once(log, "contents", at)
+        return hashes
 
     def _once(self, log: MessageLog, name: str, at: NDArray[Any]) -> NDArray[Any]:
         """Return what changed and new messages have, worked out once for each row and key."""
-        known: ValueCache = log.memo.setdefault(("made", name), ValueCache())
+        cache: ValueCache = log.memo.setdefault(("made", name), ValueCache())
         rows, keys = (self.column(log, of)[at] for of in ("rows", "keys"))
 
         def make(place: int) -> int:
             return int(_MAKER_COLUMNS[name](self.makers[int(keys[place])], log, int(rows[place])))
 
-        return known.of(keys + rows * _APART, make)
+        return cache.of(keys + rows * _APART, make)
 
     def _values(
         self, log: MessageLog, name: str, at: NDArray[Any], was: NDArray[Any]
@@ -461,20 +461,20 @@ class ValueCache:
 
     def of(self, numbers: Ints, make: Callable[[int], int]) -> Ints:
         """Return the value of each number; `make` gives that of the number at a place."""
-        known, values = self._known
-        at = np.searchsorted(known, numbers)
-        new = np.flatnonzero((at == len(known)) | (np.append(known, 0)[at] != numbers))
+        cached, values = self._known
+        at = np.searchsorted(cached, numbers)
+        new = np.flatnonzero((at == len(cached)) | (np.append(cached, 0)[at] != numbers))
         if not len(new):
             return values[at]
-        if len(known) > MAX_CACHED_VALUES:
-            self._known = known[:0], values[:0]
+        if len(cached) > MAX_CACHED_VALUES:
+            self._known = cached[:0], values[:0]
             return self.of(numbers, make)
         fresh, first, which = np.unique(numbers[new], return_index=True, return_inverse=True)
-        made = np.array([make(place) for place in new[first].tolist()], np.int64)
+        new_values = np.array([make(place) for place in new[first].tolist()], np.int64)
         where = at[new[first]]
-        self._known = np.insert(known, where, fresh), np.insert(values, where, made)
+        self._known = np.insert(cached, where, fresh), np.insert(values, where, new_values)
         found = np.append(values, 0)[at]
-        found[new] = made[which]
+        found[new] = new_values[which]
         return found
 
 

@@ -43,9 +43,9 @@ def find_changed_groups(view: HistoryView) -> list[ChangedGroup]:
     Groups come in order of their rows; it takes O(shown) array work and looks at messages of such
     groups only.
     """
-    now, known, rows = _shown_groups(view), _last_sound_groups(view), view.column("rows")
-    new = now.odd & (known.said != now.said)
-    new[now.groups[known.keys != now.keys]] = True
+    now, sound_groups, rows = _shown_groups(view), _last_sound_groups(view), view.column("rows")
+    new = now.odd & (sound_groups.said != now.said)
+    new[now.groups[sound_groups.keys != now.keys]] = True
     new &= now.odd
     if not new.any():
         return []
@@ -54,18 +54,18 @@ def find_changed_groups(view: HistoryView) -> list[ChangedGroup]:
     for p in at[new[now.groups[rows[at]]]].tolist():
         places[int(now.groups[rows[p]])].append(p)
     out = []
-    for group, found in places.items():
-        reply = next((p for p in found if rows[p] == group), None)
-        results = [view[p] for p in found if rows[p] != group]
+    for group, changed in places.items():
+        reply = next((p for p in changed if rows[p] == group), None)
+        results = [view[p] for p in changed if rows[p] != group]
         out.append(ChangedGroup(group, None if reply is None else view[reply], results))
     return out
 
 
 def remember_sound_groups(view: HistoryView) -> None:
     """Take down that what a view shows of each group is sound: it need not be looked at again."""
-    now, known = _shown_groups(view), _last_sound_groups(view)
+    now, cache = _shown_groups(view), _last_sound_groups(view)
     mine = now.odd[now.groups]
-    known.keys[mine], known.said[mine] = now.keys[mine], now.said[mine]
+    cache.keys[mine], cache.said[mine] = now.keys[mine], now.said[mine]
 
 
 class ShownGroups(NamedTuple):
@@ -86,20 +86,20 @@ _HIDDEN = -(1 << 63)
 
 def _last_sound_groups(view: HistoryView) -> ShownGroups:
     """Return how each row was shown in the last sound view with its group odd; written to."""
-    known: list[NDArray[Any]] = view.log.memo.setdefault("sound", [np.zeros(0, np.int64)] * 2)
-    if len(known[0]) < view.hi:
-        more = np.full(view.hi + len(known[0]), -1, np.int64)
-        known[:] = [np.concatenate((held, more)) for held in known]
-    keys, said = (held[: view.hi] for held in known)
-    return ShownGroups(keys, said, keys, keys)
+    cache: list[NDArray[Any]] = view.log.memo.setdefault("sound", [np.zeros(0, np.int64)] * 2)
+    if len(cache[0]) < view.hi:
+        more = np.full(view.hi + len(cache[0]), -1, np.int64)
+        cache[:] = [np.concatenate((last, more)) for last in cache]
+    keys, unchanged = (last[: view.hi] for last in cache)
+    return ShownGroups(keys, unchanged, keys, keys)
 
 
 def _shown_groups(view: HistoryView) -> ShownGroups:
     last = view.log.memo.get("shown in groups")
     if last is None or last[0] is not view:  # several ask about one view
         last = view.log.memo["shown in groups"] = view, _group_rows(view)
-    found: ShownGroups = last[1]
-    return found
+    groups: ShownGroups = last[1]
+    return groups
 
 
 def _group_rows(view: HistoryView) -> ShownGroups:
@@ -108,10 +108,10 @@ def _group_rows(view: HistoryView) -> ShownGroups:
     groups = view.log.column("groups", view.hi)
     now = np.full(view.hi, _HIDDEN)
     now[rows] = keys
-    have, said = (np.bincount(of, minlength=view.hi) for of in (groups[rows], groups))
-    odd = (have > 0) & (have != said)
+    have, unchanged = (np.bincount(of, minlength=view.hi) for of in (groups[rows], groups))
+    odd = (have > 0) & (have != unchanged)
     odd[groups[rows[keys != 0]]] = True
-    return ShownGroups(now, said, groups, odd)
+    return ShownGroups(now, unchanged, groups, odd)
 
 
 class CallsHaveResults:
@@ -125,13 +125,13 @@ class CallsHaveResults:
         for group, reply, results in find_changed_groups(view):
             if reply is None:
                 continue
-            said = [r for r in log.results.get(group, ()) if r < view.hi]
-            answered = {log.messages[r].call_id for r in said}
+            calls = [r for r in log.results.get(group, ()) if r < view.hi]
+            answered = {log.messages[r].call_id for r in calls}
             shown = {m.call_id for m in results}
             for call in reply.tool_calls:
                 if call.id in answered - shown:
                     return f"Tool call {call.name} ({call.id}) lost its result."
-            if reply.tool_calls and None in answered and len(results) < len(said):
+            if reply.tool_calls and None in answered and len(results) < len(calls):
                 return (
                     f"Tool call {reply.tool_calls[0].name} ({reply.tool_calls[0].id}) lost its"
                     " result."
@@ -147,10 +147,10 @@ class ResultsHaveCalls:
     def broken(self, view: HistoryView) -> str | None:
         """Return a sentence that names a result that lost its call, or None."""
         for group, reply, results in find_changed_groups(view):
-            asked = {c.id for c in reply.tool_calls} if reply else set()
+            calls = {c.id for c in reply.tool_calls} if reply else set()
             for result in results:
                 if result.role == "tool" and (
-                    reply is None or (result.call_id or "") not in asked | {""}
+                    reply is None or (result.call_id or "") not in calls | {""}
                 ):
                     name = result.tool or view.log.tool(group) or "a tool"
                     return f"The result of {name} ({result.call_id or result.id}) lost its call."
@@ -173,8 +173,8 @@ class MessagesStay:
         return None
 
     def _is(self, message: Message) -> bool:
-        own = message.role == "system"
-        return own if self._what == "system" else bool(getattr(message, self._what))
+        item = message.role == "system"
+        return item if self._what == "system" else bool(getattr(message, self._what))
 
 
 SYSTEM_STAYS = MessagesStay("system messages stay", "system")

@@ -87,9 +87,9 @@ class GroupedRows:
         """Return the row of the call that a result answers; its own where the log has none."""
         if message.call_id:
             return self._asked.get(message.call_id, row)
-        asked = self.of_role[ASSISTANT]
-        bare = bool(asked) and all(r == TOOL for r in self.roles[asked[-1] + 1 :])
-        return asked[-1] if bare and self.messages[asked[-1]].tool_calls else row
+        replies = self.of_role[ASSISTANT]
+        bare = bool(replies) and all(r == TOOL for r in self.roles[replies[-1] + 1 :])
+        return replies[-1] if bare and self.messages[replies[-1]].tool_calls else row
 
     def _keep(self, group: int) -> None:
         new = [r for r in (group, *self.results.get(group, ())) if r not in self._stay]
@@ -282,8 +282,8 @@ class MessageLog(GroupedRows):
         self.index.setdefault(message.id, row)
         self.tokens.row(self._counted(message, self.counter.message) if tokens is None else tokens)
         if self.estimates is not self.tokens:
-            own = self.estimator.message(message) if estimate is None else estimate
-            self.estimates.row(own + self._unsent)
+            agent = self.estimator.message(message) if estimate is None else estimate
+            self.estimates.row(agent + self._unsent)
             self._unsent = 0
         self.turns.append(self._turn(message, role) if turn is None else turn)
         self.first_calls.append(len(self.upto))
@@ -321,16 +321,16 @@ class MessageLog(GroupedRows):
         )
 
     def _counted(self, message: Message, count: Callable[[Message], int]) -> int:
-        known = self.known(message)
-        if known is not None:
-            return known
+        cache = self.known(message)
+        if cache is not None:
+            return cache
         return count(message) if self.scale == 1.0 else round(count(message) * self.scale)
 
     def _reply(self, message: Message) -> None:
         if not self._open:
-            known = message.time is not None and message.latency is not None
+            cache = message.time is not None and message.latency is not None
             before = self.messages[-1].time if self.messages else None
-            sent = message.time - message.latency if known else before  # type: ignore[operator]
+            sent = message.time - message.latency if cache else before  # type: ignore[operator]
             self.open(sent, message.agent, implied=True)
         if message.time is not None:
             self.done[-1] = message.time
@@ -388,15 +388,15 @@ class MessageLog(GroupedRows):
         their sizes.
         """
         Q = self.tokens.Q  # noqa: N806  as it is called there
-        known: dict[str, tuple[list[int], list[int]]] = self.memo.setdefault("spending", {})
+        sums: dict[str, tuple[list[int], list[int]]] = self.memo.setdefault("spending", {})
         for name in self.callers:
-            known.setdefault(name, ([0], [0]))
-        for name, (n, sizes) in known.items():
+            sums.setdefault(name, ([0], [0]))
+        for name, (n, sizes) in sums.items():
             for call in range(len(n) - 1, len(self.upto)):
-                own = self.agents[call] == name
-                n.append(n[-1] + own)
-                sizes.append(sizes[-1] + (Q[call + 1] - Q[call] if own else 0))
-        return known
+                agent_sums = self.agents[call] == name
+                n.append(n[-1] + agent_sums)
+                sizes.append(sizes[-1] + (Q[call + 1] - Q[call] if agent_sums else 0))
+        return sums
 
 
 def _make_columns(log: MessageLog) -> dict[str, GrowingColumn]:

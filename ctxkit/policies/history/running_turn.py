@@ -78,8 +78,8 @@ class RunningTurn:
         """
         if role == ASSISTANT:
             if self._answered and self._is_anothers(message, number):
-                asked = self._input if number == self._number else None
-                self._begin(row if asked is None else asked, number)
+                calls = self._input if number == self._number else None
+                self._begin(row if calls is None else calls, number)
             self._answered, self._number, self._input = True, number, None
             self._speaker = message.agent or self._speaker
             self._ended = _is_last_word(message)

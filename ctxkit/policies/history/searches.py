@@ -40,16 +40,16 @@ def find_fitting(view: HistoryView, budget: int, *, start: int = 0, estimated: b
                 lead, remains = start, tokens_before(view, start, estimated=estimated)
             else:
                 remains = front.estimate if estimated else front.tokens
-            found = _fitting_suffix(view, budget - remains, lead, estimated)
-            return found if found > lead else start
+            cut = _fitting_suffix(view, budget - remains, lead, estimated)
+            return cut if cut > lead else start
     remains = tokens_before(view, start, estimated=estimated)
-    found = _fitting_suffix(view, budget - remains, start, estimated)
+    cut = _fitting_suffix(view, budget - remains, start, estimated)
     while True:
-        stay = _staying_tokens(view, start, found, estimated)
+        stay = _staying_tokens(view, start, cut, estimated)
         again = _fitting_suffix(view, budget - remains - stay, start, estimated)
-        if again <= found:
-            return found
-        found = again
+        if again <= cut:
+            return cut
+        cut = again
 
 
 def tokens_before(view: HistoryView, position: int, *, estimated: bool = False) -> int:
@@ -67,8 +67,8 @@ def next_safe_cut(view: HistoryView, position: int) -> int:
     nh = view.head.size
     if position >= nh:
         ahead = view.lo - nh
-        found = view.log.cuts_at(view.call).find(1, position + ahead, view.hi)
-        return found - ahead if found >= 0 else 0
+        cut = view.log.cuts_at(view.call).find(1, position + ahead, view.hi)
+        return cut - ahead if cut >= 0 else 0
     while position < nh and not is_safe_cut(view, position):
         position += 1
     return position if position < nh else next_safe_cut(view, nh)
@@ -112,12 +112,12 @@ def find_next(view: HistoryView, position: int, *roles: str) -> int:
         if view.head.items[p].role(view.log) in codes:
             return p
     start = view.lo + max(position - view.head.size, 0)
-    found = view.hi
+    row = view.hi
     for code in codes:
         rows = view.log.of_role[code]
         at = bisect_left(rows, start)
-        found = min(found, rows[at] if at < len(rows) else found)
-    return view.head.size + found - view.lo if found < view.hi else -1
+        row = min(row, rows[at] if at < len(rows) else row)
+    return view.head.size + row - view.lo if row < view.hi else -1
 
 
 def _size_column(view: HistoryView, estimated: bool) -> SizeSums:

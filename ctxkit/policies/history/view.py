@@ -259,8 +259,8 @@ class HistoryView(msgspec.Struct, frozen=True):
         codes = self.column(f"{kind}s")
         low = [p.lower() for p in patterns]
         names = self.log.names(kind)
-        found = [c for c, n in enumerate(names) if any(fnmatchcase(n.lower(), p) for p in low)]
-        mask: NDArray[Any] = np.isin(codes, found)
+        matching = [c for c, n in enumerate(names) if any(fnmatchcase(n.lower(), p) for p in low)]
+        mask: NDArray[Any] = np.isin(codes, matching)
         return mask
 
     def at(self, call: int) -> Self:
@@ -339,5 +339,5 @@ class HistoryEdit(msgspec.Struct, frozen=True):
         Those are the user's own words, or files that were attached again.
         """
         new = self.new or ()
-        told = [i.tokens for i in new if i.role(log) == SUMMARY]
-        return sum(told) if told else sum(i.tokens for i in new)
+        summaries = [i.tokens for i in new if i.role(log) == SUMMARY]
+        return sum(summaries) if summaries else sum(i.tokens for i in new)

@@ -73,8 +73,8 @@ def replace_arguments(
     return _replace(message, parts=tuple(part(p) for p in message.parts))
 
 
-def _with_parts(message: Message, keep: Callable[[Part], bool]) -> Message:
-    parts = tuple(p for p in message.parts if keep(p))
+def _with_parts(message: Message, is_included: Callable[[Part], bool]) -> Message:
+    parts = tuple(p for p in message.parts if is_included(p))
     return message if len(parts) == len(message.parts) else _replace(message, parts=parts)
 
 
@@ -88,12 +88,12 @@ def count_lines(text: str) -> int:
 
 def text_with_image_marker(message: Message, image: str) -> str:
     """Return the plain text parts in order, with a marker in the place of each image."""
-    kept = (
+    texts = (
         p.text if isinstance(p, Text) else image
         for p in message.parts
         if isinstance(p, (Text, Image))
     )
-    return "\n".join(kept)
+    return "\n".join(texts)
 
 
 def has_images(message: Message) -> bool:
@@ -170,13 +170,13 @@ def call_hint(call: ToolCall | None) -> str:
 TruncateMode = Literal["head", "head_tail", "middle"]
 
 
-def truncate_end(text: str, keep: int, suffix: str) -> str:
-    """Return the first `keep` characters and a suffix, where `{n}` is the number removed; short
+def truncate_end(text: str, limit: int, suffix: str) -> str:
+    """Return the first `limit` characters and a suffix, where `{n}` is the number removed; short
     texts as they are.
     """
-    if len(text) <= keep:
+    if len(text) <= limit:
         return text
-    return text[:keep] + suffix.replace("{n}", f"{len(text) - keep:,}")
+    return text[:limit] + suffix.replace("{n}", f"{len(text) - limit:,}")
 
 
 def truncate_middle(text: str, head: int, tail: int, marker: str) -> str:

@@ -101,16 +101,16 @@ def weigh_lines(lines: LineIndex, parts: NDArray[Any]) -> WeighedLines:
     at = expand_ranges(firsts[parts], firsts[parts + 1] - firsts[parts])
     sizes = starts[at + 1] - starts[at]
     ids = lines.ids.all[expand_ranges(starts[at], sizes)].astype(np.intp)  # what NumPy indexes by
-    n, own = len(at), sizes.cumsum() - sizes
+    n, first_words = len(at), sizes.cumsum() - sizes
     if not n:
-        return WeighedLines(at, ids, own, sizes, at, np.zeros(0))
-    weights = np.add.reduceat(_information(ids, n), own) / _LONG[sizes]
+        return WeighedLines(at, ids, first_words, sizes, at, np.zeros(0))
+    weights = np.add.reduceat(_information(ids, n), first_words) / _LONG[sizes]
     weights *= np.where(lines.cues.all[at], 1.6, 1.0)
     first = np.where(lines.kinds.all[at] == SUMMARY_LINE, 1.5, 1.0)
     first[0] = 1.5
     weights *= first
     weights *= 0.7 + 0.6 * np.arange(1, n + 1) / n
-    return WeighedLines(at, ids, own, sizes, lines.costs.all[at], weights)
+    return WeighedLines(at, ids, first_words, sizes, lines.costs.all[at], weights)
 
 
 def _information(ids: NDArray[Any], n: int) -> NDArray[Any]:
@@ -120,8 +120,8 @@ def _information(ids: NDArray[Any], n: int) -> NDArray[Any]:
     of[often] = [
         round(ln(1 + n / k) * WEIGHT_STEP) / WEIGHT_STEP if k else 0.0 for k in often.tolist()
     ]
-    told: NDArray[Any] = of[seen[ids]]
-    return told
+    information: NDArray[Any] = of[seen[ids]]
+    return information
 
 
 def _choose_places(
@@ -132,11 +132,11 @@ def _choose_places(
     Half of the room is for lines near a focus, where there is one; of the rest a share is for what
     the user said, then comes what others said, then the user again.
     """
-    asked = lines.kinds.all[weighed.at] == USER_LINE
+    is_user = lines.kinds.all[weighed.at] == USER_LINE
     chosen = choose_lines(weighed, first, room * FOCUS_SHARE, [])
     left = room - weighed.costs[chosen].sum()
     for mine, share in ((True, user), (False, 1.0), (True, 1.0)):
-        places = asked == mine
+        places = is_user == mine
         places[chosen] = False
         chosen += choose_lines(weighed, np.flatnonzero(places), left * share, chosen)
         left = room - weighed.costs[chosen].sum()
@@ -144,7 +144,7 @@ def _choose_places(
 
 
 def choose_lines(
-    weighed: WeighedLines, places: NDArray[Any], room: float, known: list[int]
+    weighed: WeighedLines, places: NDArray[Any], room: float, already_chosen: list[int]
 ) -> list[int]:
     """Return places that fit the room, one by one the weightiest that repeats the least.
 
@@ -159,7 +159,7 @@ def choose_lines(
     if not len(open_):
         return chosen
     repeats = RedundancyTracker(weighed, open_)
-    for place in known:
+    for place in already_chosen:
         repeats.add(weighed.words(place))
     weights, costs = weights[open_], weighed.costs[open_]
     while True:
@@ -200,14 +200,14 @@ class RedundancyTracker:
 def _first_words(lines: LineIndex, parts: NDArray[Any], most: int) -> str:
     """Return the beginning of what was said: of nothing but signs, or where no line fits."""
     rows: list[str] = []
-    held = 0
+    lines_left = 0
     for part in parts.tolist():
         message = lines.messages[part]
-        said = " ".join(message.text.split(None, most)[:most])
-        if said:
-            rows.append(f"{ROLE_TAGS.get(message.role, 'Result')}: {said}")
-            held += len(rows[-1]) + 1
-            if held > most:
+        words = " ".join(message.text.split(None, most)[:most])
+        if words:
+            rows.append(f"{ROLE_TAGS.get(message.role, 'Result')}: {words}")
+            lines_left += len(rows[-1]) + 1
+            if lines_left > most:
                 break
     return "\n".join(rows)[:most]
 
@@ -254,8 +254,8 @@ class Focus(NamedTuple):
 def parse_focus(text: str) -> Focus | None:
     """Return the focus that a text asks for; None where it names nothing."""
     text = one_line(text, 2000)
-    found = _WORD.findall(text.lower())[: 4 * MAX_TERMS]
-    named = [w for w in found if w not in _ASKING] or found
+    match = _WORD.findall(text.lower())[: 4 * MAX_TERMS]
+    named = [w for w in match if w not in _ASKING] or match
     terms = dict.fromkeys(t for w in named for t in _terms(w))
     return Focus(text, tuple(terms)[:MAX_TERMS]) if terms else None
 
@@ -325,28 +325,28 @@ class FocusMatcher:
 
         It counts words near the focus, and weighs them by their rarity.
         """
-        kept = np.unique(np.concatenate([weighed.words(k) for k in chosen]))
+        counts = np.unique(np.concatenate([weighed.words(k) for k in chosen]))
         there = np.unique(weighed.ids)
         worth = sum((self._idf[t] * words for t, words in self._words.items()), np.zeros(1))
         near = there[worth[there] > 0]
-        held = kept[worth[kept] > 0]
-        share = float(worth[held].sum() / worth[near].sum()) if len(near) else 0.0
-        return self._line(len(held), len(near), share)
+        matched = counts[worth[counts] > 0]
+        share = float(worth[matched].sum() / worth[near].sum()) if len(near) else 0.0
+        return self._line(len(matched), len(near), share)
 
-    def _line(self, kept: int, near: int, share: float) -> str:
-        told = one_line(_END.sub("", self._focus.text), _LINE).replace("]", ")")
+    def _line(self, counts: int, near: int, share: float) -> str:
+        line = one_line(_END.sub("", self._focus.text), _LINE).replace("]", ")")
         if not near:
-            return f'{FOCUS_MARK}"{told}": nothing here is near it]'
+            return f'{FOCUS_MARK}"{line}": nothing here is near it]'
         return (
-            f'{FOCUS_MARK}"{told}": {kept:,} of {near:,} words near it are kept, {share:.0%} '
+            f'{FOCUS_MARK}"{line}": {counts:,} of {near:,} words near it are kept, {share:.0%} '
             "by rarity]"
         )
 
 
 def _near_words(lines: LineIndex, term: str) -> NDArray[Any]:
     """Return for each word of the lines 1 where it is near a term, else 0; kept with the lines."""
-    known = lines.near.setdefault(term, GrowingArray(np.int8))
-    new = [is_near_term(w, term) for w in islice(lines.words, len(known.all), None)]
-    known.extend(new)
+    words = lines.near.setdefault(term, GrowingArray(np.int8))
+    new = [is_near_term(w, term) for w in islice(lines.words, len(words.all), None)]
+    words.extend(new)
     lines.hold(len(new))
-    return known.all
+    return words.all

@@ -118,17 +118,17 @@ class LineIndex:
 
     def made(self, messages: Sequence[Message]) -> NDArray[Any]:
         """Return the parts of messages that are in no log: summaries, and what was shortened."""
-        known = len(self._parts)
+        cache = len(self._parts)
         parts = self.parts(messages)
-        if len(self._parts) > known:
+        if len(self._parts) > cache:
             self.hold(sum(len(m.text) + 500 for m in messages))
         return parts
 
     def _part(self, message: Message) -> int:
-        found = self._parts.get(id(message))
-        if found is None:
-            found = self._parts[id(message)] = self._alike_or_new(message)
-        return found
+        part = self._parts.get(id(message))
+        if part is None:
+            part = self._parts[id(message)] = self._alike_or_new(message)
+        return part
 
     def _alike_or_new(self, message: Message) -> int:
         key = None
@@ -169,16 +169,16 @@ class LineIndex:
 
     def _read(self, text: str) -> tuple[tuple[int, ...], bool]:
         """Return the numbers of a line's words, and whether it has a cue."""
-        known, found = self.words, line_words(text)
-        ids = tuple([known.setdefault(w, len(known)) for w in found])
+        cache, lines = self.words, line_words(text)
+        ids = tuple([cache.setdefault(w, len(cache)) for w in lines])
         return ids, bool(ids) and CUE_PATTERN.search(text) is not None
 
     def _read_again(self, text: str) -> tuple[tuple[int, ...], bool]:
         """Return the same of a line of a summary: summaries of one session say most lines alike."""
-        found = self._earlier.get(text)
-        if found is None:
-            found = self._earlier[text] = self._read(text)
-        return found
+        lines = self._earlier.get(text)
+        if lines is None:
+            lines = self._earlier[text] = self._read(text)
+        return lines
 
 
 _live_indexes: WeakValueDictionary[int, LineIndex] = WeakValueDictionary()
@@ -206,15 +206,15 @@ def keep_last_index(lines: LineIndex) -> None:
 
 def index_for_log(log: MessageLog) -> tuple[LineIndex, GrowingColumn]:
     """Return the lines of a log and the parts of its rows; kept by the log and its session."""
-    found: tuple[LineIndex, GrowingColumn] | None = log.memo.get("lines")
-    if found is None or found[0].full:
+    entry: tuple[LineIndex, GrowingColumn] | None = log.memo.get("lines")
+    if entry is None or entry[0].full:
         lines, messages = index_for_messages(log.messages), log.messages
-        found = lines, GrowingColumn(lambda a, b: lines.parts(messages[a:b]), np.int32)
-        log.memo["lines"] = found
+        entry = lines, GrowingColumn(lambda a, b: lines.parts(messages[a:b]), np.int32)
+        log.memo["lines"] = entry
         session = log.memo.get("session")
         if session is not None:
             session.__dict__["lines"] = lines
-    return found
+    return entry
 
 
 class WeighedLines(NamedTuple):
@@ -317,14 +317,14 @@ def split_sentences(text: str) -> Iterator[str]:
 
 def _telling_rows(message: Message) -> list[str]:
     """Return the first row of a result with a cue (three, where it failed), else its last row."""
-    most, last, found = 3 if message.is_error else 1, "", []
+    most, last, rows = 3 if message.is_error else 1, "", []
     for hit in chain.from_iterable(map(_ROW.finditer, _readable_parts(message.text))):
         row = hit.group()
         if row.isspace():
             continue
         if CUE_PATTERN.search(row):
-            found.append(row)
-            if len(found) == most:
+            rows.append(row)
+            if len(rows) == most:
                 break
         last = row
-    return found or ([last] if last else [])
+    return rows or ([last] if last else [])

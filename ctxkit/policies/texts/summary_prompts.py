@@ -209,11 +209,11 @@ def lost_identifiers(names: Iterable[str], summary: str) -> tuple[str, ...]:
     )
 
 
-def invented_identifiers(summary: str, said: str, limit: int = 12) -> tuple[str, ...]:
+def invented_identifiers(summary: str, source: str, limit: int = 12) -> tuple[str, ...]:
     """Return names in a summary that nobody said: paths, addresses, hashes, long numbers,
     tickets.
     """
-    folded = said.casefold()
+    folded = source.casefold()
     names = dict.fromkeys(
         (*identifiers_to_audit([summary], limit=200), *_FILE_OR_TICKET.findall(summary))
     )

@@ -57,11 +57,11 @@ def collect_actions(
     messages: Sequence[Message], turns: Sequence[int] | None = None, agent: str = "main"
 ) -> list[ToolAction]:
     """Return the tool calls of messages in order, each with what became of it."""
-    found = results_by_call(messages)
+    results = results_by_call(messages)
     out: list[ToolAction] = []
     for row, m in enumerate(messages):
         for call in m.tool_calls:
-            answer = found.get(id(call))
+            answer = results.get(id(call))
             outcome: Outcome = (
                 "pending" if answer is None else "failed" if is_failed_result(answer) else "done"
             )
@@ -89,7 +89,7 @@ def actions_before(history: History, before: int) -> list[ToolAction]:
     log = history.log
     rows = (history.row(p) for p in range(before, len(history)))
     end = next((row for row in rows if row >= 0), history.hi)
-    known: dict[tuple[int, int], list[ToolAction]] = log.memo.setdefault("actions", {})
+    cache: dict[tuple[int, int], list[ToolAction]] = log.memo.setdefault("actions", {})
     out: list[ToolAction] = []
     for row in log.of_role[ASSISTANT]:
         if row >= end:
@@ -97,12 +97,12 @@ def actions_before(history: History, before: int) -> list[ToolAction]:
         reply = log.messages[row]
         if not reply.tool_calls:
             continue
-        mine = [r for r in log.results.get(row, ()) if r < end]
-        key = row, len(mine)
-        if key not in known:
-            said = [reply, *(log.messages[r] for r in mine)]
-            known[key] = collect_actions(said, [log.turns[row]] * len(said), log.agent)
-        out += known[key]
+        result_rows = [r for r in log.results.get(row, ()) if r < end]
+        key = row, len(result_rows)
+        if key not in cache:
+            messages = [reply, *(log.messages[r] for r in result_rows)]
+            cache[key] = collect_actions(messages, [log.turns[row]] * len(messages), log.agent)
+        out += cache[key]
     return out
 
 
@@ -207,16 +207,16 @@ def symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) 
         acts: what was done.
         texts: for each text the file that it was written to, as far as that is known.
     """
-    held = list(texts)
+    written_texts = list(texts)
     names: dict[str, tuple[str, str]] = {}
-    for path, text in held:
+    for path, text in written_texts:
         for kind, name in find_definitions(text):
             names.setdefault(name, (kind, path))
     if not names:
         return ""
     used = [
         (name, names[name][1])
-        for path, text in held
+        for path, text in written_texts
         for name in dict.fromkeys(_WORD.findall(text))
         if path and name in names and names[name][1] not in ("", path)
     ]
@@ -251,13 +251,13 @@ class FilePaths(NamedTuple):
     changed: frozenset[str]
 
 
-def format_file_lists(found: Iterable[FilePaths]) -> str:
+def format_file_lists(file_paths: Iterable[FilePaths]) -> str:
     """Return Pi's lists of files that were read and changed, each sorted; a changed file is not
     listed as read.
     """
-    found = list(found)
-    changed = frozenset[str]().union(*[f.changed for f in found])
-    read = frozenset[str]().union(*[f.read for f in found]) - changed
+    file_paths = list(file_paths)
+    changed = frozenset[str]().union(*[f.changed for f in file_paths])
+    read = frozenset[str]().union(*[f.read for f in file_paths]) - changed
     out = ""
     for tag, names in (("read-files", read), ("modified-files", changed)):
         if names:
@@ -282,19 +282,19 @@ def map_messages(
     """
     head, log = history.head, history.log
     edited = int(places.searchsorted(head.size))
-    out = [made for p in places[:edited].tolist() if (made := make(history[p])) is not None]
+    out = [value for p in places[:edited].tolist() if (value := make(history[p])) is not None]
     rows = (places[edited:] + (history.lo - head.size)).tolist()
     if not rows:
         return out
-    asked, known = log.memo.setdefault(("of each", make), ([0], dict[int, T]()))
-    for row in range(asked[0], rows[-1] + 1):
-        if (made := make(log.messages[row])) is not None:
-            known[row] = made
-    asked[0] = max(asked[0], rows[-1] + 1)
-    first, wanted = rows[0], set(rows)
-    return out + [made for row, made in known.items() if row >= first and row in wanted]
+    next_row, cache = log.memo.setdefault(("of each", make), ([0], dict[int, T]()))
+    for row in range(next_row[0], rows[-1] + 1):
+        if (value := make(log.messages[row])) is not None:
+            cache[row] = value
+    next_row[0] = max(next_row[0], rows[-1] + 1)
+    first, included = rows[0], set(rows)
+    return out + [value for row, value in cache.items() if row >= first and row in included]
 
 
 def _argument_path(arguments: dict[str, Any]) -> str:
-    found = arguments.get("path") or arguments.get("file_path")
-    return found if isinstance(found, str) else ""
+    path = arguments.get("path") or arguments.get("file_path")
+    return path if isinstance(path, str) else ""
