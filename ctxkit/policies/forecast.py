@@ -1,4 +1,4 @@
-"""Sizes of the coming prompts without pruning, from running sums; triggers search them."""
+"""Prompt sizes of coming calls without pruning, from running sums, for triggers to search."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import ContextBudget
 
     BilledSizes = Callable[[int, int], list[int]]
-    """The prompt tokens that were billed for the calls a..b."""
+    """Returns the billed prompt tokens of the calls start..stop."""
 
 
 class UnprunedForecast:
-    """No pruning: a call's size is an offset plus a running sum, so halves find crossings."""
+    """Prompt sizes if nothing is compacted or pruned from now on.
+
+    The size of a call is a constant (what the edited head differs from the log) plus a running sum
+    over the log, which never falls, so a search is a bisection: O(log n) per question.
+    """
 
     __slots__ = ("history", "log", "off", "room", "sent")
 
@@ -38,7 +42,7 @@ class UnprunedForecast:
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
         """Return the first call whose prompt is above `limit` (its messages, if estimated)."""
-        if start >= self.log.calls:  # compacted by hand: the call is not opened yet
+        if start >= self.log.calls:  # a compaction by hand, before the call is opened
             coming = self.history.at(start)
             size = coming.estimated if estimated else coming.tokens
             return start if size > limit else stop
@@ -51,7 +55,7 @@ class UnprunedForecast:
         return tokens.above(limit - self.off, start, stop)
 
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int) -> int:
-        """Return the first call that shows `n` messages of these roles (none: of any)."""
+        """Return the first call with `n` messages of these roles (none: of any)."""
         h, log = self.history, self.log
         if start >= log.calls:
             coming = h.at(start)
@@ -67,13 +71,13 @@ class UnprunedForecast:
         )
 
     def turns(self, n: int, start: int, stop: int) -> int:
-        """Return the first call at which `n` turns have begun since the last kept edit."""
+        """Return the first call at which `n` turns have begun since the last compaction."""
         log = self.log
         target = turn_of_call(log, self.history.since) + n
         return _bisect_true(lambda call: turn_of_call(log, call) >= target, start, stop)
 
     def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
-        """Return the first call before which an agent was sent `limit` since the last kept edit."""
+        """Return the first call at which an agent's prompts since then sum up to `limit`."""
         log, since, off = self.log, self.history.since, self.off
         if agent is None and log.one_agent:
             sums = log.tokens.Q
@@ -90,7 +94,7 @@ class UnprunedForecast:
     def _spent_by(
         self, agent_sums: tuple[list[int], list[int]], limit: float, start: int, stop: int
     ) -> int:
-        """Return the first call before which one agent was sent so much, by its running sums."""
+        """Return the first call at which one agent's prompts sum up to `limit`."""
         calls, sizes = agent_sums
         off, since = self.off, self.history.since
         target, before = limit + sizes[since], calls[since]
@@ -99,7 +103,7 @@ class UnprunedForecast:
         )
 
     def turn_spent(self, limit: float, start: int, stop: int) -> int:
-        """Return the first call before which its turn, or the one just ended, was sent more."""
+        """Return the first call at which the prompts of a turn sum up to more than `limit`."""
         log, since = self.log, self.history.since
         begin = start
         while begin > since and turn_of_call(log, begin - 1) >= turn_of_call(log, start) - 1:
@@ -131,11 +135,11 @@ class UnprunedForecast:
 
 
 def turn_of_call(log: MessageLog, call: int) -> int:
-    """Return the turn in which a call is sent."""
+    """Return the number of the turn of a call."""
     upto = log.upto[call] if call < len(log.upto) else len(log.turns)
     return log.turns[upto - 1] if upto else 0
 
 
-def _bisect_true(true: Callable[[int], bool], start: int, stop: int) -> int:
-    """Return the first call in start..stop from which on something is true for good."""
-    return bisect_left(range(stop), x=True, lo=start, hi=stop, key=true)
+def _bisect_true(condition: Callable[[int], bool], start: int, stop: int) -> int:
+    """Return the first call in start..stop at which a monotonic condition is true, or `stop`."""
+    return bisect_left(range(stop), x=True, lo=start, hi=stop, key=condition)
