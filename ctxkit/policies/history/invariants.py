@@ -44,8 +44,12 @@ def find_changed_groups(view: HistoryView) -> list[ChangedGroup]:
     read. Groups that a checked view had in the same form are skipped, so that a chain of policies
     or a sequence of calls does not check them again.
     """
-    groups, sound_groups, rows = _shown_groups(view), _last_sound_groups(view), view.column("rows")
-    is_new = groups.odd & (sound_groups.said != groups.said)
+    groups, sound_groups, rows = (
+        _visible_groups(view),
+        _last_sound_groups(view),
+        view.column("rows"),
+    )
+    is_new = groups.odd & (sound_groups.sizes != groups.sizes)
     is_new[groups.groups[sound_groups.keys != groups.keys]] = True
     is_new &= groups.odd
     if not is_new.any():
@@ -64,20 +68,20 @@ def find_changed_groups(view: HistoryView) -> list[ChangedGroup]:
 
 def remember_sound_groups(view: HistoryView) -> None:
     """Record the changed groups of a view as sound: the next check skips them."""
-    groups, cache = _shown_groups(view), _last_sound_groups(view)
+    groups, cache = _visible_groups(view), _last_sound_groups(view)
     in_changed_group = groups.odd[groups.groups]
-    cache.keys[in_changed_group], cache.said[in_changed_group] = (
+    cache.keys[in_changed_group], cache.sizes[in_changed_group] = (
         groups.keys[in_changed_group],
-        groups.said[in_changed_group],
+        groups.sizes[in_changed_group],
     )
 
 
-class ShownGroups(NamedTuple):
+class VisibleGroups(NamedTuple):
     """How a view holds the rows of a log: arrays with one value per row."""
 
     keys: NDArray[Any]
     """Key of the row's content in the view (0: recorded); `_HIDDEN`: not in the view."""
-    said: NDArray[Any]
+    sizes: NDArray[Any]
     """At the row of a reply, the number of messages of its group."""
     groups: NDArray[Any]
     """Row of the reply of the row's group."""
@@ -88,25 +92,25 @@ class ShownGroups(NamedTuple):
 _HIDDEN = -(1 << 63)
 
 
-def _last_sound_groups(view: HistoryView) -> ShownGroups:
+def _last_sound_groups(view: HistoryView) -> VisibleGroups:
     """Return the cache of the last sound form of each row, with room for all rows; writable."""
     cache: list[NDArray[Any]] = view.log.memo.setdefault("sound", [np.zeros(0, np.int64)] * 2)
     if len(cache[0]) < view.hi:
         more = np.full(view.hi + len(cache[0]), -1, np.int64)
         cache[:] = [np.concatenate((column, more)) for column in cache]
     keys, counts = (column[: view.hi] for column in cache)
-    return ShownGroups(keys, counts, keys, keys)
+    return VisibleGroups(keys, counts, keys, keys)
 
 
-def _shown_groups(view: HistoryView) -> ShownGroups:
-    last = view.log.memo.get("shown in groups")
+def _visible_groups(view: HistoryView) -> VisibleGroups:
+    last = view.log.memo.get("visible groups")
     if last is None or last[0] is not view:  # several invariants check one view
-        last = view.log.memo["shown in groups"] = view, _group_rows(view)
-    groups: ShownGroups = last[1]
+        last = view.log.memo["visible groups"] = view, _group_rows(view)
+    groups: VisibleGroups = last[1]
     return groups
 
 
-def _group_rows(view: HistoryView) -> ShownGroups:
+def _group_rows(view: HistoryView) -> VisibleGroups:
     is_visible = view.column("rows") >= 0
     rows, keys = view.column("rows")[is_visible], view.column("keys")[is_visible]
     groups = view.log.column("groups", view.hi)
@@ -117,7 +121,7 @@ def _group_rows(view: HistoryView) -> ShownGroups:
     )
     is_changed = (visible_counts > 0) & (visible_counts != recorded_counts)
     is_changed[groups[rows[keys != 0]]] = True
-    return ShownGroups(keys_by_row, recorded_counts, groups, is_changed)
+    return VisibleGroups(keys_by_row, recorded_counts, groups, is_changed)
 
 
 class CallsHaveResults:

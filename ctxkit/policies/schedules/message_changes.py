@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 #   output  `_states`: the states of all positions that ever had a rule; all others are those of
 #           `before`. `events`: every change of a state, sorted by (call, position).
 #
-# Calls come in batches: `begin` opens the calls [start, stop), `change` and `append` record what
-# the part says of them, `finish` computes the states. Only positions that can differ from their
+# Calls come in batches: `open_batch` opens the calls [start, stop), `add_rule` and `add_appended`
+# record what the part says of them, `compute_states` computes the states. Only positions that can differ from their
 # last call are recomputed: those with a new rule, with a rule that ends, whose state in `before`
 # changes, or which become protected.
 #
@@ -65,10 +65,10 @@ class ChangeRule(msgspec.Struct, frozen=True):
 
     since: int
     until: int
-    what: NewContent | AsItCame
-    smaller: bool
+    content: NewContent | AsItCame
+    only_if_smaller: bool
     """Apply it only where the message becomes smaller in tokens."""
-    low: int
+    min_chars: int
     """Apply it only where the message has at least this many characters."""
 
 
@@ -92,11 +92,11 @@ class PartChanges:
 
     # -- recording what the part says of the calls of a batch --------------------------------------
 
-    def begin(self, stop: int) -> None:
+    def open_batch(self, stop: int) -> None:
         """Open the next batch: the calls from the end of the last one up to `stop`."""
         self.start, self.stop, self._new = self.stop, stop, set()
 
-    def change(self, p: int, rule: ChangeRule) -> None:
+    def add_rule(self, p: int, rule: ChangeRule) -> None:
         """Record a rule for a position.
 
         Raises:
@@ -139,18 +139,18 @@ class PartChanges:
                 f"change until call {last.until} is in force: end that one first."
             )
 
-    def append(self, call: int, make: Callable[[], Message | None]) -> None:
+    def add_appended(self, call: int, make: Callable[[], Message | None]) -> None:
         """Record a message for the end of one call; it is built when it is first needed."""
         self._message_builders[call] = make
 
     @property
-    def told(self) -> bool:
+    def has_rules(self) -> bool:
         """True where this batch has a rule, or any batch an appended message."""
         return bool(self._new or self._message_builders)
 
     # -- computing the states at the calls of the batch --------------------------------------------
 
-    def finish(self) -> None:
+    def compute_states(self) -> None:
         """Compute the states at the calls of the batch, and append their changes to `events`."""
         positions, changes = self._new, list[StateChange]()
         for call in [c for c in self._rule_ends if c < self.stop]:
@@ -201,7 +201,7 @@ class PartChanges:
         self, p: int, recorded: MessageState, rule: ChangeRule
     ) -> list[StateChange]:
         """Return the change of a message with one rule without an end: the most frequent case."""
-        new = self.applied(p, recorded, rule, rule.since)
+        new = self.apply_rule(p, recorded, rule, rule.since)
         if new.content == recorded.content:
             self._states[p] = [recorded]
             return []
@@ -223,23 +223,23 @@ class PartChanges:
     def _apply_rule_in_force(self, p: int, call: int, state: MessageState) -> MessageState:
         for rule in reversed(self._rules[p]):
             if rule.since <= call < rule.until:
-                return self.applied(p, state, rule, call)
+                return self.apply_rule(p, state, rule, call)
         return state
 
-    def applied(self, p: int, state: MessageState, rule: ChangeRule, call: int) -> MessageState:
+    def apply_rule(self, p: int, state: MessageState, rule: ChangeRule, call: int) -> MessageState:
         """Return the state that a rule makes of another one, from a call on.
 
         Raises:
             BadArguments: the message would become larger.
         """
-        if isinstance(rule.what, AsItCame) or (rule.low and state.chars < rule.low):
+        if isinstance(rule.content, AsItCame) or (rule.min_chars and state.chars < rule.min_chars):
             return state
-        for content in rule.what if isinstance(rule.what, tuple) else (rule.what,):
+        for content in rule.content if isinstance(rule.content, tuple) else (rule.content,):
             if state.message is None:
                 break  # hidden already
             new = self._replace_content(p, call, state.message, content)
             if new is None or (
-                rule.smaller and new.message is not None and new.tokens >= state.tokens
+                rule.only_if_smaller and new.message is not None and new.tokens >= state.tokens
             ):
                 continue
             if new.tokens > state.tokens:

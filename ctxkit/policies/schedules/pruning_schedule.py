@@ -152,7 +152,7 @@ class PartLayer:
         if stop <= self.stop:
             return
         self.before.extend(stop)
-        self._changes.begin(stop)
+        self._changes.open_batch(stop)
         is_filter = getattr(self.part, "filters_history", False)
         view = (PastView if is_filter else ScheduleView)(self._changes, self._memory)
         self.part.schedule(view, self.room)
@@ -163,9 +163,9 @@ class PartLayer:
             )
         self._has_been_asked = True
         if view.staged is None:
-            self._changes.finish()
+            self._changes.compute_states()
             return
-        if self._changes.told:
+        if self._changes.has_rules:
             raise BadArguments(
                 f"The schedule of {type(self.part).__name__} names stages and changes messages,"
                 " which no call would get: change them in a part of their own, as in `a | b`."

@@ -105,7 +105,7 @@ class ScheduleView:
             BadArguments: `since` is no new call; two changes with an end overlap; the new message
                 is larger.
         """
-        self._changes.change(p, ChangeRule(since, until, what, smaller, low))
+        self._changes.add_rule(p, ChangeRule(since, until, what, smaller, low))
 
     def append(self, make: Message | Callable[[], Message | None], call: int) -> None:
         """Append a message at the end of one call only. The class of the part declares `appends`.
@@ -114,7 +114,7 @@ class ScheduleView:
             make: a message, or a function that builds it when it is needed; None appends nothing.
             call: one of the new calls.
         """
-        self._changes.append(call, make if callable(make) else lambda: make)
+        self._changes.add_appended(call, make if callable(make) else lambda: make)
 
     def stages(self, parts: Sequence[HasSchedule | None], choose: StageChooser) -> None:
         """Prune each call by one of several parts, chosen by prompt size.
@@ -158,8 +158,8 @@ class ScheduleView:
         state = self.before.state(p, call)
         if self.stays(p, call):
             return state
-        rule = ChangeRule(call, NEVER, what, smaller=True, low=0)
-        return self._changes.applied(p, state, rule, call)
+        rule = ChangeRule(call, NEVER, what, only_if_smaller=True, min_chars=0)
+        return self._changes.apply_rule(p, state, rule, call)
 
     def message(self, p: int, call: int) -> Message | None:
         """Return a message at a call, after the parts before; None where it is hidden."""

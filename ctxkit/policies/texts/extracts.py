@@ -176,7 +176,7 @@ def choose_lines(
         repeats.add(weighed.words(place))
     weights, costs = weights[candidates], weighed.costs[candidates]
     while True:
-        marginal_weights = weights * (1 - 0.8 * repeats.alike)
+        marginal_weights = weights * (1 - 0.8 * repeats.max_overlap)
         best = int(marginal_weights.argmax())
         if marginal_weights[best] <= 0:
             return chosen
@@ -191,14 +191,14 @@ def choose_lines(
 class RedundancyTracker:
     """The largest overlap of each line with the lines chosen so far."""
 
-    __slots__ = ("_ids", "_mark", "_sizes", "_starts", "alike")
+    __slots__ = ("_ids", "_mark", "_sizes", "_starts", "max_overlap")
 
     def __init__(self, weighed: WeighedLines, places: NDArray[Any]) -> None:
         self._sizes = weighed.sizes[places]
         self._ids = weighed.ids[expand_ranges(weighed.starts[places], self._sizes)]
         self._starts = self._sizes.cumsum() - self._sizes
         self._mark = np.zeros(int(weighed.ids.max()) + 1)
-        self.alike = np.zeros(len(places))
+        self.max_overlap = np.zeros(len(places))
         """For each line its largest overlap: shared words / words of the shorter line."""
 
     def add(self, words: NDArray[Any]) -> None:
@@ -207,7 +207,7 @@ class RedundancyTracker:
         shared = np.add.reduceat(self._mark[self._ids], self._starts)
         self._mark[words] = 0.0
         shared /= np.minimum(self._sizes, len(words))
-        np.maximum(self.alike, shared, out=self.alike)
+        np.maximum(self.max_overlap, shared, out=self.max_overlap)
 
 
 def _first_words(lines: LineIndex, parts: NDArray[Any], max_chars: int) -> str:
