@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 #           `before`. `events`: every change of a state, sorted by (call, position).
 #
 # Calls come in batches: `open_batch` opens the calls [start, stop), `add_rule` and `add_appended`
-# record what the part says of them, `compute_states` computes the states. Only positions that can differ from their
-# last call are recomputed: those with a new rule, with a rule that ends, whose state in `before`
-# changes, or which become protected.
+# record what the part says of them, `compute_states` computes the states. Only positions that can
+# differ from their last call are recomputed: those with a new rule, with a rule that ends, whose
+# state in `before` changes, or which become protected.
 #
 # Invariants:
 # - Causality: a rule begins at a call of the open batch, so the state at a call never depends on
