@@ -236,6 +236,7 @@ class Fallback(CompositePolicy):
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the result of the first part with an effect, or with `fits` the last one."""
         new, last_error = history, None
+        # Each part starts from the original history; without an effect the last error is raised.
         for part in self.parts:
             try:
                 result = apply_policy(part, history, room)
@@ -263,6 +264,12 @@ AboveZero: TypeAlias = float
 """A number above 0, infinity too."""
 ValueCheck: TypeAlias = tuple[str, Callable[[Any], Any]]
 """A requirement in words, and a function that converts a value, or returns None to refuse it."""
+
+
+# Settings are validated by their annotations, which are text: each type in `_VALUE_CHECKS` has a
+# requirement in words and a function that converts a value or refuses it. So a policy declares
+# ``keep_last: Natural = 3``, and a wrong value fails with the name of the setting. A module with
+# settings needs `from __future__ import annotations`.
 
 
 class Validated:
@@ -317,6 +324,7 @@ def coerce_setting(value: Any, annotation: str, need: str) -> Any:
     Raises:
         BadArguments: the value is not of that type.
     """
+    # The first check that accepts the value also converts it.
     checks, optional = _checks_for(annotation)
     if not checks or (value is None and optional):
         return value
@@ -410,6 +418,13 @@ def at_least(part: Any, low: float, *names: str) -> None:
             raise BadArguments(
                 f"{type(part).__name__} needs {name} of at least {low}, not {short_repr(value)}."
             )
+
+
+# Two ways to prune a prompt. A `__call__` is run at each call, on that call's history: simple, and
+# O(calls x messages). A `schedule` says once, for many calls, which messages change and from which
+# call on; prompts and costs follow from the changes (see `schedules.pruning_schedule`). Both must
+# agree, so a class that redefines one below the other is run by its `__call__` only. A chain is
+# split accordingly: a leading run of schedules, then everything else, call by call.
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -217,6 +217,7 @@ class _PrunedResults:
     def follow(self, view: ScheduleView, visible: _VisibleMessages, call: int) -> None:
         """Update the prunable results for a call."""
         was, self._span = self._span, visible.span(view, call)
+        # Results can change if they changed themselves, or if the range moved over them.
         (a, b), (start, stop) = was, self._span
         candidates = visible.changed_results | {
             *visible.between(a, start),
@@ -234,6 +235,7 @@ class _PrunedResults:
         """Update which results have images; return those whose exemption changes."""
         if self.rule.cut_images:
             return set()
+        # The newest results with images are exempt from trimming; all of them by default.
         images = set(self._images).difference(candidates) if self._images else set()
         for p in inside:
             message = view.message(p, call)
@@ -245,6 +247,7 @@ class _PrunedResults:
 
     def _update_result(self, view: ScheduleView, p: int, call: int, *, is_prunable: bool) -> None:
         """Add, update or remove a result by its state at a call."""
+        # Remove the old entry from all sums, then add the new one.
         old_sizes = self._sizes.pop(p, None)
         if old_sizes is not None:
             self._trim_savings -= old_sizes[0] - old_sizes[1]
@@ -271,6 +274,7 @@ class _PrunedResults:
 
     def clear(self, view: ScheduleView, window: int, call: int) -> None:
         """Clear the oldest results until the call is below the share of the window."""
+        # Without `persists` the number of cleared results is computed anew for each call.
         count = self._count_needed(view, window, call)
         if self.rule.persists:  # a cleared result stays cleared
             count = max(min(count, len(self._window.found)), self._cleared)
@@ -287,6 +291,7 @@ class _PrunedResults:
         for p in positions[len(saved) - 1 :]:
             saved.append(saved[-1] + self._sizes[p][1] - mark)
         over = view.chars(call) - self._trim_savings - ceil(self.rule.hard_clear_ratio * window)
+        # Clear only where enough characters are left to clear, and the prompt is over the share.
         done = min(self._cleared, len(positions)) if self.rule.persists else 0
         remaining = saved[-1] - saved[done] + mark * (len(positions) - done)
         enough = remaining >= self.rule.min_prunable_tool_chars

@@ -56,6 +56,8 @@ class Clear(ScheduledPruning):
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Clear each result when it is older than the newest `keep_last`."""
+        # Two stages: unchanged, and cleared without this condition; each call gets the second one
+        # where it saves enough.
         if self.at_least:
             stages = (None, replace(self, at_least=0))
             view.stages(stages, lambda _, size: size(0) - size(1) >= self.at_least)
@@ -67,6 +69,7 @@ class Clear(ScheduledPruning):
 
     def _old(self, n: int) -> int:
         """Return how many of n results are cleared."""
+        # With polling the number of cleared results only changes at every n-th result.
         if self.polling > 1:
             return (n + 1) // self.polling * self.polling - self.keep_last - 1
         return n - self.keep_last
@@ -290,6 +293,7 @@ class Budget(ScheduledPruning):
         for call in view.calls():
             for p in sorted({*events.get(call, ()), *(p for ps in news.get(call, ()) for p in ps)}):
                 elidable.update(view, p, call)
+            # `over` is what must go; the newest message is never elided.
             over = view.chars(call) - self.max_chars
             n = min(
                 self._count_needed(elidable, over), elidable.before(_newest_position(view, call))
@@ -312,6 +316,7 @@ class Budget(ScheduledPruning):
             return
         freed = elidable.saved_chars(elidable.window.old)
         free = self.max_chars - (view.chars(call) - freed - sum(sizes.values()))
+        # What the budget leaves for results, in equal shares, less the note of the cut.
         share = max(free // len(sizes) - len(TRUNCATED_HERE), self.min_chars)
         for p, size in sizes.items():
             if size > share + len(TRUNCATED_HERE):

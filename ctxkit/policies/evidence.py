@@ -196,6 +196,7 @@ class Narrative(Summary):
         if self.quirks:
             first = n - min(max(self.keep_replies, 1), n - 1)
             return history.safe(first) or history.safe_before(first)
+        # Keep the newest replies, with the user messages right before the oldest of them.
         first = history.nth_last("assistant", self.keep_replies)
         users = history.role("user")
         while first > 0 and users[first - 1]:
@@ -254,6 +255,7 @@ class Narrative(Summary):
         cap = self.max_chars_per_message or max(
             (len(summary_prompts.plain_text(m)) for m in passage.messages), default=0
         )
+        # A model gets the change log as ground truth, and shorter messages after each overflow.
         grounded = replace(passage, instructions=f"{passage.instructions}\n\n{change_log(passage)}")
         for left in range(SUMMARY_RETRIES, -1, -1):
             short = replace(grounded, history=cap_messages(passage.history, passage.before, cap))

@@ -46,6 +46,7 @@ class UnprunedForecast:
             coming = self.history.at(start)
             size = coming.estimated if estimated else coming.tokens
             return start if size > limit else stop
+        # Subtract the constant from the limit, and search the running sums of the log.
         if estimated:
             off = self.history.head.estimate - self.log.estimates.P[self.history.lo]
             return self.log.estimates.above(limit - off, start, stop)
@@ -78,6 +79,7 @@ class UnprunedForecast:
 
     def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
         """Return the first call at which an agent's prompts since then sum up to `limit`."""
+        # Sum of prompts since the compaction: the constant once per call, plus a running sum.
         log, since, off = self.log, self.history.since, self.off
         if agent is None and log.one_agent:
             sums = log.tokens.Q
@@ -105,14 +107,17 @@ class UnprunedForecast:
     def turn_spent(self, limit: float, start: int, stop: int) -> int:
         """Return the first call at which the prompts of a turn sum up to more than `limit`."""
         log, since = self.log, self.history.since
+        # Go back to the first call of the turn before that of `start`, but not past a compaction.
         begin = start
         while begin > since and turn_of_call(log, begin - 1) >= turn_of_call(log, start) - 1:
             begin -= 1
+        # Sizes: of past calls as billed, of coming ones as forecast, with their extra tokens.
         past = list(self.sent(begin, start)) if self.sent else []
         Q, C = log.tokens.Q, log.tokens.C  # noqa: N806  as they are called there
         rest = range(begin + len(past), stop)
         sizes = [*past, *(self.size(c) + Q[c + 1] - Q[c] - C[c] for c in rest)]
         sums = [0, *accumulate(sizes)]
+        # `first` is the first call of the current turn, `previous` the sum of the turn before.
         first = begin
         previous = 0
         for call in range(begin, stop):

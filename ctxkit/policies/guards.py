@@ -32,6 +32,13 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 
+# The engine asks guards in two places. When a trigger is due, each guard may postpone the
+# compaction: `first` returns the earliest call that it allows, and the trigger must be due there,
+# too. After the policy ran, each guard may refuse the result: `refuses` returns a reason, and the
+# history stays as it was. Both are recorded as blocked compactions, with their reason.
+# Guards have no state: all they know of the past is the run (its compactions) and the log.
+
+
 class BaseGuard(Named):
     """Base class of guards: define `first` to postpone, or `refuses` to reject a result.
 
@@ -106,6 +113,7 @@ class AntiThrash(Validated, BaseGuard):
 
     def _count_small_savings(self, past: RunState) -> int:
         """Return how many of the last compactions since the last reset saved too little."""
+        # The last `window` compactions, but only those after the last long pause between two.
         last = past.cuts[-self.window :]
         for i in range(len(last) - 1, 0, -1):
             if self.reset and last[i].call - last[i - 1].call >= self.reset:

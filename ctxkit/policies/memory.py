@@ -125,6 +125,7 @@ class _LessonEntries:
         self, lessons: Sequence[tuple[str, str]], request: str, budgets: MemoryBudgets
     ) -> list[MemoryEntry]:
         """Return the entries that fit the budgets, by score for a request, then by age."""
+        # The newest of equal entries comes first, so rank the lessons in reverse.
         for pair in lessons:
             if pair not in self._numbers:
                 self._add_lesson(pair)
@@ -271,6 +272,7 @@ class LessonIndex:
 
     def of(self, rows: Sequence[int]) -> dict[tuple[str, str], list[str]]:
         """Return the lessons of some sorted rows: message ids by (type, text), in order."""
+        # Read new messages once, then select by row: the lessons themselves do not change.
         for row in range(self._read, rows[-1] + 1 if rows else 0):
             self._read_message(row, self._messages[row])
         is_included = bytearray(self._read)
@@ -281,6 +283,7 @@ class LessonIndex:
             if is_included[row]:
                 for pair in pairs:
                     lessons.setdefault(pair, []).append(self._messages[row].id)
+        # A command becomes a procedure if at least two runs succeeded, by their last result.
         runs: dict[str, list[str]] = {}
         for run in self._runs:
             if is_included[run.row] and run.worked(is_included):

@@ -350,6 +350,7 @@ def fit_to_budgets(
     """
     limits = budgets or MemoryBudgets()
     out: list[MemoryEntry] = []
+    # Remaining [items, characters] of each kind, and of the whole.
     left = {kind: list(limits.kinds.get(kind, (0, 0))) for kind in MEMORY_KINDS}
     total = [limits.items, limits.chars]
     for entry in ranked:

@@ -173,11 +173,13 @@ class TurnAge(HistoryFilter):
             for of in (replies, pinned):
                 for p in filter(of.__contains__, hidden):
                     of.out(p)
+            # Replies are counted; messages that the session inserted are never hidden.
             for p in added:
                 if _is_reply(view, p):
                     replies.put(p)
                 elif _is_inserted(view.rows.message(p)):
                     pinned.put(p)
+            # Hide all before the first kept position; messages that the session inserted stay.
             first = self._first(view, visible, replies.found, call)
             _hide_before(view, first, [p for p in pinned.found if p < first], (), call)
 
@@ -233,6 +235,8 @@ class Tail(HistoryFilter):
                     free.out(p)
                     pinned.put(p)
             first = self._first(view, free.found, call)
+            # Without pinned messages a safe cut is enough; else hide one by one, with the results
+            # whose reply is hidden.
             if first and not (pinned.found and pinned.found[0] < first):
                 _hide_before(view, _next_safe_cut(view, visible, first, call), (), (), call)
             else:
@@ -242,6 +246,7 @@ class Tail(HistoryFilter):
 
     def _first(self, view: ScheduleView, free: Sequence[int], call: int) -> int:
         """Return the first position that is kept, pinned ones aside."""
+        # Unpinned messages before the turn; the input of the turn takes one place, if it counts.
         edge = view.turn_edge(call)
         count, available = bisect_left(free, edge), self.messages
         if not self.besides_prompt and view.has_prompt(call):
@@ -492,6 +497,7 @@ class _Pruned:
         edge = units[-last] if last and len(units) >= last else 0
         if last == 0:
             edge = view.turn_edge(call)
+        # Only ids of messages between the old and the new edge can change their state.
         a, b = sorted((self._edge, edge))
         self._edge = edge
         between = self._visible.found[self._visible.index(a) : self._visible.index(b)]
@@ -555,6 +561,7 @@ class Cap(ScheduledPruning):
             if old_left is None and len(visible.found) <= self.max_messages:
                 continue
             old_left = set(visible.found) if old_left is None else old_left.difference(hidden)
+            # Compare with the last call: only differences are changed.
             left = view.memory["left"] = set(self._apply(view, visible, protected, call))
             all_hidden: set[int] = view.memory.setdefault("gone", set())
             to_hide, to_restore = old_left.union(added) - left - all_hidden, left & all_hidden
@@ -567,6 +574,7 @@ class Cap(ScheduledPruning):
     ) -> list[int]:
         """Return the positions that stay: hide until at most `max_messages` are left."""
         positions = visible.found
+        # Tyrum repeats its cap until it fits, or a pass changes nothing.
         while len(positions) > self.max_messages:
             new = self._apply_once(view, visible, protected, call)
             if len(new) == len(positions):
@@ -582,6 +590,7 @@ class Cap(ScheduledPruning):
         positions, most = visible.found, self.max_messages
         roles = [view.role(p) for p in positions[:most]]
         head = next((i for i, role in enumerate(roles) if role in (ASSISTANT, TOOL)), most) or 1
+        # The head alone fills the limit: cut it, but do not part a group.
         if head >= most:
             head_positions = [
                 p
@@ -589,6 +598,7 @@ class Cap(ScheduledPruning):
                 if not _loses_group_member(view, p, positions[most], call)
             ]
             return head_positions + protected.found[bisect_left(protected.found, positions[most]) :]
+        # Keep the head and the newest messages; protected ones between them stay, too.
         stop = visible.safe(view, len(positions) - (most - head), call)
         start = visible.safe(view, head, call)
         if stop <= start:

@@ -78,6 +78,7 @@ class LeveledSummary(BasePolicy):
         new = self.inner(history, room)
         if new is history:
             return history
+        # Merging a level can fill the next one, so repeat until no level is full.
         while full_row := self._find_full_level(new):
             first, before, level = full_row
             inner = self.inner
@@ -86,6 +87,7 @@ class LeveledSummary(BasePolicy):
             leveled_summary = _at_level(summary, min(level + 1, MAX_LEVEL))
             why = f"{before - first} summaries of level {level}"
             merged = new.summarise(before, leveled_summary, why, start=first, method="summary")
+            # A merge must shrink the prompt; else stop, and keep the summaries apart.
             if merged.tokens >= new.tokens:
                 break
             new = merged

@@ -203,6 +203,7 @@ class RecordedSummary:
         for call, edit in log.recorded:
             if call > history.call:
                 break
+            # The recorded summary fits if it ends at the same row as this cut.
             removed_rows = [log.index[t] for t in edit.targets if t in log.index]
             is_same_cut = removed_rows and max(removed_rows) + 1 == row
             if edit.kind == "summarised" and edit.inserted and is_same_cut:
@@ -243,6 +244,7 @@ class Extractive(Validated):
 
     def __call__(self, passage: Passage) -> str:
         """Return the extract, one sentence per line; empty where there is no text."""
+        # At least 40 tokens, even of a short passage; 3.5 characters count as one token.
         room = min(self.tokens, max(int(self.share * passage.tokens), 40))
         room = room if passage.limit is None else min(room, passage.limit)
         focus = focus_of(passage.focus)
@@ -271,6 +273,7 @@ def _passage_parts(
     history, places = passage.history, passage.places
     head, (lines, column) = history.head, line_index.index_for_log(history.log)
     with lines.lock:
+        # Rows of the log have their parts in a column; messages of the edited head are looked up.
         edited = int(places.searchsorted(head.size)) if head.size else 0
         rows = places[edited:] + (history.lo - head.size)
         parts = column.upto(int(rows[-1]) + 1)[rows] if len(rows) else rows

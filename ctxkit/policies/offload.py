@@ -76,6 +76,7 @@ class _Archive:
                 self._shift_window(view, window, lines, call, news.get(call, ((), (), ())))
             )
             newly_old.update(p for p in events.get(call, ()) if p in window and window.is_old(p))
+            # A result that another part archived already has no line in the digest.
             for p in sorted(newly_old):
                 message = view.message(p, call)
                 if message is None or message.kind == ARCHIVED_KIND:
@@ -94,6 +95,7 @@ class _Archive:
     ) -> Iterator[int]:
         """Apply the news of a call to the window; yield each result that becomes old."""
         added, hidden, protected = news
+        # Hidden and protected results leave the window; their lines leave the digest.
         for p in (*hidden, *protected):
             if p in window and window.out(p):
                 lines.out(p)

@@ -228,6 +228,7 @@ def is_call_overridden(part: object, method: str) -> bool:
     The inherited method describes a `__call__` that no longer exists, so it must not be used. A
     method inherited from a base without a `__call__` describes the first one that is defined.
     """
+    # Compare the places in the method resolution order: a lower place is nearer to the class.
     classes = type(part).__mro__
     call_definitions = [n for n, cls in enumerate(classes) if "__call__" in vars(cls)]
     defines_method = (n for n, cls in enumerate(classes) if method in vars(cls))

@@ -57,6 +57,7 @@ class Native(ConfiguredPolicy):
             return history
         if self.provider == "anthropic":
             return Clear(keep_last=self.keep_last, at_least=self.clear_at_least)(history, room)
+        # OpenAI keeps the newest user messages and all that follows them.
         cut = history.safe_before(max(history.nth_last("user", max(self.keep_last, 1)), 0))
         return replace_with_opaque_item(history, cut, self.item_tokens)
 

@@ -192,6 +192,7 @@ def _split_outside_quotes(words: str, sign: str) -> list[str]:
 
 def _parse_value(text: str, kind: str, default: Any) -> Any:
     """Return the value of a setting by its annotation and its default."""
+    # Double quotes protect separators, and make a value a text.
     is_quoted = len(text) > 1 and text[0] == text[-1] == '"'
     text = text[1:-1] if is_quoted else text
     if kind.startswith("tuple"):
@@ -207,6 +208,7 @@ def _parse_word(text: str) -> Any:
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
+    # Numbers may have underscores, as in Python.
     number = text.replace("_", "")
     for kind in (int, float):
         try:

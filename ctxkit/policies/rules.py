@@ -184,6 +184,7 @@ class Rules:
     def __post_init__(self) -> None:
         self._check_parts()
         self._check_numbers()
+        # Keep the policy without a lent summariser, so that `but` can lend another one.
         self.__dict__["_bare"] = self.policy
         if self.policy is not None:
             from ctxkit.policies.offline_summarisers import parse_summariser as summariser
@@ -223,6 +224,7 @@ class Rules:
             raise BadArguments(
                 f"A cache that lives {self.cache_life} seconds is none: give a number above 0."
             )
+        # A trigger below what a compaction keeps would fire again at once.
         keeps = None if self.policy is None else self.policy.keeps
         limit = self._limit()
         if keeps is not None and limit is not None and limit <= keeps:
@@ -333,6 +335,7 @@ class Rules:
         if not isinstance(other, Rules):
             other = _parse_policy(other) if isinstance(other, str) else other
             return self.but(policy=_chain_policies(self.bare, other))
+        # Settings that only the other rules have fill the gaps; policies and prunings are chained.
         default = Rules()
         values = {f.name: getattr(other, f.name) for f in fields(other)}
         changes = {

@@ -90,6 +90,8 @@ class Safeguard(PiSummary):
         """Return the summary of a passage, in chunks if long, each given the summary so far."""
         if isinstance(maker, LOCAL_SUMMARISERS):
             return super().asked(maker, passage)
+        # Oversized messages are left out with a note. Messages over the history share are a part
+        # of their own. Each part is summarised in chunks; several summaries are merged by one call.
         messages = passage.messages
         sizes = [passage.history.item(p).estimate for p in passage.positions]
         fitting_rows, notes = exclude_oversized(messages, sizes, self.window)
@@ -274,6 +276,7 @@ def exclude_oversized(
     excluded_calls = {messages[i].call_id for i in large} | {
         c.id for i in large for c in messages[i].tool_calls
     }
+    # A reply with one excluded call is left out, so all its calls are.
     excluded_calls |= {
         c.id
         for m in messages

@@ -219,6 +219,7 @@ class Outputs(ScheduledPruning):
         return min((low for limit, low in lows if limit), default=1 << 62)
 
     def _cut(self, message: Message) -> Message:
+        # A result that is short, or has the note of a cut already, stays as it is.
         texts = (p.text for p in message.parts if isinstance(p, Text))
         text = "".join(texts)  # as `ai`: blocks without a separator
         short = content.truncate_output(
@@ -273,6 +274,7 @@ def find_stale_reads(
     """
     files: dict[str, _FileReads] = view.memory.setdefault(("files", readers, writers), {})
     for call, added, hidden, _ in view.news("assistant", "tool"):
+        # Only files that a change touches can have reads whose staleness changes.
         touched = dict.fromkeys(path for p in hidden for path in _written_paths(view, p, writers))
         for path in touched:
             files[path].writes.difference_update(hidden)
@@ -291,6 +293,7 @@ def find_stale_reads(
 
 def _update_stale(file: _FileReads) -> Iterator[tuple[int, bool]]:
     """Yield each read that becomes stale (True), or no longer is (False)."""
+    # A read is stale if the last write comes after the reply that called it.
     last = max(file.writes, default=-1)
     for p in [p for p, at in file.fresh.items() if at < last]:
         file.stale[p] = file.fresh.pop(p)

@@ -45,6 +45,18 @@ LOCAL_SUMMARISERS = (Extractive, Fixed, RecordedSummary, ShareOfInput)
 """Summarisers without a model: they take no instructions, and are neither timed nor audited."""
 
 
+# Compaction by a summary, step by step:
+# 1. The range: from the first position that may go (`front`) to the first that is kept (`cut`), by
+#    tokens, turns, messages or a share of the window. The cut is moved to a safe one, so that no
+#    tool call loses its result.
+# 2. The passages: all old turns, and if the cut splits a turn, its first part by itself, so that
+#    the kept second part has its context.
+# 3. The summariser writes one summary per passage. A model's summary is audited (sections,
+#    identifiers, last request) and asked for again, `retries` times; a failure goes to `otherwise`.
+# 4. The summaries are joined, and replace the range. A result that is not smaller is discarded.
+# Subclasses override single steps; they never change the history themselves.
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Summary(ConfiguredPolicy):
     """Summarise old messages; keep the newest tokens, turns or messages as they are.
@@ -243,6 +255,7 @@ class Summary(ConfiguredPolicy):
         used_fallback = self.otherwise is not None and bool(failed)
         if len(summaries) == 1 and not isinstance(summaries[0], str) and not used_fallback:
             return summaries[0]
+        # Sizes without a text: add them up, and count the texts among them.
         if any(isinstance(m, int) for m in summaries):
             return sum(
                 m if isinstance(m, int) else parts[0].history.log.counter(summary_text(m))
@@ -354,6 +367,7 @@ class PiSummary(Summary):
         """Return the first position that is kept; a pending request is always kept."""
         if not self.before_request:
             return super().cut(history, room)
+        # Pi adds the pending request after the compaction: keep as much before it as usual.
         last = len(history) - 1
         row = history.row(last) if last >= 0 else -1
         if not is_new_request(history.log, row, history.call):
@@ -401,6 +415,7 @@ def call_with_timeout(seconds: float, maker: Callable[[Passage], Any], passage: 
         except Exception as error:  # noqa: BLE001  raised in the calling thread
             result.put((False, error))
 
+    # A thread cannot be stopped, so it is a daemon, and its result is ignored after the limit.
     Thread(target=run, daemon=True, name="ctxkit-summary").start()
     try:
         is_success, value = result.get(timeout=seconds)

@@ -133,6 +133,7 @@ class _Emptied:
             self._total += chars - self._chars.pop(p, 0)
             if self._rule_of(view, p) >= 0:
                 self._chars[p] = chars
+        # Crossing the threshold in either direction changes all superseded results.
         enough = self._total >= self.min_chars
         if enough != self.enough:
             results.update(self._chars)
@@ -257,6 +258,7 @@ class RepeatRule:
             insort(self._earlier.setdefault(key, []), (p, call.id))
             if self._last_superseding(key) > p:
                 changed += self._add_count(call.id, 1)
+        # A new superseding call can move the last one: calls between the two change.
         key = self.by(call)
         if key:
             was = self._last_superseding(key)
@@ -339,6 +341,7 @@ class RepeatTracker:
             results = self._results.setdefault(call_id, [])
             insort(results, p)
             yield call_id
+            # The first result makes the calls of this id answered.
             if len(results) == 1:
                 for q, call in self._calls_with_id(view, call_id):
                     yield from self._add_answered(q, call)
@@ -353,6 +356,7 @@ class RepeatTracker:
         if call_id is not None:
             self._results[call_id].remove(p)
             yield call_id
+            # Without a result the calls of this id are unanswered again.
             if not self._results[call_id]:
                 for q, call in self._calls_with_id(view, call_id):
                     yield from self._remove_answered(q, call)

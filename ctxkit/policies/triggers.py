@@ -51,6 +51,13 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 
+# A trigger is searched, not polled: `first(forecast, start, stop)` returns the first call at which
+# it is due. The engine jumps there, compacts, and searches on from the new history, so a replay
+# costs O(compactions x log calls) instead of O(calls). A trigger on sizes bisects running sums of
+# the forecast; one on events (pauses, errors, recorded compactions) a sorted list of calls.
+# The plain question `trigger(history, room)` is a search over one call.
+
+
 class BaseTrigger(Named):
     """Base class of triggers: define `first`; ``a | b``, ``a & b`` and ``~a`` combine triggers.
 
@@ -247,6 +254,7 @@ class Not(BaseTrigger):
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call at which the other trigger is not due."""
+        # The complement of a search has no shortcut: ask call by call.
         while start < stop and self.part.first(forecast, start, start + 1) == start:
             start += 1
         return start
@@ -649,6 +657,7 @@ class LastUsageOverBudget(BaseTrigger):
         """Return the first call with a new request whose last usage is over the budget."""
         log, since, limit = forecast.log, forecast.history.since, self.tokens(forecast.room)
         for call in range(max(start, 1), stop):
+            # The last row before a call is a request, if the user spoke.
             request = log.upto[call] - 1
             if not is_new_request(log, request, call) or (
                 self.waits and is_reply_aborted(log, call)

@@ -46,6 +46,7 @@ class Window(ConfiguredPolicy):
             return history
         start = end_of_leading_summaries(history)
         cut = history.fitting(self.keep_tokens, start=start, estimated=self.estimated)
+        # At least the last message stays, even where it does not fit by itself.
         cut = safe_pair_cut(history, min(cut, len(history) - 1))
         return history.drop(cut, "over the budget", start=start)
 
@@ -108,6 +109,7 @@ class WindowShare(ConfiguredPolicy):
 
 def safe_pair_cut(history: History, position: int) -> int:
     """Return the first safe cut from a position on that does not part a request from its reply."""
+    # Move on while the cut would separate a user message from the reply right after it.
     p = cut = history.safe(position)
     while p and p < len(history) and _answers_user(history, p):
         p = history.safe(p + 1)
@@ -187,6 +189,7 @@ class AdaptiveTrim(ScheduledPruning):
 
     def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
         """Give each call the first stage under which it fits the window, else the last one."""
+        # Stage 0 is the unchanged prompt; `size` computes a stage only if it is asked for.
         parts = (None, *self.steps)
         last = len(parts) - 1
         view.stages(

@@ -78,6 +78,7 @@ class SizeSums:
         """Return the extra billed tokens of the calls start..stop, beside `C`."""
         if not self.owing:
             return 0
+        # The difference of the running sums is what each call was billed.
         billed: NDArray[Any] = np.diff(np.array(self.Q[start : stop + 1], np.int64))
         billed -= self.calls(start, stop)
         return billed
@@ -111,6 +112,7 @@ class GrowingColumn:
                 larger = np.empty(max(n, 2 * self._done), self._type)
                 larger[: self._done] = self._array[: self._done]
                 self._array = larger
+            # Only the new rows are computed; the array doubles, so appending is O(1) amortised.
             self._array.flags.writeable = True
             self._array[self._done : n] = self._make(self._done, n)
             # read-only: a policy that writes into a column would change the log for all others

@@ -100,6 +100,7 @@ def cut_range(
             if lo or head_before.size or not len(log.stays) == log.stays[-1] + 1 < row:
                 return _cut_safely(view, start, before, summary_and_size, info)
             front = _leading_stays(view)
+    # The new head: the protected front, then the summary. All other rows before `row` are gone.
     items, size, summary = front.items, front.tokens, summary_and_size[0]
     if type(summary) is int and row > lo:
         new: tuple[HeadItem, ...] = (
@@ -174,6 +175,7 @@ def _cut_around(
         prefix += tuple(view.item(p) for p in range(head_size, start))
     protected_places = {p for p in protected_in_head if start <= p < before}
     protected_items = [items[p] for p in sorted(protected_places)]
+    # The summary stands where the first removed message stood: skip protected ones at the start.
     first = start
     while first in protected_places:
         first += 1
@@ -366,6 +368,7 @@ def drop_positions(view: H, at: NDArray[Any], reason: str, method: str | None) -
 
 def _whole_groups(view: H, is_dropped: NDArray[Any]) -> NDArray[Any]:
     """Extend a mask of removed messages to whole groups."""
+    # A removed message removes its group: mark the groups, then select all rows of marked groups.
     groups = view.groups
     is_dropped_group = np.zeros(view.hi + 1, bool)
     is_dropped_group[groups[is_dropped]] = True  # group -1 (none) marks the spare place at the end
@@ -420,6 +423,7 @@ def _put_messages(
     """Return the history with new messages at some sorted positions."""
     if not len(at):
         return view
+    # Everything up to the last changed position becomes the head; the tail stays in the log.
     columns, all_makers = _head_arrays(view, int(at[-1]) + 1)
     keys = [m.key for m in makers]
     columns["keys"][at] = keys if len(keys) > 1 else keys[0]
@@ -484,6 +488,7 @@ def _changed_each(
         old_message = old.message(view.log)
         if is_protected[p] or new is old_message:
             continue
+        # A text keeps the tool calls of the message; equal content is no change.
         if isinstance(new, str):
             new = with_text_and_calls(old_message, new)
         if new.parts == old_message.parts and new.role == old_message.role:
@@ -576,6 +581,7 @@ def show_messages(
     view: H, messages: Sequence[Message], reason: str = "", *, method: str | None = None
 ) -> H:
     """Return the history of a list of messages; ids of the history identify its messages."""
+    # Match messages by id; keep the items of unchanged ones, so that their content stays identical.
     present = view.messages
     items = [view.item(p) for p in range(len(view))]
     places = {m.id: p for p, m in enumerate(present)}

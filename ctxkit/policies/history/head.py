@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
+# Identity of content in a prompt cache. A recorded row is identified by its number: -row - 1. A
+# changed or new message has a *key*, a hash of its content (0: recorded), and a content hash above
+# 0 that includes the row it replaces. Two prompts share a prefix as far as these numbers are equal,
+# so prefixes are compared as integer arrays, and no text is compared again.
+
 _ROW_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
 """Multiplier of a row in the hash of (row, key): Fibonacci hashing, modulo 2**64."""
 _ITEM_COLUMNS: dict[str, Callable[[HeadItem], int]] = {
@@ -466,6 +471,7 @@ class ValueCache:
 
     def of(self, numbers: Ints, make: Callable[[int], int]) -> Ints:
         """Return the value of each id; `make` computes that of the id at a place of the array."""
+        # Look up all ids at once; a miss is an id that differs from the one at its sorted place.
         cached, values = self._cached
         at = np.searchsorted(cached, numbers)
         new = np.flatnonzero((at == len(cached)) | (np.append(cached, 0)[at] != numbers))
@@ -474,6 +480,7 @@ class ValueCache:
         if len(cached) > MAX_CACHED_VALUES:
             self._cached = cached[:0], values[:0]
             return self.of(numbers, make)
+        # Compute each missing id once, and merge the new ids into the sorted arrays.
         fresh, first, which = np.unique(numbers[new], return_index=True, return_inverse=True)
         new_values = np.array([make(place) for place in new[first].tolist()], np.int64)
         where = at[new[first]]

@@ -263,6 +263,7 @@ def first_since_compaction(history: History, *, waiting: bool = False) -> int:
     """
     if not history.since or not any(i.row < 0 for i in history.head.items):
         return 0
+    # The rows before the call of the compaction are older than it, except a pending request.
     row = history.log.upto[history.since]
     if waiting and is_new_request(history.log, row - 1, history.since):
         row -= 1

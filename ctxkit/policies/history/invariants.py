@@ -113,6 +113,7 @@ def _visible_groups(view: HistoryView) -> VisibleGroups:
 def _group_rows(view: HistoryView) -> VisibleGroups:
     is_visible = view.column("rows") >= 0
     rows, keys = view.column("rows")[is_visible], view.column("keys")[is_visible]
+    # A group is changed if the view has some, but not all, of its rows, or one in another form.
     groups = view.log.column("groups", view.hi)
     keys_by_row = np.full(view.hi, _HIDDEN)
     keys_by_row[rows] = keys

@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import TokenCounter
 
 
+# Layout of a log: lists with one value per row (`messages`, `roles`, `first_calls`, `groups`, ...)
+# and lists with one value per call (`upto`, `fixed_at`, `sent`, `done`, `agents`, `replies`, ...).
+# Both only grow. A prompt without edits is the rows 0 to ``upto[call]``, so every question about it
+# is answered from running sums over rows, by bisection, without looking at messages.
+# NumPy columns are derived lazily (`GrowingColumn`); values that other code derives from the log
+# (clocks, extracts, schedules) are cached in `memo` and live as long as the log.
+
+
 class GroupedRows:
     """The rows of a log, one per message, with their groups.
 
@@ -87,6 +95,7 @@ class GroupedRows:
 
     def _calling_row(self, message: Message, row: int) -> int:
         """Return the row of the reply whose call a result answers; its own row if there is none."""
+        # An id that is used again names the last reply with it.
         if message.call_id:
             return self._call_rows.get(message.call_id, row)
         replies = self.of_role[ASSISTANT]
@@ -99,6 +108,7 @@ class GroupedRows:
         if not new:
             return
         self._protected.update(new)
+        # Keep the list sorted; nearly always the new rows are the last ones.
         self.stays.extend(new)
         if len(self.stays) > len(new) and self.stays[-len(new) - 1] > new[0]:
             self.stays.sort()
@@ -248,6 +258,7 @@ class MessageLog(GroupedRows):
         self.fixed_at.append(self.fixed)
         self.upto.append(len(self.messages))
         self.turn_firsts.append(self.turn.open(len(self.messages), implied=implied))
+        # The prompt of a call is all rows before it, so its size is a running sum.
         self.tokens.call(len(self.messages), self.fixed)
         if self.estimates is not self.tokens:
             self.estimates.call(len(self.messages))
@@ -335,6 +346,7 @@ class MessageLog(GroupedRows):
         return count(message) if self.scale == 1.0 else round(count(message) * self.scale)
 
     def _record_reply(self, message: Message) -> None:
+        # A log read from a file knows a call only by its reply: its time is that less the latency.
         if not self._has_open_call:
             has_times = message.time is not None and message.latency is not None
             before = self.messages[-1].time if self.messages else None

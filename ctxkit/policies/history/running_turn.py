@@ -80,6 +80,7 @@ class RunningTurn:
             group: for a tool result, the row of the reply that called the tool.
             number: the number of its turn.
         """
+        # A reply of another agent or turn begins a turn, with the user message before it, if any.
         if role == ASSISTANT:
             if self._answered and self._is_other_turn(message, number):
                 first = self._pending_input if number == self._number else None
@@ -89,6 +90,7 @@ class RunningTurn:
             self._ended = _is_final_reply(message)
         elif role == TOOL and group >= self.first:
             self._answered, self._ended, self._pending_input = True, False, None
+        # A late result of an earlier turn, or a message of another agent, belongs to no turn.
         elif role == TOOL or message.kind in FROM_OTHERS:
             self.past_at_once.append(row)
         elif role == USER:

@@ -22,6 +22,7 @@ def find_back(view: HistoryView, tokens: int, estimated: bool = False) -> int:
         return nh + bisect_right(sums, target, lo, hi + 1) - 1 - lo
     if not nh:
         return 0
+    # The suffix begins in the head: bisect its own running sums.
     head = view.head.sums(estimated)
     return max(bisect_right(head, head[-1] + target - sums[lo]) - 1, 0)
 
@@ -50,6 +51,7 @@ def find_fitting(view: HistoryView, budget: int, *, start: int = 0, estimated: b
     remains = tokens_before(view, start, estimated=estimated)
     cut = _find_suffix(view, budget - remains, start, estimated)
     while True:
+        # Protected messages before the cut remain, so the rest of the budget is smaller.
         protected_tokens = _protected_tokens(view, start, cut, estimated)
         next_cut = _find_suffix(view, budget - remains - protected_tokens, start, estimated)
         if next_cut <= cut:

@@ -167,6 +167,7 @@ class HistoryView(msgspec.Struct, frozen=True):
     def _protected_mask(self) -> NDArray[Any]:
         """Return a mask of the messages that are protected as of the call."""
         log, head = self.log, self.head
+        # Rows that become protected after this call are not protected yet.
         tail = log.column("stays", self.hi)[self.lo :]
         if log.late_stays:
             tail = tail.copy()
@@ -250,6 +251,7 @@ class HistoryView(msgspec.Struct, frozen=True):
         return mask
 
     def _matches_name(self, kind: str, patterns: tuple[str, ...]) -> NDArray[Any]:
+        # Match the few distinct names, then select rows by their codes.
         codes = self.column(f"{kind}s")
         lower_patterns = [p.lower() for p in patterns]
         names = self.log.names(kind)

@@ -57,6 +57,9 @@ def changes_between(
     return events[first : bisect_left(events, stop, first, key=lambda e: e.call)]
 
 
+# `LayerView` is what other code may read of a layer, `Layer` adds what the stack of parts needs.
+
+
 class LayerView(Protocol):
     """The states of all messages at each call, after one part of a pruning."""
 

@@ -30,6 +30,7 @@ class PastView(ScheduleView):
 
     def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
         """Yield the positions whose turn ends, of these roles (none: all) and tools."""
+        # A message is new when its turn is over, not when it is written.
         codes = {role_code(r) for r in roles}
         for _, p in self._ended_turns:
             if (not codes or self.role(p) in codes) and self.is_tool(p, tools):

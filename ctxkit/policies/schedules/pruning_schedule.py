@@ -37,7 +37,7 @@ class ScheduledPart(HasSchedule, Protocol):
 
 # A pruning changes prompts for one call each; the recorded history stays. Instead of running every
 # part at every call, each part says once, for a batch of calls, which messages it changes and from
-# which call on. From that follow the prompt of each call (`left`) and its size (`top.total`).
+# which call on. From that follow the prompt of each call and its size, in tokens or characters.
 #
 # The parts form a stack of layers (see `layers`): the unpruned messages at the bottom, one
 # `PartLayer` per part, the last part on `top`. `extend(stop)` computes further calls from the
@@ -79,6 +79,7 @@ class Schedule:
             BadArguments: a part counts messages that a part before it appends without declaring
                 `appends`, or does not change messages in the order of calls.
         """
+        # An exception in a part leaves layers half extended, so `sound` is False until the end.
         is_stepwise, self.sound = self.rows.begin < self.top.stop < stop, False
         self.top.extend(stop)
         if is_stepwise and stop - self.rows.begin in _RECHECK_AT:

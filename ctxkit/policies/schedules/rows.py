@@ -191,6 +191,7 @@ class HistoryRows:
 
     def stays_from(self, p: int) -> int:
         """Return the call from which a position is protected from pruning; `NEVER` if it is not."""
+        # A message that replaced others is protected from the beginning, if its source is pinned.
         row = self.row(p)
         if row < 0:
             return self.begin if self._items[p].stays(self.log, self.begin) else NEVER
@@ -201,6 +202,7 @@ class HistoryRows:
     def is_safe(self, p: int, call: int) -> bool:
         """Return True where, at a call, a cut before a position parts no call from its result."""
         count = self.shown(call)
+        # Messages that replaced others belong to no group: look at the first recorded row.
         while p < self.head and self.row(p) < 0:
             p += 1
         row = self.row(p) if p < count else -1
@@ -298,7 +300,7 @@ class HistoryRows:
 
     def contents(self, start: int, stop: int) -> NDArray[Any]:
         """Return the hashes of the recorded content of the positions start..stop."""
-        tail = -np.arange(max(start, self.head), stop) - self._row_offset - 1  # see `said`
+        tail = -np.arange(max(start, self.head), stop) - self._row_offset - 1
         head = self.history.head.column(self.log, "contents")[start:stop]
         return np.concatenate((head, tail))
 

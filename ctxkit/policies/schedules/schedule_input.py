@@ -243,6 +243,7 @@ class ScheduleView:
         """
         codes = frozenset(role_code(r) for r in roles) or None
         by_call = _NewsByCall()
+        # Three sources, all sorted by call: arrivals, changes of the parts before, protections.
         for call, p in self._arrivals(codes):
             by_call[call].came.append(p)
         for call, p, was, now in changes_between(self.before.events, self.start):
@@ -260,6 +261,7 @@ class ScheduleView:
 
     def _arrivals(self, codes: frozenset[int] | None) -> Iterator[tuple[int, int]]:
         """Yield (call, position) of the messages that arrive and are not hidden on arrival."""
+        # A message that a part before hides on arrival never arrives for this part.
         events = changes_between(self.before.events, self.start)
         hidden = {(call, p) for call, p, _, now in events if now.message is None}
         for p in self.rows.of_roles(self.first, self.shown(self.stop - 1), codes):
@@ -308,6 +310,10 @@ class ScheduleView:
                 yield p, call, is_old
 
 
+# Helpers for parts that act on "all but the newest n". A part keeps them in `ScheduleView.memory`,
+# so a batch of calls costs only the messages that arrive, are hidden, or pass the boundary in it.
+
+
 class SlidingWindow:
     """A sorted list of positions, of which the first few are old; any can be added or removed."""
 
@@ -344,6 +350,7 @@ class SlidingWindow:
     def settle(self, old: int) -> Iterator[tuple[int, bool]]:
         """Set the number of old positions; yield those that become old (True) or not (False)."""
         target = min(max(old, 0), len(self.found))
+        # Move the boundary one by one: each position that it passes changes its age.
         while self.old < target:
             yield self.found[self.old], True
             self.old += 1

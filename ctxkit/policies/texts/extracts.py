@@ -171,6 +171,7 @@ def choose_lines(
     chosen: list[int] = []
     if not len(candidates):
         return chosen
+    # Lines chosen before count as chosen, so that this round does not repeat them.
     repeats = RedundancyTracker(weighed, candidates)
     for place in already_chosen:
         repeats.add(weighed.words(place))
@@ -183,6 +184,7 @@ def choose_lines(
         place = int(candidates[best])
         chosen.append(place)
         room -= int(costs[best])
+        # A chosen line, and lines that no longer fit, are out.
         weights[best] = 0.0
         weights[costs > room] = 0.0
         repeats.add(weighed.words(place))

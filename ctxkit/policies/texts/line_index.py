@@ -108,6 +108,7 @@ class LineIndex:
 
     def parts(self, messages: Sequence[Message]) -> NDArray[Any]:
         """Return the parts of messages; new messages are added."""
+        # Without the lock while all messages are known: a lookup in a dict that only grows is safe.
         try:
             return np.fromiter(map(self._parts.__getitem__, map(id, messages)), np.int32)
         except KeyError:

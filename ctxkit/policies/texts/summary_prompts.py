@@ -160,6 +160,7 @@ def find_identifiers(text: str, *, limit: int = 50, inner_paths: bool = False) -
         limit: most identifiers.
         inner_paths: find paths without their first part, as Tyrum's program (`/routes/api.ts`).
     """
+    # A dict keeps the order of the first occurrence, by kind of identifier.
     path = _INNER_PATH if inner_paths else _PATH
     identifiers: dict[str, None] = {}
     for pattern in (_QUOTED, _URL, _HEX, _UPPER, path, _DOTTED):

@@ -92,6 +92,7 @@ def actions_before(history: History, before: int) -> list[ToolAction]:
     end = next((row for row in rows if row >= 0), history.hi)
     cache: dict[tuple[int, int], list[ToolAction]] = log.memo.setdefault("actions", {})
     actions: list[ToolAction] = []
+    # Actions of a reply only depend on its results so far, so they are cached by their number.
     for row in log.of_role[ASSISTANT]:
         if row >= end:
             break
