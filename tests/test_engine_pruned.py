@@ -223,7 +223,7 @@ def test_changes_beside_stages_are_refused():
     log = MessageLog.of(late_talk(5, 24), Fours())
     part = Marked(keep_last=1, at_least=10)
     for pruning in (part, by_calls((part,))):
-        with pytest.raises(BadArguments, match="Marked says changes beside its stages"):
+        with pytest.raises(BadArguments, match="Marked names stages and changes messages"):
             run_rules(log, Rules(pruning=pruning, counter=Fours()))
     done = run_rules(log, Rules(pruning=Marked(keep_last=1), counter=Fours()))
     assert done.total < run_rules(log, Rules(pruning=Clear(keep_last=1), counter=Fours())).total
@@ -239,7 +239,7 @@ class Noted(ScheduledPruning):
 
 def test_a_part_that_appends_unsaid_is_refused_before_one_that_counts():
     log = MessageLog.of(late_talk(5, 24), Fours())
-    with pytest.raises(BadArguments, match="let the class of that part say that it `appends`"):
+    with pytest.raises(BadArguments, match="declare `appends` in the class of that part"):
         run_rules(log, Rules(pruning=Noted() | Tail(messages=6), counter=Fours()))
     said = type("Said", (Noted,), {"appends": True})()
     done = run_rules(log, Rules(pruning=said | Tail(messages=6), counter=Fours()))
@@ -358,7 +358,7 @@ def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
         partial(run_rules, log, rules),
         lived,
     ) * 3:  # it is not billed when it is tried again
-        with pytest.raises(BadArguments, match="say what becomes of a message in the order of"):
+        with pytest.raises(BadArguments, match="change each message in the order of calls"):
             tried()
 
 
@@ -483,14 +483,14 @@ def test_a_stage_with_a_call_of_its_own_is_refused(of):
     object.__setattr__(part, "of", of)
     log = MessageLog.of(late_talk(5, 24), Fours())
     for pruning in (part, by_calls((part,))):
-        with pytest.raises(BadArguments, match="has a call of its own: name it in `steps`"):
+        with pytest.raises(BadArguments, match="defines its own `__call__`: list it in `steps`"):
             run_rules(log, Rules(pruning=pruning, counter=Fours()))
 
 
 def test_steps_with_a_call_of_their_own_need_a_word_on_each_call():
     part = type("Steps", (Clear,), {"steps": (Whole(keep_last=1),)})(keep_last=1)
     with pytest.raises(
-        BadArguments, match="A step of Steps has a call of its own: say in `stepped`"
+        BadArguments, match="A step of Steps defines its own `__call__`: define `stepped`"
     ):
         run_rules(MessageLog.of(late_talk(5, 24), Fours()), Rules(pruning=part, counter=Fours()))
 

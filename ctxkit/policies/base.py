@@ -1,4 +1,4 @@
-"""Base classes of policies: chains, fallbacks, checked settings, scheduled prunings."""
+"""Base classes of policies: chains, fallbacks, validated settings, scheduled prunings."""
 
 from __future__ import annotations
 
@@ -25,29 +25,41 @@ if TYPE_CHECKING:
 
 
 class BasePolicy(Named):
-    """The base of policies and prunings: what one may say besides its call, and ``a | b``."""
+    """Base class of policies and prunings; ``a | b`` chains them.
 
-    if TYPE_CHECKING:  # as in `WithName`
+    A subclass defines ``__call__(history, room)``; see `Policy`. `keeps`, `first`, `using` and
+    `focused` are optional.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> class LastTen(ck.policies.BasePolicy):
+        ...     def __call__(self, history, room):
+        ...         return history.drop(history.safe(max(len(history) - 10, 0)), "older than ten")
+        >>> (LastTen() | ck.policies.parse("clear:keep_last=3")).name
+        'LastTen | Clear'
+    """
+
+    if TYPE_CHECKING:  # as in `Named`
 
         @property
         def keeps(self) -> int | None:
-            """Tokens left at least, which a trigger must lie above; None: no such number."""
+            """Tokens that a compaction always leaves; a trigger must lie above. None: unknown."""
 
         def __call__(self, history: History, room: ContextBudget, /) -> History | Sequence[Message]:
-            """Return the history as it shall be shown; see `Policy`."""
+            """Return the history after the policy; see `Policy`."""
     else:
         keeps = None
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return the first call in start..stop at which it can do anything, or `stop`."""
+        """Return the first call in start..stop at which it can have an effect, or `stop`."""
         return start
 
     def using(self, summariser: Any) -> BasePolicy:  # noqa: ARG002
-        """Return itself with a summariser, ``(passage) -> text``, where it lacks one."""
+        """Return the policy with a summariser, ``(passage) -> text``, where it has none."""
         return self
 
     def focused(self, focus: str) -> BasePolicy:  # noqa: ARG002
-        """Return itself with what the user wants a summary to look at, where it writes one."""
+        """Return the policy with a focus, a topic that its summaries should cover."""
         return self
 
     def __or__(self, other: Policy) -> Chain:
@@ -58,7 +70,7 @@ class BasePolicy(Named):
 
 
 class FunctionPolicy(FunctionWrapper, BasePolicy):
-    """A plain function, or any callable that is no part: it says nothing but its call."""
+    """A plain function, or any other callable, as a policy."""
 
     def __call__(self, history: History, room: ContextBudget) -> Any:
         """Return what the function returns."""
@@ -70,40 +82,40 @@ class _TakesSummariser(Protocol):
     def using(self, summariser: Any, /) -> object: ...
 
 
-def as_policy(given: object, what: str = "policy") -> BasePolicy:
-    """Return a policy or a pruning as a part; a function is wrapped.
+def as_policy(candidate: object, what: str = "policy") -> BasePolicy:
+    """Return a policy or a pruning as a `BasePolicy`; a function is wrapped.
 
     Raises:
-        BadArguments: it cannot be called, or wants to be lent a summariser, which only parts are.
+        BadArguments: it cannot be called, or has a method `using` without deriving from
+            `BasePolicy`.
     """
-    if not callable(given):
+    if not callable(candidate):
         raise BadArguments(
-            f"The {what} {short_repr(given)} cannot be called with a history and a room."
+            f"The {what} {short_repr(candidate)} cannot be called: give a function (history, room)."
         )
-    if isinstance(given, BasePolicy):
-        return given
-    if isinstance(given, _TakesSummariser) and not isinstance(given, type):
+    if isinstance(candidate, BasePolicy):
+        return candidate
+    if isinstance(candidate, _TakesSummariser) and not isinstance(candidate, type):
         raise BadArguments(
-            f"The {what} {name_of(given)} has a method `using`, for which only parts are asked: "
+            f"The {what} {name_of(candidate)} has a method `using`, which is for policies only: "
             "derive its class from ctxkit.policies.BasePolicy."
         )
-    return FunctionPolicy(given)
+    return FunctionPolicy(candidate)
 
 
 def apply_policy(policy: Policy, history: History, room: ContextBudget) -> History:
-    """Return what a policy makes of a history; a list of messages that it gives back is taken for
-    what shall be shown.
+    """Return the history after a policy; a list of messages that it returns becomes the prompt.
 
     Raises:
-        BadArguments: it gave back something else, or a history of another session or call.
-        UnsoundHistory: a tool call lost its result, or a message that stays is gone.
+        BadArguments: it returned something else, or a history of another session or call.
+        UnsoundHistory: a tool call lost its result, or a protected message is gone.
     """
     new = policy(history, room)
     return history if new is history else coerce_to_history(new, history, policy)
 
 
 def coerce_to_history(new: object, history: History, policy: Policy) -> History:
-    """Return what a policy gave back for a history as a history of the same call; see `applied`."""
+    """Return the result of a policy as a history of the same call; see `apply_policy`."""
     if isinstance(new, History):
         if new.log is not history.log or new.call != history.call:
             raise BadArguments(
@@ -121,7 +133,7 @@ def coerce_to_history(new: object, history: History, policy: Policy) -> History:
 
 @dataclass(frozen=True)
 class CompositePolicy(BasePolicy):
-    """The base of what is joined from several policies."""
+    """Base of policies that are composed of others."""
 
     parts: tuple[BasePolicy, ...]
 
@@ -129,44 +141,57 @@ class CompositePolicy(BasePolicy):
         object.__setattr__(self, "parts", tuple(map(as_policy, parts)))
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call at which any part can do anything."""
-        able = (
+        """Return the first call at which any part can have an effect."""
+        firsts = (
             start if is_call_overridden(p, "first") else p.first(forecast, start, stop)
             for p in self.parts
         )
-        return min(able, default=stop)
+        return min(firsts, default=stop)
 
     def using(self, summariser: Any) -> Self:
-        """Return it with a summariser for parts that have none."""
+        """Return the policy with a summariser for the parts that have none."""
         return replace(self, parts=tuple(p.using(summariser) for p in self.parts))
 
     def focused(self, focus: str) -> Self:
-        """Return it with what the user wants a summary to look at, for parts that write one."""
+        """Return the policy with a focus for the parts that write summaries."""
         return replace(self, parts=tuple(p.focused(focus) for p in self.parts))
 
 
 class Chain(CompositePolicy):
-    """Each policy works on what the one before left."""
+    """Policies in a row: each works on the result of the one before; written ``a | b``.
+
+    Args:
+        parts: policies, in order.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> chain = ck.policies.parse("clear:keep_last=3 | window:keep_tokens=4000")
+        >>> chain.name
+        'Clear | Window'
+        >>> rules = ck.policies.Rules(chain, ck.policies.triggers.Above(8_000))
+        >>> [edit.kind for edit in ck.replay(ck.read(ck.samples.path("chat")), rules).edits]
+        ['dropped']
+    """
 
     @classmethod
     def of(cls, *parts: Policy) -> Self:
-        """Return one flat chain of parts and chains."""
+        """Return one flat chain of policies and chains."""
         return cls(tuple(p for part in parts for p in flatten_chain(as_policy(part))))
 
     @property
     def name(self) -> str:
-        """The names of its parts."""
+        """The names of the parts, joined by ``|``."""
         return " | ".join(name_of(p) for p in self.parts)
 
     def __call__(self, history: History, room: ContextBudget) -> History:
-        """Return what the last part leaves."""
+        """Return the history after all parts, in order."""
         for part in self.parts:
             history = apply_policy(part, history, room)
         return history
 
 
 def flatten_chain(part: BasePolicy) -> tuple[BasePolicy, ...]:
-    """Return the parts of a chain; any other part, or a chain with its own call, by itself."""
+    """Return the parts of a chain; of any other policy, or a chain with its own call, itself."""
     if isinstance(part, Chain) and type(part).__call__ is Chain.__call__:
         return part.parts
     return (part,)
@@ -174,37 +199,56 @@ def flatten_chain(part: BasePolicy) -> tuple[BasePolicy, ...]:
 
 @dataclass(frozen=True, init=False)
 class Fallback(CompositePolicy):
-    """The first policy that helps; the next one where it did nothing, failed, or left too much."""
+    """Policies in order of preference: the first one that has an effect is used.
+
+    The next one is tried where a policy changes nothing, raises a ModelError or, with `fits`,
+    leaves a prompt above the window.
+
+    Args:
+        parts: policies, the preferred one first.
+        fits: continue until the prompt fits the window; each policy starts from the original
+            history.
+
+    Raises:
+        BadArguments: there is no policy.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> parse = ck.policies.parse
+        >>> ck.policies.Fallback([parse("summary"), parse("window")]).name
+        'Summary else Window'
+    """
 
     fits: bool = False
-    """Go on, each stage on the history as it was, until the prompt is within the room's limit."""
+    """Continue, each part on the original history, until the prompt fits the window."""
 
     def __init__(self, parts: Sequence[Policy], fits: bool = False) -> None:
         if not parts:
-            raise BadArguments("A ladder needs at least one policy.")
+            raise BadArguments("A fallback needs at least one policy.")
         super().__init__(parts)
         object.__setattr__(self, "fits", fits)
 
     @property
     def name(self) -> str:
-        """The names of its parts."""
+        """The names of the parts, joined by ``else``."""
         return " else ".join(name_of(p) for p in self.parts)
 
     def __call__(self, history: History, room: ContextBudget) -> History:
-        """Return what the first part that helps leaves; with `fits` the last where none fits."""
-        new, failed = history, None
+        """Return the result of the first part with an effect, or with `fits` the last one."""
+        new, last_error = history, None
+        # Each part starts from the original history; without an effect the last error is raised.
         for part in self.parts:
             try:
-                tried = apply_policy(part, history, room)
+                result = apply_policy(part, history, room)
             except ModelError as error:
-                failed = error
+                last_error = error
                 continue
-            if tried is not history:
-                new = tried.instead_of("" if failed is None else str(failed))
+            if result is not history:
+                new = result.instead_of("" if last_error is None else str(last_error))
                 if not self.fits or new.tokens <= room.limit:
                     return new
-        if new is history and failed is not None:
-            raise failed
+        if new is history and last_error is not None:
+            raise last_error
         return new
 
 
@@ -219,94 +263,98 @@ PositiveShare: TypeAlias = float
 AboveZero: TypeAlias = float
 """A number above 0, infinity too."""
 ValueCheck: TypeAlias = tuple[str, Callable[[Any], Any]]
-"""What a value must be, in words, and the value that it becomes; None: it is refused."""
+"""A requirement in words, and a function that converts a value, or returns None to refuse it."""
+
+
+# Settings are validated by their annotations, which are text: each type in `_VALUE_CHECKS` has a
+# requirement in words and a function that converts a value or refuses it. So a policy declares
+# ``keep_last: Natural = 3``, and a wrong value fails with the name of the setting. A module with
+# settings needs `from __future__ import annotations`.
 
 
 class Validated:
-    """The base of dataclasses that refuse values of another type than they name.
+    """Base of dataclasses that check their fields against the annotations, and convert them.
 
-    A single name, or a list, where several names are meant becomes a tuple: ``deny="bash"`` is
-    ``deny=("bash",)``; whole numbers of any kind become plain ones.
+    For a tuple of names, a single name or a list becomes a tuple: ``deny="bash"`` is
+    ``deny=("bash",)``. Whole numbers of any type become int.
     """
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        own = cls.__dict__.get("__post_init__")
-        if own is not None:
+        post_init = cls.__dict__.get("__post_init__")
+        if post_init is not None:
 
-            @wraps(own)
-            def checked(self: Any) -> None:
-                _validate(self)
-                own(self)
+            @wraps(post_init)
+            def validated_post_init(self: Any) -> None:
+                _validate_fields(self)
+                post_init(self)
 
-            cls.__post_init__ = checked  # type: ignore[method-assign]
+            cls.__post_init__ = validated_post_init  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        _validate(self)
+        _validate_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ConfiguredPolicy(Validated, BasePolicy):
-    """A policy made of settings; `repr` shows those that are not at their default."""
+    """A policy defined by settings; `repr` shows those that differ from their default."""
 
     def __repr__(self) -> str:
-        shown = (f"{name}={value!r}" for name, value in non_default_settings(self).items())
-        return f"{type(self).__name__}({', '.join(shown)})"
+        settings = (f"{name}={value!r}" for name, value in non_default_settings(self).items())
+        return f"{type(self).__name__}({', '.join(settings)})"
 
 
-def _validate(part: Any) -> None:
+def _validate_fields(part: Any) -> None:
     need = f"{type(part).__name__} needs {{words}} for "
     for f in fields(part):
         value = getattr(part, f.name)
-        made = coerce_setting(value, str(f.type), need + f.name)
-        if made is not value:
-            object.__setattr__(part, f.name, made)
+        converted = coerce_setting(value, str(f.type), need + f.name)
+        if converted is not value:
+            object.__setattr__(part, f.name, converted)
 
 
 def coerce_setting(value: Any, annotation: str, need: str) -> Any:
-    """Return a setting's value in the type that its annotation says.
+    """Return a setting's value, converted to the type of its annotation.
 
     Args:
-        value: what was given.
-        annotation: the type as it is written; of one that is not known here any value will do.
-        need: the sentence of a refusal, with `{words}` for what is needed.
+        value: the value.
+        annotation: the type as it is written; a type that is not in the table accepts any value.
+        need: the error message, with `{words}` for the requirement.
 
     Raises:
-        BadArguments: it is none of that type.
+        BadArguments: the value is not of that type.
     """
-    kinds, optional = _kinds(annotation)
-    if not kinds or (value is None and optional):
+    # The first check that accepts the value also converts it.
+    checks, optional = _checks_for(annotation)
+    if not checks or (value is None and optional):
         return value
-    for _, taken in kinds:
-        made = taken(value)
-        if made is not None:
-            return made
-    words = " or ".join(words for words, _ in kinds)
+    for _, convert in checks:
+        converted = convert(value)
+        if converted is not None:
+            return converted
+    words = " or ".join(words for words, _ in checks)
     raise BadArguments(f"{need.format(words=words)}, not {short_repr(value)}.")
 
 
 @cache
-def _kinds(annotation: str) -> tuple[tuple[ValueCheck, ...], bool]:
-    """Return the kinds of value that an annotation names, and whether None will do too.
-
-    There are none where one of them is not known.
-    """
-    found: list[ValueCheck] = []
+def _checks_for(annotation: str) -> tuple[tuple[ValueCheck, ...], bool]:
+    """Return the checks of an annotation, none if a type is unknown, and whether None is valid."""
+    checks: list[ValueCheck] = []
     optional = annotation.endswith(" | None")
     for kind in annotation.removesuffix(" | None").split(" | "):
         if kind.startswith("Literal["):
-            found.append(_one_of(literal_eval(kind.removeprefix("Literal"))))
-        elif kind in _KINDS:
-            found.append(_KINDS[kind])
+            checks.append(_check_choice(literal_eval(kind.removeprefix("Literal"))))
+        elif kind in _VALUE_CHECKS:
+            checks.append(_VALUE_CHECKS[kind])
         else:
             return (), optional
-    return tuple(found), optional
+    return tuple(checks), optional
 
 
-def _one_of(known: list[str]) -> ValueCheck:
-    *others, last = known
+def _check_choice(choices: list[str]) -> ValueCheck:
+    *others, last = choices
     words = f"{', '.join(others)} or {last}" if others else last
-    return words, lambda value: value if value in known else None
+    return words, lambda value: value if value in choices else None
 
 
 def _to_name_tuple(value: Any) -> tuple[str, ...] | None:
@@ -316,106 +364,112 @@ def _to_name_tuple(value: Any) -> tuple[str, ...] | None:
     return tuple(several) if all(isinstance(name, str) for name in several) else None
 
 
-def _whole(value: Any, least: float = -inf) -> int | None:
-    whole = _number(value) and value == value // 1  # infinity and NaN are not whole
-    return int(value) if whole and value >= least else None
+def _to_integer(value: Any, minimum: float = -inf) -> int | None:
+    is_whole = _is_number(value) and value == value // 1  # infinity and NaN are not whole
+    return int(value) if is_whole and value >= minimum else None
 
 
-def _real(fits: Callable[[Any], bool]) -> Callable[[Any], Any]:
-    return lambda value: value if _number(value) and fits(value) else None
+def _number_where(is_valid: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    return lambda value: value if _is_number(value) and is_valid(value) else None
 
 
 def _instance_of(kind: type) -> Callable[[Any], Any]:
     return lambda value: value if isinstance(value, kind) else None
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-_KINDS: dict[str, ValueCheck] = {
+_VALUE_CHECKS: dict[str, ValueCheck] = {
     "tuple[str, ...]": ("names", _to_name_tuple),
-    "int": ("a whole number", _whole),
-    "Natural": ("a whole number of 0 or more", partial(_whole, least=0)),
-    "Positive": ("a whole number of 1 or more", partial(_whole, least=1)),
-    "Proportion": ("a number between 0 and 1", _real(lambda x: 0 <= x <= 1)),
-    "PositiveShare": ("a number above 0 and up to 1", _real(lambda x: 0 < x <= 1)),
-    "AboveZero": ("a number above 0", _real(lambda x: x > 0)),
-    "float": ("a number", _real(isfinite)),
+    "int": ("a whole number", _to_integer),
+    "Natural": ("a whole number of 0 or more", partial(_to_integer, minimum=0)),
+    "Positive": ("a whole number of 1 or more", partial(_to_integer, minimum=1)),
+    "Proportion": ("a number between 0 and 1", _number_where(lambda x: 0 <= x <= 1)),
+    "PositiveShare": ("a number above 0 and up to 1", _number_where(lambda x: 0 < x <= 1)),
+    "AboveZero": ("a number above 0", _number_where(lambda x: x > 0)),
+    "float": ("a number", _number_where(isfinite)),
     "str": ("text", _instance_of(str)),
     "bool": ("True or False", _instance_of(bool)),
 }
 
 
 def non_default_settings(part: Any) -> dict[str, Any]:
-    """Return the settings of a dataclass that are not at their default."""
+    """Return the settings of a dataclass that differ from their default."""
     out = {}
     for f in fields(part):
-        made = f.default if f.default_factory is MISSING else f.default_factory()
-        default = None if made is MISSING else made
+        default = f.default if f.default_factory is MISSING else f.default_factory()
+        default = None if default is MISSING else default
         if f.repr and getattr(part, f.name) != default:
             out[f.name] = getattr(part, f.name)
     return out
 
 
 def at_least(part: Any, low: float, *names: str) -> None:
-    """Refuse settings below a limit.
+    """Check that settings are at least `low`.
 
     Raises:
-        BadArguments: one is; the sentence names it.
+        BadArguments: one is lower; the message names it.
     """
     for name in names:
         value = getattr(part, name)
-        if value is not None and not (_number(value) and value >= low):  # NaN fails too
+        if value is not None and not (_is_number(value) and value >= low):  # NaN fails too
             raise BadArguments(
                 f"{type(part).__name__} needs {name} of at least {low}, not {short_repr(value)}."
             )
 
 
+# Two ways to prune a prompt. A `__call__` is run at each call, on that call's history: simple, and
+# O(calls x messages). A `schedule` says once, for many calls, which messages change and from which
+# call on; prompts and costs follow from the changes (see `schedules.pruning_schedule`). Both must
+# agree, so a class that redefines one below the other is run by its `__call__` only. A chain is
+# split accordingly: a leading run of schedules, then everything else, call by call.
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ScheduledPruning(ConfiguredPolicy):
-    """A pruning made of settings, whose one method says what becomes of each message, and when.
+    """Base of prunings whose `schedule` says which messages change, and from which call on.
 
-    A member in five lines::
+    A pruning in five lines::
 
         @dataclass(frozen=True, kw_only=True, repr=False)
-        class Failures(Scheduled):
+        class ClearOld(ScheduledPruning):
             keep_last: int = 3
 
             def schedule(self, view, room):
                 for p, call, old in view.window("tool", lambda n: n - self.keep_last):
-                    view.change(p, "[failed]" if old else AS_IT_CAME, since=call)
+                    view.change(p, "[cleared]" if old else AS_IT_CAME, since=call)
 
-    A class that overrides `__call__` below an inherited `schedule`, or a `schedule` below another
-    one's, is asked call by call: then the call alone counts, for the bill too. So does one whose
-    `steps` hold such a part.
+    A subclass that overrides `__call__`, or the `schedule` of another pruning, is run call by call
+    instead, also for its costs; so is one whose `steps` hold such a part.
     """
 
     counts: ClassVar[bool] = True
-    """It may go by all messages, also by those that a part before puts at the end of calls, which
-    no schedule says: behind a part that `appends` it is asked call by call. One that looks at
-    replies and results alone says False.
+    """The schedule counts all messages of a prompt. Messages that a part before appends have no
+    position, so behind a part that `appends` it is run call by call. Set it to False where only
+    replies and tool results matter.
     """
 
     @property
     def appends(self) -> bool:
-        """True where it may put a message at the end of a call."""
+        """True where it may append a message to a call."""
         return False
 
     @property
     def filters_history(self) -> bool:
-        """True where it filters what was said before the turn under way: its schedule is given a
-        `PastView`, so the turn's own calls and results stay until the turn is over.
+        """True where it filters earlier turns only: its schedule gets a `PastView`, so calls and
+        results of the current turn stay until the turn is over.
         """
         return False
 
     @property
     def steps(self) -> tuple[BasePolicy, ...]:
-        """Parts of which its schedule gives each call one, as `stepped` does for one call."""
+        """Parts that its schedule uses as stages, as `stepped` does for one call."""
         return ()
 
     def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
-        """Say what becomes of the messages at the calls that are new to the view."""
+        """Say, by methods of the view, which messages change at its new calls."""
         raise NotImplementedError
 
     def __call__(self, history: History, room: ContextBudget) -> History:
@@ -423,65 +477,66 @@ class ScheduledPruning(ConfiguredPolicy):
         if not all(map(is_fully_scheduled, self.steps)):
             return self.stepped(history, room)
         first = self.begin(history)
-        begun = history if first == history.call else history.at(first)  # what was done stays
-        return Schedule(begun, (self,), room).left(history.call, name_of(self))
+        start = history if first == history.call else history.at(first)
+        return Schedule(start, (self,), room).left(history.call, name_of(self))
 
     def begin(self, history: History) -> int:
-        """Return the first call on which it can depend what a call is sent: itself."""
+        """Return the first call that the prompt of this call depends on: this one."""
         return history.call
 
-    def stepped(self, history: History, room: ContextBudget) -> History:  # noqa: ARG002  as those who say
-        """Return what this call is sent where a step has to be called."""
+    def stepped(self, history: History, room: ContextBudget) -> History:  # noqa: ARG002
+        """Return the prompt of this call where a step defines its own `__call__`."""
         raise BadArguments(
-            f"A step of {type(self).__name__} has a call of its own: say in `stepped` what a call"
-            " is sent."
+            f"A step of {type(self).__name__} defines its own `__call__`: define `stepped`, which"
+            " prunes one call."
         )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HistoryFilter(ScheduledPruning):
-    """A view: what is left of the messages that were said before the turn under way.
+    """Base of prunings that filter the messages of earlier turns only.
 
-    The turn's own input, calls and results stay as they are until the turn is over. With the next
-    turn they are history, and are filtered then: once a turn the prompt changes from the first
-    message that a filter touches, and what stood behind it in a provider's cache is sent anew.
-    A view bounds no single long turn; prunings and compactions do.
+    The input, calls and results of the current turn stay until the turn is over; the next turn
+    filters them. So the prompt changes once per turn, from the first filtered message on, and the
+    provider's cache does not serve what follows. A filter does not bound a single long
+    turn; other prunings and compactions do.
     """
 
     @property
     def filters_history(self) -> bool:
-        """True."""
+        """True: it filters earlier turns only."""
         return True
 
 
 def is_fully_scheduled(part: Any) -> bool:
-    """Return True where a part's `schedule` says all that its call does.
+    """Return True where the `schedule` of a part describes its `__call__` completely.
 
-    No class redefined the call, or a schedule below another one (which of the two speaks last of a
-    message depends on how many calls both are asked about); nor did that of a step.
+    No class redefines `__call__`, or overrides the schedule of another pruning (the order of the
+    two schedules' changes would depend on the batches of calls); the same holds for its steps.
     """
     if (
         not isinstance(part, ScheduledPruning)
         or type(part).__call__ is not ScheduledPruning.__call__
     ):
         return False
-    said = sum("schedule" in vars(kind) for kind in type(part).__mro__)  # its own and the base's
-    return said <= 2 and all(map(is_fully_scheduled, part.steps))
+    schedules = sum("schedule" in vars(cls) for cls in type(part).__mro__)  # its own, the base's
+    return schedules <= 2 and all(map(is_fully_scheduled, part.steps))
 
 
 def split_pruning(
     pruning: BasePolicy | None,
 ) -> tuple[tuple[ScheduledPruning, ...], tuple[BasePolicy, ...]]:
-    """Return the parts of a pruning that say a schedule, and those from the first on
-    that does not, or that counts what one before it appends.
+    """Split a pruning into the leading parts with a schedule, and the rest, run call by call.
+
+    The rest begins with the first part without a schedule, or that counts appended messages.
     """
     parts = () if pruning is None else flatten_chain(pruning)
-    known, appended = list[ScheduledPruning](), False
+    scheduled, has_appended = list[ScheduledPruning](), False
     for part in parts:
         if not (isinstance(part, ScheduledPruning) and is_fully_scheduled(part)) or (
-            part.counts and appended
+            part.counts and has_appended
         ):
             break
-        known.append(part)
-        appended = appended or part.appends
-    return tuple(known), parts[len(known) :]
+        scheduled.append(part)
+        has_appended = has_appended or part.appends
+    return tuple(scheduled), parts[len(scheduled) :]

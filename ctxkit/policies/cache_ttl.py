@@ -1,6 +1,4 @@
-"""Trim and clear tool results after a pause longer than the prompt cache lives (OpenClaw,
-Fased).
-"""
+"""Trim and clear tool results after a pause in which the prompt cache expires (OpenClaw, Fased)."""
 
 from __future__ import annotations
 
@@ -27,89 +25,96 @@ if TYPE_CHECKING:
     from ctxkit.tokens import ContextBudget
 
 IMAGE_REMOVED = "[image removed during context pruning]"
-"""What stands for an image in a result that was trimmed."""
+"""Text in place of an image in a trimmed result."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CacheTtl(ScheduledPruning):
-    """After a pause longer than the cache lives, trim large old results; clear the oldest where
-    that is not enough.
+    """After a pause in which the cache expires, trim large old results, then clear the oldest.
 
-    The pause is read off the log: from the end of the call before to this one. Where times are
-    unknown nothing is done.
+    The pause is the time from the end of the last call to this one in the log. Where times are
+    unknown nothing changes.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = CacheTtl(ttl_seconds=0, soft_trim_max_chars=200, min_prunable_tool_chars=0)
+        >>> rules = ck.policies.Rules(pruning=pruning, window=10_000)
+        >>> sum(item.changed_by == "CacheTtl" for item in ck.replay(session, rules).sent(-1))
+        24
     """
 
     counts = False
     ttl_seconds: float = 300.0
-    """Seconds since the last call before which nothing is done; 0: at every call."""
+    """Least pause in seconds; 0: act at every call."""
     keep_last_assistants: Natural = 3
-    """From this reply from the end on, nothing is touched; 0: everything may be."""
+    """Number of newest replies whose results stay, with all that follows; 0: none."""
     soft_trim_ratio: Proportion = 0.3
-    """Share of the window, in characters, from which results are trimmed."""
+    """Share of the window (4 characters per token) from which results are trimmed."""
     hard_clear_ratio: Proportion = 0.5
-    """Share of the window, in characters, from which results are cleared, until it is below."""
+    """Share of the window (4 characters per token) from which results are cleared."""
     min_prunable_tool_chars: Natural = 50_000
-    """Results are cleared only where there are at least so many characters of them."""
+    """Least characters of all prunable results for clearing."""
     soft_trim_max_chars: Natural = 4000
-    """Results of more characters are trimmed."""
+    """Characters above which a result is trimmed."""
     soft_trim_head_chars: Natural = 1500
-    """Characters that a trimmed result keeps at its head."""
+    """Characters at the start of a trimmed result."""
     soft_trim_tail_chars: Natural = 1500
-    """Characters that it keeps at its tail."""
+    """Characters at the end of a trimmed result."""
     hard_clear: bool = True
-    """Whether results are cleared at all."""
+    """True: results may be cleared; False: only trimmed."""
     placeholder: str = CLEARED_PLACEHOLDER
-    """What a cleared result says."""
+    """Text of a cleared result."""
     allow: tuple[str, ...] = ("*",)
-    """Names or globs of the tools this concerns; empty: all, as in the program."""
+    """Names or globs of tools whose results are pruned; empty: all, as in the program."""
     deny: tuple[str, ...] = ()
-    """Names or globs of the tools it never concerns; stronger than `allow`."""
+    """Names or globs of tools whose results are never pruned; stronger than `allow`."""
     keep_images: Natural = 0
-    """Of results with images the last so many are skipped; 0: all of them (OpenClaw: 3)."""
+    """Number of newest results with images that stay; 0: all of them (OpenClaw: 3)."""
 
     cut_images: bool = False
-    """Put a marker in the place of images, and skip no result (OpenClaw from 2026.9 on)."""
+    """Replace images by a marker, and prune all results (OpenClaw from 2026.9 on)."""
     persists: bool = False
-    """What a call after a pause was sent is sent again from then on (OpenClaw from 2026.9 on)."""
+    """Later calls keep what a call after a pause changed (OpenClaw from 2026.9 on)."""
 
     def __post_init__(self) -> None:
         at_least(self, 0, "ttl_seconds")
 
     def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
-        """Leave each call as it came, but those after a pause."""
+        """Change the calls after a pause; with `persists`, the later ones too."""
         if self.persists:
             _AfterPause(self).schedule(view, room)
             return
         view.stages((None, _AfterPause(self)), lambda call, _: self.acts(view, room, call))
 
     def begin(self, history: History) -> int:
-        """Return the call of the last compaction, where what was sent once is sent again."""
+        """Return the first call that this one depends on; with `persists`, the last compaction."""
         return history.since if self.persists else history.call
 
     def acts(self, view: ScheduleView, room: ContextBudget, call: int, freed: int = 0) -> bool:
-        """Return True where a call comes after a long pause, and is large enough.
+        """Return True where a call follows a long pause, and its messages are large enough.
 
         Args:
-            view: the calls.
-            room: the window.
+            view: the calls and messages.
+            room: the context budget.
             call: the call.
-            freed: characters that it is not sent anyway.
+            freed: characters that are pruned already.
         """
         if self.ttl_seconds and not view.pause(call) >= self.ttl_seconds:
             return False
         return view.chars(call) - freed >= self.soft_trim_ratio * room.limit * 4
 
     def concerns(self, view: ScheduleView, p: int) -> bool:
-        """Return True for the result of a tool that may be touched."""
+        """Return True for the result of a tool that may be pruned."""
         return view.is_tool(p, self.allow or ("*",)) and not view.is_tool(p, self.deny)
 
     @property
     def whole(self) -> int:
-        """Characters up to which a result is left whole."""
+        """Characters up to which a result is not trimmed."""
         return max(self.soft_trim_max_chars, self.soft_trim_head_chars + self.soft_trim_tail_chars)
 
     def trim(self, message: Message) -> Message:
-        """Return a long result as head and tail; itself where it is not long, or was trimmed."""
+        """Return a long result as head and tail; itself where it is short, or trimmed already."""
         if self.cut_images and content.has_images(message):
             text = content.text_with_image_marker(message, IMAGE_REMOVED)
             return content.replace_text(message, self._shorter(text))
@@ -126,49 +131,54 @@ class CacheTtl(ScheduledPruning):
 
 @dataclass(frozen=True)
 class _AfterPause:
-    """What calls after a pause are sent; of others it says nothing: the work grows with pauses."""
+    """The changes of calls after a pause. Other calls change nothing: the cost grows with pauses.
+
+    Three steps at a call after a pause: (1) find the prunable results between the first user
+    message and the newest replies; (2) trim the long ones; (3) while the prompt is above the hard
+    share, clear the oldest. Sizes are running sums, so the number to clear is found by bisection.
+    """
 
     rule: CacheTtl
 
     def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
-        """Trim what may be touched at each call after a pause, and clear the oldest of it."""
-        shown: _Shown = view.memory.setdefault("shown", _Shown(self.rule))
-        touched: _Touched = view.memory.setdefault("touched", _Touched(self.rule))
+        """Trim the prunable results of each call after a pause, and clear the oldest."""
+        visible: _VisibleMessages = view.memory.setdefault("shown", _VisibleMessages(self.rule))
+        results: _PrunedResults = view.memory.setdefault("touched", _PrunedResults(self.rule))
         news = {call: more for call, *more in view.news("user", "assistant", "tool")}
         events = view.events("tool")
         for call in view.calls():
-            came, went, settled = news.get(call, ((), (), ()))
-            shown.follow(view, came, went)
-            shown.looked_at.update(settled, events.get(call, ()))
-            if self.rule.acts(view, room, call, touched.freed if self.rule.persists else 0):
-                touched.follow(view, shown, call)
-                touched.clear(view, room.limit * 4, call)
+            added, hidden, settled = news.get(call, ((), (), ()))
+            visible.follow(view, added, hidden)
+            visible.changed_results.update(settled, events.get(call, ()))
+            if self.rule.acts(view, room, call, results.freed if self.rule.persists else 0):
+                results.follow(view, visible, call)
+                results.clear(view, room.limit * 4, call)
 
 
-class _Shown:
-    """The messages that are shown: results that the rule concerns, and those that bound them."""
+class _VisibleMessages:
+    """The visible user messages, replies, and results of tools that may be pruned."""
 
     def __init__(self, rule: CacheTtl) -> None:
         self.rule = rule
         self._of_role: dict[int, list[int]] = {TOOL: [], ASSISTANT: [], USER: []}
-        self.looked_at: set[int] = set()
-        """Results of which something changed since the last call after a pause."""
+        self.changed_results: set[int] = set()
+        """Results that changed since the last call after a pause."""
 
-    def follow(self, view: ScheduleView, came: Iterable[int], went: Iterable[int]) -> None:
-        """Take in what a call shows, and no more shows."""
-        for p in went:
-            found = self._of_role[view.role(p)]
-            i = bisect_left(found, p)
-            if found[i : i + 1] == [p]:
-                del found[i]
-            self.looked_at.add(p)
-        for p in came:
+    def follow(self, view: ScheduleView, added: Iterable[int], hidden: Iterable[int]) -> None:
+        """Apply the news of a call."""
+        for p in hidden:
+            positions = self._of_role[view.role(p)]
+            i = bisect_left(positions, p)
+            if positions[i : i + 1] == [p]:
+                del positions[i]
+            self.changed_results.add(p)
+        for p in added:
             if view.role(p) != TOOL or self.rule.concerns(view, p):
                 insort(self._of_role[view.role(p)], p)
-                self.looked_at.add(p)
+                self.changed_results.add(p)
 
     def span(self, view: ScheduleView, call: int) -> tuple[int, int]:
-        """Return from where to where results may be touched."""
+        """Return the range of positions whose results may be pruned."""
         users, replies = self._of_role[USER], self._of_role[ASSISTANT]
         last = self.rule.keep_last_assistants
         if not users or len(replies) < last:
@@ -181,105 +191,115 @@ class _Shown:
         return tools[bisect_left(tools, min(a, b)) : bisect_left(tools, max(a, b))]
 
     def is_result(self, p: int) -> bool:
-        """Return True for a result that is shown and concerned."""
+        """Return True for a visible result of a tool that may be pruned."""
         return self.between(p, p + 1) == [p]
 
 
-class _Touched:
-    """The results that a call after a pause may touch, and how many of the oldest are cleared."""
+class _PrunedResults:
+    """The results that are trimmed or cleared at a call after a pause."""
 
     def __init__(self, rule: CacheTtl) -> None:
         self.rule, self._span = rule, (0, 0)
         self._sizes: dict[int, tuple[int, int]] = {}
-        """Characters of each as it came, and trimmed."""
-        self._less = 0
-        """Characters that trimming all of them takes away."""
+        """For each result its characters before and after trimming."""
+        self._trim_savings = 0
+        """Characters that trimming all of them saves."""
         self._window = SlidingWindow()
-        """Those that clearing makes shorter; the old ones are cleared."""
-        self._saved = [0]
-        """Sums of the characters that clearing the first of them takes away."""
+        """Results that clearing makes shorter; the old ones are cleared."""
+        self._clear_sums = [0]
+        """Sums of the characters that clearing the first n saves."""
         self._images: list[int] = []
-        self._spared: set[int] = set()
+        self._exempt: set[int] = set()
         self._cleared = 0
         self.freed = 0
-        """Characters that the last call after a pause was not sent."""
+        """Characters that the last call after a pause saved."""
 
-    def follow(self, view: ScheduleView, shown: _Shown, call: int) -> None:
-        """Bring it up to a call."""
-        was, self._span = self._span, shown.span(view, call)
+    def follow(self, view: ScheduleView, visible: _VisibleMessages, call: int) -> None:
+        """Update the prunable results for a call."""
+        was, self._span = self._span, visible.span(view, call)
+        # Results can change if they changed themselves, or if the range moved over them.
         (a, b), (start, stop) = was, self._span
-        some = shown.looked_at | {*shown.between(a, start), *shown.between(b, stop)}
-        inside = {p for p in some if start <= p < stop and shown.is_result(p)}
-        for p in sorted(some | self._respared(view, some, inside, call)):
-            wanted = p not in self._spared and (p in inside or p in self._images)
-            self._look(view, p, call, wanted=wanted)
-        shown.looked_at = set()
+        candidates = visible.changed_results | {
+            *visible.between(a, start),
+            *visible.between(b, stop),
+        }
+        inside = {p for p in candidates if start <= p < stop and visible.is_result(p)}
+        for p in sorted(candidates | self._update_exempt(view, candidates, inside, call)):
+            is_prunable = p not in self._exempt and (p in inside or p in self._images)
+            self._update_result(view, p, call, is_prunable=is_prunable)
+        visible.changed_results = set()
 
-    def _respared(
-        self, view: ScheduleView, some: set[int], inside: set[int], call: int
+    def _update_exempt(
+        self, view: ScheduleView, candidates: set[int], inside: set[int], call: int
     ) -> set[int]:
-        """Note which have images; return those that are spared for that, or are so no more."""
+        """Update which results have images; return those whose exemption changes."""
         if self.rule.cut_images:
             return set()
-        images = set(self._images).difference(some) if self._images else set()
+        # The newest results with images are exempt from trimming; all of them by default.
+        images = set(self._images).difference(candidates) if self._images else set()
         for p in inside:
             message = view.message(p, call)
             if message is not None and content.has_images(message):
                 images.add(p)
-        was, self._images = self._spared, sorted(images)
-        self._spared = set(self._images[-self.rule.keep_images :])
-        return was ^ self._spared
+        was, self._images = self._exempt, sorted(images)
+        self._exempt = set(self._images[-self.rule.keep_images :])
+        return was ^ self._exempt
 
-    def _look(self, view: ScheduleView, p: int, call: int, *, wanted: bool) -> None:
-        """Take in a result, or leave it out, as it stands at a call."""
-        known = self._sizes.pop(p, None)
-        if known is not None:
-            self._less -= known[0] - known[1]
+    def _update_result(self, view: ScheduleView, p: int, call: int, *, is_prunable: bool) -> None:
+        """Add, update or remove a result by its state at a call."""
+        # Remove the old entry from all sums, then add the new one.
+        old_sizes = self._sizes.pop(p, None)
+        if old_sizes is not None:
+            self._trim_savings -= old_sizes[0] - old_sizes[1]
             if p in self._window:
-                del self._saved[bisect_left(self._window.found, p) + 1 :]
+                del self._clear_sums[bisect_left(self._window.found, p) + 1 :]
                 self._window.out(p)
-        if not wanted:
-            if known is not None:
+        if not is_prunable:
+            if old_sizes is not None:
                 view.change(p, AS_IT_CAME, since=call)
             return
-        came, trimmed = view.left(p, call).chars, view.after(p, self.rule.trim, call).chars
-        self._less += came - trimmed
-        self._sizes[p] = came, trimmed
-        old = False
+        original, trimmed = view.left(p, call).chars, view.after(p, self.rule.trim, call).chars
+        self._trim_savings += original - trimmed
+        self._sizes[p] = original, trimmed
+        is_cleared = False
         if trimmed > len(self.rule.placeholder):
-            old = self._window.put(p)
-            del self._saved[bisect_left(self._window.found, p) + 1 :]
-        if known is not None or old or came > self.rule.whole or trimmed < came:
-            self._say(view, p, call, cleared=old)
+            is_cleared = self._window.put(p)
+            del self._clear_sums[bisect_left(self._window.found, p) + 1 :]
+        if old_sizes is not None or is_cleared or original > self.rule.whole or trimmed < original:
+            self._change(view, p, call, cleared=is_cleared)
 
-    def _say(self, view: ScheduleView, p: int, call: int, *, cleared: bool) -> None:
+    def _change(self, view: ScheduleView, p: int, call: int, *, cleared: bool) -> None:
         trim = self.rule.trim
         view.change(p, (trim, self.rule.placeholder) if cleared else trim, since=call)
 
     def clear(self, view: ScheduleView, window: int, call: int) -> None:
-        """Clear the oldest until the call is below the share of the window, in characters."""
-        wanted = self._needed(view, window, call)
-        if self.rule.persists:  # what was cleared once stays so
-            wanted = max(min(wanted, len(self._window.found)), self._cleared)
-        for p, cleared in self._window.settle(wanted):
-            self._say(view, p, call, cleared=cleared)
-        self._cleared = min(wanted, len(self._window.found))
-        self.freed = self._less + self._saved[min(self._cleared, len(self._saved) - 1)]
+        """Clear the oldest results until the call is below the share of the window."""
+        # Without `persists` the number of cleared results is computed anew for each call.
+        count = self._count_needed(view, window, call)
+        if self.rule.persists:  # a cleared result stays cleared
+            count = max(min(count, len(self._window.found)), self._cleared)
+        for p, cleared in self._window.settle(count):
+            self._change(view, p, call, cleared=cleared)
+        self._cleared = min(count, len(self._window.found))
+        self.freed = (
+            self._trim_savings + self._clear_sums[min(self._cleared, len(self._clear_sums) - 1)]
+        )
 
-    def _needed(self, view: ScheduleView, window: int, call: int) -> int:
-        """Return how many of the oldest must be cleared; one too many: all are not enough."""
-        mark, found, saved = len(self.rule.placeholder), self._window.found, self._saved
-        for p in found[len(saved) - 1 :]:
+    def _count_needed(self, view: ScheduleView, window: int, call: int) -> int:
+        """Return how many of the oldest must be cleared; one more than all if not enough."""
+        mark, positions, saved = len(self.rule.placeholder), self._window.found, self._clear_sums
+        for p in positions[len(saved) - 1 :]:
             saved.append(saved[-1] + self._sizes[p][1] - mark)
-        over = view.chars(call) - self._less - ceil(self.rule.hard_clear_ratio * window)
-        done = min(self._cleared, len(found)) if self.rule.persists else 0
-        left = saved[-1] - saved[done] + mark * (len(found) - done)
-        enough = left >= self.rule.min_prunable_tool_chars
+        over = view.chars(call) - self._trim_savings - ceil(self.rule.hard_clear_ratio * window)
+        # Clear only where enough characters are left to clear, and the prompt is over the share.
+        done = min(self._cleared, len(positions)) if self.rule.persists else 0
+        remaining = saved[-1] - saved[done] + mark * (len(positions) - done)
+        enough = remaining >= self.rule.min_prunable_tool_chars
         return bisect_right(saved, over) if self.rule.hard_clear and over >= 0 and enough else 0
 
 
 def soft_trim_text(text: str, head: int, tail: int) -> str:
-    """Return head and tail of a text with OpenClaw's note on what it was."""
+    """Return head and tail of a text with OpenClaw's note on its original length."""
     note = (
         f"\n\n[Tool result trimmed: kept first {head} chars and last {tail} chars of {len(text)}"
         " chars.]"

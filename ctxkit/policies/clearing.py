@@ -1,4 +1,4 @@
-"""Clear old tool results in place: all but the last, all but the last pairs, or beyond a budget."""
+"""Clear old tool results in place: by number of results, of pairs, or by a character budget."""
 
 from __future__ import annotations
 
@@ -28,26 +28,36 @@ CLEARED_PLACEHOLDER = "[Old tool result content cleared]"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Clear(ScheduledPruning):
-    """Put a placeholder in the place of all tool results but the last few."""
+    """Replace all tool results but the newest by a placeholder.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=Clear(keep_last=3)))
+        >>> sum(item.changed_by == "Clear" for item in pruned.sent(-1))
+        39
+    """
 
     counts = False
     keep_last: Natural = 3
-    """Results at the end that stay whole."""
+    """Number of newest results that stay."""
     allow: tuple[str, ...] = ("*",)
-    """Names or globs of the tools whose results may be cleared."""
+    """Names or globs of tools whose results may be cleared."""
     deny: tuple[str, ...] = ()
-    """Names or globs of the tools whose results never are; stronger than `allow`."""
+    """Names or globs of tools whose results are never cleared; stronger than `allow`."""
     at_least: Natural = 0
-    """Clear only where this frees so many tokens: a cached prefix outweighs a small saving."""
+    """Least tokens to free: a small saving does not pay for a broken cache prefix."""
     min_chars: Natural = 0
-    """Results of fewer characters are left alone."""
+    """Results of fewer characters stay."""
     polling: Positive = 1
-    """Clear only at every n-th result: the prefix stays in between (SWE-agent's `polling`)."""
+    """Clear at every n-th result only: the prefix is stable in between (SWE-agent's `polling`)."""
     placeholder: str = CLEARED_PLACEHOLDER
-    """What a cleared result says; `{lines}` is the number of lines it had."""
+    """Text of a cleared result; `{lines}` is the number of lines it had."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Clear each result as soon as `keep_last` newer ones are there."""
+        """Clear each result when it is older than the newest `keep_last`."""
+        # Two stages: unchanged, and cleared without this condition; each call gets the second one
+        # where it saves enough.
         if self.at_least:
             stages = (None, replace(self, at_least=0))
             view.stages(stages, lambda _, size: size(0) - size(1) >= self.at_least)
@@ -58,13 +68,14 @@ class Clear(ScheduledPruning):
                 view.change(p, text if old else AS_IT_CAME, since=call, low=self.min_chars)
 
     def _old(self, n: int) -> int:
-        """Return how many of so many results are cleared."""
+        """Return how many of n results are cleared."""
+        # With polling the number of cleared results only changes at every n-th result.
         if self.polling > 1:
             return (n + 1) // self.polling * self.polling - self.keep_last - 1
         return n - self.keep_last
 
     def _text(self, text: str) -> str:
-        """Return what stands for a text; itself where it stands for another one already."""
+        """Return the placeholder for a text; the text itself where it is one."""
         if text.startswith(self.placeholder.partition("{lines}")[0]):
             return text
         return self.placeholder.replace("{lines}", str(content.count_lines(text)))
@@ -78,95 +89,114 @@ PAIR_PLACEHOLDER = "[result omitted — sliding window]"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ToolPairs(ScheduledPruning):
-    """Keep the last pairs whole; older results become a placeholder (fuseraft's in-turn window)."""
+    """Keep the newest call-result pairs; older results become a placeholder (fuseraft).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=ToolPairs(keep_pairs=3)))
+        >>> sum(item.changed_by == "ToolPairs" for item in pruned.sent(-1))
+        39
+    """
 
     counts = False
     keep_pairs: Natural = 12
-    """Replies with tool calls at the end whose results stay whole."""
+    """Number of newest replies with tool calls whose results stay."""
     step: Positive = 1
-    """The window grows by `step - 1` pairs before it shrinks: the prefix stays in between."""
+    """The window grows by `step - 1` pairs before it shrinks: the prefix is stable in between."""
     from_chars: Natural = 0
-    """Do nothing while all messages together have fewer characters."""
+    """Do nothing while all messages together have fewer characters than this."""
     placeholder: str = PAIR_PLACEHOLDER
-    """What an omitted result says; its call keeps its id."""
+    """Text of an omitted result; it still answers its call."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Omit the results of each pair as soon as enough newer ones are there."""
+        """Omit the results of each pair when enough newer pairs follow."""
         if self.from_chars:
             stages = (None, replace(self, from_chars=0))
             view.stages(stages, lambda call, _: view.chars(call) >= self.from_chars)
             return
         window: SlidingWindow = view.memory.setdefault("window", SlidingWindow())
-        shown: dict[int, list[int]] = view.memory.setdefault("results of each pair", {})
-        for call, came, went, _ in view.news("tool"):
-            for p in went:
+        results_of_pair: dict[int, list[int]] = view.memory.setdefault("results of each pair", {})
+        for call, added, hidden, _ in view.news("tool"):
+            for p in hidden:
                 pair = view.rows.group(p)
-                shown[pair].remove(p)
+                results_of_pair[pair].remove(p)
                 if window.is_old(pair):
                     view.change(p, AS_IT_CAME, since=call)
-                if not shown[pair]:
+                if not results_of_pair[pair]:
                     window.out(pair)
-            for p in came:
+            for p in added:
                 pair = view.rows.group(p)
-                results = shown.setdefault(pair, [])
+                results = results_of_pair.setdefault(pair, [])
                 results.append(p)
                 if window.put(pair) if len(results) == 1 else window.is_old(pair):
                     view.change(p, self.placeholder, since=call)
-            n = len(window.found)
-            for pair, old in window.settle(n - stable_window_size(n, self.keep_pairs, self.step)):
-                for p in shown[pair]:
+            count = len(window.found)
+            for pair, old in window.settle(
+                count - stable_window_size(count, self.keep_pairs, self.step)
+            ):
+                for p in results_of_pair[pair]:
                     view.change(p, self.placeholder if old else AS_IT_CAME, since=call)
 
 
 def stable_window_size(groups: int, least: int, step: int = 8) -> int:
-    """Return fuseraft's stable window: `least`, and what has come beyond it modulo `step`."""
+    """Return fuseraft's stable window size: `least`, plus the excess of groups modulo `step`."""
     return least if groups <= least else least + (groups - least) % step
 
 
 LABEL_KEYS = ("path", "command", "query", "content", "name")
-"""Arguments by which a label names a call, the first of them that it has."""
+"""Arguments for the label of a call; the first that is present is used."""
 EVICTED_PREFIX = "[tool result — evicted: "
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Tombstones(ScheduledPruning):
-    """Evict all tool results but the last, where all of them together are over a budget."""
+    """Evict all tool results but the newest where all results together are over a budget.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> evict = Tombstones(max_tokens=1_000, keep_last=3)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=evict))
+        >>> sum(item.changed_by == "Tombstones" for item in pruned.sent(-1))
+        24
+    """
 
     max_tokens: Natural = 8000
-    """Characters of all results divided by four; up to this nothing is done."""
+    """Budget: the characters of all results divided by four."""
     keep_last: Natural = 20
-    """Results at the end that stay whole."""
+    """Number of newest results that stay."""
     manifest: bool = True
-    """Add a message that lists what is there and what was evicted."""
+    """Append a message that lists active and evicted results."""
 
     @property
     def appends(self) -> bool:
-        """True where it lists what was evicted."""
+        """True where it appends the list of results."""
         return self.manifest
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Evict at the calls whose results are over the budget; list them where that saves, too."""
+        """Evict at calls over the budget; append the list where the prompt is smaller with it."""
         evict = _Evict(self.keep_last)
         listed = (_Evict(self.keep_last, listed=True),) if self.manifest else ()
 
-        def which(call: int, size: Callable[[int], int]) -> int:
+        def choose_stage(call: int, size: Callable[[int], int]) -> int:
             over = view.chars(call, of_results=True) // 4 > self.max_tokens
             if not over or size(1) == size(0):
                 return 0
             return 2 if listed and size(2) < size(0) else 1
 
-        view.stages((None, evict, *listed), which)
+        view.stages((None, evict, *listed), choose_stage)
 
 
 @dataclass(frozen=True)
 class _Evict:
-    """What is evicted where the budget is passed, and the list of what is there and what is not."""
+    """The stage of `Tombstones` for calls over the budget."""
 
     keep_last: int
     listed: bool = False
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Evict each result as soon as enough newer ones are there."""
+        """Evict each result when enough newer ones follow; append the list if asked."""
         for p, call, old in view.window("tool", self._old):
             what = partial(_evicted, name=_result_label(view, p)) if old else AS_IT_CAME
             view.change(p, what, since=call)
@@ -175,15 +205,15 @@ class _Evict:
 
     def _list(self, view: ScheduleView) -> None:
         names: OrderedTexts = view.memory.setdefault("names", OrderedTexts())
-        news = {call: (came, went) for call, came, went, _ in view.news("tool")}
+        news = {call: (added, hidden) for call, added, hidden, _ in view.news("tool")}
         for call in view.calls():
-            came, went = news.get(call, ((), ()))
-            for p in went:
+            added, hidden = news.get(call, ((), ()))
+            for p in hidden:
                 names.out(p)
-            for p in came:
+            for p in added:
                 names.put(p, f"- {_result_label(view, p)}")
-            shown, n = names.now()
-            view.append(partial(_manifest_message, shown, n, max(self._old(n), 0)), call)
+            lines, n = names.now()
+            view.append(partial(_manifest_message, lines, n, max(self._old(n), 0)), call)
 
     def _old(self, n: int) -> int:
         return n - self.keep_last
@@ -194,14 +224,14 @@ def _result_label(view: ScheduleView, p: int) -> str:
 
 
 def _manifest_message(lines: list[str], n: int, old: int) -> Message:
-    """Return the list of the first so many results, of which the oldest are evicted."""
-    here = ["[Context Manifest]", f"Active tool results ({n - old}):", *lines[old:n]]
-    gone = [f"Superseded ({old}) — evicted to save context:", *lines[:old]]
-    return Message(role="user", kind="injected", parts=(Text("\n".join([*here, *gone])),))
+    """Return the message that lists the first n results, the oldest of them as evicted."""
+    active = ["[Context Manifest]", f"Active tool results ({n - old}):", *lines[old:n]]
+    evicted = [f"Superseded ({old}) — evicted to save context:", *lines[:old]]
+    return Message(role="user", kind="injected", parts=(Text("\n".join([*active, *evicted])),))
 
 
 def call_label(call: ToolCall | None, result: Message) -> str:
-    """Return `tool(argument)`, cut to 50 characters; the call's id where that is not known."""
+    """Return the label `tool(argument)`, cut to 50 characters; the call's id if unknown."""
     if call is None:
         return f"{result.tool or 'tool'}({result.call_id or ''})"
     key = next((k for k in LABEL_KEYS if isinstance(call.arguments.get(k), str)), None)
@@ -209,7 +239,7 @@ def call_label(call: ToolCall | None, result: Message) -> str:
 
 
 def tombstone_line(name: str, text: str) -> str:
-    """Return the line that stands for an evicted result."""
+    """Return the text of an evicted result."""
     preview = content.one_line(text, 300)
     return f'{EVICTED_PREFIX}{name}. Preview: "{preview}". Re-read with targeted ranges if needed.]'
 
@@ -235,48 +265,58 @@ TRUNCATED_HERE = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Budget(ScheduledPruning):
-    """While all messages have more characters than the budget, elide the oldest results and pure
-    replies (fuseraft).
+    """Elide the oldest results and text replies while all messages exceed a budget (fuseraft).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=Budget(max_chars=10_000)))
+        >>> sum(item.changed_by == "Budget" for item in pruned.sent(-1))
+        38
     """
 
     counts = False
     max_chars: Positive = 200_000
-    """Characters that all messages together may have."""
+    """Most characters of all messages together."""
     step: Positive = 8
-    """How many are elided is a multiple of this: the prefix stays the same in between."""
+    """The number of elided messages is a multiple of this: the prefix is stable in between."""
     min_chars: Natural = 200
-    """Characters that a result keeps at least when even this is not enough and the rest is cut."""
+    """Least characters of a result where eliding is not enough and the rest is cut."""
     placeholder: str = ELIDED_PLACEHOLDER
-    """What an elided message says."""
+    """Text of an elided message."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Elide the oldest at each call, so many that what is left fits; else cut the rest."""
+        """Elide as many of the oldest as each call needs; if all are not enough, cut the rest."""
         elidable: _Elidable = view.memory.setdefault("elidable", _Elidable(self.placeholder))
         news = {call: more for call, *more in view.news("assistant", "tool")}
         events = view.events("assistant", "tool")
         for call in view.calls():
             for p in sorted({*events.get(call, ()), *(p for ps in news.get(call, ()) for p in ps)}):
-                elidable.look(view, p, call)
+                elidable.update(view, p, call)
+            # `over` is what must go; the newest message is never elided.
             over = view.chars(call) - self.max_chars
-            n = min(self._needed(elidable, over), elidable.before(_newest_position(view, call)))
+            n = min(
+                self._count_needed(elidable, over), elidable.before(_newest_position(view, call))
+            )
             for p, old in elidable.window.settle(n):
                 view.change(p, self.placeholder if old else AS_IT_CAME, since=call)
-            if over > elidable.taken(n):
+            if over > elidable.saved_chars(n):
                 self._cut_rest(view, elidable, call)
 
-    def _needed(self, elidable: _Elidable, over: int) -> int:
-        """Return how many must be elided to save so many characters, in whole steps."""
+    def _count_needed(self, elidable: _Elidable, over: int) -> int:
+        """Return how many must be elided to save `over` characters, in whole steps."""
         if over <= 0:
             return 0
         return -(-elidable.count(over) // self.step) * self.step
 
     def _cut_rest(self, view: ScheduleView, elidable: _Elidable, call: int) -> None:
-        """Cut, for one call, what results are left to equal shares of what is left for them."""
-        sizes = {p: elidable.sizes[p][0] for p in elidable.left() if view.role(p) == TOOL}
+        """Cut the remaining results to equal shares of the remaining budget, for one call."""
+        sizes = {p: elidable.sizes[p][0] for p in elidable.unelided() if view.role(p) == TOOL}
         if not sizes:
             return
-        taken = elidable.taken(elidable.window.old)
-        free = self.max_chars - (view.chars(call) - taken - sum(sizes.values()))
+        freed = elidable.saved_chars(elidable.window.old)
+        free = self.max_chars - (view.chars(call) - freed - sum(sizes.values()))
+        # What the budget leaves for results, in equal shares, less the note of the cut.
         share = max(free // len(sizes) - len(TRUNCATED_HERE), self.min_chars)
         for p, size in sizes.items():
             if size > share + len(TRUNCATED_HERE):
@@ -284,67 +324,76 @@ class Budget(ScheduledPruning):
 
 
 class _Elidable:
-    """The messages that may be elided, the oldest first, and what eliding them takes away."""
+    """The messages that may be elided, the oldest first, and the characters that this saves.
+
+    Running sums over the window answer "how many must go?" by bisection; a change of a message
+    invalidates the sums from its place on.
+    """
 
     def __init__(self, placeholder: str) -> None:
         self.placeholder, self.window = placeholder, SlidingWindow()
         self.sizes: dict[int, tuple[int, int]] = {}
-        """Characters of each, and of them those that eliding it takes away."""
-        self._meant, self._taken = [0], [0]
-        """Sums over the first ones, by the length of the placeholder, and as it really is."""
-        self._kept: set[int] = set()
-        """Those that say in no more tokens what they say than the placeholder does."""
+        """For each position its characters, and the characters that eliding it saves."""
+        self._nominal_sums, self._saved_sums = [0], [0]
+        """Sums of savings over the first n: by the placeholder's length, and as they really are."""
+        self._unchanged: set[int] = set()
+        """Positions that eliding would not make smaller, in tokens."""
 
-    def look(self, view: ScheduleView, p: int, call: int) -> None:
-        """Take in a message, or leave it out, as it stands at a call."""
-        old = p in self.window and self.window.is_old(p)
+    def update(self, view: ScheduleView, p: int, call: int) -> None:
+        """Add, update or remove a message by its state at a call."""
+        is_elided = p in self.window and self.window.is_old(p)
         if p in self.window:
-            del self._meant[self._place(p) :], self._taken[self._place(p) :]
+            self._truncate_sums(p)
             self.window.out(p)
-            self._kept.discard(p)
-        if self._concerns(view, p, call):
+            self._unchanged.discard(p)
+        if self._is_elidable(view, p, call):
             size = view.left(p, call).chars
             saved = size - view.after(p, self.placeholder, call).chars
             self.sizes[p] = size, saved
             if not saved:
-                self._kept.add(p)
-            now = self.window.put(p)
-            del self._meant[self._place(p) :], self._taken[self._place(p) :]
-            if now and not old:
+                self._unchanged.add(p)
+            is_old = self.window.put(p)
+            self._truncate_sums(p)
+            if is_old and not is_elided:
                 view.change(p, self.placeholder, since=call)
-            old = old and not now
-        if old:
+            is_elided = is_elided and not is_old
+        if is_elided:
             view.change(p, AS_IT_CAME, since=call)
 
-    def _concerns(self, view: ScheduleView, p: int, call: int) -> bool:
+    def _is_elidable(self, view: ScheduleView, p: int, call: int) -> bool:
         state = view.left(p, call)
         if state.message is None or state.chars <= len(self.placeholder) or view.stays(p, call):
             return False
         return view.role(p) == TOOL or content.is_text_only(state.message)
 
-    def _place(self, p: int) -> int:
-        return bisect_left(self.window.found, p) + 1
+    def _truncate_sums(self, p: int) -> None:
+        """Drop the sums that include a position."""
+        n = bisect_left(self.window.found, p) + 1
+        del self._nominal_sums[n:], self._saved_sums[n:]
 
     def before(self, newest: int) -> int:
-        """Return how many there are before a position."""
+        """Return the number of elidable messages before a position."""
         return bisect_left(self.window.found, newest)
 
     def count(self, over: int) -> int:
-        """Return how many must go to save so many characters; one too many: all are not enough."""
-        for p in self.window.found[len(self._meant) - 1 :]:
+        """Return how many must go to save `over` characters; one more than all if not enough."""
+        for p in self.window.found[len(self._nominal_sums) - 1 :]:
             size, saved = self.sizes[p]
-            self._meant.append(self._meant[-1] + size - len(self.placeholder))
-            self._taken.append(self._taken[-1] + saved)
-        return bisect_left(self._meant, over, 1)
+            self._nominal_sums.append(self._nominal_sums[-1] + size - len(self.placeholder))
+            self._saved_sums.append(self._saved_sums[-1] + saved)
+        return bisect_left(self._nominal_sums, over, 1)
 
-    def taken(self, n: int) -> int:
-        """Return the characters that eliding the first ones takes away."""
-        return self._taken[n]
+    def saved_chars(self, n: int) -> int:
+        """Return the characters that eliding the first n saves."""
+        return self._saved_sums[n]
 
-    def left(self) -> list[int]:
-        """Return those that are there with all that they said."""
+    def unelided(self) -> list[int]:
+        """Return the positions whose text is in the prompt as it is."""
         window = self.window
-        return [*sorted(p for p in self._kept if window.is_old(p)), *window.found[window.old :]]
+        return [
+            *sorted(p for p in self._unchanged if window.is_old(p)),
+            *window.found[window.old :],
+        ]
 
 
 def _newest_position(view: ScheduleView, call: int) -> int:

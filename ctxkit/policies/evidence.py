@@ -1,6 +1,4 @@
-"""Summaries from the record of tool calls (intents, evidence, hybrid) and fuseraft's narrative
-compaction.
-"""
+"""Summaries from the record of tool calls: intents, evidence, hybrid, fuseraft's narrative."""
 
 from __future__ import annotations
 
@@ -34,15 +32,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class IntentSummariser:
-    """Writes one line a tool call: what was asked, of what, and how it ended."""
+    """A summariser without a model: one line per tool call, with tool, target and outcome."""
 
     quirks: bool = False
-    """Lines as fuseraft's program writes them: no commands, the error last."""
+    """Write lines as fuseraft's program does: no commands, the error last."""
     name = "intents"
     needs_model = False
 
     def __call__(self, passage: Passage) -> str:
-        """Return the record of a passage."""
+        """Return the intent record of a passage."""
         turns = [int(t) for t in passage.history.turns[list(passage.positions)]]
         agent = passage.history.log.agent
         return write_intents(passage.messages, turns, agent, quirks=self.quirks)
@@ -50,44 +48,55 @@ class IntentSummariser:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceSummariser:
-    """Writes what the record proves of a passage, and of all before it."""
+    """A summariser without a model: what the record proves of all before the end of a passage."""
 
     name = "evidence"
     needs_model = False
 
     def __call__(self, passage: Passage) -> str:
-        """Return the evidence."""
+        """Return the evidence record of a passage."""
         return write_evidence_before(passage.history, passage.before)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HybridSummariser:
-    """Writes the evidence, then another summariser's words; evidence alone where those fail."""
+    """A summariser that writes the evidence, then another summariser's text if it succeeds."""
 
     summariser: Any = field(default_factory=Extractive)
-    """Writes the words: ``(passage) -> text``."""
+    """Writes the text: ``(passage) -> text``."""
     name = "hybrid"
 
     @property
     def needs_model(self) -> bool:
-        """True where what writes the words may ask a model."""
+        """True where the other summariser may call a model."""
         return may_ask(self.summariser)
 
     def __call__(self, passage: Passage) -> Message | str:
-        """Return evidence and words; evidence alone as a message that says why."""
-        proved = EvidenceSummariser()(passage)
+        """Return evidence and text; where the text fails, evidence with a note that says why."""
+        evidence = EvidenceSummariser()(passage)
         try:
-            said = self.summariser(passage)
+            narrative = self.summariser(passage)
         except (ModelError, OSError, ValueError, RuntimeError) as error:
-            alone = f"{proved}\n\n[no narrative: {content.one_line(failure_text(error), 200)}]"
-            return written_instead(alone, error)
-        text = summary_text(said)
-        return f"{proved}\n\n---\n\n{text}" if text.strip() else proved
+            text_without_narrative = (
+                f"{evidence}\n\n[no narrative: {content.one_line(failure_text(error), 200)}]"
+            )
+            return written_instead(text_without_narrative, error)
+        text = summary_text(narrative)
+        return f"{evidence}\n\n---\n\n{text}" if text.strip() else evidence
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Intents(Summary):
-    """Put the record of tool calls in the place of old messages; needs no model."""
+    """Replace old messages by a record of their tool calls; it needs no model.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(Intents(keep_tokens=2000), above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('summarised', 4472, 1691)]
+    """
 
     summariser: IntentSummariser = IntentSummariser()
     apart: bool = False
@@ -95,7 +104,16 @@ class Intents(Summary):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Evidence(Summary):
-    """Put the evidence in the place of old messages (fuseraft's lossless mode); needs no model."""
+    """Replace old messages by the evidence record (fuseraft's lossless mode); it needs no model.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(Evidence(keep_tokens=2000), above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('summarised', 4472, 1691)]
+    """
 
     summariser: Any = EvidenceSummariser()
     apart: bool = False
@@ -103,54 +121,70 @@ class Evidence(Summary):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Hybrid(Summary):
-    """Put the evidence and a summary in the place of old messages."""
+    """Replace old messages by the evidence record and a summary.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(Hybrid(keep_tokens=2000), above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('summarised', 4472, 1796)]
+    """
 
     summariser: Any = HybridSummariser()
     apart: bool = False
 
     def using(self, summariser: Any) -> Self:
-        """Return the policy with the words written by another summariser."""
+        """Return the policy with another summariser for the text."""
         return replace(self, summariser=HybridSummariser(summariser=summariser))
 
 
 SUMMARY_RETRIES = 4
-"""How often a summary call that was too large is made again, each message cut to 0.8 of before."""
+"""Retries of a summary call that is too large; each cuts messages to 0.8 of the last cap."""
 MIN_MESSAGE_CHARS = 200
-"""Characters below which a message is not cut."""
+"""Least cap of a message, in characters."""
 BLOCK_SEPARATOR = "\n\n---\n\n"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Narrative(Summary):
-    """Put one message in the place of old turns: what the record knows, then a model's words."""
+    """fuseraft's compaction: replace old turns by one message of record blocks and a summary.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(24_000)
+        >>> rules = ck.policies.Rules(Narrative(keep_replies=4), above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('summarised', 25633, 14004)]
+    """
 
     on_failure: ClassVar[str] = "a marker of the failure stands in the place of the old turns"
-    """What comes of it where no summary comes about."""
+    """Result where the summary fails, for tables."""
     mode: Literal["llm", "intent", "lossless", "hybrid"] = "llm"
-    """`llm` summarises, `intent` lists tool calls, `lossless` gives evidence, `hybrid` evidence and
-    summary.
-    """
+    """`llm`: a summary; `intent`: tool calls; `lossless`: evidence; `hybrid`: evidence, summary."""
     keep_replies: Positive = 10
-    """Replies at the end that are kept, with the message that the oldest of them answers."""
+    """Number of newest replies to keep, with the message that the oldest of them answers."""
     include_reasoning: bool = True
-    """Put the model's thinking of the old turns before the summary, where the session holds it."""
+    """Put the model's reasoning of the old turns, if recorded, before the summary."""
     include_symbols: bool = True
-    """Put names that were defined in written files before it."""
+    """Put names that written files define before the summary."""
     include_exploration: bool = True
-    """Put what was read and searched before it."""
+    """Put the files and searches of the old turns before the summary."""
     max_chars_per_message: Natural = 8000
-    """Characters of one message that the summariser sees; 0: all."""
+    """Most characters of a message that the summariser reads; 0: all."""
     signals: tuple[str, ...] = ()
-    """Keywords of a handoff; the last one that would be lost is said again at the end."""
+    """Keywords of handoffs; the last one is repeated at the end where it would be lost."""
     sections: tuple[str, ...] = FUSERAFT_SECTIONS
     without_model: Any = None
-    """A trigger: where it is due, `llm` and `hybrid` do as `intent` does, without a model."""
+    """A trigger; where it is due, `llm` and `hybrid` use `intent` instead, without a model."""
     quirks: bool = False
-    """Keep `keep_replies` messages instead of replies; intent lines as the program writes them."""
+    """As fuseraft's program: `keep_replies` counts messages, and intent lines are its own."""
 
     @property
     def writer(self) -> Any:
-        """What the message comes from: a summariser, or in two modes the record alone."""
+        """The source of the summary: a summariser; in two modes the record only."""
         records = {"intent": IntentSummariser(quirks=self.quirks), "lossless": EvidenceSummariser()}
         return records.get(self.mode, self.maker)
 
@@ -162,6 +196,7 @@ class Narrative(Summary):
         if self.quirks:
             first = n - min(max(self.keep_replies, 1), n - 1)
             return history.safe(first) or history.safe_before(first)
+        # Keep the newest replies, with the user messages right before the oldest of them.
         first = history.nth_last("assistant", self.keep_replies)
         users = history.role("user")
         while first > 0 and users[first - 1]:
@@ -169,35 +204,37 @@ class Narrative(Summary):
         return history.safe_before(max(first, 0))
 
     def __call__(self, history: History, room: ContextBudget) -> History:
-        """Return the history with its old turns in one message."""
+        """Return the history with its old turns replaced by one message."""
         asks = self.mode in ("llm", "hybrid") and self.without_model is not None
         if asks and self.without_model(history, room):
             return replace(self, mode="intent", summariser=None, without_model=None)(history, room)
         new = super().__call__(history, room)
-        return new if new is history or not self.signals else self._signalled(history, new)
+        return new if new is history or not self.signals else self._repeat_signal(history, new)
 
     def written(self, history: History, first: int) -> Message | str | int:
-        """Return the message's text, or its size where the summariser only knows that."""
+        """Return the text of the message, or its size where only that is known."""
         passage = Passage(history, first, self.front(history), self.limit, self.told())
         if self.mode == "intent":
             return str(self.writer(passage))
         turns = [int(t) for t in history.turns[list(passage.positions)]]
-        proved = "" if self.mode == "llm" else EvidenceSummariser()(passage)
+        evidence = "" if self.mode == "llm" else EvidenceSummariser()(passage)
         if self.mode == "lossless":
-            return proved
+            return evidence
         try:
-            said = self._told_again(passage)
+            summary = self._summarise_with_retries(passage)
         except ModelError as error:
-            instead = proved or failure_marker(turns, failure_text(error))
+            instead = evidence or failure_marker(turns, failure_text(error))
             return written_instead(instead, error)
-        if isinstance(said, int):
-            return said
+        if isinstance(summary, int):
+            return summary
         head = turns_heading("CONVERSATION SUMMARY", turns)
-        blocks = [b for b in (proved, *self._blocks(passage, turns, history.log.agent)) if b]
-        text = BLOCK_SEPARATOR.join([*blocks, said])
-        return text if proved else f"{head}\n\n{text}"
+        blocks = [
+            b for b in (evidence, *self._record_blocks(passage, turns, history.log.agent)) if b
+        ]
+        text = BLOCK_SEPARATOR.join([*blocks, summary])
+        return text if evidence else f"{head}\n\n{text}"
 
-    def _blocks(self, passage: Passage, turns: list[int], agent: str) -> list[str]:
+    def _record_blocks(self, passage: Passage, turns: list[int], agent: str) -> list[str]:
         acts = tool_actions.collect_actions(passage.messages, turns, agent)
         out = []
         if self.include_symbols:
@@ -210,19 +247,20 @@ class Narrative(Summary):
             out.append(tool_actions.exploration_block(acts))
         return out
 
-    def _told_again(self, passage: Passage) -> str | int:
-        """Return the summary; where the call was too large, ask again with shorter messages."""
+    def _summarise_with_retries(self, passage: Passage) -> str | int:
+        """Return the summary; where the call is too large, retry with shorter messages."""
         maker = self.maker
         if isinstance(maker, LOCAL_SUMMARISERS):
-            return self._said(maker, passage)
+            return self._summary_text(maker, passage)
         cap = self.max_chars_per_message or max(
             (len(summary_prompts.plain_text(m)) for m in passage.messages), default=0
         )
+        # A model gets the change log as ground truth, and shorter messages after each overflow.
         grounded = replace(passage, instructions=f"{passage.instructions}\n\n{change_log(passage)}")
         for left in range(SUMMARY_RETRIES, -1, -1):
             short = replace(grounded, history=cap_messages(passage.history, passage.before, cap))
             try:
-                return self._said(maker, short)
+                return self._summary_text(maker, short)
             except ModelError as error:
                 if not error.overflow or not left:
                     raise
@@ -231,12 +269,12 @@ class Narrative(Summary):
                 raise ModelError(f"{error}") from error
         raise AssertionError  # pragma: no cover  the last round returns or raises
 
-    def _said(self, maker: Any, passage: Passage) -> str | int:
-        made = self._once(maker, passage)
-        return made if isinstance(made, int) else summary_text(made)
+    def _summary_text(self, maker: Any, passage: Passage) -> str | int:
+        summary = self._once(maker, passage)
+        return summary if isinstance(summary, int) else summary_text(summary)
 
-    def _signalled(self, was: History, new: History) -> History:
-        """Return the history with the last handoff signal said again, where it is gone."""
+    def _repeat_signal(self, was: History, new: History) -> History:
+        """Return the history with the last handoff signal repeated, where it was removed."""
         for message in reversed(was.messages):
             word = next((s for s in self.signals if s in summary_prompts.plain_text(message)), None)
             if word is None:
@@ -253,7 +291,7 @@ class Narrative(Summary):
 
 
 def change_log(passage: Passage) -> str:
-    """Return what the record proves was changed, to go by rather than by what agents claim."""
+    """Return the files and commands in the record, as ground truth for a summariser."""
     acts = tool_actions.collect_actions(passage.messages)
     files = [f"  {p}" for p in tool_actions.written_files(acts)]
     runs = [
@@ -266,7 +304,7 @@ def change_log(passage: Passage) -> str:
 
 
 def cap_messages(history: History, before: int, cap: int) -> History:
-    """Return the history with its first messages, but summaries, cut to so many characters."""
+    """Return the history with the messages before a position cut to `cap` characters."""
     if cap <= 0:
         return history
     long = np.flatnonzero(
@@ -287,13 +325,13 @@ RESUMPTION_NOTE = (
     "Operations marked ✗ failed: try them again where the task needs them."
 )
 EVIDENCE_LIMIT = 20
-"""Items of evidence that are listed, newest first."""
+"""Most items of evidence in a list, newest first."""
 SNIPPET_CHARS = 400
-"""Characters of a failed command's output that are shown."""
+"""Characters of a failed command's output in the evidence."""
 
 
 def turns_heading(name: str, turns: Sequence[int]) -> str:
-    """Return a heading with the turns it covers, counted from 1."""
+    """Return a heading with the range of turns, counted from 1."""
     first, last = (min(turns) + 1, max(turns) + 1) if turns else (1, 1)
     return f"[{name} — covers turns {first}–{last}]"
 
@@ -301,7 +339,7 @@ def turns_heading(name: str, turns: Sequence[int]) -> str:
 def write_intents(
     messages: Sequence[Message], turns: Sequence[int], agent: str = "main", *, quirks: bool = False
 ) -> str:
-    """Return a line for each tool call: what was asked, of what, and how it ended."""
+    """Return the intent record: one line per tool call with tool, target and outcome."""
     acts = tool_actions.collect_actions(messages, turns, agent)
     rows = [
         turns_heading("INTENT-DERIVED RECONSTRUCTION", turns),
@@ -320,19 +358,18 @@ def write_intents(
 
 
 def write_evidence_before(history: History, before: int) -> str:
-    """Return the evidence of all that was done before a position, whatever was compacted since."""
+    """Return the evidence of all actions before a position, compacted or not."""
     return write_evidence(
         tool_actions.actions_before(history, before), newest_team_state(history.said)
     )
 
 
 def write_evidence(acts: Sequence[ToolAction], standing: Mapping[str, Any] | None = None) -> str:
-    """Return what the record proves: where a state machine stands and which contracts hold, files
-    written, commands with their exit status, failures still open.
+    """Return the evidence record: team state, contracts, files, commands and open failures.
 
     Args:
-        acts: what was done.
-        standing: of the team that the agent belongs to (see `standings`); None: of no team.
+        acts: the tool calls with their outcomes.
+        standing: state of the agent's team (see `team_state_sections`); None: no team.
     """
     blocks = ["[CONTEXT RECONSTRUCTION — derived from durable evidence, not summarised by LLM]"]
     blocks += team_state_sections(standing or {})
@@ -364,16 +401,18 @@ def _evidence_lines(action: ToolAction) -> list[str]:
         f"{action.tool}{f' {name}' if name else ''}{status} (turn"
         f" {action.turn + 1})"
     )
-    shown = (
+    shows_output = (
         action.outcome == "failed"
         and tool_actions.SHELL_TOOL_PATTERN.search(action.tool)
         and action.output
     )
-    return [head, f"    {content.one_line(action.output, SNIPPET_CHARS)}"] if shown else [head]
+    return (
+        [head, f"    {content.one_line(action.output, SNIPPET_CHARS)}"] if shows_output else [head]
+    )
 
 
 def failure_marker(turns: Sequence[int], why: str) -> str:
-    """Return the marker that stands where a summary should have been."""
+    """Return the text in place of a summary that failed."""
     return "\n".join(
         [
             turns_heading("COMPACTION FAILED", turns),
@@ -386,42 +425,42 @@ def failure_marker(turns: Sequence[int], why: str) -> str:
 
 
 TEAM_STATE_KEY = "standing"
-"""In the details of a turn's prompt: state, states entered, signals, contracts, failures."""
+"""Key in the details of a turn's prompt for the team's state: state, signals, contracts, ..."""
 _MAX_ITEMS = 40
 _MAX_ITEM_CHARS = 200
 
 
 def newest_team_state(messages: Iterable[Message]) -> Mapping[str, Any]:
-    """Return what is kept of the standing by the newest message that keeps any; else nothing.
+    """Return the team state in the newest message that has one; else an empty mapping.
 
     Args:
-        messages: of one agent, newest first.
+        messages: messages of one agent, newest first.
     """
-    found = (m.details[TEAM_STATE_KEY] for m in messages if TEAM_STATE_KEY in m.details)
-    known = next(found, None)
-    return known if isinstance(known, dict) else {}
+    states = (m.details[TEAM_STATE_KEY] for m in messages if TEAM_STATE_KEY in m.details)
+    newest = next(states, None)
+    return newest if isinstance(newest, dict) else {}
 
 
 def team_state_sections(standing: Mapping[str, Any]) -> list[str]:
-    """Return fuseraft's sections of a standing: STATE MACHINE POSITION and CONTRACT STATUS (what
-    holds first); none where there is no state.
+    """Return fuseraft's sections of a team state: STATE MACHINE POSITION and CONTRACT STATUS.
 
-    Both are as of the beginning of the turn under way: the machine looks at a turn's end.
+    They describe the beginning of the current turn, as the state machine runs at a turn's end.
+    There are none without a state.
     """
     state = _as_line(standing.get("state"))
     if not state:
         return []
     rows = [f"  State: {state} (agent: {_as_line(standing.get('agent')) or 'unknown'})"]
     for name, key in (("Entered so far", "entered"), ("Signals out of it", "signals")):
-        known = [_as_line(x) for x in _as_list(standing.get(key))]
-        rows += [f"  {name}: {', '.join(known)}"] if known else []
+        values = [_as_line(x) for x in _as_list(standing.get(key))]
+        rows += [f"  {name}: {', '.join(values)}"] if values else []
     rows += [f"  Failed {_as_line(x)}" for x in _as_list(standing.get("failures"))]
     contracts = [c for c in _as_list(standing.get("contracts")) if isinstance(c, dict)]
-    held = [f"  ✓ {_as_line(c.get('name'))}" for c in contracts if not c.get("why")]
-    open_ = [f"  ✗ {_as_line(c.get('name'))}\n    Reason: {_as_line(c.get('why'))}"
+    fulfilled = [f"  ✓ {_as_line(c.get('name'))}" for c in contracts if not c.get("why")]
+    unfulfilled = [f"  ✗ {_as_line(c.get('name'))}\n    Reason: {_as_line(c.get('why'))}"
              for c in contracts if c.get("why")]  # fmt: skip
     out = ["\n".join(["STATE MACHINE POSITION (as this turn began)", *rows])]
-    return [*out, "\n".join(["CONTRACT STATUS", *held, *open_])] if contracts else out
+    return [*out, "\n".join(["CONTRACT STATUS", *fulfilled, *unfulfilled])] if contracts else out
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Guards: hold back a compaction that is due, or refuse its result."""
+"""Guards: postpone a compaction that is due, or refuse its result."""
 
 from __future__ import annotations
 
@@ -32,60 +32,88 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 
+# The engine asks guards in two places. When a trigger is due, each guard may postpone the
+# compaction: `first` returns the earliest call that it allows, and the trigger must be due there,
+# too. After the policy ran, each guard may refuse the result: `refuses` returns a reason, and the
+# history stays as it was. Both are recorded as blocked compactions, with their reason.
+# Guards have no state: all they know of the past is the run (its compactions) and the log.
+
+
 class BaseGuard(Named):
-    """The foot of the guards: holds nothing back and refuses nothing."""
+    """Base class of guards: define `first` to postpone, or `refuses` to reject a result.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> class KeepHalf(ck.policies.guards.BaseGuard):
+        ...     def refuses(self, past, was, new):
+        ...         return "less than half is left" if 2 * new.tokens < was.tokens else None
+        >>> trigger = ck.policies.triggers.Above(8_000)
+        >>> rules = ck.policies.Rules("window:keep_tokens=1000", trigger, guards=KeepHalf())
+        >>> len(ck.replay(ck.read(ck.samples.path("chat")), rules).edits)
+        0
+    """
 
     word = ""
-    """What it is called in notes, in the field's words (`anti-thrash`, ...); empty: its name."""
+    """The name of the guard in notes (`anti-thrash`, ...); empty: the name of the class."""
 
-    def why(self, past: RunState) -> str:  # noqa: ARG002  who counts says what
-        """Return why it holds a compaction back, after its name."""
+    def why(self, past: RunState) -> str:  # noqa: ARG002  guards that count use it
+        """Return why a compaction is postponed."""
         return self.word or name_of(self)
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return the first call at which a due compaction may happen."""
+        """Return the first call at which a due compaction may happen, or `stop`."""
         return start
 
     def refuses(self, past: RunState, was: History, new: History) -> str | None:  # noqa: ARG002
-        """Return why a result is not to be taken, or None."""
+        """Return why a result is refused, or None."""
         return None
 
 
 def guard_label(guard: Guard) -> str:
-    """Return what a guard is called in notes."""
+    """Return the name of a guard in notes."""
     return (guard.word if isinstance(guard, BaseGuard) else "") or name_of(guard)
 
 
 def blocking_reason(guard: Guard, past: RunState) -> str:
-    """Return why a guard holds a compaction back: what it says itself, else its name."""
+    """Return why a guard postpones a compaction: its own reason, else its name."""
     return guard.why(past) if isinstance(guard, BaseGuard) else name_of(guard)
 
 
 @dataclass(frozen=True)
 class AntiThrash(Validated, BaseGuard):
-    """No more compactions once the last ones all saved too little (fuseraft's program: in messages,
-    and nothing resets it).
+    """No more compactions once the last ones all saved too little.
+
+    fuseraft's program counts messages and never resets the guard.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(window, above, guards=AntiThrash(window=3))
+        >>> len(ck.replay(session, rules).edits)
+        11
     """
 
     min_savings: Proportion = 0.10
     """Share that a compaction has to save; 0 turns the guard off."""
     window: Natural = 10
-    """So many compactions in a row must fall short; 0 turns the guard off."""
+    """Number of compactions in a row that must save too little; 0 turns the guard off."""
     by: Literal["messages", "tokens"] = "tokens"
-    """What the share is of: messages, as fuseraft counts, or tokens, as the bill does."""
+    """Unit of the savings: messages, as fuseraft counts, or tokens, as they are billed."""
     reset: Natural = 0
-    """Calls without a compaction after which those before them are forgotten; 0: never."""
+    """Calls without a compaction after which earlier compactions do not count; 0: never."""
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return `stop` once it has closed, or the call at which it opens again."""
+        """Return `stop` while the guard blocks, or the call at which it resets."""
         if not self.window or not self.min_savings or len(past.cuts) < self.window:
             return start
-        if self._short(past) < self.window:
+        if self._count_small_savings(past) < self.window:
             return start
         return min(max(start, past.cuts[-1].call + self.reset), stop) if self.reset else stop
 
-    def _short(self, past: RunState) -> int:
-        """Return how many of the last compactions saved too little, back to the last reset."""
+    def _count_small_savings(self, past: RunState) -> int:
+        """Return how many of the last compactions since the last reset saved too little."""
+        # The last `window` compactions, but only those after the last long pause between two.
         last = past.cuts[-self.window :]
         for i in range(len(last) - 1, 0, -1):
             if self.reset and last[i].call - last[i - 1].call >= self.reset:
@@ -95,25 +123,35 @@ class AntiThrash(Validated, BaseGuard):
             sizes = [(c.before, c.after) for c in last]
         else:
             sizes = [(c.messages_before, c.messages_after) for c in last]
-        return sum(not was or 1 - now / was < self.min_savings for was, now in sizes)
+        return sum(not before or 1 - after / before < self.min_savings for before, after in sizes)
 
     word = "anti-thrash"
 
     def why(self, past: RunState) -> str:
-        """Return how many compactions fell short."""
-        return f"anti-thrash: {self._short(past)} of {self.window} below {self.min_savings:.0%}"
+        """Return how many compactions saved too little."""
+        small = self._count_small_savings(past)
+        return f"anti-thrash: {small} of {self.window} below {self.min_savings:.0%}"
 
 
 @dataclass(frozen=True)
 class MinProgress(BaseGuard):
-    """Refuses a result that saves too little."""
+    """Refuse a result that saves too little.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(window, above, guards=MinProgress(share=0.2))
+        >>> len(ck.replay(session, rules).edits)
+        9
+    """
 
     word = "minimum progress"
 
     share: float = 0.0
-    """Share of the prompt's tokens that it must save at least."""
+    """Least share of the prompt's tokens that it must save."""
     tokens: int = 0
-    """Tokens that it must save at least."""
+    """Least number of tokens that it must save."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1 or self.tokens < 0:
@@ -122,7 +160,7 @@ class MinProgress(BaseGuard):
             )
 
     def refuses(self, past: RunState, was: History, new: History) -> str | None:  # noqa: ARG002
-        """Return why, or None."""
+        """Return how much it saves where that is too little, else None."""
         saved, least = was.tokens - new.tokens, max(self.tokens, self.share * was.tokens)
         if saved >= least:
             return None
@@ -131,12 +169,21 @@ class MinProgress(BaseGuard):
 
 @dataclass(frozen=True)
 class Smaller(BaseGuard):
-    """Refuses a result that is not smaller than what it was made from."""
+    """Refuse a result that is not smaller than the prompt before.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(window, above, guards=Smaller())
+        >>> len(ck.replay(session, rules).edits)
+        11
+    """
 
     word = "not smaller"
 
     def refuses(self, past: RunState, was: History, new: History) -> str | None:  # noqa: ARG002
-        """Return why, or None."""
+        """Return both sizes where the result is not smaller, else None."""
         if new.tokens < was.tokens:
             return None
         return f"{new.tokens:,} tokens are not fewer than {was.tokens:,}"
@@ -144,17 +191,26 @@ class Smaller(BaseGuard):
 
 @dataclass(frozen=True)
 class Grace(Validated, BaseGuard):
-    """Some calls, or turns, of peace after each compaction (fuseraft: one turn)."""
+    """No compaction for some calls, or turns, after each compaction (fuseraft: one turn).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(window, above, guards=Grace(calls=5))
+        >>> len(ck.replay(session, rules).edits)
+        5
+    """
 
     word = "grace"
 
     calls: Natural = 0
-    """So many calls after the one that was compacted are let pass."""
+    """Number of calls after a compaction without another one."""
     turns: Natural = 0
-    """So many turns after the one that was compacted are let pass."""
+    """Number of turns after the turn of a compaction without another one."""
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return the first call after the grace."""
+        """Return the first call after the grace period."""
         if not past.cuts:
             return start
         last = past.cuts[-1].call
@@ -168,12 +224,23 @@ class Grace(Validated, BaseGuard):
 
 @dataclass(frozen=True)
 class Attempts(Validated, BaseGuard):
-    """At most so many compactions, in the whole run or in one turn (pulse-coder: two)."""
+    """At most `n` compactions in the whole run, or in one turn (pulse-coder: two).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(window, above, guards=Attempts(n=3, per="run"))
+        >>> len(ck.replay(session, rules).edits)
+        3
+    """
 
     word = "attempts"
 
     n: Positive
+    """Number of compactions."""
     per: Literal["run", "turn"] = "turn"
+    """Scope of the number."""
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call with an attempt left."""
@@ -181,66 +248,94 @@ class Attempts(Validated, BaseGuard):
             return start
         if self.per == "run":
             return stop
-        full = turn_of_call(past.log, past.cuts[-self.n].call)
-        while start < stop and turn_of_call(past.log, start) == full:
+        used_up = turn_of_call(past.log, past.cuts[-self.n].call)
+        while start < stop and turn_of_call(past.log, start) == used_up:
             start += 1
         return start
 
 
 @dataclass(frozen=True)
 class Hysteresis(BaseGuard):
-    """After a compaction, none until the prompt has grown anew: no row of them, call by call."""
+    """After a compaction, no other one until the prompt has grown: none at every call.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(window, above, guards=Hysteresis(tokens=1_500))
+        >>> len(ck.replay(session, rules).edits)
+        6
+    """
 
     word = "hysteresis"
 
     tokens: int = 0
-    """Growth since what the last compaction left, in tokens."""
+    """Growth since the end of the last compaction, in tokens."""
     share: float = 0.0
-    """The same as a share of what it left."""
+    """Growth as a share of the prompt after the last compaction."""
 
     def __post_init__(self) -> None:
         if self.tokens < 0 or self.share < 0 or not self.tokens + self.share:
             raise BadArguments(f"Hysteresis needs tokens or a share above 0; got {self}.")
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call whose prompt has grown by more."""
+        """Return the first call whose prompt has grown by more than that."""
         if not past.cuts:
             return start
-        left = past.cuts[-1].after
-        return forecast.above(left + max(self.tokens, self.share * left), start, stop)
+        after = past.cuts[-1].after
+        return forecast.above(after + max(self.tokens, self.share * after), start, stop)
 
 
 @dataclass(frozen=True)
 class UntilCold(BaseGuard):
-    """Waits until the provider's cache is gone anyway, or a hard limit is passed (Boise)."""
+    """Wait until the provider's cache has expired, or the prompt passes a hard limit (Boise).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(window, above, guards=UntilCold(6_000, life=60))
+        >>> len(ck.replay(session, rules).edits)
+        10
+    """
 
     word = "until cold"
 
     hard_limit: float
-    """Tokens of the prompt above which it waits no longer."""
+    """Prompt size in tokens above which it does not wait."""
     life: float = 300.0
-    """Seconds that the cache lives."""
+    """Lifetime of the cache, in seconds."""
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first cold call, or the first one above the hard limit."""
+        """Return the first call without a cache, or the first one above the hard limit."""
         cold = first_call_in(CacheClock.of(past.log, self.life).calls, start, stop)
         return forecast.above(self.hard_limit, start, cold)
 
 
 @dataclass(frozen=True)
 class Cooldown(BaseGuard):
-    """Waits so many seconds after each compaction; without times it holds nothing back."""
+    """Wait some seconds after each compaction; a log without times is not held back.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> window, above = "window:keep_tokens=3500", ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(window, above, guards=Cooldown(600))
+        >>> len(ck.replay(session, rules).edits)
+        9
+    """
 
     word = "cooldown"
 
     seconds: float
+    """Least time between two compactions, in seconds."""
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return the first call so much later."""
+        """Return the first call after the wait."""
         if not past.cuts:
             return start
         sent = past.log.sent
-        until = sent[past.cuts[-1].call] + self.seconds
-        while start < stop and sent[start] < until:
+        wait_end = sent[past.cuts[-1].call] + self.seconds
+        while start < stop and sent[start] < wait_end:
             start += 1
         return start

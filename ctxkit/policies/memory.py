@@ -1,8 +1,8 @@
-"""Memory around compactions: flush before, lessons found without a model, recall after.
+"""Memory around compactions: flush before, lessons extracted without a model, recall after.
 
-It is a bound on what a model would find, and the same for the same words: preferences are sentences
-of the user that say how it is to be, facts such of the agent that say what was decided or found
-out, procedures commands that did their work twice.
+Lessons are extracted by patterns, so they are a deterministic lower bound of what a model would
+find: preferences are user sentences with a wish, facts are agent sentences with a decision or a
+finding, procedures are shell commands that succeeded at least twice.
 """
 
 from __future__ import annotations
@@ -46,23 +46,30 @@ RECALL_HEADING = "MEMORY — recalled from what is no longer shown:"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Recall(ConfiguredPolicy):
-    """Put a digest of what is no longer shown behind the summary: `summary | recall`.
+    """Insert a digest of lessons from removed messages behind the summary: `summary | recall`.
 
-    It stands behind a policy that takes messages out. What they say that may outlive them
-    (`lessons`) is promoted, and as much of it as the budgets hold is shown in one message, ranked
-    by type, by the words of the user's last prompt, and then by age. It is made anew at each
-    compaction, when the prompt behind it is read anew in any case, and is the same for the same
-    history, so that a replay and a live session agree.
+    Use it after a policy that removes messages. The lessons of removed messages are ranked by type,
+    by the words of the user's last prompt, and by age; as many as the budgets allow go into one
+    message. It is renewed at each compaction, when the cache behind it is lost anyway, and depends
+    on the history only, so a replay and a live session agree.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules("window:keep_tokens=2000 | recall", above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> sum(item.message.kind == "memory" for item in replay.sent(-1))
+        1
     """
 
     items: Natural = 12
-    """Entries at most."""
+    """Most entries of the digest."""
     chars: Natural = 2_400
-    """Characters at most; the budgets of each kind are Tyrum's, in proportion."""
+    """Most characters; each kind of entry has Tyrum's share of them."""
 
     @property
     def budgets(self) -> MemoryBudgets:
-        """What the digest may take."""
+        """The budgets of the digest."""
         whole = MemoryBudgets()
         kinds = {
             kind: (max(n * self.items // whole.items, 1), chars * self.chars // whole.chars)
@@ -71,10 +78,10 @@ class Recall(ConfiguredPolicy):
         return MemoryBudgets(items=self.items, chars=self.chars, kinds=kinds)
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
-        """Return the history with the digest of what is gone; itself where that is nothing."""
+        """Return the history with the digest; unchanged where there is nothing to recall."""
         gone = promote_lessons(history)
         text = format_entries(
-            _Promoted.of(history.log).fitting(gone, _last_request(history), self.budgets)
+            _LessonEntries.of(history.log).fitting(gone, _last_request(history), self.budgets)
         )
         old = [p for p in range(history.head.size) if history[p].kind == RECALLED_KIND]
         if not text or any(history[p].text == f"{RECALL_HEADING}\n{text}" for p in old):
@@ -87,57 +94,54 @@ class Recall(ConfiguredPolicy):
 
 
 def promote_lessons(history: History) -> list[tuple[str, str]]:
-    """Return types and texts of what the messages said that are no longer shown, in the order it
-    came.
-    """
+    """Return the lessons of removed messages as (type, text), in order."""
     log = history.log
-    shown = {history[p].id for p in range(history.head.size)}
-    gone = [row for row, m in enumerate(log.messages[: history.lo]) if m.id not in shown]
+    shown_ids = {history[p].id for p in range(history.head.size)}
+    hidden_rows = [row for row, m in enumerate(log.messages[: history.lo]) if m.id not in shown_ids]
     index: LessonIndex | None = log.memo.get("lessons")
     if index is None:
         index = log.memo["lessons"] = LessonIndex(log.messages)
-    return list(index.of(gone))
+    return list(index.of(hidden_rows))
 
 
-class _Promoted:
-    """The entries of a log's lessons, each made once as long as the environment's secrets stay."""
+class _LessonEntries:
+    """Memory entries of a log's lessons, cached while the environment's secrets are the same."""
 
-    def __init__(self, known: list[str]) -> None:
-        self.known = known
+    def __init__(self, secrets: list[str]) -> None:
+        self.known = secrets
         self._ranked = RankedEntries()
         self._numbers: dict[tuple[str, str], int] = {}
         self._sizes: dict[str, int] = {}
 
     @classmethod
-    def of(cls, log: MessageLog) -> _Promoted:
-        """Return those of a log."""
-        now, made = environment_secrets(), log.memo.get("entries of lessons")
-        if made is None or made.known != now:
-            made = log.memo["entries of lessons"] = cls(now)
-        return cast("_Promoted", made)
+    def of(cls, log: MessageLog) -> _LessonEntries:
+        """Return the entries of a log, from its cache."""
+        secrets, promoted = environment_secrets(), log.memo.get("entries of lessons")
+        if promoted is None or promoted.known != secrets:
+            promoted = log.memo["entries of lessons"] = cls(secrets)
+        return cast("_LessonEntries", promoted)
 
     def fitting(
-        self, found: Sequence[tuple[str, str]], asked: str, budgets: MemoryBudgets
+        self, lessons: Sequence[tuple[str, str]], request: str, budgets: MemoryBudgets
     ) -> list[MemoryEntry]:
-        """Return the entries that budgets have room for, the best for a prompt first; of equals the
-        newest.
-        """
-        for pair in found:
+        """Return the entries that fit the budgets, by score for a request, then by age."""
+        # The newest of equal entries comes first, so rank the lessons in reverse.
+        for pair in lessons:
             if pair not in self._numbers:
-                self._take(pair)
-        numbers = [self._numbers[pair] for pair in reversed(found)]
+                self._add_lesson(pair)
+        numbers = [self._numbers[pair] for pair in reversed(lessons)]
         return fit_to_budgets(
-            self._ranked.ranked(numbers, query_terms(asked)), budgets, self._sizes
+            self._ranked.ranked(numbers, query_terms(request)), budgets, self._sizes
         )
 
-    def _take(self, pair: tuple[str, str]) -> None:
+    def _add_lesson(self, pair: tuple[str, str]) -> None:
         entry = Lesson(*pair).entry(self.known)
         self._numbers[pair] = self._ranked.add(entry)
         self._sizes[entry.guid] = row_size(entry)
 
 
 def _last_request(history: History) -> str:
-    """Return the user's last prompt."""
+    """Return the text of the user's last prompt."""
     log = history.log
     for row in reversed(log.of_role[USER]):
         if row < history.hi and log.messages[row].kind != INJECTED_KIND:
@@ -146,7 +150,7 @@ def _last_request(history: History) -> str:
 
 
 def _behind_summaries(history: History) -> int:
-    """Return the position behind the last summary, or behind what is first and stays."""
+    """Return the position after the last summary, or after the leading system messages."""
     roles = [history[p].role for p in range(history.head.size)]
     last = max((p for p, role in enumerate(roles) if role == "summary"), default=-1)
     if last >= 0:
@@ -159,30 +163,30 @@ def _recall_message(text: str) -> Message:
 
 
 NOTHING_TO_SAVE = "NO_REPLY"
-"""What a model answers that has nothing to save (Fased's word)."""
+"""Answer of a model that has nothing to save (Fased's word)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFlush:
-    """A call beside the conversation to write to memory; it never holds a compaction back."""
+    """Settings of a model call that saves to memory before a compaction, without delaying it."""
 
     below: int | None = None
-    """Due at so many tokens below the window, once between two compactions (Fased); None: at each
-    compaction, over the messages that it takes (Tyrum)."""
+    """Tokens below the window at which it runs, once per compaction (Fased); None: at each
+    compaction, on the messages that it removes (Tyrum)."""
     writes: int | None = None
-    """Notes that are written at most; None: all that the model asks for."""
+    """Most notes to write; None: no limit."""
     message_chars: int | None = None
-    """Characters of each message that the model sees; None: the conversation as it stands."""
+    """Characters of each message in the prompt; None: the messages as they are."""
     seconds: float = 120.0
-    """How long it may take."""
+    """Time limit in seconds."""
     turn_share: float | None = None
-    """The same as a share of the turn's own limit in seconds, where it has one."""
+    """Time limit as a share of the time limit of the turn, where it has one."""
     prompt: str = (
         "The context will soon be compacted. Save what must outlive it, and nothing else, with"
         " save_memory: decisions, demands, facts and names that were found out. If there is"
         f" nothing to save, answer {NOTHING_TO_SAVE}."
     )
-    """What the model is told."""
+    """Prompt of the call."""
 
     def __post_init__(self) -> None:
         if not self.seconds > 0 or (self.writes is not None and self.writes < 1):
@@ -191,172 +195,175 @@ class MemoryFlush:
             )
 
     def due(self, tokens: int, window: int) -> bool:
-        """Return True where a context of so many tokens has reached the threshold."""
+        """Return True where a context of `tokens` has reached the threshold."""
         return self.below is not None and window > self.below and tokens >= window - self.below
 
     @property
     def told(self) -> str:
-        """What the model is told; a prompt of the user's own gets the word for nothing to save."""
+        """The prompt, with the answer for "nothing to save" where it lacks that."""
         if NOTHING_TO_SAVE in self.prompt:
             return self.prompt
         return f"{self.prompt}\n\nIf there is nothing to save, answer {NOTHING_TO_SAVE}."
 
 
-_WISH = re.compile(
+_PREFERENCE = re.compile(
     r"(?<!\w)(?:always|never|must(?: not|n't)?|do not|don't|prefer|please (?:use|keep|avoid)|"
     r"from now on|make sure|ensure|only use|stay on|remember)(?!\w)",
     re.IGNORECASE,
 )
-_FOUND = re.compile(
+_FINDING = re.compile(
     r"(?<!\w)(?:decided|root cause|because|turns out|caused by|is (?:defined|located|configured)|"
     r"lives in|requires|going with|instead of|fixed by|the (?:problem|issue|bug|cause|fix)"
     r" (?:is|was))"
     r"(?!\w)",
     re.IGNORECASE,
 )
-_DECIDED = re.compile(
+_DECISION = re.compile(
     r"(?<!\w)(?:decided|agreed|we chose|going with|we(?:'ll| will) (?:use|keep|go with)|"
     r"instead of)(?!\w)",
     re.IGNORECASE,
 )
-_SHORTEST, _LONGEST = 16, 300
-_TWICE = 2
+_MIN_CHARS, _MAX_CHARS = 16, 300
+"""Length of a sentence that can be a lesson."""
+_MIN_SUCCESSES = 2
+"""Successful runs of a command that make it a procedure."""
 
 
 class Lesson(NamedTuple):
-    """Something that may be remembered."""
+    """A statement worth remembering."""
 
     type: str
     """`preference`, `fact` or `procedure`."""
     text: str
     sources: tuple[str, ...] = ()
-    """Ids of the messages that it rests on."""
+    """Ids of the messages that state it."""
 
-    def entry(self, known: Sequence[str] | None = None) -> MemoryEntry:
-        """Return it as an entry; equal texts get equal guids.
+    def entry(self, secrets: Sequence[str] | None = None) -> MemoryEntry:
+        """Return the lesson as a memory entry; equal texts get equal guids.
 
         Args:
-            known: what `_internal.redaction.environment_secrets()` gave, where many are made one
-                after the other.
+            secrets: result of `environment_secrets()`, to compute it once for many entries.
         """
         guid = sha256(f"{self.type}\0{self.text}".encode("utf-8", "replace")).hexdigest()[:32]
         name = make_entry_name(self.text) or guid[:8]
-        return make_entry(name, self.text, self.type, guid=guid, known=known)
+        return make_entry(name, self.text, self.type, guid=guid, secrets=secrets)
 
 
 def extract_lessons(messages: Sequence[Message]) -> list[Lesson]:
-    """Return what messages say that may be remembered, each thing once, in the order it came."""
-    found = LessonIndex(messages).of(range(len(messages)))
-    return [Lesson(kind, text, tuple(dict.fromkeys(ids))) for (kind, text), ids in found.items()]
+    """Return the lessons of messages, each once, in order."""
+    lessons = LessonIndex(messages).of(range(len(messages)))
+    return [Lesson(kind, text, tuple(dict.fromkeys(ids))) for (kind, text), ids in lessons.items()]
 
 
 class LessonIndex:
-    """What the messages of a log that only grows say that may be remembered: each is read once.
+    """The lessons of a growing log; each message is read once.
 
     Args:
-        messages: the log's; more may be added to it later.
+        messages: the messages of the log; more may be appended later.
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
         self._read = 0
-        self._said: list[tuple[int, list[tuple[str, str]]]] = []
-        """Rows that say something, and what."""
-        self._asked: dict[str, _Run] = {}
-        self._runs: list[_Run] = []
+        self._lessons_by_row: list[tuple[int, list[tuple[str, str]]]] = []
+        """Rows with lessons, each with its (type, text) pairs."""
+        self._runs_by_call: dict[str, _CommandRun] = {}
+        self._runs: list[_CommandRun] = []
 
     def of(self, rows: Sequence[int]) -> dict[tuple[str, str], list[str]]:
-        """Return types and texts of what the messages of some rising rows say, each thing once, in
-        the order it came, with the ids of the messages that it rests on.
-        """
+        """Return the lessons of some sorted rows: message ids by (type, text), in order."""
+        # Read new messages once, then select by row: the lessons themselves do not change.
         for row in range(self._read, rows[-1] + 1 if rows else 0):
-            self._take(row, self._messages[row])
-        among = bytearray(self._read)
+            self._read_message(row, self._messages[row])
+        is_included = bytearray(self._read)
         for row in rows:
-            among[row] = 1
-        found: dict[tuple[str, str], list[str]] = {}
-        for row, pairs in self._said:
-            if among[row]:
+            is_included[row] = 1
+        lessons: dict[tuple[str, str], list[str]] = {}
+        for row, pairs in self._lessons_by_row:
+            if is_included[row]:
                 for pair in pairs:
-                    found.setdefault(pair, []).append(self._messages[row].id)
+                    lessons.setdefault(pair, []).append(self._messages[row].id)
+        # A command becomes a procedure if at least two runs succeeded, by their last result.
         runs: dict[str, list[str]] = {}
         for run in self._runs:
-            if among[run.row] and run.worked(among):
+            if is_included[run.row] and run.worked(is_included):
                 runs.setdefault(run.command, []).append(self._messages[run.row].id)
-        return found | {("procedure", c): ids for c, ids in runs.items() if len(ids) >= _TWICE}
+        return lessons | {
+            ("procedure", c): ids for c, ids in runs.items() if len(ids) >= _MIN_SUCCESSES
+        }
 
-    def _take(self, row: int, message: Message) -> None:
+    def _read_message(self, row: int, message: Message) -> None:
         self._read = row + 1
         pairs = lessons_in_message(message)
         if pairs:
-            self._said.append((row, pairs))
+            self._lessons_by_row.append((row, pairs))
         if message.role == "assistant":
             for call in message.tool_calls:
-                run = self._asked[call.id] = _Run(row, _command(call), [])
+                run = self._runs_by_call[call.id] = _CommandRun(row, _shell_command(call), [])
                 if run.command:
                     self._runs.append(run)
         elif message.role == "tool" and message.call_id:
-            answered = self._asked.get(message.call_id)
+            answered = self._runs_by_call.get(message.call_id)
             if answered is not None and answered.command:
                 answered.results.append((row, not tool_actions.is_failed_result(message)))
 
 
-class _Run(NamedTuple):
-    """A call of a tool, and what became of it."""
+class _CommandRun(NamedTuple):
+    """A shell command of a tool call, and its results."""
 
     row: int
     command: str
-    """The shell command that it ran; empty: it ran none that is worth to be remembered."""
+    """The command; empty where the call runs none, or one too short or too long."""
     results: list[tuple[int, bool]]
-    """Rows of its results, and whether each says that it did its work."""
+    """Rows of its results, and whether each reports success."""
 
-    def worked(self, among: bytearray) -> bool:
-        """Say whether it did its work by the last of its results among some rows."""
+    def worked(self, is_included: bytearray) -> bool:
+        """Return True where its last result among the included rows reports success."""
         for row, worked in reversed(self.results):
-            if among[row]:
+            if is_included[row]:
                 return worked
         return False
 
 
 def lessons_in_message(message: Message) -> list[tuple[str, str]]:
-    """Return type and text of what one message says."""
+    """Return the lessons of one message as (type, text)."""
     if message.kind in (INJECTED_KIND, RECALLED_KIND) or message.role not in ("user", "assistant"):
         return []
-    kind, telling = ("preference", _WISH) if message.role == "user" else ("fact", _FOUND)
-    return [(kind, text) for text in _matching_sentences(message, telling)]
+    kind, pattern = ("preference", _PREFERENCE) if message.role == "user" else ("fact", _FINDING)
+    return [(kind, text) for text in _matching_sentences(message, pattern)]
 
 
-def _matching_sentences(message: Message, telling: re.Pattern[str]) -> list[str]:
-    """Return the sentences of a message that a pattern finds; no questions, none too long."""
+def _matching_sentences(message: Message, pattern: re.Pattern[str]) -> list[str]:
+    """Return the sentences of a message that match a pattern; no questions, none too long."""
     if message.kind in (INJECTED_KIND, RECALLED_KIND):
         return []
     flat = (" ".join(s.split()) for s in split_sentences(plain_text(message)))
     return [
         s.strip("-*# ")
         for s in flat
-        if _SHORTEST <= len(s) <= _LONGEST and telling.search(s) and not s.endswith("?")
+        if _MIN_CHARS <= len(s) <= _MAX_CHARS and pattern.search(s) and not s.endswith("?")
     ]
 
 
 def extract_preferences(messages: Iterable[Message]) -> list[str]:
-    """Return what the user said of how it is to be, each once, in the order it came."""
-    told = (text for m in messages for kind, text in lessons_in_message(m) if kind == "preference")
-    return list(dict.fromkeys(told))
+    """Return the user's preferences, each once, in order."""
+    preferences = (
+        text for m in messages for kind, text in lessons_in_message(m) if kind == "preference"
+    )
+    return list(dict.fromkeys(preferences))
 
 
 def extract_decisions(messages: Iterable[Message]) -> list[str]:
-    """Return what anybody said was decided, each once, in the order it came."""
+    """Return the decisions in messages of user and agent, each once, in order."""
     spoken = (m for m in messages if m.role in ("user", "assistant"))
-    return list(dict.fromkeys(text for m in spoken for text in _matching_sentences(m, _DECIDED)))
+    return list(dict.fromkeys(text for m in spoken for text in _matching_sentences(m, _DECISION)))
 
 
-def _command(call: ToolCall) -> str:
-    """Return the shell command that a call runs, where it has a length to be remembered; or an
-    empty text.
-    """
+def _shell_command(call: ToolCall) -> str:
+    """Return the shell command of a call; empty where it has none, or one of unfit length."""
     command = (
         " ".join(content.call_target(call).split())
         if tool_actions.SHELL_TOOL_PATTERN.search(call.name)
         else ""
     )
-    return command if _SHORTEST // 2 <= len(command) <= _LONGEST else ""
+    return command if _MIN_CHARS // 2 <= len(command) <= _MAX_CHARS else ""

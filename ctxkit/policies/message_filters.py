@@ -1,7 +1,6 @@
-"""Show only some messages: text, roles, agents, last turns, last messages, without tool calls or
-reasoning.
+"""Prunings that hide messages: by text, role, agent, turn, number, tool call or reasoning.
 
-What is empty afterwards goes, too.
+Messages that are empty afterwards are hidden, too.
 """
 
 from __future__ import annotations
@@ -50,15 +49,12 @@ CORRECTION_PREFIXES = (
     "EVIDENCE AUDIT REQUIRED",
     "MISSING ARTIFACT",
 )
-"""How fuseraft's corrections of an agent begin.
-
-A user message that holds `[fuseraft:blocked` is one too.
-"""
+"""Beginnings of fuseraft's corrections of an agent; see `is_correction`."""
 _ROLES = ("system", "user", "assistant", "tool", "summary")
 
 
 def is_correction(message: Message) -> bool:
-    """Say whether a user message corrects an agent, in fuseraft's words."""
+    """Return True for a user message by which fuseraft corrects an agent, or blocks a tool call."""
     if message.role != "user":
         return False
     text = plain_text(message)
@@ -67,25 +63,40 @@ def is_correction(message: Message) -> bool:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TextOnly(HistoryFilter):
-    """Strip tool results, calls and reasoning of earlier turns; what has no text left goes."""
+    """Strip earlier turns to their text: without tool results, calls and reasoning.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = TextOnly()
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> len(session.sent(-1)), len(pruned.sent(-1))
+        (115, 31)
+    """
 
     counts = False
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Strip each message when it becomes history."""
-        for p in _said_by_agents(view):
+        """Strip each message when its turn is over."""
+        for p in _agent_messages(view):
             view.change(p, _strip_to_text, since=view.arrival(p), smaller=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Roles(HistoryFilter):
-    """Keep the messages of some roles; without `tool`, replies keep their text, not their calls.
+    """Keep only some roles of earlier turns; without `tool`, replies lose their tool calls.
 
-    Of the turn under way all is kept.
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = Roles(roles=("user", "assistant"))
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> len(session.sent(-1)), len(pruned.sent(-1))
+        (115, 31)
     """
 
     roles: tuple[str, ...] = ("user", "assistant", "summary")
-    """Roles that stay; what the history must keep (system, pinned, pending) stays anyway."""
+    """Roles that stay; protected messages (system, pinned, pending) stay anyway."""
 
     def __post_init__(self) -> None:
         for role in self.roles:
@@ -93,148 +104,173 @@ class Roles(HistoryFilter):
                 raise BadArguments(f"There is no role {role!r}.{did_you_mean(role, _ROLES)}")
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Hide each message of another role when it becomes history, a result with its reply."""
-        kept = {role_code(role) for role in self.roles}
+        """Hide each message of another role when its turn is over, a result with its reply."""
+        kept_codes = {role_code(role) for role in self.roles}
         for p in view.new():
             call, role = view.arrival(p), view.role(p)
-            if role not in kept or (ASSISTANT not in kept and _is_answer(view, p, call)):
+            if role not in kept_codes or (
+                ASSISTANT not in kept_codes and _is_answer(view, p, call)
+            ):
                 view.change(p, None, since=call)
-            elif role == ASSISTANT and TOOL not in kept:
+            elif role == ASSISTANT and TOOL not in kept_codes:
                 view.change(p, _strip_to_text, since=call, smaller=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WithoutAgents(HistoryFilter):
-    """Leave out what some agents said in earlier turns; tool results have no author, so all of
-    them go too.
+    """Hide messages of some agents in earlier turns, and all tool results (they have no author).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = WithoutAgents(agents=("main",))
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> len(session.sent(-1)), len(pruned.sent(-1))
+        (115, 17)
     """
 
     counts = False
     agents: tuple[str, ...] = ()
-    """Names or globs, upper and lower case alike."""
+    """Names or globs of agents, in any case."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Hide what they said when it becomes history, and strip what others said."""
-        for p in _said_by_agents(view) if self.agents else ():
-            what = None if self._said(view, p) else _strip_to_text
+        """Hide the messages of these agents when their turn is over, and strip those of others."""
+        for p in _agent_messages(view) if self.agents else ():
+            what = None if self._is_by_agents(view, p) else _strip_to_text
             view.change(p, what, since=view.arrival(p), smaller=False)
 
-    def _said(self, view: ScheduleView, p: int) -> bool:
+    def _is_by_agents(self, view: ScheduleView, p: int) -> bool:
         author = view.rows.message(p).agent or view.rows.log.agent
         return view.role(p) != TOOL and matches_tool(author, tuple(self.agents))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TurnAge(HistoryFilter):
-    """Keep what belongs to the last replies of earlier turns, from the user's message before the
-    oldest of them.
+    """Keep the newest replies of earlier turns, from the user message before the oldest of them.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = TurnAge(turns=3)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> len(session.sent(-1)), len(pruned.sent(-1))
+        (115, 8)
     """
 
     counts = False
     turns: Natural = 0
-    """How many replies to keep; 0: all.
-
-    Replies that only call tools count, unless they were stripped before.
-    """
+    """Number of replies to keep; 0: all. Replies that only call tools count, unless stripped."""
     from_reply: bool = False
-    """Begin with the reply itself, without the message it answers (as fuseraft's program did)."""
+    """Begin with the reply itself, without the message that it answers (fuseraft's program)."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Hide what is older when a turn begins behind enough replies."""
-        shown: ShownWindow = view.memory.setdefault("shown", ShownWindow())
+        """Hide older messages when a turn begins after enough replies."""
+        visible: ShownWindow = view.memory.setdefault("shown", ShownWindow())
         replies: SlidingWindow = view.memory.setdefault("replies", SlidingWindow())
         pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
-        for call, came, went, _ in view.news() if self.turns else ():
-            shown.follow(came, went)
+        for call, added, hidden, _ in view.news() if self.turns else ():
+            visible.follow(added, hidden)
             for of in (replies, pinned):
-                for p in filter(of.__contains__, went):
+                for p in filter(of.__contains__, hidden):
                     of.out(p)
-            for p in came:
+            # Replies are counted; messages that the session inserted are never hidden.
+            for p in added:
                 if _is_reply(view, p):
                     replies.put(p)
-                elif _is_said_by_kit(view.rows.message(p)):
+                elif _is_inserted(view.rows.message(p)):
                     pinned.put(p)
-            first = self._first(view, shown, replies.found, call)
+            # Hide all before the first kept position; messages that the session inserted stay.
+            first = self._first(view, visible, replies.found, call)
             _hide_before(view, first, [p for p in pinned.found if p < first], (), call)
 
     def _first(
-        self, view: ScheduleView, shown: ShownWindow, replies: Sequence[int], call: int
+        self, view: ScheduleView, visible: ShownWindow, replies: Sequence[int], call: int
     ) -> int:
         """Return the first position that is kept."""
-        n = bisect_left(replies, view.turn_edge(call))
-        if n < self.turns:
+        count = bisect_left(replies, view.turn_edge(call))
+        if count < self.turns:
             return 0
-        i = shown.index(replies[n - self.turns])
-        while not self.from_reply and i and _is_asking(view, shown.found[i - 1]):
+        i = visible.index(replies[count - self.turns])
+        while not self.from_reply and i and _is_request(view, visible.found[i - 1]):
             i -= 1
-        i = shown.safe_before(view, i, call)
-        return shown.found[i] if i else 0
+        i = visible.safe_before(view, i, call)
+        return visible.found[i] if i else 0
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Tail(HistoryFilter):
-    """Keep the last messages that stand when a turn begins; corrections of an agent are pinned and
-    not counted.
+    """Keep the newest messages when a turn begins; corrections of an agent stay, uncounted.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = Tail(messages=10)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> len(session.sent(-1)), len(pruned.sent(-1))
+        (115, 12)
     """
 
     messages: Natural = 0
-    """How many messages to keep, the input of the turn among them; 0: all."""
+    """Number of messages to keep, with the input of the turn; 0: all."""
     pin_corrections: bool = True
-    """Keep the user messages by which fuseraft corrects an agent, wherever they stand."""
+    """Keep all user messages by which fuseraft corrects an agent."""
     besides_prompt: bool = False
-    """Do not count the input of the turn: where a team writes it, it is no message of theirs."""
+    """Do not count the input of the turn, for teams that write it themselves."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Hide what is older when a turn begins behind enough messages."""
+        """Hide older messages when a turn begins after enough messages."""
         if not self.messages:
             return
-        shown: ShownWindow = view.memory.setdefault("shown", ShownWindow())
+        visible: ShownWindow = view.memory.setdefault("shown", ShownWindow())
         pinned: SlidingWindow = view.memory.setdefault("pinned", SlidingWindow())
         free: SlidingWindow = view.memory.setdefault("free", SlidingWindow())
-        for call, came, went, settled in view.news():
-            shown.follow(came, went)
-            for p in went:
+        for call, added, hidden, protected in view.news():
+            visible.follow(added, hidden)
+            for p in hidden:
                 (pinned if p in pinned else free).out(p)
-            for p in came:
+            for p in added:
                 (pinned if self._is_pinned(view, p, call) else free).put(p)
-            for p in settled:
+            for p in protected:
                 if p in free:
                     free.out(p)
                     pinned.put(p)
             first = self._first(view, free.found, call)
+            # Without pinned messages a safe cut is enough; else hide one by one, with the results
+            # whose reply is hidden.
             if first and not (pinned.found and pinned.found[0] < first):
-                _hide_before(view, _next_safe_cut(view, shown, first, call), (), (), call)
+                _hide_before(view, _next_safe_cut(view, visible, first, call), (), (), call)
             else:
-                kept = [p for p in pinned.found if p < first]
-                parted = _orphaned_results(view, shown, first, call)
-                _hide_before(view, first, kept, parted, call)
+                pinned_before = [p for p in pinned.found if p < first]
+                orphans = _orphaned_results(view, visible, first, call)
+                _hide_before(view, first, pinned_before, orphans, call)
 
     def _first(self, view: ScheduleView, free: Sequence[int], call: int) -> int:
-        """Return the first position that is kept of what is not pinned."""
+        """Return the first position that is kept, pinned ones aside."""
+        # Unpinned messages before the turn; the input of the turn takes one place, if it counts.
         edge = view.turn_edge(call)
-        n, left = bisect_left(free, edge), self.messages
+        count, available = bisect_left(free, edge), self.messages
         if not self.besides_prompt and view.has_prompt(call):
-            left -= not self._is_pinned(view, edge, call)
-        if n <= left:
+            available -= not self._is_pinned(view, edge, call)
+        if count <= available:
             return 0
-        return free[n - left] if left else edge
+        return free[count - available] if available else edge
 
     def _is_pinned(self, view: ScheduleView, p: int, call: int) -> bool:
-        if view.stays(p, call) or _is_said_by_kit(view.rows.message(p)):
+        if view.stays(p, call) or _is_inserted(view.rows.message(p)):
             return True
         message = view.message(p, call) if self.pin_corrections and view.role(p) == USER else None
         return message is not None and is_correction(message)
 
 
-def _said_by_agents(view: ScheduleView) -> Iterator[int]:
-    """Yield the history's replies and results, its own and those of others as they are heard."""
+def _agent_messages(view: ScheduleView) -> Iterator[int]:
+    """Yield the new replies and results, of this agent and of others."""
     for p in view.new("user", "assistant", "tool"):
         if view.role(p) != USER or view.rows.message(p).kind in FROM_OTHERS:
             yield p
 
 
 def _strip_to_text(message: Message) -> Message | None:
-    """Return a message with its text alone; None where it has none, or is a tool result."""
+    """Return a message with its text only; None where it has none, or is a tool result."""
     if message.role == "tool" or message.kind == FRAME:
         return None
     text = content.strip_to_text(message)
@@ -242,46 +278,44 @@ def _strip_to_text(message: Message) -> Message | None:
 
 
 def _is_reply(view: ScheduleView, p: int) -> bool:
-    """Return True for a reply, an agent's own or another's as it is heard."""
+    """Return True for a reply of this agent or of another one."""
     return view.role(p) == ASSISTANT or view.rows.message(p).kind == HEARD
 
 
-def _is_asking(view: ScheduleView, p: int) -> bool:
-    """Return True for what stands before a reply that answers it."""
+def _is_request(view: ScheduleView, p: int) -> bool:
+    """Return True for a user message that is no other agent's reply."""
     return view.role(p) == USER and not _is_reply(view, p)
 
 
-def _is_said_by_kit(message: Message) -> bool:
-    """Return True for what a session or a team itself put in: sections, corrections."""
+def _is_inserted(message: Message) -> bool:
+    """Return True for a message that the session or team inserted: sections, corrections."""
     return message.kind == CORRECTION or bool(message.sections)
 
 
 def _is_answer(view: ScheduleView, p: int, call: int) -> bool:
-    """Return True for the result of a call that is shown."""
+    """Return True for the result of a call whose reply is in the history."""
     group = view.rows.members(view.rows.group(p), call)
     return view.role(p) == TOOL and view.role(group[0]) == ASSISTANT
 
 
-def _next_safe_cut(view: ScheduleView, shown: ShownWindow, first: int, call: int) -> int:
-    """Return the position of the next safe cut in the history or at its end; where none comes, of
-    the last one before.
-    """
-    edge, i = view.turn_edge(call), shown.index(first)
-    at = shown.safe(view, i, call)
-    if at < len(shown.found) and shown.found[at] < edge:
-        return shown.found[at]
+def _next_safe_cut(view: ScheduleView, visible: ShownWindow, first: int, call: int) -> int:
+    """Return the position of the next safe cut up to the current turn, else of the last before."""
+    edge, i = view.turn_edge(call), visible.index(first)
+    at = visible.safe(view, i, call)
+    if at < len(visible.found) and visible.found[at] < edge:
+        return visible.found[at]
     if edge < view.shown(call) and view.is_safe(edge, call):
         return edge
-    at = shown.safe_before(view, min(i, len(shown.found) - 1), call)
-    return shown.found[at] if at > 0 else 0
+    at = visible.safe_before(view, min(i, len(visible.found) - 1), call)
+    return visible.found[at] if at > 0 else 0
 
 
-def _orphaned_results(view: ScheduleView, shown: ShownWindow, first: int, call: int) -> list[int]:
-    """Return the results from a position on whose replies before it go."""
-    rows, i = view.rows, shown.index(first)
+def _orphaned_results(view: ScheduleView, visible: ShownWindow, first: int, call: int) -> list[int]:
+    """Return the results from a position on whose reply is hidden before it."""
+    rows, i = view.rows, visible.index(first)
     return [
         p
-        for p in shown.found[i : shown.safe(view, i, call)]
+        for p in visible.found[i : visible.safe(view, i, call)]
         if view.role(p) == TOOL
         and first > rows.members(rows.group(p), call)[0]
         and not view.stays(p, call)
@@ -289,19 +323,24 @@ def _orphaned_results(view: ScheduleView, shown: ShownWindow, first: int, call: 
 
 
 def _hide_before(
-    view: ScheduleView, first: int, kept: Sequence[int], more: Sequence[int], call: int
+    view: ScheduleView, first: int, exceptions: Sequence[int], also_hidden: Sequence[int], call: int
 ) -> None:
-    """Hide all positions before one but some, and some behind it, from a call on."""
-    was: int = view.memory.get("gone", 0)
-    held: set[int]
-    parted: set[int]
-    held, parted = view.memory.get("but", (set(), set()))
-    keep, extra = set(kept), set(more)
-    view.memory["gone"], view.memory["but"] = first, (keep, extra)
-    edge = range(min(was, first), max(was, first))
-    for p in sorted({*edge, *(held ^ keep), *(parted ^ extra)}):
-        hide = (p < first and p not in keep) or p in extra
-        if hide != ((p < was and p not in held) or p in parted):
+    """Hide, from a call on, all positions before `first` with exceptions, and some after it.
+
+    Only differences to the last call are changed; the last arguments are in the view's memory.
+    """
+    old_first: int = view.memory.get("gone", 0)
+    old_exceptions: set[int]
+    old_also_hidden: set[int]
+    old_exceptions, old_also_hidden = view.memory.get("but", (set(), set()))
+    new_exceptions, new_also_hidden = set(exceptions), set(also_hidden)
+    view.memory["gone"], view.memory["but"] = first, (new_exceptions, new_also_hidden)
+    edge = range(min(old_first, first), max(old_first, first))
+    for p in sorted(
+        {*edge, *(old_exceptions ^ new_exceptions), *(old_also_hidden ^ new_also_hidden)}
+    ):
+        hide = (p < first and p not in new_exceptions) or p in new_also_hidden
+        if hide != ((p < old_first and p not in old_exceptions) or p in old_also_hidden):
             view.change(p, None if hide else AS_IT_CAME, since=call)
 
 
@@ -310,22 +349,30 @@ _MODE = re.compile(r"none|all|before-last-message|before-last-(\d+)-messages")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Prune(ScheduledPruning):
-    """Drop tool calls with their results, and reasoning, from what lies before the last messages.
+    """Drop tool calls with their results, and reasoning, before the newest messages (AI SDK).
 
-    A call is kept where its own id occurs among the last messages, so a call just before them
-    survives with its result. The results of one reply count as one message, as they are one in
-    the AI SDK. `all` is all that was said before the turn under way, as the SDK's own example gives
-    it the messages with which a turn begins: an agent sees what its calls of this turn returned.
+    A call stays where its id occurs among the newest messages, so a call just before them stays
+    with its result. The results of one reply count as one message, as in the AI SDK. `all` means
+    all earlier turns: the SDK's own example prunes the messages with which a turn begins, so an
+    agent sees the results of its current turn.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = Prune(tool_calls="before-last-10-messages")
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> len(session.sent(-1)), len(pruned.sent(-1))
+        (115, 37)
     """
 
     tool_calls: str = "none"
     """`none`, `all`, `before-last-message` or `before-last-N-messages`; N = 0 drops nothing."""
     tools: tuple[str, ...] = ("*",)
-    """Names or globs of the tools that this concerns."""
+    """Names or globs of tools whose calls are dropped."""
     reasoning: Literal["none", "all", "before-last-message"] = "none"
-    """Whose reasoning is dropped."""
+    """The messages whose reasoning is dropped."""
     empty_messages: Literal["remove", "keep"] = "remove"
-    """What becomes of messages that hold nothing afterwards."""
+    """Whether messages that are empty afterwards are hidden."""
 
     def __post_init__(self) -> None:
         if not _MODE.fullmatch(self.tool_calls):
@@ -334,27 +381,27 @@ class Prune(ScheduledPruning):
             )
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Drop a call as soon as no message that names it is among the last, or stays."""
+        """Drop a call when no message with its id is among the newest, or protected."""
         pruned: _Pruned = view.memory.setdefault("pruned", _Pruned(self))
         changed, news = view.events(), {new.call: new for new in view.news()}
         if "all" in (self.tool_calls, self.reasoning):
             news = {call: MessageNews(call, [], [], []) for call, _ in view.turns()} | news
         for call in sorted(changed.keys() | news.keys()):
-            emptied = set(changed.get(call, ())) - pruned.told
+            emptied = set(changed.get(call, ())) - pruned.changed
             todo = pruned.follow(view, news[call]) if call in news else set()
             for p in sorted(todo | emptied):
-                pruned.say(view, p, call, emptied=p in emptied)
+                pruned.change(view, p, call, emptied=p in emptied)
 
     @property
     def last(self) -> int | None:
-        """How many messages keep their calls; None: no call is dropped anywhere."""
+        """Number of newest messages that keep their calls; None: no call is dropped."""
         match = _MODE.fullmatch(self.tool_calls)
         if match is None or self.tool_calls == "none" or match[1] == "0":
             return None
         return 0 if self.tool_calls == "all" else int(match[1] or 1)
 
     def left(self, message: Message, *, gone: frozenset[str], thinks: bool) -> Message | None:
-        """Return what is left of a message without these calls; `thinks`: with its reasoning."""
+        """Return a message without the calls in `gone`, and without reasoning unless `thinks`."""
         new = message
         if message.role == "tool" and message.call_id in gone:
             return None
@@ -369,168 +416,202 @@ class Prune(ScheduledPruning):
 
 
 class _Pruned:
-    """What a schedule of `Prune` knows of the calls before."""
+    """State of the schedule of `Prune` between calls.
+
+    It tracks, per call id, the visible positions with that id. An id is dropped while its last
+    position is before the edge (the newest messages) and none of its positions is protected. Only
+    ids of changed messages, and those that the edge passes, are looked at.
+    """
 
     def __init__(self, rule: Prune) -> None:
         self.rule = rule
-        self.told: set[int] = set()
-        """Positions of which something was said."""
-        self._shown, self._units = ShownWindow(), SlidingWindow()
-        self._places: dict[str, list[int]] = {}
-        self._gone: set[str] = set()
+        self.changed: set[int] = set()
+        """Positions that have a change."""
+        self._visible, self._units = ShownWindow(), SlidingWindow()
+        """Visible positions, and of them the first of each message in the SDK's sense."""
+        self._positions: dict[str, list[int]] = {}
+        """For each call id the visible positions with it."""
+        self._dropped: set[str] = set()
         self._edge = self._end = self._turn = 0
 
     def follow(self, view: ScheduleView, news: MessageNews) -> set[int]:
-        """Take in what became of the messages; return those of which something else is left."""
-        call, came, went, settled = news
-        self._shown.follow(came, went)
-        self._join(view, came, went)
-        ids = {i for p in (*came, *went, *settled) for i in _call_ids(view, p)}
-        for p in went:
+        """Apply the news of a call; return the positions that may change."""
+        call, added, hidden, protected = news
+        self._visible.follow(added, hidden)
+        self._update_units(view, added, hidden)
+        ids = {i for p in (*added, *hidden, *protected) for i in _call_ids(view, p)}
+        for p in hidden:
             for i in _call_ids(view, p):
-                self._places[i].remove(p)
-        for p in came:
+                self._positions[i].remove(p)
+        for p in added:
             for i in _call_ids(view, p):
-                insort(self._places.setdefault(i, []), p)
-        ids.update(self._passed(view, call))
-        todo = set(came)
+                insort(self._positions.setdefault(i, []), p)
+        ids.update(self._move_edge(view, call))
+        changed = set(added)
         for i in ids:
-            if self._goes(view, i, call) != (i in self._gone):
-                self._gone ^= {i}
-                todo.update(self._places[i])
-        return todo | self._thinking(view, call)
+            if self._is_dropped(view, i, call) != (i in self._dropped):
+                self._dropped ^= {i}
+                changed.update(self._positions[i])
+        return changed | self._update_reasoning(view, call)
 
-    def _thinking(self, view: ScheduleView, call: int) -> set[int]:
-        """Note what keeps its reasoning; return what may do so no more, or again."""
-        shown, ends, turns = self._shown, self._end, self._turn
-        self._end = shown.found[-1] if shown.found else 0
+    def _update_reasoning(self, view: ScheduleView, call: int) -> set[int]:
+        """Update which messages keep their reasoning; return the positions that may change."""
+        visible, ends, turns = self._visible, self._end, self._turn
+        self._end = visible.found[-1] if visible.found else 0
         self._turn = view.turn_edge(call)
         if self.rule.reasoning == "before-last-message":
             return {self._end, ends} if ends != self._end else set()
         passed = self.rule.reasoning == "all" and self._turn != turns
-        return set(shown.found[shown.index(turns) : shown.index(self._turn)] if passed else ())
+        return set(
+            visible.found[visible.index(turns) : visible.index(self._turn)] if passed else ()
+        )
 
-    def say(self, view: ScheduleView, p: int, call: int, *, emptied: bool = False) -> None:
-        """Say what is left of a message from a call on, if that can be less than all."""
-        rule, gone = self.rule, frozenset(i for i in _call_ids(view, p) if i in self._gone)
+    def change(self, view: ScheduleView, p: int, call: int, *, emptied: bool = False) -> None:
+        """Change a message from a call on, where it has something to drop."""
+        rule, gone = self.rule, frozenset(i for i in _call_ids(view, p) if i in self._dropped)
         thinks = rule.reasoning != "none" and view.role(p) == ASSISTANT
         empty = emptied or content.is_empty_message(view.rows.message(p))
-        if gone or thinks or empty or p in self.told:
-            self.told.add(p)
-            keeps = {"none": True, "all": p >= self._turn}.get(rule.reasoning, p == self._end)
-            what = partial(rule.left, gone=gone, thinks=keeps)
+        if gone or thinks or empty or p in self.changed:
+            self.changed.add(p)
+            keeps_reasoning = {"none": True, "all": p >= self._turn}.get(
+                rule.reasoning, p == self._end
+            )
+            what = partial(rule.left, gone=gone, thinks=keeps_reasoning)
             view.change(p, what, since=call, smaller=False)
 
-    def _join(self, view: ScheduleView, came: list[int], went: list[int]) -> None:
-        """Note where the messages of the SDK begin: results in a row are one."""
-        for p in went:
+    def _update_units(self, view: ScheduleView, added: list[int], hidden: list[int]) -> None:
+        """Update where messages in the SDK's sense begin: results in a row are one message."""
+        for p in hidden:
             if p in self._units:
                 self._units.out(p)
-        found = self._shown.found
-        for p in (*came, *went):
-            for i in range(at := self._shown.index(p), min(at + 2, len(found))):
-                joined = i and view.role(found[i]) == view.role(found[i - 1]) == TOOL
-                if bool(joined) == (found[i] in self._units):
-                    (self._units.out if joined else self._units.put)(found[i])
+        positions = self._visible.found
+        for p in (*added, *hidden):
+            for i in range(at := self._visible.index(p), min(at + 2, len(positions))):
+                is_joined = i and view.role(positions[i]) == view.role(positions[i - 1]) == TOOL
+                if bool(is_joined) == (positions[i] in self._units):
+                    (self._units.out if is_joined else self._units.put)(positions[i])
 
-    def _passed(self, view: ScheduleView, call: int) -> Iterable[str]:
-        """Move the place from which nothing is dropped; return the ids that it passed."""
+    def _move_edge(self, view: ScheduleView, call: int) -> Iterable[str]:
+        """Move the edge to the newest messages; return the ids between its old and new position."""
         last, units = self.rule.last, self._units.found
         edge = units[-last] if last and len(units) >= last else 0
         if last == 0:
             edge = view.turn_edge(call)
+        # Only ids of messages between the old and the new edge can change their state.
         a, b = sorted((self._edge, edge))
         self._edge = edge
-        between = self._shown.found[self._shown.index(a) : self._shown.index(b)]
+        between = self._visible.found[self._visible.index(a) : self._visible.index(b)]
         return [i for p in between for i in _call_ids(view, p)]
 
-    def _goes(self, view: ScheduleView, i: str, call: int) -> bool:
-        """Return True where no message that names an id is among the last, or stays."""
-        places = self._places[i]
-        if not places or places[-1] >= self._edge or any(view.stays(p, call) for p in places):
+    def _is_dropped(self, view: ScheduleView, i: str, call: int) -> bool:
+        """Return True where a call id is before the edge, unprotected, and of a matching tool."""
+        positions = self._positions[i]
+        if (
+            not positions
+            or positions[-1] >= self._edge
+            or any(view.stays(p, call) for p in positions)
+        ):
             return False
         if "*" in self.rule.tools:
             return True
-        named = [c.name for p in places for c in view.said_calls(p) if c.id == i]
-        return self.rule.concerns(named[-1] if named else "")
+        tools = [c.name for p in positions for c in view.said_calls(p) if c.id == i]
+        return self.rule.concerns(tools[-1] if tools else "")
 
 
 def _call_ids(view: ScheduleView, p: int) -> Iterable[str]:
     """Return the ids of the calls that a message makes or answers."""
-    known: dict[int, tuple[str, ...]] = view.memory.setdefault("names", {})
-    names = known.get(p)
+    cache: dict[int, tuple[str, ...]] = view.memory.setdefault("names", {})
+    names = cache.get(p)
     if names is None:
         answered = view.rows.message(p).call_id
         ids = dict.fromkeys(c.id for c in view.said_calls(p))
-        names = known[p] = tuple(ids if answered is None else {**ids, answered: None})
+        names = cache[p] = tuple(ids if answered is None else {**ids, answered: None})
     return names
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Cap(ScheduledPruning):
-    """Keep the messages before the first reply, and the last of the rest: at most so many in all.
+    """Keep at most a number of messages: those before the first reply, and the newest (Tyrum).
 
-    As Tyrum does.
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = Cap(max_messages=12)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> len(session.sent(-1)), len(pruned.sent(-1))
+        (115, 13)
     """
 
     max_messages: Natural = 0
-    """How many messages there may be; 0: any number."""
+    """Most messages; 0: any number."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Hide what lies between the head and the last messages as soon as there are too many."""
-        shown: ShownWindow = view.memory.setdefault("shown", ShownWindow())
-        stays: SlidingWindow = view.memory.setdefault("stays", SlidingWindow())
-        for call, came, went, settled in view.news() if self.max_messages else ():
-            shown.follow(came, went)
-            for p in went:
-                if p in stays:
-                    stays.out(p)
-            for p in (*came, *settled):
-                if p not in stays and view.stays(p, call):
-                    stays.put(p)
-            was: set[int] | None = view.memory.get("left")
-            if was is None and len(shown.found) <= self.max_messages:
+        """Hide the messages between the head and the newest ones when there are too many."""
+        visible: ShownWindow = view.memory.setdefault("shown", ShownWindow())
+        protected: SlidingWindow = view.memory.setdefault("stays", SlidingWindow())
+        for call, added, hidden, newly_protected in view.news() if self.max_messages else ():
+            visible.follow(added, hidden)
+            for p in hidden:
+                if p in protected:
+                    protected.out(p)
+            for p in (*added, *newly_protected):
+                if p not in protected and view.stays(p, call):
+                    protected.put(p)
+            old_left: set[int] | None = view.memory.get("left")
+            if old_left is None and len(visible.found) <= self.max_messages:
                 continue
-            was = set(shown.found) if was is None else was.difference(went)
-            left = view.memory["left"] = set(self._left(view, shown, stays, call))
-            gone: set[int] = view.memory.setdefault("gone", set())
-            out, back = was.union(came) - left - gone, left & gone
-            for p in sorted(out | back):
-                view.change(p, None if p in out else AS_IT_CAME, since=call)
-            gone ^= out | back
+            old_left = set(visible.found) if old_left is None else old_left.difference(hidden)
+            # Compare with the last call: only differences are changed.
+            left = view.memory["left"] = set(self._apply(view, visible, protected, call))
+            all_hidden: set[int] = view.memory.setdefault("gone", set())
+            to_hide, to_restore = old_left.union(added) - left - all_hidden, left & all_hidden
+            for p in sorted(to_hide | to_restore):
+                view.change(p, None if p in to_hide else AS_IT_CAME, since=call)
+            all_hidden ^= to_hide | to_restore
 
-    def _left(
-        self, view: ScheduleView, shown: ShownWindow, stays: SlidingWindow, call: int
+    def _apply(
+        self, view: ScheduleView, visible: ShownWindow, protected: SlidingWindow, call: int
     ) -> list[int]:
-        """Return the positions that are left."""
-        found = shown.found
-        while len(found) > self.max_messages:
-            new = self._once(view, shown, stays, call)
-            if len(new) == len(found):
+        """Return the positions that stay: hide until at most `max_messages` are left."""
+        positions = visible.found
+        # Tyrum repeats its cap until it fits, or a pass changes nothing.
+        while len(positions) > self.max_messages:
+            new = self._apply_once(view, visible, protected, call)
+            if len(new) == len(positions):
                 break
-            shown = ShownWindow()
-            shown.found = found = new
-        return found
+            visible = ShownWindow()
+            visible.found = positions = new
+        return positions
 
-    def _once(
-        self, view: ScheduleView, shown: ShownWindow, stays: SlidingWindow, call: int
+    def _apply_once(
+        self, view: ScheduleView, visible: ShownWindow, protected: SlidingWindow, call: int
     ) -> list[int]:
-        found, most = shown.found, self.max_messages
-        roles = [view.role(p) for p in found[:most]]
+        """Return the positions that one pass of Tyrum's cap leaves; groups are not parted."""
+        positions, most = visible.found, self.max_messages
+        roles = [view.role(p) for p in positions[:most]]
         head = next((i for i, role in enumerate(roles) if role in (ASSISTANT, TOOL)), most) or 1
+        # The head alone fills the limit: cut it, but do not part a group.
         if head >= most:
-            kept = [p for p in found[:most] if not _loses_group_member(view, p, found[most], call)]
-            return kept + stays.found[bisect_left(stays.found, found[most]) :]
-        stop = shown.safe(view, len(found) - (most - head), call)
-        start = shown.safe(view, head, call)
+            head_positions = [
+                p
+                for p in positions[:most]
+                if not _loses_group_member(view, p, positions[most], call)
+            ]
+            return head_positions + protected.found[bisect_left(protected.found, positions[most]) :]
+        # Keep the head and the newest messages; protected ones between them stay, too.
+        stop = visible.safe(view, len(positions) - (most - head), call)
+        start = visible.safe(view, head, call)
         if stop <= start:
-            return found
-        first, last = found[start], found[stop] if stop < len(found) else found[-1] + 1
-        a, b = bisect_left(stays.found, first), bisect_left(stays.found, last)
-        return found[:start] + stays.found[a:b] + found[stop:]
+            return positions
+        first, last = (
+            positions[start],
+            positions[stop] if stop < len(positions) else positions[-1] + 1,
+        )
+        a, b = bisect_left(protected.found, first), bisect_left(protected.found, last)
+        return positions[:start] + protected.found[a:b] + positions[stop:]
 
 
 def _loses_group_member(view: ScheduleView, p: int, edge: int, call: int) -> bool:
-    """Return True where a message loses some of its group that stands at a position or behind."""
+    """Return True where a member of a message's group is at `edge` or after it."""
     rows = view.rows
     return not view.stays(p, call) and any(q >= edge for q in rows.members(rows.group(p), call))

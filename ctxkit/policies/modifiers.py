@@ -1,6 +1,4 @@
-"""Functions that change rules: summaries that stay or stack, a drafted summary, compaction at task
-boundaries.
-"""
+"""Modifiers of rules: summaries that stay or stack, drafted summaries, task boundaries."""
 
 from __future__ import annotations
 
@@ -34,24 +32,24 @@ __all__ = ["append_only", "at_boundaries", "leveled", "prepared", "stable_first"
 __dir__ = public_dir(__all__)
 
 LEVEL_KEY = "level"
-"""Where the details of a summary of summaries say how many levels lie below it."""
+"""Key in the details of a summary message for its level; a plain summary has level 0."""
 MAX_LEVEL = 3
-"""Level above which none is made: its summaries are summarised among themselves."""
+"""Highest level: summaries of this level are merged into one of the same level."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LeveledSummary(BasePolicy):
-    """Summaries of summaries: as soon as so many of one level stand in a row, one of the next level
-    takes their place (pulse-coder's document wishes for it; a log-structured merge tree does it).
+    """Summaries of summaries: `fan` summaries of one level in a row become one of the next level.
 
-    What is old is then written anew once a level, not at every compaction, and the prompt holds no
-    more than `fan - 1` summaries of each level.
+    A log-structured merge tree works the same way. Old text is rewritten once per level, not at
+    every compaction, and the prompt holds at most `fan - 1` summaries of each level. (pulse-coder's
+    document proposes it.)
     """
 
     inner: Summary
-    """Writes the summaries, which stay."""
+    """The policy that writes the summaries, which stay."""
     fan: int = 4
-    """Summaries of a level that become one of the next."""
+    """Number of summaries of a level that become one of the next level."""
 
     def __post_init__(self) -> None:
         if self.fan < 2:
@@ -59,45 +57,44 @@ class LeveledSummary(BasePolicy):
 
     @property
     def name(self) -> str:
-        """What the inner one calls itself."""
+        """The name of the inner policy."""
         return name_of(self.inner)
 
     @property
     def keeps(self) -> int | None:
-        """What the inner one keeps."""
+        """Tokens that the inner policy always leaves."""
         return self.inner.keeps
 
     def using(self, summariser: Any) -> LeveledSummary:
-        """Return it with a summariser, where the inner one has none."""
+        """Return the policy with a summariser, where the inner policy has none."""
         return replace(self, inner=self.inner.using(summariser))
 
     def focused(self, focus: str) -> LeveledSummary:
-        """Return it with what the user wants the summary to look at."""
+        """Return the policy with a focus for the inner policy."""
         return replace(self, inner=self.inner.focused(focus))
 
     def __call__(self, history: History, room: ContextBudget) -> History:
-        """Return the history with a summary of what came since, and with those below merged."""
+        """Return the history with a summary of the new part, and full levels merged."""
         new = self.inner(history, room)
         if new is history:
             return history
-        while found := self._full(new):
-            first, before, level = found
+        # Merging a level can fill the next one, so repeat until no level is full.
+        while full_row := self._find_full_level(new):
+            first, before, level = full_row
             inner = self.inner
             passage = Passage(new, before, first, inner.limit, inner.told())
-            made = inner.asked(inner.maker, passage)
-            told = _at_level(made, min(level + 1, MAX_LEVEL))
+            summary = inner.asked(inner.maker, passage)
+            leveled_summary = _at_level(summary, min(level + 1, MAX_LEVEL))
             why = f"{before - first} summaries of level {level}"
-            merged = new.summarise(before, told, why, start=first, method="summary")
+            merged = new.summarise(before, leveled_summary, why, start=first, method="summary")
+            # A merge must shrink the prompt; else stop, and keep the summaries apart.
             if merged.tokens >= new.tokens:
                 break
             new = merged
         return new
 
-    def _full(self, history: History) -> tuple[int, int, int] | None:
-        """Return where so many summaries of one level stand in a row at the end of them, and which.
-
-        None where they do not.
-        """
+    def _find_full_level(self, history: History) -> tuple[int, int, int] | None:
+        """Return (start, stop, level) of `fan` trailing summaries of one level, or None."""
         stop = self.inner.front(history)
         levels = [_level(history[p]) for p in range(stop)]
         for start in range(stop):
@@ -115,18 +112,32 @@ def _level(message: Message) -> int | None:
     return level if isinstance(level, int) else 0
 
 
-def _at_level(made: Message | str | int, level: int) -> Message | int:
-    if isinstance(made, int):
-        return made
-    message = made if isinstance(made, Message) else Message(role="summary", parts=(Text(made),))
+def _at_level(summary: Message | str | int, level: int) -> Message | int:
+    if isinstance(summary, int):
+        return summary
+    message = (
+        summary if isinstance(summary, Message) else Message(role="summary", parts=(Text(summary),))
+    )
     return structs.replace(message, details={**message.details, LEVEL_KEY: level})
 
 
 def leveled(rules: Rules, fan: int = 4) -> Rules:
-    """Return rules whose summaries stay until `fan` of one level are summarised into the next.
+    """Return rules whose summaries stay until `fan` of one level are merged into the next level.
+
+    Args:
+        rules: rules with a policy that writes summaries.
+        fan: number of summaries per level, at least 2.
 
     Raises:
-        BadArguments: they write no summary.
+        BadArguments: the rules write no summary.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules("summary:keep_tokens=2000", above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), leveled(rules))
+        >>> sum(item.message.role == "summary" for item in replay.sent(-1))
+        4
     """
 
     def level(part: Summary | LeveledSummary) -> LeveledSummary:
@@ -138,20 +149,41 @@ def leveled(rules: Rules, fan: int = 4) -> Rules:
 
 
 def append_only(rules: Rules) -> Rules:
-    """Return rules whose summaries stay: each new one covers only what came since the last.
+    """Return rules whose summaries stay: each new one covers only the messages since the last.
+
+    Args:
+        rules: rules with a policy that writes summaries.
 
     Raises:
-        BadArguments: they write no summary.
+        BadArguments: the rules write no summary.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = append_only(ck.policies.Rules("summary:keep_tokens=2000", above))
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> sum(item.message.role == "summary" for item in replay.sent(-1))
+        23
     """
     return _replace_summaries(rules, partial(_with_settings, summaries_stay=True))
 
 
 def stable_first(rules: Rules) -> Rules:
-    """Return rules under which the first request, and what stands before it, stays in front of the
-    summary.
+    """Return rules that keep the first user request, and all before it, in front of the summary.
+
+    Args:
+        rules: rules with a policy that writes summaries.
 
     Raises:
-        BadArguments: they write no summary.
+        BadArguments: the rules write no summary.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = stable_first(ck.policies.Rules("summary:keep_tokens=2000", above))
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> [item.message.role for item in replay.sent(-1)][:4]
+        ['system', 'system', 'user', 'summary']
     """
     return _replace_summaries(rules, partial(_with_settings, request_stays=True))
 
@@ -163,90 +195,114 @@ def _with_settings(part: Summary | LeveledSummary, **more: Any) -> Summary | Lev
 
 
 def _replace_summaries(
-    rules: Rules, put: Callable[[Summary | LeveledSummary], BasePolicy]
+    rules: Rules, make_policy: Callable[[Summary | LeveledSummary], BasePolicy]
 ) -> Rules:
-    """Return rules with something else in the place of each policy that writes summaries."""
-    found = False
+    """Return rules where each policy that writes summaries is replaced by `make_policy` of it."""
+    has_summary = False
 
-    def walk(part: Any) -> Any:
-        nonlocal found
+    def replace_in(part: Any) -> Any:
+        nonlocal has_summary
         if isinstance(part, (Summary, LeveledSummary)):
-            found = True
-            return put(part)
+            has_summary = True
+            return make_policy(part)
         if isinstance(part, CompositePolicy):
-            return replace(part, parts=tuple(map(walk, part.parts)))
+            return replace(part, parts=tuple(map(replace_in, part.parts)))
         return part
 
-    new = walk(rules.bare)
-    if not found:
+    new = replace_in(rules.bare)
+    if not has_summary:
         raise BadArguments(
-            f"The rules {rules.label!r} write no summary that could stay or stand behind anything."
+            f"The rules {rules.label!r} write no summary: give rules with a summary policy."
         )
     return rules.but(policy=new, config=None)
 
 
 @dataclass(frozen=True)
 class DraftThenCommit:
-    """One summariser prepares, another commits: it is told the draft, and its words count."""
+    """A summariser in two steps: one writes a draft, the other the summary with the draft."""
 
     prepare: Callable[[Passage], Message | str | int | None]
     commit: Callable[[Passage], Message | str | int | None]
     name = "prepared"
 
     def __call__(self, passage: Passage) -> Message | str | int | None:
-        """Return what the second one makes of passage and draft, or of the passage alone."""
+        """Return the second summariser's summary of the passage and the draft, if there is one."""
         text = summary_text(self.prepare(passage))
         if not text.strip():
             return self.commit(passage)
         draft = f"A draft of the summary, to be checked and finished:\n{text}"
-        told = f"{passage.instructions}\n\n{draft}".strip()
-        return self.commit(replace(passage, instructions=told))
+        instructions = f"{passage.instructions}\n\n{draft}".strip()
+        return self.commit(replace(passage, instructions=instructions))
 
 
 def prepared(
     rules: Rules, prepare: Callable[[Passage], Any], commit: Callable[[Passage], Any] | None = None
 ) -> Rules:
-    """Return rules whose summary one model prepares and another, or their own, commits.
+    """Return rules whose summaries are drafted by one summariser and finished by another.
+
+    Args:
+        rules: rules with a policy that writes summaries.
+        prepare: writes the draft: ``(passage) -> text``.
+        commit: writes the summary, with the draft among its instructions; None: the rules' own.
 
     Raises:
-        BadArguments: they write no summary, or its policy has a summariser of its own.
+        BadArguments: the rules write no summary, or their policy has a summariser of its own.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> rules = ck.policies.Rules("summary", ck.policies.triggers.Above(80_000))
+        >>> drafted = prepared(rules, lambda passage: "Goals and open questions")
+        >>> drafted.summariser.name
+        'prepared'
     """
-    own = rules.summariser if commit is None else commit
-    new = rules.but(summariser=DraftThenCommit(prepare, own))
+    committer = rules.summariser if commit is None else commit
+    new = rules.but(summariser=DraftThenCommit(prepare, committer))
     if new.policy == new.bare:
         raise BadArguments(
-            f"The rules {rules.label!r} take no summariser from outside: give them a policy that "
-            "writes summaries and has no summariser of its own."
+            f"The rules {rules.label!r} do not use another summariser: give a policy that writes "
+            "summaries and has no summariser of its own."
         )
     return new
 
 
 @dataclass(frozen=True)
 class TaskBoundary(Validated, BaseTrigger):
-    """Due where a new request opens a task and the prompt is over a share of the window."""
+    """Due where a new user request begins a task and the prompt is over a share of the window."""
 
     word = "task_boundary"
 
     share: PositiveShare = 0.5
-    """Share of the window below which the end of a task changes nothing."""
+    """Share of the window below which it is never due."""
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first such call."""
-        log, full = forecast.log, Share(self.share)
-        call = full.first(forecast, start, stop)
+        """Return the first call with a new request and a prompt over the share."""
+        log, over_share = forecast.log, Share(self.share)
+        call = over_share.first(forecast, start, stop)
         while call < stop and not (call and is_new_request(log, log.upto[call] - 1, call)):
-            call = full.first(forecast, call + 1, stop)
+            call = over_share.first(forecast, call + 1, stop)
         return call
 
 
 def at_boundaries(rules: Rules, share: float = 0.5) -> Rules:
-    """Return rules that compact at the boundary of a task, too, from a share of the window on.
+    """Return rules that also compact where a new task begins, from a share of the window on.
+
+    Args:
+        rules: rules with a policy and a trigger.
+        share: least share of the window that the prompt fills, above 0 and up to 1.
 
     Raises:
-        BadArguments: they compact nothing.
+        BadArguments: the rules compact nothing.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(8_000)
+        >>> rules = ck.policies.Rules("window:keep_tokens=2000", above, window=10_000)
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), at_boundaries(rules, share=0.4))
+        >>> {edit.trigger for edit in replay.edits}
+        {'task_boundary'}
     """
     if rules.policy is None or rules.trigger is None:
         raise BadArguments(
-            f"The rules {rules.label!r} compact nothing, so no boundary matters to them."
+            f"The rules {rules.label!r} compact nothing: give rules with a policy and a trigger."
         )
     return rules.but(trigger=TaskBoundary(share) | rules.trigger, config=None)

@@ -1,6 +1,4 @@
-"""Summarisers without a model (extractive, fixed size, share of the input, recorded) and the
-passage they are given.
-"""
+"""Summarisers without a model: extractive, fixed size, share of the input, recorded."""
 
 from __future__ import annotations
 
@@ -36,20 +34,40 @@ __dir__ = public_dir(__all__)
 
 @dataclass(frozen=True)
 class Passage:
-    """What is to be summarised: messages start..before of a history, but those that stay."""
+    """The messages to summarise: positions start..before of a history, without protected ones.
+
+    Args:
+        history: the history.
+        before: one past the last position.
+        start: the first position.
+        limit: most tokens of the summary; None: the summariser decides.
+        instructions: instructions for the summariser, in plain words.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> def list_requests(passage):
+        ...     return " / ".join(m.text[:60] for m in passage.messages if m.role == "user")
+        >>> rules = ck.policies.Rules(
+        ...     "summary:keep_tokens=2000",
+        ...     ck.policies.triggers.Above(4_000),
+        ...     summariser=list_requests,
+        ... )
+        >>> len(ck.replay(ck.read(ck.samples.path("chat")), rules).edits)
+        5
+    """
 
     history: History
     before: int
     """One past the last position."""
     start: int = 0
     limit: int | None = None
-    """Most tokens that the summary may have; None: the summariser's own."""
+    """Most tokens of the summary; None: the summariser decides."""
     instructions: str = ""
-    """What to look at, in plain words."""
+    """Instructions for the summariser, in plain words."""
 
     @cached_property
     def positions(self) -> tuple[int, ...]:
-        """Positions of the messages that will go."""
+        """Positions of the messages that will be removed."""
         return tuple(self.places.tolist())
 
     @cached_property
@@ -62,12 +80,12 @@ class Passage:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """The messages that will go; made when asked for."""
+        """The messages that will be removed."""
         history, places = self.history, self.places
-        nh, said = history.head.size, history.log.messages
+        nh, log_messages = history.head.size, history.log.messages
         edited = int(places.searchsorted(nh))
         rows = (places[edited:] + (history.lo - nh)).tolist()
-        tail = [said[r] for r in rows]
+        tail = [log_messages[r] for r in rows]
         return (*[history[p] for p in places[:edited].tolist()], *tail)
 
     @property
@@ -77,39 +95,68 @@ class Passage:
 
     @property
     def focus(self) -> str:
-        """What the user wants the summary to look at, of the instructions."""
-        found = _FOCUS.findall(self.instructions) if self.instructions else ()
-        return "\n".join(last or inner for last, inner in found)
+        """The focus in the instructions: a topic that the summary should cover."""
+        focuses = _FOCUS.findall(self.instructions) if self.instructions else ()
+        return "\n".join(last or inner for last, inner in focuses)
 
     @cached_property
     def tokens(self) -> int:
-        """Tokens of all that stands between the two positions."""
+        """Tokens of all messages between the two positions."""
         return self.history.before(self.before) - self.history.before(self.start)
 
 
 _FOCUS = re.compile(r"Additional focus:(?:\n(.+)| (.+?)(?=\n\n|\Z))", re.DOTALL)
-"""Where a focus stands in what `identifiers.instructions` and `summary_passages.focused` write."""
+"""The focus, as `summary_prompts` writes it into the instructions."""
 
 Summariser = Callable[[Passage], Message | str | int | None]
-"""Returns a text, a message, or only its size in tokens; None or an empty text is a failure."""
+"""Returns a text, a message, or its size in tokens; None or an empty text is a failure."""
 
 
 @dataclass(frozen=True)
 class Fixed(Validated):
-    """A summary of a fixed size, without text."""
+    """A summary of a fixed size without text, for replays that only count tokens.
+
+    Args:
+        tokens: size of each summary.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> rules = ck.policies.Rules(
+        ...     "summary:keep_tokens=2000", ck.policies.triggers.Above(4_000), summariser=Fixed(500)
+        ... )
+        >>> ck.replay(ck.read(ck.samples.path("chat")), rules).edits[0].tokens_after
+        2726
+    """
 
     tokens: Positive = 1500
     name = "fixed"
     needs_model = False
 
     def __call__(self, passage: Passage) -> int:
-        """Return the size, or the passage's limit where that is smaller."""
+        """Return the size in tokens, at most the limit of the passage."""
         return self.tokens if passage.limit is None else min(self.tokens, passage.limit)
 
 
 @dataclass(frozen=True)
 class ShareOfInput(Validated):
-    """A summary as large as a share of its input, with a least and a most size, without text."""
+    """A summary without text whose size is a share of its input, between two bounds.
+
+    Args:
+        share: share of the input, above 0 and up to 1.
+        cap: most tokens.
+        floor: least tokens.
+
+    Raises:
+        BadArguments: the floor is above the cap.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> summariser = ShareOfInput(share=0.2)
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules("summary:keep_tokens=2000", above, summariser=summariser)
+        >>> ck.replay(ck.read(ck.samples.path("chat")), rules).edits[0].tokens_after
+        2733
+    """
 
     share: PositiveShare = 0.1
     cap: Positive = 4000
@@ -122,138 +169,167 @@ class ShareOfInput(Validated):
             raise BadArguments(f"A summary's floor lies between 1 and its cap; got {self}.")
 
     def __call__(self, passage: Passage) -> int:
-        """Return ``min(cap, max(floor, share x input))``, never more than the passage's limit."""
+        """Return ``min(cap, max(floor, share x input))`` tokens, at most the passage's limit."""
         size = min(self.cap, max(self.floor, round(self.share * passage.tokens)))
         return size if passage.limit is None else min(size, passage.limit)
 
 
 @dataclass(frozen=True)
 class RecordedSummary:
-    """The recorded summary where the cut is a recorded one's, else another summariser's."""
+    """The recorded summary where the cut is a recorded one, else another summariser's.
+
+    Args:
+        otherwise: the other summariser; None: the extractive one.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> research = ck.read(ck.samples.path("research"))
+        >>> rules = ck.policies.Rules(
+        ...     "summary", ck.policies.triggers.Above(30_000), summariser=RecordedSummary()
+        ... )
+        >>> len(ck.replay(research, rules).edits)
+        12
+    """
 
     otherwise: Summariser | None = None
-    """None: the extractive one."""
+    """The other summariser; None: the extractive one."""
     name = "recorded"
     needs_model = False
 
     def __call__(self, passage: Passage) -> Message | str | int | None:
-        """Return the recorded summary message, or the other summariser's."""
+        """Return the recorded summary message, or the other summariser's result."""
         history, log = passage.history, passage.history.log
         row = history.row(passage.before) if passage.before < len(history) else history.hi
         for call, edit in log.recorded:
             if call > history.call:
                 break
-            gone = [log.index[t] for t in edit.targets if t in log.index]
-            if edit.kind == "summarised" and edit.inserted and gone and max(gone) + 1 == row:
+            # The recorded summary fits if it ends at the same row as this cut.
+            removed_rows = [log.index[t] for t in edit.targets if t in log.index]
+            is_same_cut = removed_rows and max(removed_rows) + 1 == row
+            if edit.kind == "summarised" and edit.inserted and is_same_cut:
                 return edit.inserted[0]
         return (self.otherwise or Extractive())(passage)
 
 
 @dataclass(frozen=True)
 class Extractive(Validated):
-    """The most telling sentences, in their order, each tagged with who said it: deterministic,
-    offline, no model.
+    """An extractive summary: the most informative sentences, in order, tagged with their role.
 
-    A sentence weighs the information of its words in this passage (TF-IDF), more where it holds a
-    cue (must, never, a path, an error) and where it is recent; sentences that repeat a chosen one
-    weigh less (maximal marginal relevance). More than half of the room is the user's. With a focus,
-    half of the room is first for what is near it, and a last line says how much of that was kept
-    (`focuses`). Of a message only what a window could hold is read (`sentences.READ`).
+    It needs no model and is deterministic. A sentence is weighted by the TF-IDF of its words, with
+    a bonus for cues (must, never, a path, an error) and for recency, and chosen by maximal marginal
+    relevance: one that repeats a chosen sentence counts less. More than half of the budget is for
+    user messages. With a focus, half of the budget goes first to sentences near it, and a last line
+    reports how many of those are included.
+
+    Args:
+        tokens: most tokens of the summary; the limit of a passage takes precedence.
+        share: most tokens as a share of the passage, above 0 and up to 1.
+        user: share of the budget for user messages, 0 to 1.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> chat = ck.read(ck.samples.path("chat"))
+        >>> Extractive().extract(chat.messages[:20], tokens=40).splitlines()[0]
+        'User: Help me to plan.'
     """
 
     tokens: Positive = 1500
-    """Most tokens; a passage's own limit goes first."""
+    """Most tokens; the limit of a passage takes precedence."""
     share: PositiveShare = 0.3
     """Most tokens as a share of the passage."""
     user: Proportion = 0.55
-    """Share of the room for what the user said."""
+    """Share of the budget for user messages."""
     name = "extractive"
     needs_model = False
 
     def __call__(self, passage: Passage) -> str:
-        """Return the extract, one line a sentence; empty where nothing is readable."""
+        """Return the extract, one sentence per line; empty where there is no text."""
+        # At least 40 tokens, even of a short passage; 3.5 characters count as one token.
         room = min(self.tokens, max(int(self.share * passage.tokens), 40))
         room = room if passage.limit is None else min(room, passage.limit)
         focus = focus_of(passage.focus)
-        known, parts, among = _passage_parts(passage, focused=focus is not None)
+        lines, parts, among = _passage_parts(passage, focused=focus is not None)
         return extracts.write_extract(
-            known, parts, extracts.ExtractOptions(3.5 * room, self.user, focus), among
+            lines, parts, extracts.ExtractOptions(3.5 * room, self.user, focus), among
         )
 
     def extract(self, messages: Iterable[Message], tokens: int) -> str:
-        """Return the extract of messages, 3.5 characters a token; empty only where they are."""
+        """Return the extract of messages, at 3.5 characters per token."""
         messages = list(messages)
         if not messages:
             return ""
-        known = line_index.index_for_messages(messages)
-        parts = known.parts(messages)
-        line_index.keep_last_index(known)
+        lines = line_index.index_for_messages(messages)
+        parts = lines.parts(messages)
+        line_index.keep_last_index(lines)
         return extracts.write_extract(
-            known, parts, extracts.ExtractOptions(3.5 * tokens, self.user), parts
+            lines, parts, extracts.ExtractOptions(3.5 * tokens, self.user), parts
         )
 
 
 def _passage_parts(
     passage: Passage, *, focused: bool
 ) -> tuple[line_index.LineIndex, NDArray[Any], NDArray[Any]]:
-    """Return the lines of a session, the passage as parts of them, and all said so far."""
+    """Return the line index of a log, the parts of the passage, and all parts so far."""
     history, places = passage.history, passage.places
-    head, (known, column) = history.head, line_index.index_for_log(history.log)
-    with known.lock:
+    head, (lines, column) = history.head, line_index.index_for_log(history.log)
+    with lines.lock:
+        # Rows of the log have their parts in a column; messages of the edited head are looked up.
         edited = int(places.searchsorted(head.size)) if head.size else 0
         rows = places[edited:] + (history.lo - head.size)
         parts = column.upto(int(rows[-1]) + 1)[rows] if len(rows) else rows
         if edited:
-            made = known.made([history[p] for p in places[:edited].tolist()])
-            parts = np.concatenate((made, parts), dtype=np.int32)
-        return known, parts, column.upto(history.hi) if focused else parts
+            edited_parts = lines.made([history[p] for p in places[:edited].tolist()])
+            parts = np.concatenate((edited_parts, parts), dtype=np.int32)
+        return lines, parts, column.upto(history.hi) if focused else parts
 
 
 _MUST = "it must return text, a message or a number of tokens"
 
 
-def validate_summary(made: Any) -> Message | str | int:
-    """Return what a summariser made: a text, a message or a number of tokens.
+def validate_summary(summary: Any) -> Message | str | int:
+    """Return the result of a summariser: a text, a message or a number of tokens.
 
     Raises:
-        ModelError: it is nothing, or none of these.
+        ModelError: it is empty, or none of these.
     """
-    if hasattr(made, "__index__") and not isinstance(made, bool) and made >= 0:
-        return index(made)
-    if made is None or (
-        isinstance(made, (str, Message))
-        and not summary_text(made).strip()
-        and not _has_other_parts(made)
+    if hasattr(summary, "__index__") and not isinstance(summary, bool) and summary >= 0:
+        return index(summary)
+    if summary is None or (
+        isinstance(summary, (str, Message))
+        and not summary_text(summary).strip()
+        and not _has_other_parts(summary)
     ):
         raise ModelError(f"The summariser returned nothing; {_MUST}.")
-    if not isinstance(made, (str, Message)):
-        raise ModelError(f"The summariser returned {short_repr(made)}; {_MUST}.")
-    return made
+    if not isinstance(summary, (str, Message)):
+        raise ModelError(f"The summariser returned {short_repr(summary)}; {_MUST}.")
+    return summary
 
 
-def written_instead(made: Message | str, error: object) -> Message:
-    """Return a summary that stands in for one that failed as a message that says why."""
-    message = Message(role="summary", parts=(Text(made),)) if isinstance(made, str) else made
+def written_instead(summary: Message | str, error: object) -> Message:
+    """Return a fallback summary as a message whose details hold the error."""
+    message = (
+        Message(role="summary", parts=(Text(summary),)) if isinstance(summary, str) else summary
+    )
     return structs.replace(message, details={**message.details, ERROR: failure_text(error)})
 
 
-def summary_text(made: Message | str | int | None) -> str:
-    """Return what a summariser said in words: nothing where it knows a size alone."""
-    if isinstance(made, Message):
-        return plain_text(made)
-    return made if isinstance(made, str) else ""
+def summary_text(summary: Message | str | int | None) -> str:
+    """Return the text of a summary; empty where only its size is known."""
+    if isinstance(summary, Message):
+        return plain_text(summary)
+    return summary if isinstance(summary, str) else ""
 
 
-def _has_other_parts(made: Message | str) -> bool:
-    return isinstance(made, Message) and any(not isinstance(p, Text) for p in made.parts)
+def _has_other_parts(summary: Message | str) -> bool:
+    return isinstance(summary, Message) and any(not isinstance(p, Text) for p in summary.parts)
 
 
 def may_ask(summariser: object) -> bool:
-    """Say whether a summariser may ask a model: any function may, the kit's own say so."""
+    """Return True where a summariser may call a model: `needs_model`, else True."""
     return bool(getattr(summariser, "needs_model", True))
 
 
-_KINDS = {
+_SUMMARISERS = {
     "extractive": Extractive,
     "fixed": Fixed,
     "share": ShareOfInput,
@@ -262,23 +338,29 @@ _KINDS = {
 
 
 def parse_summariser(words: str) -> Summariser:
-    """Return a summariser by name and numbers: `extractive:800`, `fixed:1500`, `share:0.1:4000`,
-    `recorded`.
+    """Parse a summariser from its name and numbers: `extractive:800`, `share:0.1:4000`, `recorded`.
+
+    Args:
+        words: the name, and the first settings in order, joined by colons.
 
     Raises:
-        BadArguments: there is no such summariser, or its numbers do not fit.
+        BadArguments: there is no such summariser, or its numbers are invalid.
+
+    Example:
+        >>> parse_summariser("share:0.1:4000")
+        ShareOfInput(share=0.1, cap=4000, floor=100)
     """
     name, *numbers = words.strip().split(":")
-    kind = _KINDS.get(name.strip().lower())
+    kind = _SUMMARISERS.get(name.strip().lower())
     if kind is None:
         raise BadArguments(
             f"No summariser is called {name!r}; there are"
-            f" {', '.join(_KINDS)}.{did_you_mean(name, _KINDS)}"
+            f" {', '.join(_SUMMARISERS)}.{did_you_mean(name, _SUMMARISERS)}"
         )
     try:
         values = [float(n) if "." in n else int(n) for n in numbers]
         return kind(*values)  # type: ignore[no-any-return]
     except (ValueError, TypeError):
         raise BadArguments(
-            f"Summariser {words!r} has numbers that it cannot take; write it as fixed:1500."
+            f"Summariser {words!r} has invalid numbers; write it as fixed:1500."
         ) from None

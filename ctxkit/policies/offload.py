@@ -1,6 +1,4 @@
-"""Move tool results out of the prompt: behind a digest, an excerpt, or a stub that names an
-artifact.
-"""
+"""Prunings that move tool results out of the prompt: a digest, excerpts, or artifact stubs."""
 
 from __future__ import annotations
 
@@ -36,41 +34,50 @@ ARCHIVED_KIND = "tool_result_archived"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Digest(ScheduledPruning):
-    """Archive all tool results but the last, and say in one message at the end what each of them
-    was.
+    """Archive all tool results but the newest, and append a digest with one line for each.
 
-    The call of an archived result keeps a stub as its result, so no call is left unanswered. The
-    digest is for the agent only: `details["user_visible"]` is False on it, while the archived
-    results stay visible to the user.
+    An archived result keeps a stub, so no call is left unanswered. The digest is for the agent
+    only (`details["user_visible"]` is False); archived results stay visible to the user.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = Digest(keep_last=3)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "Digest" for item in pruned.sent(-1))
+        40
     """
 
     keep_last: Natural = 10
-    """Tool results at the end that stay whole."""
+    """Number of newest tool results that stay."""
     line_chars: Natural = 200
-    """Characters of each result in the digest."""
+    """Most characters of a line of the digest."""
     appends = True
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Archive at each call what is old, and append the digest, where both together save."""
+        """Archive old results and append the digest at each call where this saves tokens."""
         view.stages((None, _Archive(self)), lambda _, size: size(1) < size(0))
 
 
 @dataclass(frozen=True)
 class _Archive:
-    """What a `Digest` makes of each call, whether it saves or not."""
+    """The stage of `Digest` for calls where it saves tokens."""
 
     digest: Digest
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Archive each result as soon as enough newer ones are there; append what they were."""
+        """Archive each result when enough newer ones follow; append the digest."""
         window: SlidingWindow = view.memory.setdefault("results", SlidingWindow())
         lines: OrderedTexts = view.memory.setdefault("lines", OrderedTexts())
         news = {call: more for call, *more in view.news("tool")}
         events = view.events("tool")
         for call in view.calls():
-            old = set(self._shifted(view, window, lines, call, news.get(call, ((), (), ()))))
-            old.update(p for p in events.get(call, ()) if p in window and window.is_old(p))
-            for p in sorted(old):
+            newly_old = set(
+                self._shift_window(view, window, lines, call, news.get(call, ((), (), ())))
+            )
+            newly_old.update(p for p in events.get(call, ()) if p in window and window.is_old(p))
+            # A result that another part archived already has no line in the digest.
+            for p in sorted(newly_old):
                 message = view.message(p, call)
                 if message is None or message.kind == ARCHIVED_KIND:
                     lines.out(p)
@@ -78,7 +85,7 @@ class _Archive:
                     lines.put(p, digest_line(message, self.digest.line_chars))
             view.append(partial(_digest_message, *lines.now()), call)
 
-    def _shifted(
+    def _shift_window(
         self,
         view: ScheduleView,
         window: SlidingWindow,
@@ -86,13 +93,14 @@ class _Archive:
         call: int,
         news: Sequence[Sequence[int]],
     ) -> Iterator[int]:
-        """Let the window follow a call; yield each result that becomes one of the old ones."""
-        came, went, settled = news
-        for p in (*went, *settled):
+        """Apply the news of a call to the window; yield each result that becomes old."""
+        added, hidden, protected = news
+        # Hidden and protected results leave the window; their lines leave the digest.
+        for p in (*hidden, *protected):
             if p in window and window.out(p):
                 lines.out(p)
                 view.change(p, AS_IT_CAME, since=call)
-        for p in came:
+        for p in added:
             if not view.stays(p, call) and window.put(p):
                 view.change(p, _with_stub, since=call)
                 yield p
@@ -105,22 +113,31 @@ class _Archive:
 
 
 def _digest_message(lines: list[str], n: int) -> Message | None:
-    """Return the message of the first so many lines; None where there are none."""
+    """Return the digest of the first n lines as a message; None where there are none."""
     return agent_only_message("\n".join([DIGEST_HEADING, *lines[:n]])) if n else None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Excerpts(ScheduledPruning):
-    """Put a short excerpt, with tool, call and status, in the place of old results (as `ai`)."""
+    """Replace old results by a short excerpt with tool, call and status (the agent `ai`).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = Excerpts(keep_last=3)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "Excerpts" for item in pruned.sent(-1))
+        23
+    """
 
     counts = False
     keep_last: Natural = 10
-    """Tool results at the end that stay whole."""
+    """Number of newest tool results that stay."""
     strategy: Literal["llm", "heuristic", "off"] = "heuristic"
-    """`heuristic` takes 800 characters of both ends; `llm` allows 1,200; `off` does nothing."""
+    """`heuristic`: 800 characters of both ends; `llm`: 1,200; `off`: no change."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Put an excerpt in each result's place as soon as `keep_last` newer ones are there."""
+        """Replace each result when it is older than the newest `keep_last`."""
         if self.strategy == "off":
             return
         for p, call, old in view.window("tool", lambda n: n - self.keep_last, settled=False):
@@ -132,21 +149,21 @@ class Excerpts(ScheduledPruning):
         )
 
     def excerpt(self, result: Message) -> str:
-        """Return the text that stands for a result."""
+        """Return the excerpt of a result."""
         limit = 1200 if self.strategy == "llm" else 800
         head = limit * 2 // 3
         text = content.truncate_middle(plain_text(result), head, limit - head, EXCERPT_MARKER)
         return format_excerpt(result, text or "(empty output)")
 
 
-def format_excerpt(result: Message, said: str) -> str:
-    """Return what is said of a result, under the tool, the call and how it ended."""
+def format_excerpt(result: Message, excerpt: str) -> str:
+    """Return an excerpt under a heading with tool, call id and status."""
     head = f"{EXCERPT_HEADING}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}"
-    return f"{head}\nStatus: {'error' if result.is_error else 'ok'}\n{said}"
+    return f"{head}\nStatus: {'error' if result.is_error else 'ok'}\n{excerpt}"
 
 
 def agent_only_message(text: str) -> Message:
-    """Return a message that says what was archived: for the agent, not for the user."""
+    """Return a message about archived results that is shown to the agent, not to the user."""
     details = {USER_VISIBLE_KEY: False}
     return Message(role="user", kind="tool_summary", parts=(Text(text),), details=details)
 
@@ -171,32 +188,40 @@ _ARTIFACT_LINE = re.compile(r"^Artifact: ([0-9a-f]{12})$", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Offload(ScheduledPruning):
-    """Put a stub in the place of each result longer than a threshold, as soon as it is there.
+    """Replace each result longer than a threshold by a stub that names an artifact.
 
-    The stub names an artifact by what the result says. A replay writes nothing; a live session
-    saves what `artifacts` says, or sends the result whole where it cannot.
+    The id of the artifact is a hash of the text. A replay writes nothing; a live session saves
+    `artifacts`, and sends a result whole where it cannot save it.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = Offload(threshold=500)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "Offload" for item in pruned.sent(-1))
+        25
     """
 
     counts = False
     threshold: Natural = 40_000
-    """Results of more characters are offloaded."""
+    """Characters above which a result is offloaded."""
     tools: tuple[str, ...] = ("*",)
-    """Names or globs of the tools whose results are offloaded."""
+    """Names or globs of tools whose results are offloaded."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Offload each result as soon as it is there."""
+        """Offload each result on arrival."""
         for p in view.new("tool", tools=self.tools):
             if view.long(p, self.threshold):
                 what = partial(self._stub, call=view.asked(p))
                 view.change(p, what, since=view.arrival(p), low=self.threshold + 1)
 
-    def artifacts(self, given: Iterable[Message]) -> dict[str, Message]:
-        """Return the results that it may put stubs for, by the artifact that the stub names.
+    def artifacts(self, messages: Iterable[Message]) -> dict[str, Message]:
+        """Return the results that it may offload, by artifact id.
 
         Args:
-            given: what a call shows before this pruning.
+            messages: what a call shows before this pruning.
         """
-        long = (m for m in given if m.role == "tool" and self._is_long(plain_text(m), m))
+        long = (m for m in messages if m.role == "tool" and self._is_long(plain_text(m), m))
         return {artifact_id(plain_text(m)): m for m in long}
 
     def _is_long(self, text: str, message: Message) -> bool:
@@ -212,23 +237,23 @@ class Offload(ScheduledPruning):
 
 
 def artifact_id(text: str) -> str:
-    """Return the name of the artifact that holds a text: the first 12 digits of its SHA-256."""
+    """Return the artifact id of a text: the first 12 digits of its SHA-256."""
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def artifact_in_stub(message: Message) -> str | None:
-    """Return the artifact that a stub names; None: it is no stub, or one that was cut."""
+    """Return the artifact id in a stub; None for other messages, and for stubs that were cut."""
     text = plain_text(message)
-    found = (
+    match = (
         _ARTIFACT_LINE.search(text)
         if message.role == "tool" and text.startswith(STUB_PREFIX)
         else None
     )
-    return found[1] if found else None
+    return match[1] if match else None
 
 
 def format_stub(text: str, result: Message, call: ToolCall | None, artifact: str) -> str:
-    """Return the four lines that stand for an offloaded result."""
+    """Return the stub of an offloaded result: four lines."""
     return "\n".join(
         [
             f"{STUB_PREFIX}{len(text):,} chars stored to artifact store]",

@@ -1,4 +1,4 @@
-"""Protocols of policies, prunings, triggers and guards, and what guards and triggers may ask."""
+"""Protocols of policies, prunings, triggers and guards, and of what triggers and guards read."""
 
 from __future__ import annotations
 
@@ -18,29 +18,61 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Policy(Protocol):
-    """History in, history out.
+    """A compaction policy: a callable ``(history, room) -> history``; a function is enough.
 
-    It keeps nothing between calls: all that it may know of the past is in the history (`since`, the
-    columns, `log`), so that a replay, which jumps, and a live session ask the same. One that
-    derives from `chain.Part` may say more.
+    A policy has no state between calls. What it needs of the past is in the history (`since`, the
+    columns, `log`), so that a replay, which jumps from compaction to compaction, and a live session
+    give the same result. Derive from `BasePolicy` for more: chains with ``|``, a lent summariser.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> def halve(history, room):
+        ...     return history.drop(history.safe(len(history) // 2), "the older half")
+        >>> isinstance(halve, ck.policies.Policy)
+        True
+        >>> rules = ck.policies.Rules(halve, ck.policies.triggers.Above(8_000))
+        >>> [edit.kind for edit in ck.replay(ck.read(ck.samples.path("chat")), rules).edits]
+        ['dropped', 'dropped']
     """
 
     def __call__(self, history: History, room: ContextBudget, /) -> History | Sequence[Message]:
-        """Return what is shown from this call on; the same object where nothing is to be done."""
+        """Return the history from this call on; the same object where nothing changes."""
 
 
 @runtime_checkable
 class Pruning(Protocol):
-    """History in, history out, for one call. `scheduled.Scheduled` is billed without calls."""
+    """A policy for the prompt of one call: the history itself stays as it is.
+
+    Derive from `ctxkit.policies.base.ScheduledPruning` where the effect on each message can be said
+    ahead: a replay then computes all prompts at once instead of calling it at each call.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> def last_ten(history, room):
+        ...     return history.drop(history.safe(max(len(history) - 10, 0)), "older than ten")
+        >>> chat = ck.read(ck.samples.path("chat"))
+        >>> pruned = ck.replay(chat, ck.policies.Rules(pruning=last_ten))
+        >>> len(chat.sent(-1)), len(pruned.sent(-1))
+        (89, 12)
+    """
 
     def __call__(self, history: History, room: ContextBudget, /) -> History | Sequence[Message]:
-        """Return what this call is sent."""
+        """Return the prompt of this call as a history."""
 
 
 @runtime_checkable
 class Trigger(Protocol):
-    """When a compaction is due. One that derives from `triggers.BaseTrigger` says it of many
-    calls.
+    """A callable ``(history, room) -> bool``: is a compaction due? A function is enough.
+
+    Derive from `triggers.BaseTrigger` to search many calls at once, and for ``|``, ``&``, ``~``.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> def long_history(history, room):
+        ...     return len(history) > 60
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", long_history)
+        >>> len(ck.replay(ck.read(ck.samples.path("chat")), rules).edits)
+        1
     """
 
     def __call__(self, history: History, room: ContextBudget, /) -> bool:
@@ -48,47 +80,87 @@ class Trigger(Protocol):
 
 
 class Forecast(Protocol):
-    """What the calls start..stop will be like unedited. A search gives the first one, or `stop`."""
+    """The prompts of coming calls if nothing is compacted, as triggers search them.
+
+    Each search returns the first call in start..stop that meets its condition, or `stop`. Sizes are
+    in tokens. An object of this kind is handed to a trigger; nothing needs to be built by hand.
+
+    Example:
+        >>> from ctxkit.policies.triggers import BaseTrigger
+        >>> class LongPrompt(BaseTrigger):
+        ...     def first(self, forecast, start, stop):
+        ...         return forecast.above(forecast.room.limit // 2, start, stop)
+        >>> import ctxkit as ck
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", LongPrompt(), window=16_000)
+        >>> len(ck.replay(ck.read(ck.samples.path("chat")), rules).edits)
+        1
+    """
 
     history: History
     room: ContextBudget
 
     @property
     def log(self) -> MessageLog:
-        """The log: its call columns (`upto sent done agents`) may be read up to that call."""
+        """The log; its columns of calls may be read up to the call in question."""
 
     def above(self, limit: float, start: int, stop: int, /, estimated: bool = False) -> int:
-        """The prompt is above `limit` tokens (estimated: the messages, in the system's measure)."""
+        """The prompt has more than `limit` tokens, or its messages by `Rules.estimator`."""
 
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int, /) -> int:
-        """At least `n` messages of these roles are shown (no roles: of any)."""
+        """The prompt holds at least `n` messages of these roles (no roles: of any)."""
 
     def turns(self, n: int, start: int, stop: int, /) -> int:
-        """At least `n` turns have begun since the last edit that was kept."""
+        """At least `n` turns have begun since the last compaction."""
 
     def spent(self, limit: float, start: int, stop: int, /, *, agent: str | None = None) -> int:
-        """The prompts of one agent, or any one, since the last kept edit add up to `limit`."""
+        """The prompts of one agent (None: of any) since the last compaction sum up to `limit`."""
 
     def turn_spent(self, limit: float, start: int, stop: int, /) -> int:
-        """The prompts of the turn so far, or the one just ended, add up to more than `limit`."""
+        """The prompts of the current turn, or the one just ended, sum up to more than `limit`."""
 
     def prompts(self, start: int, stop: int, /) -> NDArray[Any]:
-        """Prompt tokens of each call start..stop."""
+        """Return the prompt tokens of each call start..stop."""
 
 
 @runtime_checkable
 class Guard(Protocol):
-    """Holds back a due compaction (`first`) or refuses a result; derive from `guards.Open`."""
+    """Postpones a compaction that is due (`first`) or refuses its result (`refuses`).
+
+    Derive from `guards.BaseGuard`, and define one of the two.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> class NotAtFirst(ck.policies.guards.BaseGuard):
+        ...     def first(self, past, forecast, start, stop):
+        ...         return min(max(start, 30), stop)
+        >>> rules = ck.policies.Rules(
+        ...     "window:keep_tokens=4000", ck.policies.triggers.Above(4_000), guards=NotAtFirst()
+        ... )
+        >>> len(ck.replay(ck.read(ck.samples.path("chat")), rules).edits)
+        13
+    """
 
     def first(self, past: RunState, forecast: Forecast, start: int, stop: int, /) -> int:
         """Return the first call in start..stop at which a due compaction may happen, or `stop`."""
 
     def refuses(self, past: RunState, was: History, new: History, /) -> str | None:
-        """Return why a result is not to be taken, or None."""
+        """Return why the result of a compaction is refused; None: it is accepted."""
 
 
 class RunState(Protocol):
-    """What a guard knows of the run so far."""
+    """The run so far, as guards read it: the log, and the compactions that took effect.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> class AtMostOne(ck.policies.guards.BaseGuard):
+        ...     def first(self, past, forecast, start, stop):
+        ...         return stop if past.cuts else start
+        >>> rules = ck.policies.Rules(
+        ...     "window:keep_tokens=2000", ck.policies.triggers.Above(4_000), guards=AtMostOne()
+        ... )
+        >>> len(ck.replay(ck.read(ck.samples.path("chat")), rules).edits)
+        1
+    """
 
     log: MessageLog
     begin: int
@@ -96,48 +168,48 @@ class RunState(Protocol):
 
     @property
     def cuts(self) -> Sequence[PastCompaction]:
-        """The compactions that were kept, in order."""
+        """The compactions that took effect, in order."""
 
 
 class PastCompaction(Protocol):
-    """One compaction that was kept."""
+    """A compaction that took effect."""
 
     @property
     def call(self) -> int:
-        """The call before which it was made."""
+        """The call before which it happened."""
 
     @property
     def before(self) -> int:
-        """Tokens of the prompt before."""
+        """Tokens of the prompt before it."""
 
     @property
     def after(self) -> int:
-        """Tokens of the prompt after."""
+        """Tokens of the prompt after it."""
 
     @property
     def messages_before(self) -> int:
-        """Messages shown before."""
+        """Messages in the prompt before it."""
 
     @property
     def messages_after(self) -> int:
-        """Messages shown after."""
+        """Messages in the prompt after it."""
 
 
 class Named:
-    """The foot of parts, triggers and guards: what tables, plots and notes call one."""
+    """Base of policies, triggers and guards: the name in tables, plots and notes."""
 
-    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
+    if TYPE_CHECKING:  # read-only: a subclass may define an attribute, a field or a property
 
         @property
         def name(self) -> str:
-            """Its name; empty: that of its class."""
+            """The name; empty: the name of the class."""
     else:
         name = ""
 
 
 @dataclass(frozen=True, repr=False)
 class FunctionWrapper:
-    """A plain function in the place of a part or a trigger; equal for equal functions."""
+    """A plain function used as a policy or trigger; equal for equal functions."""
 
     function: Any
 
@@ -151,18 +223,19 @@ class FunctionWrapper:
 
 
 def is_call_overridden(part: object, method: str) -> bool:
-    """Return True where a class redefines a call below the inherited method that says it too.
+    """Return True where a subclass redefines `__call__`, but not the method that predicts it.
 
-    Then the call alone counts: the method speaks for a call that is no more. A method that was
-    inherited from a base without a call, as that of chains, speaks for the first one defined.
+    The inherited method describes a `__call__` that no longer exists, so it must not be used. A
+    method inherited from a base without a `__call__` describes the first one that is defined.
     """
-    kinds = type(part).__mro__
-    calls = [n for n, kind in enumerate(kinds) if "__call__" in vars(kind)]
-    says = next((n for n, kind in enumerate(kinds) if method in vars(kind)), len(kinds))
-    return len(calls) > 1 and calls[0] < says
+    # Compare the places in the method resolution order: a lower place is nearer to the class.
+    classes = type(part).__mro__
+    call_definitions = [n for n, cls in enumerate(classes) if "__call__" in vars(cls)]
+    defines_method = (n for n, cls in enumerate(classes) if method in vars(cls))
+    return len(call_definitions) > 1 and call_definitions[0] < next(defines_method, len(classes))
 
 
 def name_of(part: object) -> str:
-    """Return what anything calls itself: its `name`, a function's, else the name of its class."""
+    """Return the `name` of an object, the name of a function, else the name of the class."""
     name = getattr(part, "name", None) or getattr(part, "__name__", None)
     return name if isinstance(name, str) else type(part).__name__

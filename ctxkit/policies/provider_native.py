@@ -1,4 +1,4 @@
-"""Compaction and clearing on the provider's side (Anthropic, OpenAI), sized as far as known."""
+"""Compaction and clearing by the provider (Anthropic, OpenAI), with sizes as far as known."""
 
 from __future__ import annotations
 
@@ -15,48 +15,55 @@ if TYPE_CHECKING:
     from ctxkit.tokens import ContextBudget
 
 OPENAI_COMPACT_SHARE = 0.7
-"""Share of the window at which Fased lets OpenAI compact; window unknown: at 80,000 tokens."""
+"""Share of the window at which Fased lets OpenAI compact; 80,000 tokens where it is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Native(ConfiguredPolicy):
-    """Anthropic clears old tool results, OpenAI puts an encrypted item in the place of what is old:
-    both on their side.
+    """Compaction by the provider: Anthropic clears old tool results, OpenAI inserts an opaque item.
 
-    What OpenAI's item holds nobody can see: it stands as a message of a known size only.
+    OpenAI replaces the old messages by an encrypted item, which nobody can read: it is modelled as
+    a message of which only the size is assumed.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(Native(threshold=4_000), above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('shortened', 6713, 3927)]
     """
 
     provider: Literal["anthropic", "openai"] = "anthropic"
     """`anthropic` clears tool uses, `openai` compacts."""
     threshold: Positive | None = None
-    """Tokens above which it acts; None: 100,000 (Anthropic), 0.7 of the window (OpenAI)."""
+    """Prompt tokens above which it acts; None: 100,000 (Anthropic), 0.7 of the window (OpenAI)."""
     keep_last: Natural = 3
-    """Tool results that Anthropic leaves; user messages from the end that OpenAI leaves."""
+    """Newest tool results that Anthropic keeps; newest user messages that OpenAI keeps."""
     clear_at_least: Natural = 0
-    """Anthropic clears only where this frees at least so many tokens."""
+    """Least number of tokens that Anthropic must free."""
     item_tokens: Positive = 1500
-    """Size of OpenAI's item, in tokens: an assumption, since no log shows it."""
+    """Size of OpenAI's item in tokens: an assumption, as no log records it."""
 
     def limit(self, room: ContextBudget) -> int:
-        """Return the tokens above which the provider acts."""
+        """Return the prompt tokens above which the provider acts."""
         if self.threshold is not None:
             return self.threshold
         return 100_000 if self.provider == "anthropic" else int(OPENAI_COMPACT_SHARE * room.limit)
 
     def __call__(self, history: History, room: ContextBudget) -> History:
-        """Return the history as the provider would cut it."""
+        """Return the history after the provider's compaction."""
         if history.tokens <= self.limit(room):
             return history
         if self.provider == "anthropic":
             return Clear(keep_last=self.keep_last, at_least=self.clear_at_least)(history, room)
+        # OpenAI keeps the newest user messages and all that follows them.
         cut = history.safe_before(max(history.nth_last("user", max(self.keep_last, 1)), 0))
         return replace_with_opaque_item(history, cut, self.item_tokens)
 
 
 def replace_with_opaque_item(history: History, cut: int, tokens: int) -> History:
-    """Return a history with OpenAI's item, of so many tokens, in the place of all before a cut;
-    itself where that would not be smaller.
-    """
+    """Return the history with an item of `tokens` in place of all before a cut, if smaller."""
     item = Message(role="summary", kind="native", parts=(SizeOnly("compaction", tokens=tokens),))
     new = history.summarise(cut, item, "the provider compacts", tokens=tokens, method="native")
     return new if new.tokens < history.tokens else history

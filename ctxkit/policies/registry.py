@@ -1,6 +1,4 @@
-"""Policies by name, and chains of them written as `clear:keep_last=3 |
-window:keep_tokens=60000`.
-"""
+"""Policies by name, and chains written as `clear:keep_last=3 | window:keep_tokens=60000`."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.protocols import Policy
 
 ENTRY_POINT_GROUP = "ctxkit.policies"
-"""Entry points of this group, ``name = module:Class``, are policies too."""
+"""Group of entry points, ``name = module:Class``, by which other packages add policies."""
 
 MEMBERS = {
     "text_only": "message_filters:TextOnly",
@@ -58,45 +56,71 @@ MEMBERS = {
 
 
 def names() -> list[str]:
-    """Return the names that `parse` knows, those of other packages after the kit's own."""
+    """Return the names of all policies that `parse` accepts, those of other packages last.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.policies.names()[:3]
+        ['text_only', 'roles', 'without_agents']
+    """
     return [*MEMBERS, *(n for n in sorted(entries()) if n not in MEMBERS)]
 
 
 def entries() -> dict[str, Any]:
-    """Return the policies of other packages by name; they are loaded only when used."""
+    """Return the entry points of policies in other packages, by name; they load when used.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> [name for name in ck.policies.entries() if name.startswith("ctxkit_")]
+        []
+    """
     return {e.name: e for e in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def create_policy(name: str, **settings: Any) -> Policy:
-    """Return a policy by its name.
+    """Create a policy by its name.
+
+    Args:
+        name: one of `names()`; hyphens and capitals do not matter.
+        settings: its settings.
 
     Raises:
         UnknownPreset: there is no such policy.
-        BadArguments: it has no such setting, or the setting cannot work.
+        BadArguments: it has no such setting, or the value is invalid.
     """
-    kind = _load_policy_class(name.strip().lower().replace("-", "_"))
-    known = [f.name for f in fields(kind) if f.init] if is_dataclass(kind) else []
+    policy_class = _load_policy_class(name.strip().lower().replace("-", "_"))
+    setting_names = (
+        [f.name for f in fields(policy_class) if f.init] if is_dataclass(policy_class) else []
+    )
     for key in settings:
-        if known and key not in known:
+        if setting_names and key not in setting_names:
             raise BadArguments(
                 f"Policy {name!r} has no setting {key!r}; it has"
-                f" {', '.join(known)}.{did_you_mean(key, known)}"
+                f" {', '.join(setting_names)}.{did_you_mean(key, setting_names)}"
             )
-    made: Policy = kind(**settings)
-    return made
+    policy: Policy = policy_class(**settings)
+    return policy
 
 
 def parse(words: str) -> Policy:
-    """Return the policy that a line describes: names with settings, one after the other.
+    """Parse a policy, or a chain joined by ``|``, from a line: ``name:setting=value,...``.
 
-    Lists are joined by ``+`` (``deny=bash+read*``), tables by ``:``
-    (``overrides=grep:20000+bash:500``); a text with ``,`` or ``|`` in it stands in double quotes.
+    Join the items of a list by ``+`` (``deny=bash+read*``), and the pairs of a table by ``:`` and
+    ``+`` (``overrides=grep:20000+bash:500``). Put a text with ``,`` or ``|`` in double quotes.
+
+    Args:
+        words: the line.
 
     Raises:
-        UnknownPreset: a policy of that name does not exist.
-        BadArguments: the line or a setting cannot work; the sentence names the nearest right word.
+        UnknownPreset: there is no policy of that name.
+        BadArguments: the line or a setting is invalid; the message names the nearest valid word.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.policies.parse("clear:keep_last=5,deny=bash")
+        Clear(keep_last=5, deny=('bash',))
     """
-    parts = [_parse_one(part) for part in _split(words, "|")]
+    parts = [_parse_policy(part) for part in _split_outside_quotes(words, "|")]
     if len(parts) == 1:
         return parts[0]
     from ctxkit.policies.base import Chain
@@ -104,7 +128,7 @@ def parse(words: str) -> Policy:
     return Chain.of(*parts)
 
 
-def _parse_one(words: str) -> Policy:
+def _parse_policy(words: str) -> Policy:
     name, _, rest = words.strip().partition(":")
     name = name.strip().lower().replace("-", "_")
     if not name:
@@ -112,72 +136,79 @@ def _parse_one(words: str) -> Policy:
             "A policy is missing beside '|': write it as clear:keep_last=3 |"
             " window:keep_tokens=60000."
         )
-    kind = _load_policy_class(name)
-    known = {f.name: (str(f.type), f.default) for f in fields(kind)} if is_dataclass(kind) else {}
-    return create_policy(name, **parse_settings(rest, f"policy {name!r}", known))
+    policy_class = _load_policy_class(name)
+    setting_types = (
+        {f.name: (str(f.type), f.default) for f in fields(policy_class)}
+        if is_dataclass(policy_class)
+        else {}
+    )
+    return create_policy(name, **parse_settings(rest, f"policy {name!r}", setting_types))
 
 
-def parse_settings(words: str, whose: str, known: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
-    """Return the settings in a line, ``key=value`` joined by commas, as `parse` reads them.
+def parse_settings(words: str, whose: str, types: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """Parse the settings of a line: ``key=value``, joined by commas.
 
     Args:
         words: the line.
-        whose: whose settings they are, as a sentence names it.
-        known: the type and the default of each setting.
+        whose: the owner of the settings, for error messages.
+        types: the type and the default of each setting.
 
     Raises:
-        BadArguments: one has no value.
+        BadArguments: a setting has no value.
     """
     settings = {}
-    for item in filter(str.strip, _split(words, ",")):
+    for item in filter(str.strip, _split_outside_quotes(words, ",")):
         key, equals, value = item.partition("=")
         key = key.strip().replace("-", "_")
         if not equals:
             raise BadArguments(
                 f"Setting {item.strip()!r} of {whose} needs a value: write {key}=...."
             )
-        settings[key] = _value(value.strip(), *known.get(key, ("", None)))
+        settings[key] = _parse_value(value.strip(), *types.get(key, ("", None)))
     return settings
 
 
 def _load_policy_class(name: str) -> Any:
     if name in MEMBERS:
-        module, _, kind = MEMBERS[name].partition(":")
-        return getattr(import_module(f"ctxkit.policies.{module}"), kind)
-    found = entries().get(name)
-    if found is None:
+        module, _, class_name = MEMBERS[name].partition(":")
+        return getattr(import_module(f"ctxkit.policies.{module}"), class_name)
+    entry_point = entries().get(name)
+    if entry_point is None:
         raise UnknownPreset(f"There is no policy {name!r}.{did_you_mean(name, names())}")
-    return found.load()
+    return entry_point.load()
 
 
-def _split(words: str, sign: str) -> list[str]:
-    """Split at a sign outside double quotes."""
-    out, quoted = [""], False
+def _split_outside_quotes(words: str, sign: str) -> list[str]:
+    """Split a line at a sign outside double quotes."""
+    parts, is_quoted = [""], False
     for char in words:
-        quoted ^= char == '"'
-        if char == sign and not quoted:
-            out.append("")
+        is_quoted ^= char == '"'
+        if char == sign and not is_quoted:
+            parts.append("")
         else:
-            out[-1] += char
-    return out
+            parts[-1] += char
+    return parts
 
 
-def _value(text: str, kind: str, default: Any) -> Any:
-    quoted = len(text) > 1 and text[0] == text[-1] == '"'
-    text = text[1:-1] if quoted else text
+def _parse_value(text: str, kind: str, default: Any) -> Any:
+    """Return the value of a setting by its annotation and its default."""
+    # Double quotes protect separators, and make a value a text.
+    is_quoted = len(text) > 1 and text[0] == text[-1] == '"'
+    text = text[1:-1] if is_quoted else text
     if kind.startswith("tuple"):
         return tuple(t for t in text.split("+") if t)
     if kind.startswith("Mapping"):
         pairs = (t.rpartition(":") for t in text.split("+") if t)
-        return {key: _plain(value) for key, _, value in pairs}
-    return text if quoted or isinstance(default, str) else _plain(text)
+        return {key: _parse_word(value) for key, _, value in pairs}
+    return text if is_quoted or isinstance(default, str) else _parse_word(text)
 
 
-def _plain(text: str) -> Any:
-    """Return what a word means: true, false, none, a number, else itself."""
+def _parse_word(text: str) -> Any:
+    """Return the value of a word: True, False, None, a number, else the text itself."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
+    # Numbers may have underscores, as in Python.
     number = text.replace("_", "")
     for kind in (int, float):
         try:

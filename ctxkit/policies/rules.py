@@ -1,6 +1,4 @@
-"""Rules: one complete setting of a context manager, its budget thresholds, and the recorded
-compactions as rules.
-"""
+"""Rules: one complete setting of a context manager; the recorded compactions as rules."""
 
 from __future__ import annotations
 
@@ -25,149 +23,159 @@ if TYPE_CHECKING:
     from ctxkit.policies.protocols import Forecast
 
 
-GivenT = TypeVar("GivenT")
-KeptT = TypeVar("KeptT")
+InputT = TypeVar("InputT")
+StoredT = TypeVar("StoredT")
 
 
-class ConvertedField(Generic[GivenT, KeptT]):
-    """A field of a frozen dataclass that is given as one type and kept as another.
+class ConvertedField(Generic[InputT, StoredT]):
+    """A field of a frozen dataclass that converts the value it is set to.
 
-    What is kept stands in the instance like any other value, so reading it costs no call.
+    The converted value is stored in the instance, so reading it costs no call.
 
     Args:
-        made: makes what is kept from what is given.
-        default: what is given where nothing is.
+        convert: converts a value that is set.
+        default: the value that is converted where none is set.
     """
 
-    def __init__(self, made: Callable[[GivenT], KeptT], default: Any = None) -> None:
-        self._made, self._default = made, default
+    def __init__(self, convert: Callable[[InputT], StoredT], default: Any = None) -> None:
+        self._convert, self._default = convert, default
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __set__(self, instance: object, given: GivenT) -> None:
-        default = self._default
-        value = default if given is self else given  # a dataclass gives what stands in the class
-        instance.__dict__[self._name] = self._made(value)
+    def __set__(self, instance: object, value: InputT) -> None:
+        # a dataclass sets a missing value to the class attribute, which is this field itself
+        default: InputT = self._default
+        instance.__dict__[self._name] = self._convert(default if value is self else value)
 
     if TYPE_CHECKING:
 
-        def __get__(self, instance: object, owner: type) -> KeptT: ...
+        def __get__(self, instance: object, owner: type) -> StoredT: ...
 
     def __repr__(self) -> str:
         return repr(self._default)
 
 
-def as_guards(given: object) -> tuple[Guard, ...]:
+def as_guards(guards: object) -> tuple[Guard, ...]:
     """Return one guard, or several, as a tuple.
 
     Raises:
-        BadArguments: one is none.
+        BadArguments: one of them is no guard.
     """
-    several = as_tuple(given)
-    for guard in several:
+    many = as_tuple(guards)
+    for guard in many:
         if not isinstance(guard, Guard):
             raise BadArguments(
                 f"{short_repr(guard)} is no guard: a guard has `first` and `refuses` (see"
                 " policies.guards)."
             )
-    return several
+    return many
 
 
-def as_tuple(given: object) -> tuple[Any, ...]:
-    """Return a tuple or a list as a tuple, anything else as a tuple of one: also a named tuple
-    that is itself a part or a guard.
+def as_tuple(value: object) -> tuple[Any, ...]:
+    """Return a tuple or a list as a tuple, anything else as a tuple of one.
+
+    A named tuple that is itself a policy, trigger or guard counts as one.
     """
-    one = callable(given) or isinstance(given, Guard)
-    return tuple(given) if isinstance(given, (list, tuple)) and not one else (given,)
+    is_single = callable(value) or isinstance(value, Guard)
+    return tuple(value) if isinstance(value, (list, tuple)) and not is_single else (value,)
 
 
 def unwrap_function(part: object) -> Any:
-    """Return a part as the person wrote it: the function, where one was wrapped."""
+    """Return the function that a policy or trigger wraps; anything else as it is."""
     return part.function if isinstance(part, FunctionWrapper) else part
 
 
-_EACH_CALL = Always()
-"""The trigger of rules that were given none."""
+_DEFAULT_TRIGGER = Always()
+"""The trigger of rules without one."""
 
 
-def _to_policy(given: object, what: str) -> BasePolicy | None:
-    given = _parse_policy(given) if isinstance(given, str) else given
-    return None if given is None else as_policy(given, what)
+def _parse_or_wrap_policy(value: object, what: str) -> BasePolicy | None:
+    value = _parse_policy(value) if isinstance(value, str) else value
+    return None if value is None else as_policy(value, what)
 
 
-def _to_trigger(given: object) -> BaseTrigger | None:
-    return None if given is None else as_trigger(given)
+def _to_trigger(value: object) -> BaseTrigger | None:
+    return None if value is None else as_trigger(value)
 
 
-def _to_warnings(given: object) -> tuple[BaseTrigger, ...]:
-    return tuple(as_trigger(each, "warning") for each in as_tuple(given))
+def _to_warnings(value: object) -> tuple[BaseTrigger, ...]:
+    return tuple(as_trigger(each, "warning") for each in as_tuple(value))
 
 
-def _to_counter(given: TokenCounter | str | None) -> TokenCounter | None:
-    if not isinstance(given, str):
-        return given
+def _to_counter(value: TokenCounter | str | None) -> TokenCounter | None:
+    if not isinstance(value, str):
+        return value
     from ctxkit.tokens import get_counter
 
-    return get_counter(given)
+    return get_counter(value)
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Policy, trigger, pruning, guards and room; frozen, and ``a | b`` puts b's work after a's.
+    """One complete setting of a context manager: policy, trigger, pruning, guards and window.
 
-    A policy without a trigger is asked before every call, and warned of where it is used. Where
-    `window` is None the limit is the model's, as far as the log or the price table names it, else
-    200,000.
+    Rules are frozen; `but` returns changed ones, and ``a | b`` combines two: b's policy works on
+    the result of a's. A policy without a trigger runs before every call, with a warning. Where
+    `window` is None, the limit is the model's, as far as the log or the price table knows it, else
+    200,000 tokens.
 
     Raises:
-        BadArguments: the parts cannot work together; the sentence says why.
+        BadArguments: the parts cannot work together; the message says why.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(8_000)
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", above, window=16_000)
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> [(edit.tokens_before, edit.tokens_after) for edit in replay.edits]
+        [(8127, 3705)]
     """
 
     policy: ConvertedField[Policy | str | None, BasePolicy | None] = ConvertedField(
-        partial(_to_policy, what="policy")
+        partial(_parse_or_wrap_policy, what="policy")
     )
-    """What a compaction does: ``(history, room) -> history``; kept in the session."""
+    """What a compaction does: ``(history, room) -> history``; its result stays in the session."""
     trigger: ConvertedField[Trigger | None, BaseTrigger | None] = ConvertedField(_to_trigger)
-    """When it is due: ``(history, room) -> bool``; None: before every call."""
+    """When a compaction is due: ``(history, room) -> bool``; None: before every call."""
     pruning: ConvertedField[Pruning | str | None, BasePolicy | None] = ConvertedField(
-        partial(_to_policy, what="pruning")
+        partial(_parse_or_wrap_policy, what="pruning")
     )
-    """What is done for one call alone: ``(history, room) -> history``; nothing of it is kept."""
+    """Changes of one prompt only: ``(history, room) -> history``; the session stays as it is."""
     guards: ConvertedField[Guard | Sequence[Guard], tuple[Guard, ...]] = ConvertedField(
         as_guards, ()
     )
-    """What holds a due compaction back, or refuses its result."""
+    """Guards that postpone a due compaction, or refuse its result."""
     window: int | None = None
-    """Tokens that the model takes, prompt and reply together."""
+    """The model's context window in tokens, prompt and reply together."""
     assumed: bool = False
-    """The window is a default that nobody asked for: a prompt that does not fit is sent still."""
+    """The window is a default, not a request: a prompt that does not fit is sent anyway."""
     reserve: int = 0
-    """Tokens of it that stay free for the reply."""
+    """Tokens of the window that stay free for the reply."""
     counter: ConvertedField[TokenCounter | str | None, TokenCounter | None] = ConvertedField(
         _to_counter
     )
-    """Counts what is new, and what the log does not size: a counter, a name; None: the default."""
+    """Counts new text, and text without a recorded size: a counter or a name; None: the default."""
     estimator: ConvertedField[TokenCounter | str | None, TokenCounter | None] = ConvertedField(
         _to_counter
     )
-    """The measure that the system believes in, where not the bill's (`history.estimated`)."""
+    """The system's own size estimate (`history.estimated`), where it differs from billed tokens."""
     summariser: Any = None
-    """Writes summaries where policies cannot: a name, ``(passage) -> text``; None: extractive."""
+    """Lent to policies without a summariser: a name or ``(passage) -> text``; None: extractive."""
     cache_life: float = 300.0
-    """Seconds that the provider's prompt cache lives after a call."""
+    """Lifetime of the provider's prompt cache after a call, in seconds."""
     auto: bool = True
-    """False: nothing is done but by hand."""
+    """False: compact by hand only."""
     flush: Any = None
-    """What a live session saves to memory before a compaction: see `policies.memory`."""
+    """How a live session saves to memory before a compaction; see `policies.memory`."""
     warnings: ConvertedField[Trigger | Sequence[Trigger], tuple[BaseTrigger, ...]] = ConvertedField(
         _to_warnings, ()
     )
-    """Triggers that only leave a note, once until the next compaction (fuseraft's `WarnAt`)."""
+    """Triggers that only leave a note, once per compaction (fuseraft's `WarnAt`)."""
     on_compacted: Callable[[Sequence[Any]], None] | None = None
     """Called with the new messages after each compaction."""
     name: str = ""
-    """What tables and plots call these rules."""
+    """Name of the rules in tables and plots."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """The settings under the system's own names, for tables."""
     config: Callable[[Rules], str] | None = field(default=None, compare=False, repr=False)
@@ -176,12 +184,13 @@ class Rules:
     def __post_init__(self) -> None:
         self._check_parts()
         self._check_numbers()
+        # Keep the policy without a lent summariser, so that `but` can lend another one.
         self.__dict__["_bare"] = self.policy
         if self.policy is not None:
             from ctxkit.policies.offline_summarisers import parse_summariser as summariser
 
             if self.trigger is None:
-                object.__setattr__(self, "trigger", _EACH_CALL)
+                object.__setattr__(self, "trigger", _DEFAULT_TRIGGER)
             if isinstance(self.summariser, str) or self.summariser is None:
                 object.__setattr__(self, "summariser", summariser(self.summariser or "extractive"))
             elif not callable(self.summariser):
@@ -192,9 +201,9 @@ class Rules:
 
     @property
     def bare(self) -> BasePolicy | None:
-        """The policy without the summariser that the rules lend it, so that another can be lent."""
-        known: BasePolicy | None = self.__dict__["_bare"]
-        return known
+        """The policy without the summariser that the rules lend it."""
+        policy: BasePolicy | None = self.__dict__["_bare"]
+        return policy
 
     def _check_parts(self) -> None:
         if self.policy is None and (self.trigger is not None or self.guards):
@@ -215,6 +224,7 @@ class Rules:
             raise BadArguments(
                 f"A cache that lives {self.cache_life} seconds is none: give a number above 0."
             )
+        # A trigger below what a compaction keeps would fire again at once.
         keeps = None if self.policy is None else self.policy.keeps
         limit = self._limit()
         if keeps is not None and limit is not None and limit <= keeps:
@@ -224,9 +234,9 @@ class Rules:
             )
 
     def _limit(self) -> float | None:
-        """Return the tokens at which the trigger fires, where it is one that fires at a size.
+        """Return the prompt size at which the trigger fires, in tokens; None: it has none.
 
-        Where no window is named any may be meant: a share of it lies above all that is kept.
+        Without a window, a share of it is taken to lie above everything.
         """
         if self.trigger is None:
             return None
@@ -235,15 +245,15 @@ class Rules:
 
     @property
     def label(self) -> str:
-        """The name, else what its parts call themselves."""
+        """The name, else the names of the parts."""
         if self.name:
             return self.name
         parts = [name_of(p) for p in (self.pruning, self.policy) if p is not None]
         return " + ".join(parts) or "none"
 
     def warn(self) -> None:
-        """Warn, once, of a policy without a trigger: due before every call, it rarely pays."""
-        if self.trigger is not _EACH_CALL or not self.auto or self.__dict__.get("_warned"):
+        """Warn once of a policy without a trigger: running before every call rarely pays."""
+        if self.trigger is not _DEFAULT_TRIGGER or not self.auto or self.__dict__.get("_warned"):
             return
         self.__dict__["_warned"] = True
         warnings.warn(
@@ -255,14 +265,15 @@ class Rules:
         )
 
     def room(self, log: MessageLog, limit: int | None = None) -> ContextBudget:
-        """Return the room for a log: this window, else the limit given, else 200,000 tokens.
+        """Return the context budget for a log.
 
-        A window that nobody asked for is no bound: the systems believe in theirs, and go on where
-        the prompt is larger.
+        Args:
+            log: the log.
+            limit: the model's window in tokens, for rules without one; None: 200,000.
 
         Raises:
-            BadArguments: the window was asked for, and the reserve, or the part of the prompt that
-                no policy can change, leaves no room in it.
+            BadArguments: the window was asked for, and the reserve with the fixed part of the
+                prompt fills it. An assumed window is never refused: the real systems go on, too.
         """
         window = self.window or limit or 200_000
         if self.window is not None and not self.assumed and self.reserve + log.fixed >= window:
@@ -274,10 +285,21 @@ class Rules:
         return ContextBudget(window, self.reserve, self.estimator or log.counter)
 
     def to_config(self) -> str:
-        """Return the rules as a config file of their own system, in its syntax and spelling.
+        """Return the rules as the text of a config file of their system.
 
         Raises:
-            BadArguments: they are no system's, or were changed since its preset made them.
+            BadArguments: they do not come from a preset with config files, or were changed since.
+
+        Example:
+            >>> import ctxkit as ck
+            >>> print(ck.presets.pi().to_config())
+            {
+              "compaction": {
+                "enabled": true,
+                "reserveTokens": 16384,
+                "keepRecentTokens": 20000
+              }
+            }
         """
         if self.config is None:
             raise BadArguments(
@@ -287,30 +309,38 @@ class Rules:
         return self.config(self)
 
     def but(self, **changes: Any) -> Rules:
-        """Return the rules with other settings; another `summariser` is lent to policies that have
-        none of their own.
+        """Return the rules with other settings; a `summariser` is lent to policies without one.
+
+        Args:
+            changes: settings by name.
 
         Raises:
-            BadArguments: there is no such setting; the sentence names the nearest one.
+            BadArguments: there is no such setting; the message names the nearest one.
+
+        Example:
+            >>> import ctxkit as ck
+            >>> ck.presets.fased().but(window=100_000).window
+            100000
         """
-        known = [f.name for f in fields(self)]
+        names = [f.name for f in fields(self)]
         for name in changes:
-            if name not in known:
-                raise BadArguments(f"Rules have no setting {name!r}.{did_you_mean(name, known)}")
+            if name not in names:
+                raise BadArguments(f"Rules have no setting {name!r}.{did_you_mean(name, names)}")
         if "window" in changes:
             changes.setdefault("assumed", False)
         return replace(self, **{"policy": self.bare, **changes})
 
     def __or__(self, other: Any) -> Rules:
-        """Return the rules with a policy behind, or joined with others, which fill the gaps."""
+        """Return the rules with another policy appended, or combined with other rules."""
         if not isinstance(other, Rules):
             other = _parse_policy(other) if isinstance(other, str) else other
             return self.but(policy=_chain_policies(self.bare, other))
+        # Settings that only the other rules have fill the gaps; policies and prunings are chained.
         default = Rules()
-        own = {f.name: getattr(other, f.name) for f in fields(other)}
+        values = {f.name: getattr(other, f.name) for f in fields(other)}
         changes = {
             n: v
-            for n, v in own.items()
+            for n, v in values.items()
             if v != getattr(default, n) and getattr(self, n) == getattr(default, n)
         }
         changes["policy"] = _chain_policies(self.policy, other.policy)
@@ -323,20 +353,28 @@ class Rules:
 
 
 def as_rules(rules: Rules | Policy | str) -> Rules:
-    """Return rules from rules, a policy (asked before every call), or the words for one.
+    """Return rules for rules, a policy (run before every call), or a policy in words.
+
+    Args:
+        rules: rules, a function ``(history, room) -> history``, or a text as for `parse`.
 
     Raises:
         BadArguments: it is none of these.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> ck.policies.as_rules("clear:keep_last=3 | window:keep_tokens=60000").label
+        'Clear | Window'
     """
     if isinstance(rules, Rules):
         return rules
-    given: object = _parse_policy(rules) if isinstance(rules, str) else rules
-    if not callable(given):
+    policy: object = _parse_policy(rules) if isinstance(rules, str) else rules
+    if not callable(policy):
         raise BadArguments(
             f"{short_repr(rules)} is neither rules nor a policy: give rules, or a function"
             " (history, room) -> history."
         )
-    return Rules(policy=given)
+    return Rules(policy=policy)
 
 
 def _chain_policies(a: Policy | None, b: Policy | None) -> Policy | None:
@@ -350,19 +388,20 @@ def _parse_policy(words: str) -> Policy:
 
 
 THRESHOLD_NAMES = ("warn_at", "cutover_at")
-"""The columns of a turn frame, and the settings of rules, that hold them."""
+"""Columns of a turn frame, and settings of rules, with budget thresholds."""
 
 
 def budget_thresholds(rules: Rules) -> dict[str, int]:
-    """Return `warn_at` and `cutover_at` in tokens; 0: none is set.
+    """Return the budget thresholds `warn_at` and `cutover_at` in tokens; 0: not set.
 
-    They are the settings of these names, as fuseraft has them, else the first warning and the first
-    trigger on tokens spent.
+    They are the settings of these names (fuseraft), else the limits of the first warning and the
+    first trigger on tokens spent.
     """
-    due = () if rules.trigger is None else (rules.trigger,)
-    said = {"warn_at": rules.warnings, "cutover_at": due}
+    trigger = () if rules.trigger is None else (rules.trigger,)
+    triggers_by_name = {"warn_at": rules.warnings, "cutover_at": trigger}
     return {
-        k: int(rules.parameters.get(k) or _first_spent_limit(by) or 0) for k, by in said.items()
+        k: int(rules.parameters.get(k) or _first_spent_limit(by) or 0)
+        for k, by in triggers_by_name.items()
     }
 
 
@@ -378,7 +417,7 @@ def _flatten_triggers(triggers: tuple[BaseTrigger, ...]) -> Iterator[BaseTrigger
 
 @dataclass(frozen=True)
 class RecordedCompactions(BasePolicy):
-    """Does at each call what the log recorded before it."""
+    """The recorded compactions as a policy: at each call, the edits recorded before it."""
 
     name = "recorded"
 
@@ -395,5 +434,5 @@ class RecordedCompactions(BasePolicy):
 
 
 def recorded_rules() -> Rules:
-    """Return rules that cut where the log has cuts, with the recorded summaries."""
+    """Return rules that repeat the recorded compactions, with the recorded summaries."""
     return Rules(policy=RecordedCompactions(), trigger=Recorded(), name="recorded")

@@ -1,6 +1,4 @@
-"""OpenClaw's guarded summary: long histories in stages, oversized messages noted, failed tools
-listed.
-"""
+"""OpenClaw's guarded summary: stages for long histories, notes on oversized messages, failures."""
 
 from __future__ import annotations
 
@@ -34,28 +32,37 @@ MERGE_INSTRUCTIONS = (
     " and promises; newer before older."
 )
 MAX_FAILURES = 8
-"""Tool failures that are listed."""
+"""Most tool failures in the list."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Safeguard(PiSummary):
-    """Pi's summary, made in stages where it is long, with the failures of tools appended."""
+    """Pi's summary, in stages where the history is long, with a list of tool failures.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules(Safeguard(keep_tokens=2000), above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("incident")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('summarised', 4424, 4414)]
+    """
 
     max_history_share: Proportion = 0.5
-    """Share of the window that one summary's history may have; older is summarised first."""
+    """Share of the window for the history of one summary; older messages go first, apart."""
     by_new: bool = False
-    """Only where what is not summarised is over that share, too (OpenClaw from 2026.9 on)."""
+    """Split only where the rest of the prompt is over that share, too (OpenClaw from 2026.9)."""
     parts: int = 2
-    """Parts of a long history that are summarised apart and merged."""
+    """Number of parts of a long history that are summarised apart and merged."""
     window: int = 200_000
-    """The window in tokens by which stages are planned; at work it is the room's."""
+    """Window in tokens for planning stages; a run uses the window of its budget."""
 
     def __call__(self, history: History, room: ContextBudget) -> History:
         """Return the history with its old part summarised.
 
         Raises:
-            ModelError: no summary came about; with quirks also where all that could be summarised
-                is one split turn.
+            ModelError: the summary failed; with quirks also where only a split turn could be
+                summarised.
         """
         if self.quirks:
             first = self.cut(history, room)
@@ -64,78 +71,84 @@ class Safeguard(PiSummary):
                 raise ModelError(
                     "Compaction cancelled: there is nothing to summarise but the turn at work."
                 )
-        known = (
+        policy = (
             self
             if isinstance(self.summariser, LOCAL_SUMMARISERS)
             else replace(self, window=room.limit)
         )
-        return PiSummary.__call__(known, history, room)
+        return PiSummary.__call__(policy, history, room)
 
     def written(self, history: History, first: int) -> Message | str | int:
-        """Return the summary with the failures of tools behind it."""
-        made = super().written(history, first)
-        if not isinstance(made, str):
-            return made
+        """Return the summary with the list of tool failures."""
+        summary = super().written(history, first)
+        if not isinstance(summary, str):
+            return summary
         places = np.arange(self.front(history), first)
-        return made + failures_section(tool_actions.map_messages(history, places, failure_line))
+        return summary + failures_section(tool_actions.map_messages(history, places, failure_line))
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
-        """Return the summary of a passage: chunk by chunk where it is long, earlier ones told."""
+        """Return the summary of a passage, in chunks if long, each given the summary so far."""
         if isinstance(maker, LOCAL_SUMMARISERS):
             return super().asked(maker, passage)
+        # Oversized messages are left out with a note. Messages over the history share are a part
+        # of their own. Each part is summarised in chunks; several summaries are merged by one call.
         messages = passage.messages
         sizes = [passage.history.item(p).estimate for p in passage.positions]
-        fit, notes = exclude_oversized(messages, sizes, self.window)
-        at = [passage.positions[i] for i in fit]
-        kept, kept_sizes = [messages[i] for i in fit], [sizes[i] for i in fit]
+        fitting_rows, notes = exclude_oversized(messages, sizes, self.window)
+        positions = [passage.positions[i] for i in fitting_rows]
+        fitting, fitting_sizes = (
+            [messages[i] for i in fitting_rows],
+            [sizes[i] for i in fitting_rows],
+        )
         partial: list[str] = []
         others = passage.history.tokens - sum(sizes)
-        for rows in self.portions(kept, kept_sizes, others):
-            told = passage.instructions
+        for rows in self.portions(fitting, fitting_sizes, others):
+            instructions = passage.instructions
             for chunk in rows:
-                start, before = at[chunk[0]], at[chunk[-1]] + 1
-                part = replace(passage, start=start, before=before, instructions=told)
-                made = super().asked(maker, part)
-                if isinstance(made, int):
-                    return made
-                text = summary_text(made)
-                told = f"{passage.instructions}\n\nThe summary so far:\n{text}"
+                start, before = positions[chunk[0]], positions[chunk[-1]] + 1
+                part = replace(passage, start=start, before=before, instructions=instructions)
+                summary = super().asked(maker, part)
+                if isinstance(summary, int):
+                    return summary
+                text = summary_text(summary)
+                instructions = f"{passage.instructions}\n\nThe summary so far:\n{text}"
             partial.append(text)
         if len(partial) > 1:
-            told = f"{MERGE_INSTRUCTIONS}\n\n{passage.instructions}\n\n" + "\n\n---\n\n".join(
-                partial
+            instructions = (
+                f"{MERGE_INSTRUCTIONS}\n\n{passage.instructions}\n\n" + "\n\n---\n\n".join(partial)
             )
-            last = replace(passage, start=at[-1], before=at[-1] + 1, instructions=told)
-            made = super().asked(maker, last)
-            partial = [made if isinstance(made, str) else "\n\n".join(partial)]
+            last = replace(
+                passage, start=positions[-1], before=positions[-1] + 1, instructions=instructions
+            )
+            summary = super().asked(maker, last)
+            partial = [summary if isinstance(summary, str) else "\n\n".join(partial)]
         return "\n\n".join([*partial, *notes])
 
     def portions(
         self, messages: Sequence[Message], sizes: Sequence[int], others: int = 0
     ) -> list[list[RowIndices]]:
-        """Return the chunks of each part; what is beyond the history's share comes first, as a part
-        of its own.
+        """Return the chunks of each part; messages over the history's share are the first part.
 
         Args:
-            messages: what is summarised.
+            messages: the messages to summarise.
             sizes: their tokens.
-            others: tokens of the prompt that are not summarised; counted with `by_new`.
+            others: tokens of the rest of the prompt, for `by_new`.
         """
         budget = int(self.window * self.max_history_share)
-        kept, dropped, _ = drop_oldest_to_budget(messages, sizes, budget)
+        newer, dropped, _ = drop_oldest_to_budget(messages, sizes, budget)
         if self.by_new and others <= int(self.window * self.max_history_share * SAFETY_MARGIN):
-            kept, dropped = (*dropped, *kept), ()
+            newer, dropped = (*dropped, *newer), ()
         out: list[list[RowIndices]] = []
-        for rows in (dropped, kept):
+        for rows in (dropped, newer):
             if rows:
-                told, own = [messages[r] for r in rows], [sizes[r] for r in rows]
-                staged = plan_stages(told, own, self.window, self.parts)
+                row_messages, row_sizes = [messages[r] for r in rows], [sizes[r] for r in rows]
+                staged = plan_stages(row_messages, row_sizes, self.window, self.parts)
                 out += [[tuple(rows[r] for r in chunk) for chunk in part] for part in staged]
         return out
 
 
 def failures_section(lines: Sequence[str]) -> str:
-    """Return the section of failed tools, at most eight; empty without any."""
+    """Return the section of at most eight failed tools; empty without any."""
     if not lines:
         return ""
     more = [f"- ...and {len(lines) - MAX_FAILURES} more"] if len(lines) > MAX_FAILURES else []
@@ -143,7 +156,7 @@ def failures_section(lines: Sequence[str]) -> str:
 
 
 def failure_line(message: Message) -> str | None:
-    """Return what is said of a failed tool, in a line of 240 characters; None: it did not fail."""
+    """Return one line on a failed tool result, at most 240 characters of it; None: no failure."""
     if message.role != "tool" or not tool_actions.is_failed_result(message):
         return None
     text = plain_text(message)
@@ -154,16 +167,15 @@ def failure_line(message: Message) -> str | None:
 
 RowIndices = tuple[int, ...]
 SAFETY_MARGIN = 1.2
-"""What an estimate of tokens may be too low by (OpenClaw's safety factor)."""
+"""Factor by which a token estimate may be too low (OpenClaw)."""
 REQUEST_OVERHEAD = 4096
-"""Tokens left free in each request for instructions and the previous summary."""
+"""Tokens of each request that are free for instructions and the previous summary."""
 
 
 def group_rows(messages: Sequence[Message]) -> list[RowIndices]:
-    """Return rows that must stay together: a call with all up to its last result, everything else
-    alone.
+    """Return groups of rows that stay together: a call with all rows up to its last result.
 
-    A call that was aborted, failed, or never got its results binds nothing.
+    All other rows are groups of one, also calls that were aborted, failed, or got no result.
     """
     at = {id(c): i for i, (m, c) in enumerate(pair_with_calls(messages)) if m.role == "tool"}
     out: list[RowIndices] = []
@@ -176,7 +188,7 @@ def group_rows(messages: Sequence[Message]) -> list[RowIndices]:
 
 
 def _last_result_row(message: Message, at: dict[int, int]) -> int:
-    """Return the row of the last result that a message's calls got, or -1."""
+    """Return the row of the last result of a message's calls, or -1."""
     if message.stop in ("aborted", "error"):
         return -1
     return max((at.get(id(c), -1) for c in message.tool_calls), default=-1)
@@ -185,9 +197,7 @@ def _last_result_row(message: Message, at: dict[int, int]) -> int:
 def chunk_by_size(
     messages: Sequence[Message], sizes: Sequence[int], limit: int
 ) -> list[RowIndices]:
-    """Return chunks of whole groups of at most `limit` / 1.2 tokens; a larger group is a chunk of
-    its own.
-    """
+    """Return chunks of whole groups, of at most `limit` / 1.2 tokens or one group."""
     room = max(1, int(limit / SAFETY_MARGIN))
     return _pack_groups(group_rows(messages), sizes, lambda total, _: total > room)
 
@@ -195,7 +205,7 @@ def chunk_by_size(
 def chunk_by_share(
     messages: Sequence[Message], sizes: Sequence[int], parts: int = 2
 ) -> list[RowIndices]:
-    """Return at most `parts` chunks of whole groups with about the same number of tokens."""
+    """Return at most `parts` chunks of whole groups with similar numbers of tokens."""
     target = sum(sizes) / max(1, parts)
     return _pack_groups(
         group_rows(messages), sizes, lambda total, done: done < parts - 1 and total > target
@@ -203,43 +213,41 @@ def chunk_by_share(
 
 
 def _pack_groups(
-    bundles: Iterable[RowIndices], sizes: Sequence[int], full: Callable[[int, int], bool]
+    groups: Iterable[RowIndices], sizes: Sequence[int], is_full: Callable[[int, int], bool]
 ) -> list[RowIndices]:
-    out: list[RowIndices] = []
-    now: RowIndices = ()
-    for bundle in bundles:
-        total = sum(sizes[r] for r in (*now, *bundle))
-        if now and full(total, len(out)):
-            out.append(now)
-            now = ()
-        now += bundle
-    return [*out, now] if now else out
+    chunks: list[RowIndices] = []
+    chunk: RowIndices = ()
+    for group in groups:
+        total = sum(sizes[r] for r in (*chunk, *group))
+        if chunk and is_full(total, len(chunks)):
+            chunks.append(chunk)
+            chunk = ()
+        chunk += group
+    return [*chunks, chunk] if chunk else chunks
 
 
 def drop_oldest_to_budget(
     messages: Sequence[Message], sizes: Sequence[int], budget: int
 ) -> tuple[RowIndices, RowIndices, int]:
-    """Drop the older half by tokens until what is left fits the budget.
+    """Drop the older half, by tokens, until the rest fits the budget.
 
     Returns:
-        the rows kept, the rows dropped, the number of halvings.
+        The remaining rows, the dropped rows, the number of halvings.
     """
-    kept: RowIndices = tuple(range(len(messages)))
+    remaining: RowIndices = tuple(range(len(messages)))
     dropped: RowIndices = ()
     times = 0
-    while kept and sum(sizes[r] for r in kept) > budget:
-        halves = chunk_by_share([messages[r] for r in kept], [sizes[r] for r in kept])
+    while remaining and sum(sizes[r] for r in remaining) > budget:
+        halves = chunk_by_share([messages[r] for r in remaining], [sizes[r] for r in remaining])
         if len(halves) < 2:
             break
         first = len(halves[0])
-        dropped, kept, times = dropped + kept[:first], kept[first:], times + 1
-    return kept, dropped, times
+        dropped, remaining, times = dropped + remaining[:first], remaining[first:], times + 1
+    return remaining, dropped, times
 
 
 def chunk_share(messages: int, tokens: int, window: int) -> float:
-    """Return which share of the window a chunk may have: 0.4, less (down to 0.15) where messages
-    are large.
-    """
+    """Return the share of the window for a chunk: 0.4, down to 0.15 where messages are large."""
     if not messages or not window:
         return 0.4
     mean = tokens / messages * SAFETY_MARGIN / window
@@ -247,17 +255,16 @@ def chunk_share(messages: int, tokens: int, window: int) -> float:
 
 
 def chunk_tokens(messages: int, tokens: int, window: int) -> int:
-    """Return how many tokens of history one summary request may carry."""
+    """Return the most tokens of history in one summary request."""
     return max(1, int(window * chunk_share(messages, tokens, window)) - REQUEST_OVERHEAD)
 
 
 def exclude_oversized(
     messages: Sequence[Message], sizes: Sequence[int], window: int
 ) -> tuple[RowIndices, tuple[str, ...]]:
-    """Return the rows that fit a summary request, and a note for each message that is too large for
-    one.
+    """Return the rows that fit a summary request, and a note for each message that does not.
 
-    A message of more than half the window (times 1.2) is left out together with what belongs to it.
+    A message whose tokens times 1.2 exceed half the window is left out, with its calls and results.
     """
     large = {i for i, n in enumerate(sizes) if n * SAFETY_MARGIN > window / 2}
     notes = tuple(
@@ -266,21 +273,25 @@ def exclude_oversized(
         " summary]"
         for i in sorted(large)
     )
-    tainted = {messages[i].call_id for i in large} | {
+    excluded_calls = {messages[i].call_id for i in large} | {
         c.id for i in large for c in messages[i].tool_calls
     }
-    tainted |= {
-        c.id for m in messages if any(c.id in tainted for c in m.tool_calls) for c in m.tool_calls
+    # A reply with one excluded call is left out, so all its calls are.
+    excluded_calls |= {
+        c.id
+        for m in messages
+        if any(c.id in excluded_calls for c in m.tool_calls)
+        for c in m.tool_calls
     }
-    tainted.discard(None)
-    kept = tuple(
+    excluded_calls.discard(None)
+    remaining = tuple(
         i
         for i, m in enumerate(messages)
         if i not in large
-        and m.call_id not in tainted
-        and not any(c.id in tainted for c in m.tool_calls)
+        and m.call_id not in excluded_calls
+        and not any(c.id in excluded_calls for c in m.tool_calls)
     )
-    return kept, notes
+    return remaining, notes
 
 
 def _role_label(message: Message) -> str:
@@ -292,7 +303,7 @@ def plan_stages(
 ) -> list[list[RowIndices]]:
     """Return the requests of a summary in stages: for each part its chunks, in order.
 
-    Fewer than four messages, or what fits one chunk, is one part.
+    Fewer than four messages, or messages that fit one chunk, are one part.
     """
     limit = chunk_tokens(len(messages), sum(sizes), window)
     if len(messages) < 4 or sum(sizes) <= limit:

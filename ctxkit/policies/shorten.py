@@ -1,4 +1,4 @@
-"""Shorten single messages: tool results, replies, stale reads, raw output, intermediate steps."""
+"""Prunings that shorten single messages: results, replies, stale reads, output, steps."""
 
 from __future__ import annotations
 
@@ -34,23 +34,30 @@ _SUMMARY_PREFIX = "[CONVERSATION SUMMARY"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Results(ScheduledPruning):
-    """Cut tool results to so many characters, by tool where wanted; reads acted on shorter."""
+    """Cut tool results to a number of characters, by tool if set; stale reads to fewer.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = Results(max_chars=300)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "Results" for item in pruned.sent(-1))
+        25
+    """
 
     counts = False
     max_chars: Natural = 8000
-    """Characters a tool result keeps; 0 cuts none."""
+    """Characters of a tool result; 0: cut none."""
     overrides: Mapping[str, int] = field(default_factory=dict)
-    """Characters by tool name, in any case, in place of `max_chars`; 0 leaves that tool alone."""
+    """Characters by tool name (in any case) instead of `max_chars`; 0: cut none."""
     consumed_chars: int = 500
-    """Characters that a read keeps once its file was written later; -1: as any other result."""
+    """Characters of a read result once its file is written later; -1: as any other result."""
     suffix: str = TRUNCATED_SUFFIX
     """What follows the cut; `{n}` is the number of characters removed."""
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools that may be cut."""
     past_only: bool = False
-    """Cut results of earlier turns, also those that other agents had; not those of the turn under
-    way (fuseraft).
-    """
+    """Cut results of earlier turns only, also of other agents (fuseraft)."""
 
     def __post_init__(self) -> None:
         at_least(self, -1, "consumed_chars")
@@ -62,17 +69,17 @@ class Results(ScheduledPruning):
 
     @property
     def filters_history(self) -> bool:
-        """True where the turn under way keeps its results whole."""
+        """True where only earlier turns are cut."""
         return self.past_only
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Cut each result as soon as it is there; a read shorter once its file was written."""
+        """Cut each result on arrival; a read shorter when its file is written."""
         if not self.max_chars:
             return
         low = self._low
         roles = ("tool", "user") if self.past_only else ("tool",)
         for p in view.new(*roles, tools=self.tools):
-            if view.long(p, low) and (view.role(p) == TOOL or _is_heard(view, p, FRAME)):
+            if view.long(p, low) and (view.role(p) == TOOL or _is_kind(view, p, FRAME)):
                 view.change(p, self._cut, since=view.arrival(p), low=low + 1)
         for p, call, old in find_stale_reads(view) if self.consumed_chars >= 0 else ():
             if view.is_tool(p, self.tools) and view.long(p, low):
@@ -80,7 +87,7 @@ class Results(ScheduledPruning):
 
     @property
     def _low(self) -> int:
-        """Characters up to which nothing is cut."""
+        """Characters up to which no result is cut."""
         consumed_cap = [self.consumed_chars] if self.consumed_chars >= 0 else []
         return min([self.max_chars, *filter(None, self.overrides.values()), *consumed_cap])
 
@@ -89,22 +96,31 @@ class Results(ScheduledPruning):
 
     def _cut(self, message: Message) -> Message:
         tool = (message.tool or "").lower()
-        own = (n for name, n in self.overrides.items() if name.lower() == tool)
-        cap = next(own, self.max_chars)
+        overrides = (n for name, n in self.overrides.items() if name.lower() == tool)
+        cap = next(overrides, self.max_chars)
         return _cut_message(message, cap, self.suffix) if cap else message
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ConsumedReads(ScheduledPruning):
-    """Cut reads whose file was written or patched later: what they hold is no longer true."""
+    """Cut read results whose file is written or patched later: they are out of date.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("billing"))
+        >>> pruning = ConsumedReads(max_chars=100)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "ConsumedReads" for item in pruned.sent(-1))
+        64
+    """
 
     counts = False
     max_chars: Natural = 500
-    """Characters that such a read keeps."""
+    """Characters of a stale read."""
     readers: tuple[str, ...] = READ_TOOL_PATTERNS
-    """Names or globs of the tools that read a file."""
+    """Names or globs of tools that read a file."""
     writers: tuple[str, ...] = WRITE_TOOL_PATTERNS
-    """Names or globs of the tools that write or patch one."""
+    """Names or globs of tools that write or patch a file."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
         """Cut each read when its file is written."""
@@ -117,31 +133,38 @@ class ConsumedReads(ScheduledPruning):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Replies(ScheduledPruning):
-    """Cut long replies when they are sent again; summaries are never cut."""
+    """Cut long replies when they are sent again; summaries are never cut.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> pruning = Replies(max_chars=100)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "Replies" for item in pruned.sent(-1))
+        43
+    """
 
     counts = False
     max_chars: Natural = 2000
-    """Characters of text a reply keeps; 0 cuts none."""
+    """Characters of a reply's text; 0: cut none."""
     keep_last: Natural = 0
-    """Replies at the end that are left alone."""
+    """Number of newest replies that stay."""
     suffix: str = TRUNCATED_SUFFIX
     """What follows the cut; `{n}` is the number of characters removed."""
     past_only: bool = False
-    """Cut replies of earlier turns, and what other agents said; not those of the turn under way
-    (fuseraft).
-    """
+    """Cut replies of earlier turns only, also of other agents (fuseraft)."""
 
     @property
     def filters_history(self) -> bool:
-        """True where the turn under way keeps its replies whole."""
+        """True where only earlier turns are cut."""
         return self.past_only
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Cut each reply as soon as `keep_last` newer ones are there."""
+        """Cut each reply when it is older than the newest `keep_last`."""
         if not self.max_chars:
             return
         for p in view.new("user") if self.past_only else ():
-            if view.long(p, self.max_chars) and _is_heard(view, p, HEARD):
+            if view.long(p, self.max_chars) and _is_kind(view, p, HEARD):
                 view.change(p, self._cut, since=view.arrival(p), low=self.max_chars + 1)
         for p, call, old in view.window("assistant", lambda n: n - self.keep_last):
             if view.long(p, self.max_chars):
@@ -155,22 +178,31 @@ class Replies(ScheduledPruning):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Outputs(ScheduledPruning):
-    """Cut raw tool output by lines, characters, then bytes; a last line says so (as `ai`)."""
+    """Cut raw tool output by lines, then characters, then bytes, with a note (the agent `ai`).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = Outputs(max_lines=5, max_chars=200)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "Outputs" for item in pruned.sent(-1))
+        25
+    """
 
     counts = False
     max_lines: Natural = 2000
-    """Lines a result keeps; 0: all."""
+    """Lines of a result; 0: all."""
     max_chars: Natural = 204_800
-    """Characters a result keeps; 0: all."""
+    """Characters of a result; 0: all."""
     max_bytes: Natural = 51_200
-    """Bytes of UTF-8 a result keeps; 0: all."""
+    """UTF-8 bytes of a result; 0: all."""
     mode: Literal["head", "head_tail", "middle"] = "head_tail"
-    """`head`; `head_tail` keeps both ends of the lines; `middle` of characters and bytes, too."""
+    """`head` keeps the start, `head_tail` both ends of the lines, `middle` both ends of all."""
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose output is cut."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Cut each output as soon as it is there."""
+        """Cut each output on arrival."""
         low = self._low
         for p in view.new("tool", tools=self.tools):
             if view.long(p, low):
@@ -187,6 +219,7 @@ class Outputs(ScheduledPruning):
         return min((low for limit, low in lows if limit), default=1 << 62)
 
     def _cut(self, message: Message) -> Message:
+        # A result that is short, or has the note of a cut already, stays as it is.
         texts = (p.text for p in message.parts if isinstance(p, Text))
         text = "".join(texts)  # as `ai`: blocks without a separator
         short = content.truncate_output(
@@ -200,13 +233,13 @@ class Outputs(ScheduledPruning):
         return message if done else content.replace_text(message, short)
 
 
-def _is_heard(view: ScheduleView, p: int, kind: str) -> bool:
-    """Return True for what another agent said, or its tool call with the result."""
+def _is_kind(view: ScheduleView, p: int, kind: str) -> bool:
+    """Return True for a message of a kind, such as another agent's reply or tool call."""
     return view.rows.message(p).kind == kind
 
 
 def _cut_message(message: Message, cap: int, suffix: str) -> Message:
-    """Return a message cut; itself where it is short, was cut before or holds more than text."""
+    """Return a message cut; itself where it is short, cut already, or has images."""
     text = plain_text(message)
     if len(text) <= cap or content.has_images(message) or _is_cut(text, suffix):
         return message
@@ -214,12 +247,15 @@ def _cut_message(message: Message, cap: int, suffix: str) -> Message:
 
 
 def _is_cut(text: str, suffix: str) -> bool:
-    """Say whether a text ends as this cut leaves it: a second one would tell less of what went."""
+    """Return True for a text that ends in the note of a cut: a second cut would lose its number."""
     return text.endswith(suffix.rsplit("{n}", maxsplit=1)[-1])
 
 
 class _FileReads(NamedTuple):
-    """Positions of the replies that write a file, and of its reads with the replies that asked."""
+    """Positions of the replies that write one file, and of its reads by staleness.
+
+    `fresh` and `stale` map the position of a read result to that of the reply that called it.
+    """
 
     writes: set[int]
     fresh: dict[int, int]
@@ -231,17 +267,18 @@ def find_stale_reads(
     readers: tuple[str, ...] = READ_TOOL_PATTERNS,
     writers: tuple[str, ...] = WRITE_TOOL_PATTERNS,
 ) -> Iterator[tuple[int, int, bool]]:
-    """Yield read, call, and whether a later reply than the one that asked for it wrote the file.
+    """Yield (position, call, is_stale) when a read becomes stale, or no longer is.
 
-    Calls are taken as they were said, those of a reply that a part before hides as not there.
-    Paths are compared without case.
+    A read is stale while a reply after the one that called it writes the same file. Tool calls
+    count as recorded, except those of hidden replies; paths are compared without case.
     """
     files: dict[str, _FileReads] = view.memory.setdefault(("files", readers, writers), {})
-    for call, came, went, _ in view.news("assistant", "tool"):
-        touched = dict.fromkeys(path for p in went for path in _written_paths(view, p, writers))
+    for call, added, hidden, _ in view.news("assistant", "tool"):
+        # Only files that a change touches can have reads whose staleness changes.
+        touched = dict.fromkeys(path for p in hidden for path in _written_paths(view, p, writers))
         for path in touched:
-            files[path].writes.difference_update(went)
-        for p in came:
+            files[path].writes.difference_update(hidden)
+        for p in added:
             for path in _written_paths(view, p, writers):
                 touched[path] = None
                 _file_entry(files, path).writes.add(p)
@@ -255,7 +292,8 @@ def find_stale_reads(
 
 
 def _update_stale(file: _FileReads) -> Iterator[tuple[int, bool]]:
-    """Yield each read that became stale (True), or is so no more (False)."""
+    """Yield each read that becomes stale (True), or no longer is (False)."""
+    # A read is stale if the last write comes after the reply that called it.
     last = max(file.writes, default=-1)
     for p in [p for p, at in file.fresh.items() if at < last]:
         file.stale[p] = file.fresh.pop(p)
@@ -277,34 +315,43 @@ def _written_paths(view: ScheduleView, p: int, writers: tuple[str, ...]) -> list
 
 
 def _read_path(view: ScheduleView, p: int, readers: tuple[str, ...]) -> str:
-    """Return the path whose content a result is; an empty string where it is none."""
+    """Return the path of the file that a result is the content of; empty for other results."""
     call = view.asked(p) if view.role(p) == TOOL else None
     return matching_call_path(call, readers) if call is not None else ""
 
 
 def _calling_reply(view: ScheduleView, p: int) -> int:
-    """Return the position of the reply that asked for a result; -1 where it is not there."""
+    """Return the position of the reply that called for a result; -1 where there is none."""
     at = view.rows.place(view.rows.group(p))
     return -1 if at is None else at
 
 
 def matching_call_path(call: ToolCall, tools: tuple[str, ...]) -> str:
-    """Return the path that a call of one of some tools is about, without case; else nothing."""
+    """Return the path of a call of one of these tools, in lower case; else an empty string."""
     return content.call_path(call).casefold() if matches_tool(call.name, tools) else ""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Intermediate(ScheduledPruning):
-    """Cut text, reasoning and arguments of replies that only led to the next tool call."""
+    """Cut text, reasoning and arguments of replies that only lead to the next tool call.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("billing"))
+        >>> pruning = Intermediate(max_chars=10)
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "Intermediate" for item in pruned.sent(-1))
+        74
+    """
 
     counts = False
     max_chars: Natural = 120
-    """Characters that text and reasoning keep."""
+    """Characters of text and of reasoning."""
     max_argument_chars: Natural = 500
-    """Argument values of more characters become a note that says so."""
+    """Characters of an argument value; a longer one becomes a note."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Cut each step as soon as another reply is there."""
+        """Cut each reply when another one follows."""
         low = min(self.max_chars, self.max_argument_chars)
         for p, call, old in view.window("assistant", lambda n: n - 1):
             if view.long(p, low):

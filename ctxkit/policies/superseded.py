@@ -1,7 +1,6 @@
-"""Empty tool calls that later ones made worthless: rewritten files, repeated looks, commands run
-again.
+"""Prunings that empty superseded tool calls: rewritten files, repeated looks and commands.
 
-As fuseraft does.
+The rules are fuseraft's.
 """
 
 from __future__ import annotations
@@ -48,65 +47,78 @@ WRITE_GONE = "[omitted — superseded by later write_file]"
 LOOK_NOTE = "[superseded — repeated call with same arguments]"
 LOOK_GONE = "[omitted — superseded by later identical call]"
 GONE_TEXTS, CALL_NOTES = (WRITE_GONE, LOOK_GONE), (WRITE_NOTE, LOOK_NOTE)
-"""What results and calls say, by the kind of what took their place: a write, a look."""
+"""Texts of superseded results, and notes of their calls: for writes, and for looks."""
 _COMMAND = ("command", "cmd", "workingDirectory", "working_directory", "workdir", "cwd")
-"""Arguments that make a command the same one; others, such as a time limit, do not matter."""
+"""Arguments that identify a command; others, such as a time limit, do not matter."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Superseded(ScheduledPruning):
-    """Empty writes that a later write of the whole file replaced, and looks that were repeated."""
+    """Empty writes that a later write of the whole file replaces, and looks that are repeated.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> pruning = Superseded(min_chars=0, looks=("metrics", "logs"))
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "Superseded" for item in pruned.sent(-1))
+        20
+    """
 
     counts = False
     min_chars: Natural = 65_536
-    """Do nothing while the superseded results have fewer characters; 0 does it at once."""
+    """Least characters of all superseded results; 0: empty them at once."""
     writers: tuple[str, ...] = ("write_file", "patch_file", "write", "edit")
     """Names or globs of tools that write a file."""
     whole_writers: tuple[str, ...] = ("write_file", "write")
-    """Names or globs of those that write all of it."""
+    """Names or globs of tools that write the whole file."""
     looks: tuple[str, ...] = LOOK_TOOLS
     """Names or globs of tools that only look."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Empty a call and its result as soon as a later one took their place."""
+        """Empty a call and its result when a later call supersedes it."""
         if "emptied" not in view.memory:
-            written = partial(matching_call_path, tools=self.writers)
-            anew = partial(matching_call_path, tools=self.whole_writers)
-            kinds = RepeatRule(written, anew), RepeatRule(self._look, self._look)
+            written_path = partial(matching_call_path, tools=self.writers)
+            rewritten_path = partial(matching_call_path, tools=self.whole_writers)
+            kinds = RepeatRule(written_path, rewritten_path), RepeatRule(self._look, self._look)
             view.memory["emptied"] = _Emptied(RepeatTracker(kinds), self.min_chars)
         emptied: _Emptied = view.memory["emptied"]
-        news = {call: (came, went) for call, came, went, _ in view.news("assistant", "tool")}
-        remade = view.events() if self.min_chars else {}
-        for call in sorted(news.keys() | remade.keys()):
-            came, went = news.get(call, ([], []))
-            emptied.follow(view, came, went, remade.get(call, ()), call)
+        news = {call: (added, hidden) for call, added, hidden, _ in view.news("assistant", "tool")}
+        changed_before = view.events() if self.min_chars else {}
+        for call in sorted(news.keys() | changed_before.keys()):
+            added, hidden = news.get(call, ([], []))
+            emptied.follow(view, added, hidden, changed_before.get(call, ()), call)
 
     def _look(self, call: ToolCall) -> str:
         return _call_identity(call) if matches_tool(call.name, self.looks) else ""
 
 
 class _Emptied:
-    """What a schedule of `Superseded` knows of the calls before: what is emptied, or would be."""
+    """State of the schedule of `Superseded` between calls: the superseded results and their size.
+
+    While their characters are below the threshold nothing is emptied; when the threshold is
+    crossed in either direction, all of them change.
+    """
 
     def __init__(self, repeats: RepeatTracker, min_chars: int) -> None:
         self.repeats, self.min_chars = repeats, min_chars
         self.enough = not min_chars
         self._total = 0
         self._results: dict[str, tuple[int, int]] = {}
-        """Of each worthless id the position of its result, and its kind."""
+        """For each superseded call id the position of its result, and the rule that applies."""
         self._chars: dict[int, int] = {}
 
     def follow(
         self,
         view: ScheduleView,
-        came: list[int],
-        went: list[int],
-        remade: Iterable[int],
+        added: list[int],
+        hidden: list[int],
+        changed_before: Iterable[int],
         call: int,
     ) -> None:
-        """Take in what became of the messages at a call, and say what is emptied from it on."""
+        """Apply the news of a call, and change what it empties or restores."""
         results, replies = set[int](), set[int]()
-        for i in self.repeats.follow(view, came, went):
+        for i in self.repeats.follow(view, added, hidden):
             replies.update(self.repeats.callers(i))
             result, kind = self.repeats.result(i), self.repeats.kind(i)
             old = self._results.pop(i, None)
@@ -116,61 +128,73 @@ class _Emptied:
                 self._results[i] = result, kind
                 results.add(result)
         counted = self._chars.keys()
-        for p in (*results, *(p for p in remade if p in counted and p not in results)):
-            chars = view.left(p, call).chars if self._kind(view, p) >= 0 else 0
+        for p in (*results, *(p for p in changed_before if p in counted and p not in results)):
+            chars = view.left(p, call).chars if self._rule_of(view, p) >= 0 else 0
             self._total += chars - self._chars.pop(p, 0)
-            if self._kind(view, p) >= 0:
+            if self._rule_of(view, p) >= 0:
                 self._chars[p] = chars
+        # Crossing the threshold in either direction changes all superseded results.
         enough = self._total >= self.min_chars
         if enough != self.enough:
             results.update(self._chars)
             replies.update(p for i in self._results for p in self.repeats.callers(i))
         if enough or self.enough:
-            self._say(view, results, replies, call, enough=enough)
+            self._change_messages(view, results, replies, call, enough=enough)
         self.enough = enough
 
-    def _say(
+    def _change_messages(
         self, view: ScheduleView, results: set[int], replies: set[int], call: int, *, enough: bool
     ) -> None:
-        """Empty these results, and note it in these replies; or let them be, each as it should."""
+        """Empty or restore these results, and the arguments of their calls in these replies."""
         for p in sorted(results):
-            kind = self._kind(view, p) if enough else -1
+            kind = self._rule_of(view, p) if enough else -1
             what = partial(content.replace_text, text=GONE_TEXTS[kind]) if kind >= 0 else AS_IT_CAME
             view.change(p, what, since=call)
         for p in sorted(replies):
-            found = {c.id: self._results.get(c.id) for c in view.said_calls(p)} if enough else {}
-            asked = {i: CALL_NOTES[of[1]] for i, of in found.items() if of is not None}
-            what = partial(_with_notes, asked=asked) if asked else AS_IT_CAME
+            results_by_id = (
+                {c.id: self._results.get(c.id) for c in view.said_calls(p)} if enough else {}
+            )
+            notes = {i: CALL_NOTES[of[1]] for i, of in results_by_id.items() if of is not None}
+            what = partial(_with_notes, notes=notes) if notes else AS_IT_CAME
             view.change(p, what, since=call)
 
-    def _kind(self, view: ScheduleView, p: int) -> int:
-        """Return how a result is worthless; -1: it is not."""
+    def _rule_of(self, view: ScheduleView, p: int) -> int:
+        """Return the number of the rule by which a result is superseded; -1: by none."""
         result, kind = self._results.get(view.rows.message(p).call_id or "", (-1, -1))
         return kind if result == p else -1
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RepeatedCommands(ScheduledPruning):
-    """Leave of a command that was run again later only whether it succeeded."""
+    """Reduce the result of a command that is run again later to its success.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("billing"))
+        >>> pruning = RepeatedCommands(tools=("run",))
+        >>> pruned = ck.replay(session, ck.policies.Rules(pruning=pruning))
+        >>> sum(item.changed_by == "RepeatedCommands" for item in pruned.sent(-1))
+        75
+    """
 
     counts = False
     tools: tuple[str, ...] = SHELL_TOOLS
     """Names or globs of tools that run commands."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Put one word in the place of a result as soon as its command was run again."""
+        """Replace a result by one word when its command is run again."""
         if "repeats" not in view.memory:
             view.memory["repeats"] = RepeatTracker((RepeatRule(self._command, self._command),)), {}
-        repeats, said = view.memory["repeats"]
-        for call, came, went, _ in view.news("assistant", "tool"):
-            for i in sorted(repeats.follow(view, came, went)):
-                was, now = said.pop(i, -1), repeats.result(i) if repeats.kind(i) >= 0 else -1
-                if now >= 0:
-                    said[i] = now
-                if was >= 0 and was != now:
-                    view.change(was, AS_IT_CAME, since=call)
-                if now >= 0 and was != now:
-                    view.change(now, _outcome_only, since=call)
+        repeats, shortened = view.memory["repeats"]
+        for call, added, hidden, _ in view.news("assistant", "tool"):
+            for i in sorted(repeats.follow(view, added, hidden)):
+                old, new = shortened.pop(i, -1), repeats.result(i) if repeats.kind(i) >= 0 else -1
+                if new >= 0:
+                    shortened[i] = new
+                if old >= 0 and old != new:
+                    view.change(old, AS_IT_CAME, since=call)
+                if new >= 0 and old != new:
+                    view.change(new, _outcome_only, since=call)
 
     def _command(self, call: ToolCall) -> str:
         if not matches_tool(call.name, self.tools):
@@ -181,22 +205,22 @@ class RepeatedCommands(ScheduledPruning):
         )
 
 
-def _with_notes(message: Message, asked: dict[str, str]) -> Message:
+def _with_notes(message: Message, notes: dict[str, str]) -> Message:
     """Return a reply with a note in place of the arguments of some calls, by their ids."""
     return content.replace_arguments(
-        message, lambda c: {"_note": asked[c.id]} if c.id in asked else None
+        message, lambda c: {"_note": notes[c.id]} if c.id in notes else None
     )
 
 
 def _outcome_only(result: Message) -> Message:
-    """Return a command's result with one word in place of its text, if that is there still."""
+    """Return a command's result with one word in place of its text, unless it is emptied."""
     text = plain_text(result)
     if text in GONE_TEXTS:
         return result
     status = tool_actions.EXIT_STATUS_PATTERN.search(text[-200:])
-    bad = result.is_error or (status is not None and status[1] != "0")
+    is_failure = result.is_error or (status is not None and status[1] != "0")
     failed = f"failed [EXIT {status[1]}]" if status else "failed"
-    return content.replace_text(result, failed if bad else "succeeded")
+    return content.replace_text(result, failed if is_failure else "succeeded")
 
 
 def _call_identity(call: ToolCall) -> str:
@@ -204,68 +228,78 @@ def _call_identity(call: ToolCall) -> str:
 
 
 class RepeatRule:
-    """One way in which a call makes earlier ones worthless: its `by` is the `key` of theirs."""
+    """A rule by which a call supersedes earlier ones: its `by` equals their `key`.
+
+    For each key the positions of earlier and of superseding calls are sorted lists; per call id it
+    counts the superseded calls, as an id can occur several times. Adding or removing a call only
+    touches the calls between the old and the new last superseding one.
+
+    Args:
+        key: what a call can be superseded by; empty: by nothing.
+        by: what a call supersedes; empty: nothing.
+    """
 
     def __init__(self, key: Key, by: Key) -> None:
         self.key, self.by = key, by
         self._earlier: dict[str, list[tuple[int, str]]] = {}
         self._later: dict[str, list[int]] = {}
-        self._worthless: dict[str, int] = {}
-        """How many worthless calls there are of an id; none: not in it."""
+        self._superseded_counts: dict[str, int] = {}
+        """Number of superseded calls by call id."""
 
     def is_worthless(self, call_id: str) -> bool:
-        """Return True where a later call took the place of a call with this id."""
-        return bool(self._worthless.get(call_id))
+        """Return True where a later call supersedes a call with this id."""
+        return bool(self._superseded_counts.get(call_id))
 
     def put(self, p: int, call: ToolCall) -> Iterable[str]:
-        """Take in an answered call at a position; return the ids that are worthless by that."""
+        """Add an answered call at a position; return the ids whose count changes."""
         changed: list[str] = []
-        word = self.key(call)
-        if word and "_note" not in call.arguments:
-            insort(self._earlier.setdefault(word, []), (p, call.id))
-            if self._last(word) > p:
-                changed += self._count(call.id, 1)
-        word = self.by(call)
-        if word:
-            was = self._last(word)
-            insort(self._later.setdefault(word, []), p)
-            changed += self._between(word, was, self._last(word), 1)
+        key = self.key(call)
+        if key and "_note" not in call.arguments:
+            insort(self._earlier.setdefault(key, []), (p, call.id))
+            if self._last_superseding(key) > p:
+                changed += self._add_count(call.id, 1)
+        # A new superseding call can move the last one: calls between the two change.
+        key = self.by(call)
+        if key:
+            was = self._last_superseding(key)
+            insort(self._later.setdefault(key, []), p)
+            changed += self._count_between(key, was, self._last_superseding(key), 1)
         return changed
 
     def out(self, p: int, call: ToolCall) -> Iterable[str]:
-        """Leave out a call; return the ids that are worthless no more, or one time less."""
+        """Remove a call; return the ids whose count changes."""
         changed: list[str] = []
-        word = self.by(call)
-        if word:
-            was = self._last(word)
-            self._later[word].remove(p)
-            changed += self._between(word, self._last(word), was, -1)
-        word = self.key(call)
-        if word and "_note" not in call.arguments:
-            self._earlier[word].remove((p, call.id))
-            if self._last(word) > p:
-                changed += self._count(call.id, -1)
+        key = self.by(call)
+        if key:
+            was = self._last_superseding(key)
+            self._later[key].remove(p)
+            changed += self._count_between(key, self._last_superseding(key), was, -1)
+        key = self.key(call)
+        if key and "_note" not in call.arguments:
+            self._earlier[key].remove((p, call.id))
+            if self._last_superseding(key) > p:
+                changed += self._add_count(call.id, -1)
         return changed
 
-    def _last(self, word: str) -> int:
-        later = self._later.get(word)
+    def _last_superseding(self, key: str) -> int:
+        later = self._later.get(key)
         return later[-1] if later else -1
 
-    def _between(self, word: str, first: int, last: int, n: int) -> Iterable[str]:
-        """Count the calls from one position up to another one more or less; return their ids."""
-        calls = self._earlier.get(word, [])
+    def _count_between(self, key: str, first: int, last: int, n: int) -> Iterable[str]:
+        """Add `n` to the counts of the calls between two positions; return their ids."""
+        calls = self._earlier.get(key, [])
         a, b = (bisect_left(calls, (p, "")) for p in (first, last))
-        return [i for _, call_id in calls[a : max(a, b)] for i in self._count(call_id, n)]
+        return [i for _, call_id in calls[a : max(a, b)] for i in self._add_count(call_id, n)]
 
-    def _count(self, call_id: str, n: int) -> Iterable[str]:
-        self._worthless[call_id] = self._worthless.get(call_id, 0) + n
+    def _add_count(self, call_id: str, n: int) -> Iterable[str]:
+        self._superseded_counts[call_id] = self._superseded_counts.get(call_id, 0) + n
         return (call_id,)
 
 
 class RepeatTracker:
-    """The calls that are shown with a result, and which of them are worthless, by their ids.
+    """The visible calls with a result, by id, and which of them are superseded by which rule.
 
-    Of an id that is used twice the last result so far counts. Calls are read as they were said.
+    Where an id is used twice its last result counts. Calls are read as recorded.
     """
 
     def __init__(self, kinds: Sequence[RepeatRule]) -> None:
@@ -273,19 +307,19 @@ class RepeatTracker:
         self._results: dict[str, list[int]] = {}
         self._callers: dict[str, list[int]] = {}
 
-    def follow(self, view: ScheduleView, came: list[int], went: list[int]) -> set[str]:
-        """Take in what became of replies and results; return the ids that may have changed."""
+    def follow(self, view: ScheduleView, added: list[int], hidden: list[int]) -> set[str]:
+        """Apply the news of a call; return the ids that may have changed."""
         changed: set[str] = set()
-        for p in went:
-            changed.update(self._went(view, p))
-        for p in came:
-            changed.update(self._came(view, p))
+        for p in hidden:
+            changed.update(self._remove_message(view, p))
+        for p in added:
+            changed.update(self._add_message(view, p))
         return changed
 
     def kind(self, call_id: str) -> int:
-        """Return the last way in which the calls of an id are worthless; -1: they are not."""
-        found = [n for n, kind in enumerate(self.kinds) if kind.is_worthless(call_id)]
-        return found[-1] if found else -1
+        """Return the number of the last rule that supersedes the calls of an id; -1: none."""
+        kinds = [n for n, kind in enumerate(self.kinds) if kind.is_worthless(call_id)]
+        return kinds[-1] if kinds else -1
 
     def result(self, call_id: str) -> int:
         """Return the position of the last result of an id; -1: there is none."""
@@ -296,44 +330,46 @@ class RepeatTracker:
         """Return the positions of the replies that make a call of an id."""
         return self._callers.get(call_id, ())
 
-    def _came(self, view: ScheduleView, p: int) -> Iterable[str]:
+    def _add_message(self, view: ScheduleView, p: int) -> Iterable[str]:
         for call in view.said_calls(p):
             insort(self._callers.setdefault(call.id, []), p)
             yield call.id
             if self._results.get(call.id):
-                yield from self._answered(p, call)
+                yield from self._add_answered(p, call)
         call_id = _answered_call_id(view, p)
         if call_id is not None:
             results = self._results.setdefault(call_id, [])
             insort(results, p)
             yield call_id
+            # The first result makes the calls of this id answered.
             if len(results) == 1:
-                for q, call in self._calls(view, call_id):
-                    yield from self._answered(q, call)
+                for q, call in self._calls_with_id(view, call_id):
+                    yield from self._add_answered(q, call)
 
-    def _went(self, view: ScheduleView, p: int) -> Iterable[str]:
+    def _remove_message(self, view: ScheduleView, p: int) -> Iterable[str]:
         for call in view.said_calls(p):
             if self._results.get(call.id):
-                yield from self._unanswered(p, call)
+                yield from self._remove_answered(p, call)
             self._callers[call.id].remove(p)
             yield call.id
         call_id = _answered_call_id(view, p)
         if call_id is not None:
             self._results[call_id].remove(p)
             yield call_id
+            # Without a result the calls of this id are unanswered again.
             if not self._results[call_id]:
-                for q, call in self._calls(view, call_id):
-                    yield from self._unanswered(q, call)
+                for q, call in self._calls_with_id(view, call_id):
+                    yield from self._remove_answered(q, call)
 
-    def _calls(self, view: ScheduleView, call_id: str) -> list[tuple[int, ToolCall]]:
+    def _calls_with_id(self, view: ScheduleView, call_id: str) -> list[tuple[int, ToolCall]]:
         replies = dict.fromkeys(self._callers.get(call_id, ()))
         return [(q, call) for q in replies for call in view.said_calls(q) if call.id == call_id]
 
-    def _answered(self, p: int, call: ToolCall) -> Iterable[str]:
+    def _add_answered(self, p: int, call: ToolCall) -> Iterable[str]:
         for kind in self.kinds:
             yield from kind.put(p, call)
 
-    def _unanswered(self, p: int, call: ToolCall) -> Iterable[str]:
+    def _remove_answered(self, p: int, call: ToolCall) -> Iterable[str]:
         for kind in self.kinds:
             yield from kind.out(p, call)
 

@@ -1,4 +1,4 @@
-"""Triggers: when a compaction is due, by size, counts, tokens spent, pauses, errors, or by hand."""
+"""Triggers: when a compaction is due, by size, counts, tokens spent, pauses, errors or call."""
 
 from __future__ import annotations
 
@@ -51,30 +51,44 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 
-class BaseTrigger(Named):
-    """The foot of the triggers: the plain question follows from `first`.
+# A trigger is searched, not polled: `first(forecast, start, stop)` returns the first call at which
+# it is due. The engine jumps there, compacts, and searches on from the new history, so a replay
+# costs O(compactions x log calls) instead of O(calls). A trigger on sizes bisects running sums of
+# the forecast; one on events (pauses, errors, recorded compactions) a sorted list of calls.
+# The plain question `trigger(history, room)` is a search over one call.
 
-    ``a | b``, ``a & b``, ``~a`` join them.
+
+class BaseTrigger(Named):
+    """Base class of triggers: define `first`; ``a | b``, ``a & b`` and ``~a`` combine triggers.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> class EveryTenth(ck.policies.triggers.BaseTrigger):
+        ...     def first(self, forecast, start, stop):
+        ...         return min(-(-start // 10) * 10, stop)
+        >>> rules = ck.policies.Rules("window:keep_tokens=500", EveryTenth())
+        >>> len(ck.replay(ck.read(ck.samples.path("chat")), rules).edits)
+        4
     """
 
-    if TYPE_CHECKING:  # as in `WithName`
+    if TYPE_CHECKING:  # as in `Named`
 
         @property
         def parts(self) -> tuple[BaseTrigger, ...]:
-            """What it is joined from."""
+            """The triggers that it combines."""
 
     else:
         parts = ()
 
     def tokens(self, room: ContextBudget) -> float | None:  # noqa: ARG002
-        """Return the prompt size, in tokens, above which it is due; None: not due by size."""
+        """Return the prompt size in tokens above which it is due; None: it does not go by size."""
         return None
 
     word = ""
-    """Why it fires, in the field's words (`window_size`, `turn_count`, ...); empty: its name."""
+    """The reason in the log of compactions (`window_size`, `turn_count`, ...); empty: the name."""
 
-    def why(self, forecast: Forecast, call: int) -> str:  # noqa: ARG002  what is joined asks its parts
-        """Return why it is due at a call at which it is."""
+    def why(self, forecast: Forecast, call: int) -> str:  # noqa: ARG002  combined triggers use them
+        """Return the reason for which it is due at a call at which it is due."""
         return self.name or self.word or name_of(self)
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
@@ -107,25 +121,25 @@ class BaseTrigger(Named):
 
 
 class FunctionTrigger(FunctionWrapper, BaseTrigger):
-    """A plain function, or any callable that is no `Due`, as a trigger: asked at each call."""
+    """A plain function, or any other callable, as a trigger: it is called at each call."""
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call at which the function says so."""
+        """Return the first call in start..stop at which the function returns True, or `stop`."""
         history, room = forecast.history, forecast.room
         return next((call for call in range(start, stop) if self(history.at(call), room)), stop)
 
     def __call__(self, history: History, room: ContextBudget) -> bool:
-        """Return what the function says.
+        """Return the result of the function.
 
         Raises:
-            BadArguments: that is neither True nor False.
+            BadArguments: it is neither True nor False.
         """
-        due = self.function(history, room)
-        if due not in (True, False):
+        is_due = self.function(history, room)
+        if is_due not in (True, False):
             raise BadArguments(
-                f"Trigger {self.name} returned {short_repr(due)}; it must return True or False."
+                f"Trigger {self.name} returned {short_repr(is_due)}; it must return True or False."
             )
-        return bool(due)
+        return bool(is_due)
 
 
 @runtime_checkable
@@ -133,30 +147,29 @@ class _HasFirst(Protocol):
     def first(self, forecast: Forecast, start: int, stop: int, /) -> int: ...
 
 
-def as_trigger(given: object, what: str = "trigger") -> BaseTrigger:
-    """Return a trigger as one that says when it is due; a function, or a call redefined, is
-    wrapped.
+def as_trigger(candidate: object, what: str = "trigger") -> BaseTrigger:
+    """Return a trigger as a `BaseTrigger`; a function, or a redefined `__call__`, is wrapped.
 
     Raises:
         BadArguments: it cannot be called.
     """
-    if isinstance(given, BaseTrigger) and not is_call_overridden(given, "first"):
-        return given
-    if callable(given):
-        return FunctionTrigger(given)
-    if isinstance(given, _HasFirst):
+    if isinstance(candidate, BaseTrigger) and not is_call_overridden(candidate, "first"):
+        return candidate
+    if callable(candidate):
+        return FunctionTrigger(candidate)
+    if isinstance(candidate, _HasFirst):
         raise BadArguments(
-            f"The {what} {short_repr(given)} has `first` and no call: derive its class from "
-            "ctxkit.policies.triggers.BaseTrigger, which makes the call."
+            f"The {what} {short_repr(candidate)} has `first` but no `__call__`: derive its class"
+            " from ctxkit.policies.triggers.BaseTrigger, which defines it."
         )
     raise BadArguments(
-        f"The {what} {short_repr(given)} cannot be called with a history and a room."
+        f"The {what} {short_repr(candidate)} cannot be called: give a function (history, room)."
     )
 
 
 @dataclass(frozen=True)
 class CompositeTrigger(BaseTrigger):
-    """The foot of what is joined from several triggers."""
+    """Base of triggers that combine others."""
 
     parts: tuple[BaseTrigger, ...]
 
@@ -165,38 +178,57 @@ class CompositeTrigger(BaseTrigger):
 
 
 class Either(CompositeTrigger):
-    """Due where any part is."""
+    """Due where any of several triggers is; written ``a | b``.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> trigger = Either([Above(8_000), Count(n=40)])
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", trigger)
+        >>> len(ck.replay(session, rules).edits)
+        4
+    """
 
     def why(self, forecast: Forecast, call: int) -> str:
-        """Return why the first of its parts is due that is."""
+        """Return the reason of the first part that is due."""
         for part in self.parts:
             if part.first(forecast, call, call + 1) == call:
                 return part.why(forecast, call)
         return super().why(forecast, call)
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the earliest of its parts."""
+        """Return the first call at which any part is due."""
         for part in self.parts:
             stop = part.first(forecast, start, stop)
         return stop
 
 
 class Both(CompositeTrigger):
-    """Due where all parts are at once."""
+    """Due where all of several triggers are, at the same call; written ``a & b``.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> trigger = Both([Above(4_000), Turns(n=20)])
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", trigger)
+        >>> len(ck.replay(session, rules).edits)
+        2
+    """
 
     def why(self, forecast: Forecast, call: int) -> str:
-        """Return why its parts are due."""
+        """Return the reasons of all parts."""
         return " and ".join(part.why(forecast, call) for part in self.parts)
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
         """Return the first call at which all parts are due."""
-        agreed, call = 0, start
-        while agreed < len(self.parts) and call < stop:
-            agreed = 0
+        # Each part moves the call on to its own next due call, until no part moves it any more.
+        parts_due, call = 0, start
+        while parts_due < len(self.parts) and call < stop:
+            parts_due = 0
             for part in self.parts:
-                later = part.first(forecast, call, stop)
-                agreed = agreed + 1 if later == call else 0
-                call = later
+                next_due = part.first(forecast, call, stop)
+                parts_due = parts_due + 1 if next_due == call else 0
+                call = next_due
                 if call >= stop:
                     return stop
         return call
@@ -204,7 +236,16 @@ class Both(CompositeTrigger):
 
 @dataclass(frozen=True)
 class Not(BaseTrigger):
-    """Due where another trigger is not."""
+    """Due where another trigger is not; written ``~a``.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> trigger = Both([Above(4_000), Not(Count(n=60))])
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", trigger)
+        >>> len(ck.replay(session, rules).edits)
+        28
+    """
 
     part: BaseTrigger
 
@@ -212,7 +253,8 @@ class Not(BaseTrigger):
         object.__setattr__(self, "part", as_trigger(part))
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call at which the other is not due."""
+        """Return the first call at which the other trigger is not due."""
+        # The complement of a search has no shortcut: ask call by call.
         while start < stop and self.part.first(forecast, start, start + 1) == start:
             start += 1
         return start
@@ -220,18 +262,34 @@ class Not(BaseTrigger):
 
 @dataclass(frozen=True)
 class Always(BaseTrigger):
-    """Due before each call."""
+    """Due before each call.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Always())
+        >>> len(ck.replay(session, rules).edits)
+        28
+    """
 
     word = "every_call"
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return the first call."""
+        """Return `start`."""
         return start
 
 
 @dataclass(frozen=True)
 class Never(BaseTrigger):
-    """Never due."""
+    """Never due.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Never())
+        >>> len(ck.replay(session, rules).edits)
+        0
+    """
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop`."""
@@ -240,14 +298,22 @@ class Never(BaseTrigger):
 
 @dataclass(frozen=True)
 class Above(BaseTrigger):
-    """Due where the prompt is larger than a number of tokens."""
+    """Due where the prompt is larger than a number of tokens.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Above(8_000))
+        >>> len(ck.replay(session, rules).edits)
+        1
+    """
 
     word = "window_size"
 
     limit: float
-    """Tokens."""
+    """Prompt size in tokens."""
     or_equal: bool = False
-    """Due at exactly that many, too (``>=``)."""
+    """Due at exactly that size, too (``>=``)."""
     estimated: bool = False
     """Compare the messages in the system's own measure instead of the prompt's tokens."""
 
@@ -255,7 +321,7 @@ class Above(BaseTrigger):
         at_least(self, 0, "limit")
 
     def tokens(self, room: ContextBudget) -> float:  # noqa: ARG002
-        """Return the limit."""
+        """Return the limit in tokens."""
         return self.limit
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
@@ -266,14 +332,22 @@ class Above(BaseTrigger):
 
 @dataclass(frozen=True)
 class Share(Validated, BaseTrigger):
-    """Due where the prompt is larger than a share of the window."""
+    """Due where the prompt is larger than a share of the window.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Share(share=0.5), window=16_000)
+        >>> len(ck.replay(session, rules).edits)
+        1
+    """
 
     word = "window_size"
 
     share: PositiveShare = 1.0
-    """Of what `of` says."""
+    """Share, above 0 and up to 1."""
     of: Literal["limit", "budget"] = "limit"
-    """The window (`limit`), or the window less the reserve (`budget`)."""
+    """What the share refers to: the window (`limit`), or the window less the reserve (`budget`)."""
     or_equal: bool = False
     """Due at exactly that share, too (``>=``)."""
     estimated: bool = False
@@ -293,27 +367,44 @@ class Share(Validated, BaseTrigger):
 
 @dataclass(frozen=True)
 class Count(Validated, BaseTrigger):
-    """Due where at least so many messages are shown."""
+    """Due where the prompt holds at least a number of messages.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Count(n=40))
+        >>> len(ck.replay(session, rules).edits)
+        4
+    """
 
     word = "message_count"
 
     n: Positive
+    """Number of messages."""
     roles: tuple[str, ...] = ()
-    """Only these roles count; none named: all messages."""
+    """Roles that are counted; empty: all messages."""
 
     def __post_init__(self) -> None:
         for role in self.roles:
             role_code(role)
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call that shows as many."""
+        """Return the first call with so many messages."""
         return forecast.count(self.n, self.roles, start, stop)
 
 
 @dataclass(frozen=True)
 class NearCap(Count):
-    """Due where more than a share of the messages that may be shown are there (fuseraft's
-    `ContextCapFraction`): a warning, before older ones are left out.
+    """As `Count`, reported as `message_cap`: a warning near the most messages that are shown.
+
+    It is fuseraft's `ContextCapFraction`, which warns before older messages are left out.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> rules = ck.policies.Rules("window", Above(8_000), warnings=NearCap(n=50))
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> replay.details["replay"]["warned"]
+        [{'call': 24, 'trigger': 'message_cap'}]
     """
 
     word = "message_cap"
@@ -321,80 +412,132 @@ class NearCap(Count):
 
 @dataclass(frozen=True)
 class Turns(Validated, BaseTrigger):
-    """Due where at least so many turns have begun since the last compaction."""
+    """Due where at least a number of turns have begun since the last compaction.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Turns(n=20))
+        >>> len(ck.replay(session, rules).edits)
+        2
+    """
 
     word = "turn_count"
 
     n: Positive
+    """Number of turns."""
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call so many turns later."""
+        """Return the first call so many turns after the last compaction."""
         return forecast.turns(self.n, start, stop)
 
 
 @dataclass(frozen=True)
 class Spent(Validated, BaseTrigger):
-    """Due where one agent was sent so many tokens since the last compaction (a cut-over)."""
+    """Due where the prompts of one agent since the last compaction sum up to a number of tokens.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Spent(100_000))
+        >>> len(ck.replay(session, rules).edits)
+        1
+    """
 
     word = "cumulative_budget"
 
     limit: AboveZero
-    """Tokens; due at exactly that many, too."""
+    """Sum of prompt tokens; due at exactly that sum, too."""
     agent: str | None = None
-    """Only this agent's prompts; None: each agent's by themselves."""
+    """Name of the agent; None: any agent, each with its own sum."""
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call before which as much was sent."""
+        """Return the first call at which the sum is reached."""
         return forecast.spent(self.limit, start, stop, agent=self.agent)
 
 
 @dataclass(frozen=True)
 class Idle(BaseTrigger):
-    """Due where the session slept so long since the call before that the cache is gone."""
+    """Due after a pause so long that the prompt cache has expired: no cached prefix is lost.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Idle(seconds=60))
+        >>> len(ck.replay(session, rules).edits)
+        25
+    """
 
     word = "idle"
 
     seconds: float = 300.0
+    """Length of the pause, in seconds."""
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call after such a pause; the first call of a session is none."""
+        """Return the first call after such a pause; never the first call of a session."""
         return first_call_in(CacheClock.of(forecast.log, self.seconds).calls, max(start, 1), stop)
 
 
 @dataclass(frozen=True)
 class AtCalls(BaseTrigger):
-    """Due before the calls named: by hand."""
+    """Due before given calls, for instance to replay a compaction made by hand.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", AtCalls(calls=(10, 30)))
+        >>> len(ck.replay(session, rules).edits)
+        1
+    """
 
     word = "manual"
 
     calls: tuple[int, ...]
+    """Numbers of calls, from 0."""
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return the first of the calls."""
+        """Return the first of these calls in start..stop, or `stop`."""
         return first_call_in(sorted(self.calls), start, stop)
 
 
 @dataclass(frozen=True)
 class Recorded(BaseTrigger):
-    """Due where the log recorded a compaction."""
+    """Due where the log has a recorded compaction.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("research"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Recorded())
+        >>> len(ck.replay(session, rules).edits)
+        1
+    """
 
     word = "recorded"
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call with a recorded compaction before it."""
+        """Return the first call before which a compaction is recorded."""
         return first_call_in([call for call, _ in forecast.log.recorded], start, stop)
 
 
 @dataclass(frozen=True)
 class Overflow(BaseTrigger):
-    """Due where the prompt does not fit, or (`recorded`) where the call before failed so."""
+    """Due where the prompt does not fit the window, or where the provider said so.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", Overflow(), window=8_000)
+        >>> len(ck.replay(session, rules).edits)
+        1
+    """
 
     word = "overflow"
 
     recorded: bool = False
+    """Due where the last call failed with a context overflow, whatever the size of the prompt."""
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first such call."""
+        """Return the first call that overflows, or follows a recorded overflow."""
         if not self.recorded:
             return forecast.above(forecast.room.limit, start, stop)
         return first_call_in(
@@ -404,12 +547,20 @@ class Overflow(BaseTrigger):
 
 @dataclass(frozen=True)
 class CutShort(BaseTrigger):
-    """Due where the reply before was cut off by its length."""
+    """Due where the last reply was cut off at the output limit (stop reason `length`).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("chat"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", CutShort())
+        >>> len(ck.replay(session, rules).edits)
+        0
+    """
 
     word = "cut_short"
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call after such a reply."""
+        """Return the first call after a reply that was cut off."""
         return first_call_in(
             calls_after_replies(forecast.log, "length", _is_cut_short), start, stop
         )
@@ -417,27 +568,50 @@ class CutShort(BaseTrigger):
 
 @dataclass(frozen=True)
 class TurnSpent(Validated, BaseTrigger):
-    """Due where the prompts of a turn, going on or just ended, are more than so many tokens."""
+    """Due where the prompts of the current turn, or the last one, sum up to more than a limit.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> session = ck.read(ck.samples.path("incident"))
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", TurnSpent(20_000))
+        >>> len(ck.replay(session, rules).edits)
+        10
+    """
 
     word = "single_turn_limit"
 
     limit: AboveZero
+    """Sum of prompt tokens of one turn, since the last compaction."""
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call before which one turn was sent more since the last compaction."""
+        """Return the first call at which the sum of a turn is above the limit."""
         return forecast.turn_spent(self.limit, start, stop)
 
 
 def calls_after_replies(log: MessageLog, key: str, test: Callable[[Message], bool]) -> list[int]:
-    """Return the calls behind replies that pass a test, growing with the log; not to be changed."""
-    known = log.memo.setdefault(("after", key), [1, []])
-    found: list[int] = known[1]
-    for call in range(known[0], len(log.upto)):
+    """Return the calls that follow a reply for which `test` is true; do not change the list.
+
+    Args:
+        log: the log; the result is cached in it and grows with it.
+        key: name of the test in the cache.
+        test: called once for each reply.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.policies.history import MessageLog
+        >>> messages = ck.read(ck.samples.path("chat")).messages
+        >>> from ctxkit.tokens.registry import default_counter
+        >>> log = MessageLog.of(messages, default_counter())
+        >>> len(calls_after_replies(log, "done", lambda reply: reply.stop == "stop"))
+        43
+    """
+    next_call, calls = log.memo.setdefault(("after", key), (1, list[int]()))
+    for call in range(next_call, len(log.upto)):
         reply = log.replies[call - 1]
         if reply is not None and test(reply):
-            found.append(call)
-        known[0] = call + 1
-    return found
+            calls.append(call)
+        log.memo["after", key] = call + 1, calls
+    return calls  # type: ignore[no-any-return]
 
 
 def _is_cut_short(message: Message) -> bool:
@@ -451,33 +625,39 @@ def _is_overflow_error(message: Message) -> bool:
 
 
 def first_call_in(calls: list[int], start: int, stop: int) -> int:
-    """Return the first of some rising calls in start..stop, or `stop`."""
-    at = bisect_left(calls, start)
-    return min(calls[at], stop) if at < len(calls) else stop
+    """Return the first of some sorted calls that is in start..stop, or `stop`.
+
+    Example:
+        >>> first_call_in([3, 8, 21], 5, 30), first_call_in([3, 8, 21], 5, 7)
+        (8, 7)
+    """
+    i = bisect_left(calls, start)
+    return min(calls[i], stop) if i < len(calls) else stop
 
 
 @dataclass(frozen=True)
 class LastUsageOverBudget(BaseTrigger):
-    """Due before a new request where the last reply and its prompt are over the window less the
-    reserve.
+    """Due before a new user request where the reported usage of the last reply is over the budget.
 
-    As Pi's `_checkCompaction` has it: of failed replies nothing is known, so what came behind the
-    last good one is added as counted; a reply from before the last compaction says nothing.
+    The budget is the window less the reserve. This is Pi's `_checkCompaction`: failed replies
+    report no usage, so the messages after the last successful reply are added as counted; a reply
+    from before the last compaction is ignored.
     """
 
     word = "window_size"
 
     waits: bool = False
-    """A reply broken off, and billed nothing, is taken at its word: not due (Pi before 1.5.2)."""
+    """Not due after an aborted reply that reports no usage (Pi before 1.5.2)."""
 
     def tokens(self, room: ContextBudget) -> float:
         """Return the window less the reserve."""
         return room.budget
 
     def first(self, forecast: Forecast, start: int, stop: int) -> int:
-        """Return the first call with a new request behind such a reply."""
+        """Return the first call with a new request whose last usage is over the budget."""
         log, since, limit = forecast.log, forecast.history.since, self.tokens(forecast.room)
         for call in range(max(start, 1), stop):
+            # The last row before a call is a request, if the user spoke.
             request = log.upto[call] - 1
             if not is_new_request(log, request, call) or (
                 self.waits and is_reply_aborted(log, call)
@@ -490,7 +670,7 @@ class LastUsageOverBudget(BaseTrigger):
 
     @staticmethod
     def total(forecast: Forecast, last: int, request: int) -> int:
-        """Return the tokens of a call with its reply, and of what came between it and a request."""
+        """Return the tokens of a call with its reply, and of the messages up to a request."""
         log = forecast.log
         first = log.upto[last]
         between = log.tokens.P[max(request, first)] - log.tokens.P[first]
@@ -502,7 +682,7 @@ class LastUsageOverBudget(BaseTrigger):
 
 
 def is_reply_aborted(log: MessageLog, call: int) -> bool:
-    """Say whether the reply before a call was aborted and tells no usage."""
+    """Return True where the reply before a call was aborted and reports no usage."""
     reply = log.replies[call - 1]
     if reply is None or reply.stop != "aborted":
         return False
@@ -510,7 +690,7 @@ def is_reply_aborted(log: MessageLog, call: int) -> bool:
 
 
 def last_successful_call(log: MessageLog, call: int) -> int:
-    """Return the last call before another whose reply did not fail; -1 where there is none."""
+    """Return the last call before a call whose reply did not fail; -1 where there is none."""
     for before in range(call - 1, -1, -1):
         reply = log.replies[before]
         if reply is not None and not reply.is_error:

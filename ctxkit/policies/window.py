@@ -1,6 +1,4 @@
-"""Fit the prompt without a summary: drop the oldest by tokens, turns or share, or trim harder and
-harder.
-"""
+"""Compaction without a summary: drop the oldest by tokens, turns or share, or trim results."""
 
 from __future__ import annotations
 
@@ -25,32 +23,51 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Window(ConfiguredPolicy):
-    """Drop the oldest pairs until the rest fits a budget; leading summaries stay (fuseraft)."""
+    """Drop the oldest pairs until the rest fits a budget; leading summaries stay (fuseraft).
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(8_000)
+        >>> rules = ck.policies.Rules("window:keep_tokens=4000", above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('dropped', 8127, 3705)]
+    """
 
     keep_tokens: Positive = 60_000
-    """Tokens that the messages may have."""
+    """Most tokens of the prompt after the compaction."""
     estimated: bool = False
-    """Count in the system's own measure instead of the bill's."""
+    """Count tokens by the system's own estimate instead of the billed ones."""
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
-        """Return the history within the budget; one message is kept behind the pinned ones."""
+        """Return the history within the budget; one message behind the pinned ones stays."""
         size = history.estimated if self.estimated else history.tokens
         if size <= self.keep_tokens:
             return history
         start = end_of_leading_summaries(history)
         cut = history.fitting(self.keep_tokens, start=start, estimated=self.estimated)
+        # At least the last message stays, even where it does not fit by itself.
         cut = safe_pair_cut(history, min(cut, len(history) - 1))
         return history.drop(cut, "over the budget", start=start)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class KeepTurns(ConfiguredPolicy):
-    """Keep the newest turns, drop the older ones, but the first of them where wanted."""
+    """Keep the newest turns, and some at the beginning; drop the turns between.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules("turns:keep_turns=10", above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('dropped', 4242, 2862)]
+    """
 
     keep_turns: Positive = 10
     """Newest turns to keep, each from its user message on."""
     keep_first: Natural = 0
-    """Turns at the beginning that are kept too, such as the task."""
+    """Turns at the beginning to keep, such as the task."""
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
         """Return the first and the newest turns."""
@@ -65,13 +82,22 @@ class KeepTurns(ConfiguredPolicy):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WindowShare(ConfiguredPolicy):
-    """Drop the oldest until the prompt fits a share of the window."""
+    """Drop the oldest messages until the prompt fits a share of the window.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> above = ck.policies.triggers.Above(4_000)
+        >>> rules = ck.policies.Rules("window_share:keep_share=0.02", above)
+        >>> replay = ck.replay(ck.read(ck.samples.path("chat")), rules)
+        >>> [(edit.kind, edit.tokens_before, edit.tokens_after) for edit in replay.edits][:1]
+        [('dropped', 4242, 3729)]
+    """
 
     keep_share: Proportion = 0.5
-    """Share of the window that the prompt may fill."""
+    """Share of the window that the prompt may fill, 0 to 1."""
 
     def __call__(self, history: History, room: ContextBudget) -> History:
-        """Return the history within that share."""
+        """Return the history within the share."""
         budget = int(room.limit * self.keep_share)
         if history.tokens <= budget:
             return history
@@ -82,7 +108,8 @@ class WindowShare(ConfiguredPolicy):
 
 
 def safe_pair_cut(history: History, position: int) -> int:
-    """Return the first safe cut from a position on that parts no question from its reply."""
+    """Return the first safe cut from a position on that does not part a request from its reply."""
+    # Move on while the cut would separate a user message from the reply right after it.
     p = cut = history.safe(position)
     while p and p < len(history) and _answers_user(history, p):
         p = history.safe(p + 1)
@@ -101,11 +128,11 @@ TRIM_SUFFIX = "\n[...context-trimmed — {n} chars removed to fit model limit...
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TrimStage(Results):
-    """One stage: results are cut, cut ones again; those whose file was written, shorter."""
+    """A stage: cut results, even cut ones; cut reads of files written later even shorter."""
 
     @property
     def cap(self) -> int:
-        """Characters a result keeps."""
+        """Characters of a result."""
         return self.max_chars
 
     def _cut(self, message: Message) -> Message:
@@ -117,27 +144,36 @@ class TrimStage(Results):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WithoutTools(ScheduledPruning):
-    """The last stage: neither tool calls nor results."""
+    """The last stage: remove tool calls and results."""
 
     counts = False
     cap = 0
-    """Characters a result keeps."""
+    """Characters of a result."""
 
     def schedule(self, view: ScheduleView, _room: ContextBudget) -> None:
-        """Leave out each result, and the calls of each reply, as soon as they are there."""
+        """Remove each result, and the calls of each reply, on arrival."""
         for p in view.new("assistant", "tool"):
             view.change(p, _strip_tools, since=view.arrival(p), smaller=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AdaptiveTrim(ScheduledPruning):
-    """Over the window: results to 4,000 characters, else to 500, else no tool messages at all."""
+    """Over the window, cut results to 4,000 characters, else to 500, else remove all tool messages.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> incident = ck.read(ck.samples.path("incident"))
+        >>> rules = ck.policies.Rules(pruning=AdaptiveTrim(), window=6_000)
+        >>> pruned = ck.replay(incident, rules)
+        >>> [sum(item.tokens for item in s.sent(-1)) for s in (incident, pruned)]
+        [75761, 2603]
+    """
 
     counts = False
     stages: tuple[int, ...] = (4000, 500)
-    """Characters a result keeps at each stage; after the last one tool calls and results go."""
+    """Characters of a result at each stage; after the last one, tool calls and results go."""
     consumed_chars: Natural = 500
-    """Characters that a read keeps at every stage once its file was written."""
+    """Characters of a read result at every stage once its file is written."""
 
     def __post_init__(self) -> None:
         if any(not isinstance(s, int) or s < 1 for s in self.stages):
@@ -147,12 +183,13 @@ class AdaptiveTrim(ScheduledPruning):
 
     @property
     def steps(self) -> tuple[TrimStage | WithoutTools, ...]:
-        """The stages as parts, the mildest first; a live session applies them one by one."""
+        """The stages as prunings, the mildest first; a live session applies them one by one."""
         cuts = (TrimStage(max_chars=n, consumed_chars=self.consumed_chars) for n in self.stages)
         return (*cuts, WithoutTools())
 
     def schedule(self, view: ScheduleView, room: ContextBudget) -> None:
-        """Give each call the first stage that fits, each made from what came; else the last one."""
+        """Give each call the first stage under which it fits the window, else the last one."""
+        # Stage 0 is the unchanged prompt; `size` computes a stage only if it is asked for.
         parts = (None, *self.steps)
         last = len(parts) - 1
         view.stages(
@@ -161,28 +198,28 @@ class AdaptiveTrim(ScheduledPruning):
         )
 
     def stepped(self, history: History, room: ContextBudget) -> History:
-        """Return what the first stage leaves that fits, else the last one."""
-        left = history
+        """Return the result of the first stage that fits the window, else of the last one."""
+        trimmed = history
         for step in self.steps:
-            if left.tokens <= room.limit:
+            if trimmed.tokens <= room.limit:
                 break
-            left = apply_policy(step, history, room)
-        return left
+            trimmed = apply_policy(step, history, room)
+        return trimmed
 
 
 def last_resort_stages(pruning: BasePolicy | None) -> tuple[TrimStage | WithoutTools, ...]:
-    """Return the stages of the first `AdaptiveTrim` in a pruning, else those of the usual one."""
+    """Return the stages of the first `AdaptiveTrim` of a pruning, else the default stages."""
     for part in pruning.parts if isinstance(pruning, CompositePolicy) else (pruning,):
         if isinstance(part, AdaptiveTrim):
             return part.steps
     return AdaptiveTrim().steps
 
 
-def _trim_message(message: Message, keep: int) -> Message:
+def _trim_message(message: Message, max_chars: int) -> Message:
     text = plain_text(message)
-    if len(text) <= keep or content.has_images(message):
+    if len(text) <= max_chars or content.has_images(message):
         return message
-    return content.replace_text(message, content.truncate_end(text, keep, TRIM_SUFFIX))
+    return content.replace_text(message, content.truncate_end(text, max_chars, TRIM_SUFFIX))
 
 
 def _strip_tools(message: Message) -> Message | None:

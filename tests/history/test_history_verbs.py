@@ -232,7 +232,7 @@ def test_positions_that_are_not_shown_are_refused_or_count_from_the_end(at):
     h = shown(user("a " * 90), assistant("b " * 90), user("c " * 90))
     at = np.array(at)
     if at.min() < -3 or at.max() >= 3:
-        with pytest.raises(BadArguments, match="Positions run from 0 to 2"):
+        with pytest.raises(BadArguments, match="Positions are from 0 to 2"):
             h.shorten(at, "[gone]")
     else:
         assert h.shorten(at, "[gone]").messages[-1].text == "[gone]"

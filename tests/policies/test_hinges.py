@@ -232,7 +232,7 @@ def test_what_only_looks_like_a_trigger_is_told_what_to_derive_from():
 
     with pytest.raises(
         BadArguments,
-        match=r"has `first` and no call: derive .* from ctxkit.policies.triggers.BaseTrigger",
+        match=r"has `first` but no `__call__`: derive .* from ctxkit.policies.triggers.BaseTrigger",
     ):
         Rules(oldest, Looks())
     with pytest.raises(BadArguments, match="The warning 3 cannot be called"):

@@ -22,7 +22,7 @@ from ctxkit.policies.memory import (
     Lesson,
     LessonIndex,
     Recall,
-    _Promoted,
+    _LessonEntries,
     extract_lessons,
 )
 from ctxkit.policies.rules import Rules
@@ -110,9 +110,9 @@ def test_entries_are_made_anew_where_the_environment_has_another_secret(monkeypa
     secret = "xq7-Kd93-mvT0-18zR"
     log = MessageLog.of([spoken("user", f"Always use {secret} there.")], COUNT)
     budgets, found = Recall().budgets, [("preference", f"Always use {secret} there.")]
-    shown = [_Promoted.of(log).fitting(found, "", budgets)[0].description for _ in range(2)]
+    shown = [_LessonEntries.of(log).fitting(found, "", budgets)[0].description for _ in range(2)]
     monkeypatch.setenv("MY_SECRET", secret)
-    shown.append(_Promoted.of(log).fitting(found, "", budgets)[0].description)
+    shown.append(_LessonEntries.of(log).fitting(found, "", budgets)[0].description)
     assert [secret in text for text in shown] == [True, True, False]
 
 

@@ -87,7 +87,7 @@ def test_one_prepares_and_another_commits():
 def test_a_summariser_that_could_not_be_lent_is_refused():
     own = Rules(policy=Summary(keep_messages=2, summariser=lambda p: "own"), trigger=Above(10))
     for wrong in (own, presets.none(), Rules(policy=lambda h, room: h, trigger=Above(10))):
-        with pytest.raises(BadArguments, match="take no summariser from outside"):
+        with pytest.raises(BadArguments, match="do not use another summariser"):
             prepared(wrong, lambda p: "a draft")
 
 

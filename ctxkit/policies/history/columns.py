@@ -19,20 +19,22 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Message
 
 ROLES = ("system", "user", "assistant", "tool", "summary")
-"""The roles; a role column holds their places here."""
+"""Roles; a role code is the index of a role here."""
 SYSTEM, USER, ASSISTANT, TOOL, SUMMARY = range(5)
 ROLE_CODES: dict[str, int] = {name: code for code, name in enumerate(ROLES)}
 IMAGE_CHARS = 4800
-"""Characters that an image counts for, as in Pi's estimate."""
+"""Characters that an image counts as (Pi's estimate)."""
 
 
 class SizeSums:
-    """Sizes of the rows in one measure, with running sums over rows and over calls.
+    """Sizes of the rows of a log in one measure, with running sums over rows and over calls.
 
-    `P[r]` is the size of all rows before `r`, `C[c]` that of the rows before call `c` with the
-    call's fixed part, `Q[c]` what the calls before `c` were billed: the sum of their `C`, and what
-    `owe` says. Sizes are whole and never negative, so `P` and `Q` never fall and can be searched by
-    halves; so can `C` while it is `rising` (a fixed part may shrink).
+    - `P[r]`: size of all rows before row `r` (row sums).
+    - `C[c]`: size of the prompt of call `c`: all rows before it, and the call's fixed part.
+    - `Q[c]`: billed size of all calls before `c`: the sum of their `C`, and extra billed tokens.
+
+    Sizes are whole numbers of 0 or more, so `P` and `Q` never fall and can be bisected; so can `C`
+    while it is `rising` (the fixed part of a call can shrink).
     """
 
     __slots__ = ("C", "P", "Q", "_array", "owing", "rising", "sizes")
@@ -44,24 +46,22 @@ class SizeSums:
         self.Q: list[int] = [0]
         self.rising = True
         self.owing = False
-        """Calls were billed otherwise than they were known to be when they were sent."""
+        """True where a call was billed more tokens than its prompt was known to have."""
         self._array = GrowingColumn(lambda a, b: self.C[a:b], np.int64)
 
     def row(self, size: int) -> None:
-        """Write the next row.
+        """Append the size of the next row.
 
         Raises:
             BadArguments: the size is negative.
         """
         if size < 0:
-            raise BadArguments(
-                f"Row {len(self.sizes)} has {size} tokens; a message has none or more."
-            )
+            raise BadArguments(f"Row {len(self.sizes)} has {size} tokens: give 0 or more.")
         self.sizes.append(size)
         self.P.append(self.P[-1] + size)
 
     def call(self, upto: int, fixed: int = 0) -> None:
-        """Write the next call: it is sent the rows before `upto`, and the fixed part."""
+        """Append the next call: its prompt holds the rows before `upto`, and the fixed part."""
         size = self.P[upto] + fixed
         if self.C and size < self.C[-1]:
             self.rising = False
@@ -69,33 +69,34 @@ class SizeSums:
         self.Q.append(self.Q[-1] + size)
 
     def owe(self, tokens: int) -> None:
-        """Bill the last call so many tokens more than it was known to have when it was sent."""
+        """Bill the last call `tokens` more than its prompt was known to have."""
         if tokens:
             self.Q[-1] += tokens
             self.owing, self.rising = True, False
 
     def owed(self, start: int, stop: int) -> NDArray[Any] | int:
-        """Return what the calls start..stop were billed beside `C`."""
+        """Return the extra billed tokens of the calls start..stop, beside `C`."""
         if not self.owing:
             return 0
+        # The difference of the running sums is what each call was billed.
         billed: NDArray[Any] = np.diff(np.array(self.Q[start : stop + 1], np.int64))
         billed -= self.calls(start, stop)
         return billed
 
     def above(self, limit: float, start: int, stop: int) -> int:
-        """Return the first call in start..stop with more than `limit`, or `stop`."""
+        """Return the first call in start..stop with a prompt above `limit`, or `stop`."""
         if self.rising:
             return bisect_right(self.C, limit, start, stop)
-        over = self._array.upto(stop)[start:stop] > limit
-        return start + int(over.argmax()) if over.any() else stop
+        is_above = self._array.upto(stop)[start:stop] > limit
+        return start + int(is_above.argmax()) if is_above.any() else stop
 
     def calls(self, start: int, stop: int) -> NDArray[Any]:
-        """Return `C` of the calls start..stop as an array that must not be written to."""
+        """Return the prompt sizes `C` of the calls start..stop as a read-only array."""
         return self._array.upto(stop)[start:stop]
 
 
 class GrowingColumn:
-    """One value a row as a NumPy array, brought up to date when asked for: O(new rows)."""
+    """A NumPy column that grows with a list of rows; an access costs O(new rows)."""
 
     __slots__ = ("_array", "_done", "_make", "_type")
 
@@ -105,27 +106,28 @@ class GrowingColumn:
         self._done = 0
 
     def upto(self, n: int) -> NDArray[Any]:
-        """Return the values of the first `n` rows, not to be written to."""
+        """Return the values of the first `n` rows as a read-only array."""
         if n > self._done:
             if n > len(self._array):
-                grown = np.empty(max(n, 2 * self._done), self._type)
-                grown[: self._done] = self._array[: self._done]
-                self._array = grown
+                larger = np.empty(max(n, 2 * self._done), self._type)
+                larger[: self._done] = self._array[: self._done]
+                self._array = larger
+            # Only the new rows are computed; the array doubles, so appending is O(1) amortised.
             self._array.flags.writeable = True
             self._array[self._done : n] = self._make(self._done, n)
-            # a policy that writes into a column would change the log for all
+            # read-only: a policy that writes into a column would change the log for all others
             self._array.flags.writeable = False
             self._done = n
         return self._array[:n]
 
     def forget(self, row: int) -> None:
-        """Make the values from `row` on anew when they are next asked for."""
+        """Recompute the values from `row` on at the next access."""
         if row < self._done:
             self._done, self._array = row, self._array[:row].copy()
 
 
 def count_chars(message: Message) -> int:
-    """Return the characters of text, thinking, tool names, compact arguments; an image: 4,800."""
+    """Return the characters of text, reasoning, tool names and arguments; 4,800 per image."""
     total = 0
     for part in message.parts:
         if isinstance(part, Text):

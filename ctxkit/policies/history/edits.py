@@ -1,6 +1,4 @@
-"""The verbs as functions: cut a range, change or drop any messages, insert, show a list, and tell
-steps as edits.
-"""
+"""The verbs of `History` as functions: cut, drop, change, insert; and edits as session records."""
 
 from __future__ import annotations
 
@@ -48,10 +46,23 @@ if TYPE_CHECKING:
 
 
 H = TypeVar("H", bound=HistoryView)
-"""The class of a history: what goes in comes out."""
+"""A class of histories: a verb returns the class that it gets."""
 
 SummaryAndSize = tuple[Any, int | None]
-"""A summary (a text, messages, its size), and its tokens where better known than by counting."""
+"""A summary (text, messages, or size), and its tokens where known better than by counting."""
+
+# How a verb edits a history
+# ---------------------------
+# A history is an edited head (a list of items) followed by rows lo..hi of the log. A verb that
+# edits positions below n moves the head's end to n: the rows before n become items, are edited, and
+# `lo` moves on. The tail is never copied.
+#   cut_range       replaces start..before by a summary or nothing. If all protected messages stand
+#                   at the front, this is O(front): no message of the range is looked at. Nearly all
+#                   compactions take this path.
+#   _cut_around     the general cut: protected messages in the range stay, around the summary.
+#   _put_messages, drop_positions   change or remove any positions, with NumPy columns: O(n).
+# Invariants: groups stay whole, protected messages stay, `stable` is the number of tokens before
+# the first edited position of this call, and every verb appends one `HistoryEdit` to `steps`.
 
 _replace = msgspec.structs.replace
 
@@ -60,31 +71,37 @@ def cut_range(
     view: H,
     start: int,
     before: int,
-    told: SummaryAndSize,
-    words: EditInfo,
+    summary_and_size: SummaryAndSize,
+    info: EditInfo,
     *,
     front: ProtectedFront | None = None,
 ) -> H:
-    """Return the history without the positions start..before; what came for them stands where
-    the first stood.
+    """Return the history with the positions start..before replaced by a summary or nothing.
 
-    `front`: all that stays of the head and of the range, where it is known to stand first. This
-    is the way of nearly every compaction, so it is kept short.
+    `front`: the protected items of head and range, where they are known to be at the front. This is
+    the fast path of nearly all compactions.
     """
     if before <= start:
         return view
-    log, was, lo, call, steps = view.log, view.head, view.lo, view.call, view.steps
-    row = lo + before - was.size
+    log, head_before, lo, call, steps = view.log, view.head, view.lo, view.call, view.steps
+    row = lo + before - head_before.size
     if front is None:
-        front = was.front_
-        late = log.late_stays or log.late_cuts
-        if front is None or late or start or not lo < row < view.hi or not log.is_cut[row]:
-            return _cut_safely(view, start, before, told, words)
+        front = head_before.front_
+        has_late_marks = log.late_stays or log.late_cuts
+        if (
+            front is None
+            or has_late_marks
+            or start
+            or not lo < row < view.hi
+            or not log.is_cut[row]
+        ):
+            return _cut_safely(view, start, before, summary_and_size, info)
         if log.stays and log.stays[-1] >= lo:
-            if lo or was.size or not len(log.stays) == log.stays[-1] + 1 < row:
-                return _cut_safely(view, start, before, told, words)
+            if lo or head_before.size or not len(log.stays) == log.stays[-1] + 1 < row:
+                return _cut_safely(view, start, before, summary_and_size, info)
             front = _leading_stays(view)
-    items, size, summary = front.items, front.tokens, told[0]
+    # The new head: the protected front, then the summary. All other rows before `row` are gone.
+    items, size, summary = front.items, front.tokens, summary_and_size[0]
     if type(summary) is int and row > lo:
         new: tuple[HeadItem, ...] = (
             HeadItem(-1, summary, summary, SizedSummary(summary, call, len(steps)), row - 1),
@@ -92,79 +109,88 @@ def cut_range(
         head = EditedHead(
             len(items) + 1, size + summary, front.estimate + summary, items + new, front
         )
-    elif summary == () and len(items) == was.size:
-        new, head = (), was
+    elif summary == () and len(items) == head_before.size:
+        new, head = (), head_before
     else:
-        new = _summary_items(view, *told, before)
+        new = _summary_items(view, *summary_and_size, before)
         head = _make_head(front, new)
     size += log.fixed_at[call] if call < len(log.fixed_at) else log.fixed
-    made: tuple[HistoryEdit, ...] = (HistoryEdit(words, view, (len(items), before), new),)
+    new_steps: tuple[HistoryEdit, ...] = (HistoryEdit(info, view, (len(items), before), new),)
     if steps:
-        made, size = steps + made, min(size, view.stable)
-    return view.__class__(log, head, row, view.hi, call, call, size, made)
+        new_steps, size = steps + new_steps, min(size, view.stable)
+    return view.__class__(log, head, row, view.hi, call, call, size, new_steps)
 
 
 def _leading_stays(view: H) -> ProtectedFront:
-    """Return what stays, where it is the first rows of the log and nothing else."""
+    """Return the protected front, where the protected rows are the first rows of the log."""
     log, n = view.log, len(view.log.stays)
     key = ("lead", n)
     if key not in log.memo:
         log.memo[key] = ProtectedFront().then(tuple([view.item(p) for p in range(n)]))
-    lead: ProtectedFront = log.memo[key]
-    return lead
+    front: ProtectedFront = log.memo[key]
+    return front
 
 
-def _cut_safely(view: H, start: int, before: int, told: SummaryAndSize, words: EditInfo) -> H:
-    """Move the range to safe cuts, and look what stays in it."""
+def _cut_safely(
+    view: H, start: int, before: int, summary_and_size: SummaryAndSize, info: EditInfo
+) -> H:
+    """Move the range to safe cuts, find its protected rows, and choose the fast or general path."""
     log, head, lo = view.log, view.head, view.lo
-    nh, stays = head.size, log.stays_at(view.call)
-    before = min(before, nh + view.hi - lo)
+    head_size, protected_rows = head.size, log.stays_at(view.call)
+    before = min(before, head_size + view.hi - lo)
     if not is_safe_cut(view, before):
         before = next_safe_cut(view, before) or last_safe_cut(view, before)
-    row = lo + before - nh
+    row = lo + before - head_size
     if start and not is_safe_cut(view, start):
         start = next_safe_cut(view, start) or len(view)
     if before <= start:
         return view
     rows: list[int] = []
-    if row > lo and stays and stays[-1] >= lo:
-        first = bisect_left(stays, lo + max(start - nh, 0))
-        rows = stays[first : bisect_left(stays, row)]
+    if row > lo and protected_rows and protected_rows[-1] >= lo:
+        first = bisect_left(protected_rows, lo + max(start - head_size, 0))
+        rows = protected_rows[first : bisect_left(protected_rows, row)]
     front = head.front(log, view.call)
-    apart = front and rows and (len(front.items) < nh or rows[-1] - lo >= len(rows))
-    if front is None or start or row < lo or apart:
-        return _cut_around(view, (start, before), (head.firm(log, view.call), rows), told, words)
-    if rows:  # all of the head stays, and the first rows behind it
-        front = front.then(tuple([view.item(nh + r - lo) for r in rows]))
+    has_gap = front and rows and (len(front.items) < head_size or rows[-1] - lo >= len(rows))
+    if front is None or start or row < lo or has_gap:
+        return _cut_around(
+            view, (start, before), (head.firm(log, view.call), rows), summary_and_size, info
+        )
+    if rows:  # all of the head is protected, and so are the first rows behind it
+        front = front.then(tuple([view.item(head_size + r - lo) for r in rows]))
     return (
-        view if before <= len(front.items) else cut_range(view, 0, before, told, words, front=front)
+        view
+        if before <= len(front.items)
+        else cut_range(view, 0, before, summary_and_size, info, front=front)
     )
 
 
 def _cut_around(
-    view: H, span: tuple[int, int], stay: Any, told: SummaryAndSize, words: EditInfo
+    view: H, span: tuple[int, int], protected: Any, summary_and_size: SummaryAndSize, info: EditInfo
 ) -> H:
-    """Cut where something stays: before the range, in it, or of the head after it."""
-    (start, before), (firm, rows) = span, stay
-    items, nh, lo = view.head.items, view.head.size, view.lo
+    """Cut a range with protected messages before or within it, or in the head after it."""
+    (start, before), (protected_in_head, rows) = span, protected
+    items, head_size, lo = view.head.items, view.head.size, view.lo
     prefix: tuple[HeadItem, ...] = items[:start]
-    if start > nh:
-        prefix += tuple(view.item(p) for p in range(nh, start))
-    known = {p for p in firm if start <= p < before}
-    kept = [items[p] for p in sorted(known)]
+    if start > head_size:
+        prefix += tuple(view.item(p) for p in range(head_size, start))
+    protected_places = {p for p in protected_in_head if start <= p < before}
+    protected_items = [items[p] for p in sorted(protected_places)]
+    # The summary stands where the first removed message stood: skip protected ones at the start.
     first = start
-    while first in known:
+    while first in protected_places:
         first += 1
     tail = set(rows)
-    while first >= nh and first < before and (lo + first - nh) in tail:
+    while first >= head_size and first < before and (lo + first - head_size) in tail:
         first += 1
     if first >= before:
         return view
-    kept += [view.item(nh + r - lo) for r in rows]
-    lead = first - start  # what stays before the first message that goes
-    new = _summary_items(view, *told, before)
-    head = EditedHead.of((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
-    return replace_head(view, head, before, first, words, done=((first, before), new))
+    protected_items += [view.item(head_size + r - lo) for r in rows]
+    lead = first - start  # protected items before the first removed message
+    new = _summary_items(view, *summary_and_size, before)
+    head = EditedHead.of(
+        (*prefix, *protected_items[:lead], *new, *protected_items[lead:], *items[before:])
+    )
+    return replace_head(view, head, before, first, info, edited=((first, before), new))
 
 
 def replace_head(
@@ -172,15 +198,21 @@ def replace_head(
     head: EditedHead,
     upto: int,
     first: int,
-    words: EditInfo,
+    info: EditInfo,
     *,
-    done: Any,
+    edited: Any,
     added: bool = False,
 ) -> H:
-    """Return the history with a head that swallowed all positions before `upto`; `first` is not
-    as before.
+    """Return the history with a new head in place of all positions before `upto`.
 
-    `done`: what a step holds as `at` and `new`.
+    Args:
+        view: the history before.
+        head: the new head.
+        upto: one past the last position of the old history that the head replaces.
+        first: first position that differs.
+        info: kind, reason, method and usage of the edit.
+        edited: the fields `at` and `new` of the edit.
+        added: True where messages were only inserted.
     """
     lo, nh, call, steps = view.lo, view.head.size, view.call, view.steps
     if upto > nh:
@@ -190,80 +222,85 @@ def replace_head(
         stable += tokens_before(view, first)
     if steps:
         stable = min(stable, view.stable)
-    step = HistoryEdit(words, view, done[0], done[1], added)
+    step = HistoryEdit(info, view, edited[0], edited[1], added)
     return view.__class__(view.log, head, lo, view.hi, call, call, stable, (*steps, step))
 
 
 def _summary_items(view: H, summary: Any, tokens: int | None, before: int) -> tuple[HeadItem, ...]:
     if summary == ():
         return ()
-    stands = view.row(before - 1)
+    last_row = view.row(before - 1)
     if isinstance(summary, (int, np.integer)):
         size = int(summary)
-        return (HeadItem(-1, size, size, SizedSummary(size, view.call, len(view.steps)), stands),)
+        return (HeadItem(-1, size, size, SizedSummary(size, view.call, len(view.steps)), last_row),)
     if isinstance(summary, str):
         summary = Message(role="summary", parts=(Text(summary),))
     many = (summary,) if isinstance(summary, Message) else tuple(summary)
     return tuple(
-        new_item(view, m, stands, tokens if len(many) == 1 else None, n) for n, m in enumerate(many)
+        new_item(view, m, last_row, tokens if len(many) == 1 else None, n)
+        for n, m in enumerate(many)
     )
 
 
 def new_item(
-    view: H, message: Message, stands: int, tokens: int | None = None, n: int = 0
+    view: H, message: Message, last_row: int, tokens: int | None = None, n: int = 0
 ) -> HeadItem:
-    """Return a new message as an item under an id that the log does not have."""
+    """Return a new message as an item, with an id that the log does not have."""
     if not message.id or message.id in view.log.index:
         step, place = f".{len(view.steps)}" if view.steps else "", f"-{n}" if n else ""
         message = _replace(message, id=f"{message.role}@{view.call}{step}{place}")
     size, estimate = measure_message(view, message, -1)
     if tokens is not None:
         size, estimate = tokens, tokens if view.log.estimates is view.log.tokens else estimate
-    return HeadItem(-1, size, estimate, GivenMessage(message), stands)
+    return HeadItem(-1, size, estimate, GivenMessage(message), last_row)
 
 
 def measure_message(view: H, message: Message, row: int) -> tuple[int, int]:
-    """Return the tokens and the estimate of a message that is new, or was made from a row."""
+    """Return tokens and estimate of a message that is new (row -1) or replaces a row."""
     log = view.log
     tokens = log.measure(message, row)
     return tokens, tokens if log.estimates is log.tokens else log.estimator.message(message)
 
 
 def _make_head(front: ProtectedFront, new: tuple[HeadItem, ...]) -> EditedHead:
-    """Return the head of what stays and what came."""
+    """Return the head of the protected front and new items."""
     n = len(front.items)
     if not new:
         return EditedHead(n, front.tokens, front.estimate, front.items, front)
     whole = front.then(new)
-    stay = front if all(i.maker is not None and not i.maker.pinned for i in new) else None
-    return EditedHead(n + len(new), whole.tokens, whole.estimate, whole.items, stay)
+    front_of_head = front if all(i.maker is not None and not i.maker.pinned for i in new) else None
+    return EditedHead(n + len(new), whole.tokens, whole.estimate, whole.items, front_of_head)
 
 
 ChangedRows = tuple["NDArray[Any]", tuple[Any, Any], list[MessageSource]]
-"""Positions, their new tokens and estimates (one for all, or one each), and what they say."""
+"""Positions, their new tokens and estimates (one or one each), and sources of messages."""
 
 
 def keep_messages(view: H, which: Mask, reason: str, method: str | None) -> H:
-    """Keep the messages of a mask and remove the others, with the rest of their groups."""
-    gone = _whole_groups(view, ~to_mask(view, which) & ~view.stays)
-    return drop_positions(view, np.flatnonzero(gone), reason, method) if gone.any() else view
+    """Keep the messages of a mask; remove all others with their groups."""
+    is_dropped = _whole_groups(view, ~to_mask(view, which) & ~view.stays)
+    return (
+        drop_positions(view, np.flatnonzero(is_dropped), reason, method)
+        if is_dropped.any()
+        else view
+    )
 
 
 def replace_messages(
     view: H,
     changes: Mapping[int, Message | str | None] | Mask,
     text: str | None,
-    words: EditInfo,
+    info: EditInfo,
 ) -> H:
-    """Put other messages in the place of some, smaller or not; None removes one."""
+    """Replace messages, by smaller ones or not; None removes one."""
     if not isinstance(changes, dict):
-        return change_messages(view, changes, text, words)
-    stays = view.stays
-    gone = [p for p, m in changes.items() if m is None and not stays[p]]
-    said = {p: m for p, m in changes.items() if m is not None}
-    new = change_messages(view, said, None, words)
-    if gone:
-        new = drop_positions(new, np.array(sorted(gone)), words[1], words[2])
+        return change_messages(view, changes, text, info)
+    is_protected = view.stays
+    dropped = [p for p, m in changes.items() if m is None and not is_protected[p]]
+    replaced = {p: m for p, m in changes.items() if m is not None}
+    new = change_messages(view, replaced, None, info)
+    if dropped:
+        new = drop_positions(new, np.array(sorted(dropped)), info[1], info[2])
     if new is not view:
         check_invariants(new, view)
     return new
@@ -272,29 +309,29 @@ def replace_messages(
 def apply_known_states(
     view: H, changes: Mapping[int, tuple[Message | None, int]], reason: str = ""
 ) -> H:
-    """Do what `History.left_as` says."""
+    """Replace messages by messages of known sizes; None removes one."""
     at = sorted(p for p, (m, _) in changes.items() if m is not None)
-    found = [(view.item(p).row, *changes[p]) for p in at]
-    said, count = view.log.messages, view.log.estimator.message
+    changed = [(view.item(p).row, *changes[p]) for p in at]
+    log_messages, count = view.log.messages, view.log.estimator.message
     makers: list[MessageSource] = [
-        GivenMessage(with_content_id(m, said[row].id if row >= 0 else m.id))
-        for row, m, _ in found
+        GivenMessage(with_content_id(m, log_messages[row].id if row >= 0 else m.id))
+        for row, m, _ in changed
         if m
     ]
-    tokens = [size for _, _, size in found]
+    tokens = [size for _, _, size in changed]
     alike = view.log.estimates is view.log.tokens
-    sizes = tokens if alike else [count(m) for _, m, _ in found if m]
-    words: EditInfo = ("shortened", reason, None, None)
-    new = _put_messages(view, np.array(at, int), (tokens, sizes), makers, words)
-    gone = np.array(sorted(changes.keys() - set(at)), int)
-    if len(gone):
-        new = drop_positions(new, gone, reason, None)
+    sizes = tokens if alike else [count(m) for _, m, _ in changed if m]
+    info: EditInfo = ("shortened", reason, None, None)
+    new = _put_messages(view, np.array(at, int), (tokens, sizes), makers, info)
+    hidden = np.array(sorted(changes.keys() - set(at)), int)
+    if len(hidden):
+        new = drop_positions(new, hidden, reason, None)
         check_invariants(new, view)
     return new
 
 
 def to_positions(view: H, which: Mask) -> NDArray[Any]:
-    """Return what `History.positions` says."""
+    """Return the sorted positions of a mask; an array of sorted positions is returned as is."""
     if isinstance(which, np.ndarray) and which.dtype == np.int64 and which.ndim == 1 and which.size:
         rises = which.size == 1 or bool((which[1:] > which[:-1]).all())
         if rises and which[0] >= 0 and which[-1] < len(view):
@@ -303,46 +340,45 @@ def to_positions(view: H, which: Mask) -> NDArray[Any]:
 
 
 def to_mask(view: H, which: Mask) -> NDArray[Any]:
-    """Return what `History.mask` says."""
-    given, n = np.asarray(which), len(view)
-    if given.size and given.dtype.kind not in "bui":
+    """Return a boolean for each message, from booleans or positions."""
+    positions, n = np.asarray(which), len(view)
+    if positions.size and positions.dtype.kind not in "bui":
         raise BadArguments(f"A mask is booleans or positions, not {which!r:.60}.")
-    if given.dtype == bool:
-        if given.shape != (n,):
-            raise BadArguments(
-                f"A mask needs one boolean a message: {n} are shown, {given.shape} came."
-            )
-        return given
+    if positions.dtype == bool:
+        if positions.shape != (n,):
+            raise BadArguments(f"A mask needs one boolean per message: {n}, not {positions.shape}.")
+        return positions
     out = np.zeros(n, bool)
-    if given.size:
-        if given.min() < -n or given.max() >= n:
-            raise BadArguments(f"Positions run from 0 to {n - 1}; {given.tolist()} came.")
-        out[given.astype(int)] = True
+    if positions.size:
+        if positions.min() < -n or positions.max() >= n:
+            raise BadArguments(f"Positions are from 0 to {n - 1}, not {positions.tolist()}.")
+        out[positions.astype(int)] = True
     return out
 
 
 def drop_positions(view: H, at: NDArray[Any], reason: str, method: str | None) -> H:
-    """Return the history without the messages at these positions, whatever they part."""
+    """Return the history without these positions, even where that parts a group."""
     upto = int(at[-1]) + 1
     columns, makers = _head_arrays(view, upto)
-    left = {name: np.delete(values, at) for name, values in columns.items()}
-    head = EditedHead.of_columns(left, makers)
-    words: EditInfo = ("dropped", reason, method, None)
-    return replace_head(view, head, upto, int(at[0]), words, done=(at, ()))
+    remaining = {name: np.delete(values, at) for name, values in columns.items()}
+    head = EditedHead.of_columns(remaining, makers)
+    info: EditInfo = ("dropped", reason, method, None)
+    return replace_head(view, head, upto, int(at[0]), info, edited=(at, ()))
 
 
-def _whole_groups(view: H, gone: NDArray[Any]) -> NDArray[Any]:
-    """Extend a mask of what goes to whole groups."""
+def _whole_groups(view: H, is_dropped: NDArray[Any]) -> NDArray[Any]:
+    """Extend a mask of removed messages to whole groups."""
+    # A removed message removes its group: mark the groups, then select all rows of marked groups.
     groups = view.groups
-    table = np.zeros(view.hi + 1, bool)
-    table[groups[gone]] = True  # -1, in no group, marks the spare place at the end
-    table[-1] = False
-    whole: NDArray[Any] = gone | (table[groups] & ~view.stays)
+    is_dropped_group = np.zeros(view.hi + 1, bool)
+    is_dropped_group[groups[is_dropped]] = True  # group -1 (none) marks the spare place at the end
+    is_dropped_group[-1] = False
+    whole: NDArray[Any] = is_dropped | (is_dropped_group[groups] & ~view.stays)
     return whole
 
 
 def _head_arrays(view: H, upto: int) -> tuple[dict[str, NDArray[Any]], dict[int, MessageSource]]:
-    """Return the columns of a head that swallows all positions before `upto`."""
+    """Return the columns and sources of a head of all positions before `upto`."""
     log, head, lo = view.log, view.head, view.lo
     end = lo + max(upto - head.size, 0)
     rows = np.arange(lo, end)
@@ -362,67 +398,68 @@ def _head_arrays(view: H, upto: int) -> tuple[dict[str, NDArray[Any]], dict[int,
 
 
 def change_messages(
-    view: H, changes: Mapping[int, Message | str] | Mask, text: str | None, words: EditInfo
+    view: H, changes: Mapping[int, Message | str] | Mask, text: str | None, info: EditInfo
 ) -> H:
-    """Put other messages in the place of some; `shortened`: where they are smaller.
+    """Replace messages; with the kind `shortened`, only by smaller ones.
 
     Raises:
-        BadArguments: a mask came without a text.
+        BadArguments: a mask is given without a text.
     """
-    smaller = words[0] == "shortened"
+    only_if_smaller = info[0] == "shortened"
     if isinstance(changes, dict):
-        return _put_messages(view, *_changed_each(view, changes, smaller), words)
+        return _put_messages(view, *_changed_each(view, changes, only_if_smaller), info)
     if text is None:
         raise BadArguments(
-            f"A mask alone does not say what the messages become: give {words[0]!r} a text."
+            f"A mask alone does not say what the messages become: give {info[0]!r} a text."
         )
     return _put_messages(
-        view, *_changed_alike(view, to_positions(view, changes), text, smaller), words
+        view, *_changed_alike(view, to_positions(view, changes), text, only_if_smaller), info
     )
 
 
 def _put_messages(
-    view: H, at: NDArray[Any], sizes: tuple[Any, Any], makers: list[MessageSource], words: EditInfo
+    view: H, at: NDArray[Any], sizes: tuple[Any, Any], makers: list[MessageSource], info: EditInfo
 ) -> H:
-    """Return the history with other messages at some rising positions."""
+    """Return the history with new messages at some sorted positions."""
     if not len(at):
         return view
-    columns, known = _head_arrays(view, int(at[-1]) + 1)
+    # Everything up to the last changed position becomes the head; the tail stays in the log.
+    columns, all_makers = _head_arrays(view, int(at[-1]) + 1)
     keys = [m.key for m in makers]
     columns["keys"][at] = keys if len(keys) > 1 else keys[0]
     columns["tokens"][at] = sizes[0]
     if columns["estimates"] is not columns["tokens"]:
         columns["estimates"][at] = sizes[1]
-    known.update(zip(keys, makers, strict=True))
+    all_makers.update(zip(keys, makers, strict=True))
     upto, first = int(at[-1]) + 1, int(at[0])
     return replace_head(
-        view, EditedHead.of_columns(columns, known), upto, first, words, done=(at, None)
+        view, EditedHead.of_columns(columns, all_makers), upto, first, info, edited=(at, None)
     )
 
 
-def _changed_alike(view: H, at: NDArray[Any], text: str, smaller: bool) -> ChangedRows:
-    """One placeholder for all messages at `at`; replies keep their calls, and go one by one."""
+def _changed_alike(view: H, at: NDArray[Any], text: str, only_if_smaller: bool) -> ChangedRows:
+    """Return the change of all positions to one text; replies with calls change one by one."""
     if not len(at):
         return at, (at, at), []
-    said = at[0] >= view.head.size  # all of them stand as they were said
-    odd = [
+    all_recorded = at[0] >= view.head.size  # all in the unchanged tail
+    replies_with_calls = [
         p for p in at[_pick_values(view, "roles", at) == ASSISTANT].tolist() if view[p].tool_calls
     ]
-    if odd or (not said and (view.column("rows")[at] < 0).any()):
-        return _changed_each(view, dict.fromkeys(at.tolist(), text), smaller)
+    if replies_with_calls or (not all_recorded and (view.column("rows")[at] < 0).any()):
+        return _changed_each(view, dict.fromkeys(at.tolist(), text), only_if_smaller)
     stays = view.log.stays
-    if not said or (stays and stays[-1] >= view.lo + at[0] - view.head.size):
+    if not all_recorded or (stays and stays[-1] >= view.lo + at[0] - view.head.size):
         at = at[~view.stays[at]]
     maker, size = Placeholder(text), _placeholder_size(view, text)
-    if not said:
+    if not all_recorded:
         at = at[view.column("keys")[at] != maker.key]
-    if smaller:
+    if only_if_smaller:
         at = at[_pick_values(view, "tokens", at) > size[0]]
     return at, size, [maker]
 
 
 def _pick_values(view: H, name: str, at: NDArray[Any]) -> NDArray[Any]:
-    """Return the values of a column at some rising positions, without making all of it."""
+    """Return the values of a column at some sorted positions, without computing all of it."""
     nh = view.head.size
     if not len(at) or at[0] < nh:
         return np.asarray(view.column(name)[at])
@@ -430,33 +467,36 @@ def _pick_values(view: H, name: str, at: NDArray[Any]) -> NDArray[Any]:
 
 
 def _placeholder_size(view: H, text: str) -> tuple[int, int]:
-    """Return tokens and estimate of a result that says only this text: counted once for a log."""
+    """Return tokens and estimate of a result with only this text, cached in the log."""
     key = ("placeholder", text)
     size = view.log.memo.get(key)
     if size is None:
         size = view.log.memo[key] = measure_message(
             view, Message(role="tool", parts=(Text(text),)), -1
         )
-    found: tuple[int, int] = size
-    return found
+    sizes: tuple[int, int] = size
+    return sizes
 
 
-def _changed_each(view: H, changes: Mapping[int, Message | str], smaller: bool) -> ChangedRows:
-    stays, makers = view.stays, list[MessageSource]()
+def _changed_each(
+    view: H, changes: Mapping[int, Message | str], only_if_smaller: bool
+) -> ChangedRows:
+    is_protected, makers = view.stays, list[MessageSource]()
     at, tokens, estimates = list[int](), list[int](), list[int]()
     for p in sorted(changes):
         old, new = view.item(p), changes[p]
-        was = old.message(view.log)
-        if stays[p] or new is was:
+        old_message = old.message(view.log)
+        if is_protected[p] or new is old_message:
             continue
+        # A text keeps the tool calls of the message; equal content is no change.
         if isinstance(new, str):
-            new = with_text_and_calls(was, new)
-        if new.parts == was.parts and new.role == was.role:
+            new = with_text_and_calls(old_message, new)
+        if new.parts == old_message.parts and new.role == old_message.role:
             continue
-        origin = view.log.messages[old.row].id if old.row >= 0 else was.id
+        origin = view.log.messages[old.row].id if old.row >= 0 else old_message.id
         maker = GivenMessage(with_content_id(new, origin))
         size, estimate = measure_message(view, maker.given, old.row)
-        if smaller and size >= old.tokens:
+        if only_if_smaller and size >= old.tokens:
             continue
         at.append(p)
         tokens.append(size)
@@ -466,7 +506,7 @@ def _changed_each(view: H, changes: Mapping[int, Message | str], smaller: bool) 
 
 
 def instead_of(view: H, error: str) -> H:
-    """Do what `History.instead_of` says."""
+    """Record in the last edit that it replaces a summary that failed."""
     if not view.steps or not error:
         return view
     *before, last = view.steps
@@ -474,13 +514,13 @@ def instead_of(view: H, error: str) -> H:
 
 
 def edits_from_steps(view: HistoryView) -> tuple[Edit, ...]:
-    """Return what was done at this call, as edits with ids and messages."""
+    """Return the edits of this call as session records, with ids and messages."""
     after = [*(step.was for step in view.steps[1:]), view]
     return tuple(edit_from_step(step, now) for step, now in zip(view.steps, after, strict=False))
 
 
 def edit_from_step(step: HistoryEdit, now: HistoryView) -> Edit:
-    """Return the step that led to `now` as an edit with ids and messages; targets stood before."""
+    """Return an edit that led to the history `now` as a session record."""
     log = step.was.log
     positions = step.positions()
     targets = tuple(step.was[p].id for p in positions)
@@ -488,7 +528,7 @@ def edit_from_step(step: HistoryEdit, now: HistoryView) -> Edit:
     inserted = tuple(i.message(log) for i in new)
     source = sum(step.was.item(p).tokens for p in positions)
     if step.added and step.at[0] < len(step.was):
-        # an edit puts messages where a target stood: so one is put back
+        # a recorded edit inserts in place of a target, so the neighbour is target and inserted
         neighbour = step.was[int(step.at[0])]
         targets, inserted = (neighbour.id,), (*inserted, neighbour)
     kind, reason, method, usage = step.words
@@ -513,42 +553,43 @@ def edit_from_step(step: HistoryEdit, now: HistoryView) -> Edit:
 
 
 def _error_of(step: HistoryEdit, inserted: Sequence[Message]) -> str:
-    """Return why the summary failed in whose place one of these messages was put."""
+    """Return the errors of failed summaries that the inserted messages replaced."""
     failed = [m for m in inserted if m.role == "summary" and ERROR in m.details]
-    there = {m.id for m in step.was.messages} if failed else set()
-    return "; ".join(dict.fromkeys(str(m.details[ERROR]) for m in failed if m.id not in there))
+    ids_before = {m.id for m in step.was.messages} if failed else set()
+    return "; ".join(dict.fromkeys(str(m.details[ERROR]) for m in failed if m.id not in ids_before))
 
 
 def insert_message(
     view: H, position: int, message: Message, reason: str = "", *, method: str | None = None
 ) -> H:
-    """Do what `History.insert` says."""
+    """Insert a message before a position."""
     if not is_safe_cut(view, position):
         raise UnsoundHistory(
             f"A message at position {position} would part a tool call from its result."
         )
-    made = new_item(view, message, stands=view.row(position - 1) if position else -1)
+    item = new_item(view, message, last_row=view.row(position - 1) if position else -1)
     items = [view.item(p) for p in range(max(position, view.head.size))]
-    items.insert(position, made)
-    words: EditInfo = ("summarised", reason, method, None)
-    upto, done = max(position, view.head.size), (np.array([position]), (made,))
+    items.insert(position, item)
+    info: EditInfo = ("summarised", reason, method, None)
+    upto, edited = max(position, view.head.size), (np.array([position]), (item,))
     return replace_head(
-        view, EditedHead.of(tuple(items)), upto, position, words, done=done, added=True
+        view, EditedHead.of(tuple(items)), upto, position, info, edited=edited, added=True
     )
 
 
 def show_messages(
     view: H, messages: Sequence[Message], reason: str = "", *, method: str | None = None
 ) -> H:
-    """Do what `History.become` says."""
-    shown = view.messages
+    """Return the history of a list of messages; ids of the history identify its messages."""
+    # Match messages by id; keep the items of unchanged ones, so that their content stays identical.
+    present = view.messages
     items = [view.item(p) for p in range(len(view))]
-    places = {m.id: p for p, m in enumerate(shown)}
+    places = {m.id: p for p, m in enumerate(present)}
     new: list[HeadItem] = []
     for m in messages:
         p = places.get(m.id)
         old = None if p is None else items[p]
-        if p is not None and old is not None and (m is shown[p] or m == shown[p]):
+        if p is not None and old is not None and (m is present[p] or m == present[p]):
             new.append(old)
         elif old is not None:
             changed = with_content_id(m, view.log.messages[old.row].id if old.row >= 0 else m.id)
@@ -568,34 +609,34 @@ def show_messages(
         return view
     rest = np.arange(first, len(items))
     kind: EditKind = "summarised" if len(new) > first else "dropped"
-    words: EditInfo = ("replaced" if len(items) == len(new) else kind, reason, method, None)
+    info: EditInfo = ("replaced" if len(items) == len(new) else kind, reason, method, None)
     head, step = EditedHead.of(tuple(new)), (rest, tuple(new[first:]))
-    done = replace_head(view, head, len(view), first, words, done=step)
+    done = replace_head(view, head, len(view), first, info, edited=step)
     check_invariants(done, view)
     return done
 
 
 def apply_recorded_edit(view: H, edit: Edit) -> H:
-    """Do what `History.apply` says."""
-    shown = view.messages
-    ids = {m.id: p for p, m in enumerate(shown)}
+    """Apply a recorded edit as far as its targets are present; pairs are not checked."""
+    present = view.messages
+    ids = {m.id: p for p, m in enumerate(present)}
     at = sorted(ids[t] for t in edit.targets if t in ids)
     if edit.kind in ("shortened", "replaced"):
         pairs = zip(edit.targets, edit.inserted, strict=False)
         return _apply_changes(view, edit, {ids[t]: m for t, m in pairs if t in ids})
-    where, gone = min(at, default=len(view)), set(at)
+    where, removed = min(at, default=len(view)), set(at)
     upto = max(at[-1] + 1 if at else len(view), view.head.size)
-    stands = view.row(at[-1]) if at else -1
-    made = tuple(
-        view.item(ids[m.id])  # it was there before something was put in front of it
-        if ids.get(m.id, -1) in gone and shown[ids[m.id]] == m
-        else HeadItem(-1, *measure_message(view, m, -1), GivenMessage(m), stands)
+    last_row = view.row(at[-1]) if at else -1
+    inserted = tuple(
+        view.item(ids[m.id])  # an insertion before a present message records that message, too
+        if ids.get(m.id, -1) in removed and present[ids[m.id]] == m
+        else HeadItem(-1, *measure_message(view, m, -1), GivenMessage(m), last_row)
         for m in edit.inserted
     )
-    items = [view.item(p) for p in range(upto) if p not in gone]
-    items[where:where] = made
-    words, step = (edit.kind, edit.reason, edit.method, edit.usage), (np.array(at, int), made)
-    return replace_head(view, EditedHead.of(tuple(items)), upto, where, words, done=step)
+    items = [view.item(p) for p in range(upto) if p not in removed]
+    items[where:where] = inserted
+    info, step = (edit.kind, edit.reason, edit.method, edit.usage), (np.array(at, int), inserted)
+    return replace_head(view, EditedHead.of(tuple(items)), upto, where, info, edited=step)
 
 
 def _apply_changes(view: H, edit: Edit, new: dict[int, Message]) -> H:
@@ -607,8 +648,8 @@ def _apply_changes(view: H, edit: Edit, new: dict[int, Message]) -> H:
     for p in at:
         row, size = items[p].row, measure_message(view, new[p], items[p].row)
         items[p] = HeadItem(row, *size, GivenMessage(new[p]), items[p].stands)
-    made = tuple(items[p] for p in at)
-    words = (edit.kind, edit.reason, edit.method, edit.usage)
+    changed = tuple(items[p] for p in at)
+    info = (edit.kind, edit.reason, edit.method, edit.usage)
     return replace_head(
-        view, EditedHead.of(tuple(items)), upto, at[0], words, done=(np.array(at), made)
+        view, EditedHead.of(tuple(items)), upto, at[0], info, edited=(np.array(at), changed)
     )

@@ -1,4 +1,4 @@
-"""The edited head of a history: rows as said, changed rows, and messages that stand for others."""
+"""The edited head of a history: recorded rows, changed rows, and messages that replaced others."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-_APART = 0x9E3779B97F4A7C15 - (1 << 64)
-"""Times a row and with a key added (both wrap around) it tells a changed message from others."""
+# Identity of content in a prompt cache. A recorded row is identified by its number: -row - 1. A
+# changed or new message has a *key*, a hash of its content (0: recorded), and a content hash above
+# 0 that includes the row it replaces. Two prompts share a prefix as far as these numbers are equal,
+# so prefixes are compared as integer arrays, and no text is compared again.
+
+_ROW_FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
+"""Multiplier of a row in the hash of (row, key): Fibonacci hashing, modulo 2**64."""
 _ITEM_COLUMNS: dict[str, Callable[[HeadItem], int]] = {
     "rows": lambda i: i.row,
     "stands": lambda i: i.stands if i.row < 0 else i.row,
@@ -30,7 +35,7 @@ _ITEM_COLUMNS: dict[str, Callable[[HeadItem], int]] = {
     "tokens": lambda i: i.tokens,
     "estimates": lambda i: i.estimate,
 }
-"""Columns that hold what an item is."""
+"""Columns with fields of an item."""
 _MAKER_COLUMNS: dict[str, Callable[[MessageSource, MessageLog, int], Any]] = {
     "roles": lambda maker, log, row: maker.role(log, row),
     "chars": lambda maker, _log, _row: maker.chars(),
@@ -38,27 +43,27 @@ _MAKER_COLUMNS: dict[str, Callable[[MessageSource, MessageLog, int], Any]] = {
     "thinks": lambda maker, log, row: maker.message(log, row).thinks,
     "contents": lambda maker, _log, row: row_content_hash(row, maker.content),
 }
-"""Columns of which a changed or a new message has a value of its own, and how it is made."""
+"""Columns in which a changed or new message has its own value, computed from its source."""
 
 
 class ProtectedFront(msgspec.Struct, frozen=True, gc=False):
-    """The items at the front of a head that no policy may remove; a cut behind them keeps them as
-    they are.
-    """
+    """The protected items at the front of a head; a cut behind them keeps them as they are."""
 
     items: tuple[HeadItem, ...] = ()
     tokens: int = 0
     estimate: int = 0
 
     def then(self, items: tuple[HeadItem, ...]) -> ProtectedFront:
-        """Return the front with more items behind."""
+        """Return the front with more items appended."""
         tokens, estimate = sum([i.tokens for i in items]), sum([i.estimate for i in items])
         return ProtectedFront(self.items + items, self.tokens + tokens, self.estimate + estimate)
 
 
 class EditedHead(msgspec.Struct, gc=False):
-    """The items of a head, either as a tuple (few) or as arrays (many); each is made from the other
-    on demand.
+    """The items of a head, as a tuple (few) or as arrays (many); one is derived from the other.
+
+    A compaction leaves a short head (a tuple); a pruning of many messages a long one (arrays).
+    Derived values are cached in the fields that end in an underscore.
     """
 
     size: int = 0
@@ -66,7 +71,7 @@ class EditedHead(msgspec.Struct, gc=False):
     estimate: int = 0
     tuple_: tuple[HeadItem, ...] | None = ()
     front_: ProtectedFront | None = None
-    """What stays, where it is known that it all stands at the front."""
+    """The protected items, where all of them are known to be at the front."""
     firm_: tuple[int, ...] | None = None
     columns_: dict[str, NDArray[Any]] | None = None
     makers_: dict[int, MessageSource] | None = None
@@ -85,8 +90,11 @@ class EditedHead(msgspec.Struct, gc=False):
     def of_columns(
         cls, columns: dict[str, NDArray[Any]], makers: dict[int, MessageSource]
     ) -> EditedHead:
-        """Return a head from arrays `rows stands keys tokens estimates` and the makers of the keys
-        that are not 0.
+        """Return a head from the arrays `rows stands keys tokens estimates`.
+
+        Args:
+            columns: the arrays, by name.
+            makers: the sources of changed and new messages, by their keys (0: recorded).
         """
         tokens = int(columns["tokens"].sum())
         alike = columns["estimates"] is columns["tokens"]
@@ -95,7 +103,7 @@ class EditedHead(msgspec.Struct, gc=False):
 
     @property
     def items(self) -> tuple[HeadItem, ...]:
-        """The items, one by one."""
+        """The items as a tuple."""
         if self.tuple_ is None:
             c, makers = self.columns_ or {}, self.makers
             columns = (c[name].tolist() for name in _ITEM_COLUMNS)
@@ -107,136 +115,137 @@ class EditedHead(msgspec.Struct, gc=False):
 
     @property
     def makers(self) -> dict[int, MessageSource]:
-        """The makers of changed and new messages, by their keys."""
+        """The sources of changed and new messages, by their keys."""
         if self.makers_ is None:
             self.makers_ = {i.maker.key: i.maker for i in self.items if i.maker is not None}
         return self.makers_
 
     def item(self, place: int) -> HeadItem:
-        """Return one item without making the others."""
+        """Return one item, without building the others."""
         if self.tuple_ is not None or self.columns_ is None:
             return self.items[place]
         c = self.columns_
-        row, stands, key, tokens, estimate = [int(c[name][place]) for name in _ITEM_COLUMNS]
-        return HeadItem(row, tokens, estimate, self.makers[key] if key else None, stands)
+        row, last_row, key, tokens, estimate = [int(c[name][place]) for name in _ITEM_COLUMNS]
+        return HeadItem(row, tokens, estimate, self.makers[key] if key else None, last_row)
 
     def message(self, log: MessageLog, place: int) -> Message:
-        """Return what one item says."""
+        """Return the message of one item."""
         if self.tuple_ is not None or self.columns_ is None:
             return self.items[place].message(log)
         row, key = int(self.columns_["rows"][place]), int(self.columns_["keys"][place])
         return self.makers[key].message(log, row) if key else log.messages[row]
 
     def messages(self, log: MessageLog) -> list[Message]:
-        """Return what all items say."""
+        """Return the messages of all items."""
         if self.tuple_ is not None or self.columns_ is None:
             return [i.message(log) for i in self.items]
-        makers, said, c = self.makers, log.messages, self.columns_
+        makers, log_messages, c = self.makers, log.messages, self.columns_
         rows = zip(c["rows"].tolist(), c["keys"].tolist(), strict=True)
-        return [makers[key].message(log, row) if key else said[row] for row, key in rows]
+        return [makers[key].message(log, row) if key else log_messages[row] for row, key in rows]
 
     def said(self) -> list[int]:
-        """Return the rows that stand as they were said."""
+        """Return the rows that are unchanged."""
         if self.tuple_ is not None or self.columns_ is None:
             return [i.row for i in self.items if i.row >= 0 and i.maker is None]
         rows, keys = self.columns_["rows"], self.columns_["keys"]
-        found: list[int] = rows[(rows >= 0) & (keys == 0)].tolist()
-        return found
+        unchanged: list[int] = rows[(rows >= 0) & (keys == 0)].tolist()
+        return unchanged
 
     def row(self, place: int) -> int:
-        """Return the row of one item, or -1."""
+        """Return the row of one item; -1: it replaced others."""
         if self.tuple_ is not None or self.columns_ is None:
             return self.items[place].row
         return int(self.columns_["rows"][place])
 
     def front(self, log: MessageLog, call: int) -> ProtectedFront | None:
-        """Return what stays as of a call, where all of it stands first; None where some stands
-        behind what may go.
-        """
+        """Return the protected items as of a call if all of them are at the front, else None."""
         if log.late_stays and self.size:
-            return self._front_of(self.firm(log, call))
+            return self._make_front(self.firm(log, call))
         if self.front_ is None:
-            self.front_ = self._front_of(self.firm(log, call))
+            self.front_ = self._make_front(self.firm(log, call))
         return self.front_
 
-    def _front_of(self, firm: tuple[int, ...]) -> ProtectedFront | None:
+    def _make_front(self, firm: tuple[int, ...]) -> ProtectedFront | None:
         if firm and firm[-1] != len(firm) - 1:
             return None
         return ProtectedFront().then(tuple([self.item(p) for p in firm]))
 
     def firm(self, log: MessageLog, call: int) -> tuple[int, ...]:
-        """Return the places of the items that no policy may remove as of a call."""
+        """Return the places of the protected items as of a call."""
         if log.late_stays and self.size:
-            return self._firm_at(log, call)
+            return self._protected_at(log, call)
         if self.firm_ is None:
             if self.front_ is not None:
                 self.firm_ = tuple(range(len(self.front_.items)))
             else:
-                self.firm_ = self._firm_at(log, call)
+                self.firm_ = self._protected_at(log, call)
         return self.firm_
 
-    def _firm_at(self, log: MessageLog, call: int) -> tuple[int, ...]:
+    def _protected_at(self, log: MessageLog, call: int) -> tuple[int, ...]:
         if self.tuple_ is not None:
             return tuple(p for p, i in enumerate(self.tuple_) if i.stays(log, call))
-        stays, rows = log.stays_at(call), self.column(log, "rows")
-        firm = np.isin(rows, stays) if stays else np.zeros(self.size, bool)
+        protected_rows, rows = log.stays_at(call), self.column(log, "rows")
+        is_protected = (
+            np.isin(rows, protected_rows) if protected_rows else np.zeros(self.size, bool)
+        )
         for p in np.flatnonzero(rows < 0).tolist():
-            firm[p] = self.makers[int(self.column(log, "keys")[p])].pinned
-        return tuple(np.flatnonzero(firm).tolist())
+            is_protected[p] = self.makers[int(self.column(log, "keys")[p])].pinned
+        return tuple(np.flatnonzero(is_protected).tolist())
 
     def column(self, log: MessageLog, name: str) -> NDArray[Any]:
-        """Return one value an item; beside the log's columns `rows stands keys contents`."""
+        """Return a column of the items: of the log's columns, or `rows stands keys contents`."""
         if self.columns_ is None:
             self.columns_ = {}
-        found = self.columns_.get(name)
-        if found is None:
-            found = self.columns_[name] = self._made(log, name)
-        return found
+        values = self.columns_.get(name)
+        if values is None:
+            values = self.columns_[name] = self._make_column(log, name)
+        return values
 
-    def _made(self, log: MessageLog, name: str) -> NDArray[Any]:
+    def _make_column(self, log: MessageLog, name: str) -> NDArray[Any]:
         if name == "contents":
-            return self._contents(log)
+            return self._content_hashes(log)
         if name in _ITEM_COLUMNS:
             return np.array([_ITEM_COLUMNS[name](i) for i in self.items], np.int64)
-        whole = log.column(name)
+        log_column = log.column(name)
         if not self.size:
-            return whole[:0]
-        values: NDArray[Any] = whole[np.maximum(self.column(log, "stands"), 0)]
+            return log_column[:0]
+        values: NDArray[Any] = log_column[np.maximum(self.column(log, "stands"), 0)]
         if name in ("roles", "chars", "groups", "tools", "errors", "asks", "thinks"):
             at = np.flatnonzero(self.column(log, "keys"))
             values[at] = self._values(log, name, at, values[at])
         return values
 
-    def _contents(self, log: MessageLog) -> NDArray[Any]:
-        """Return a number an item, equal where a row says the same; below 0: as said."""
-        found: NDArray[Any] = -self.column(log, "rows") - 1
+    def _content_hashes(self, log: MessageLog) -> NDArray[Any]:
+        """Return a content hash per item, equal for equal content; below 0: recorded."""
+        hashes: NDArray[Any] = -self.column(log, "rows") - 1
         at = np.flatnonzero(self.column(log, "keys"))
-        found[at] = self._once(log, "contents", at)
-        return found
+        hashes[at] = self._cached_values(log, "contents", at)
+        return hashes
 
-    def _once(self, log: MessageLog, name: str, at: NDArray[Any]) -> NDArray[Any]:
-        """Return what changed and new messages have, worked out once for each row and key."""
-        known: ValueCache = log.memo.setdefault(("made", name), ValueCache())
+    def _cached_values(self, log: MessageLog, name: str, at: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of changed and new messages, computed once per row and key."""
+        cache: ValueCache = log.memo.setdefault(("made", name), ValueCache())
         rows, keys = (self.column(log, of)[at] for of in ("rows", "keys"))
 
         def make(place: int) -> int:
             return int(_MAKER_COLUMNS[name](self.makers[int(keys[place])], log, int(rows[place])))
 
-        return known.of(keys + rows * _APART, make)
+        return cache.of(keys + rows * _ROW_FACTOR, make)
 
     def _values(
-        self, log: MessageLog, name: str, at: NDArray[Any], was: NDArray[Any]
+        self, log: MessageLog, name: str, at: NDArray[Any], row_values: NDArray[Any]
     ) -> NDArray[Any]:
-        """Return what changed and new messages have in a column; `was` is what the rows had that
-        they stand for.
+        """Return the values of changed and new messages in a column.
+
+        `row_values` are the values of their rows, or of the rows that they replaced.
         """
         if name in _MAKER_COLUMNS:
-            return self._once(log, name, at)
-        none = {"tools": log.code("tool", ""), "groups": -1, "errors": False}[name]
-        return np.where(self.column(log, "rows")[at] < 0, none, was)
+            return self._cached_values(log, name, at)
+        default = {"tools": log.code("tool", ""), "groups": -1, "errors": False}[name]
+        return np.where(self.column(log, "rows")[at] < 0, default, row_values)
 
     def count(self, log: MessageLog, role: int) -> int:
-        """Return how many items have a role."""
+        """Return the number of items with a role."""
         if self.counts_ is None:
             self.counts_ = {}
         n = self.counts_.get(role)
@@ -269,19 +278,19 @@ class EditedHead(msgspec.Struct, gc=False):
 
     @property
     def rows(self) -> frozenset[int]:
-        """Rows that are items here."""
+        """Rows of the log among the items."""
         if self.rows_ is None:
             self.rows_ = frozenset(self.row(p) for p in range(self.size)) - {-1}
         return self.rows_
 
 
 def _hash_key(*content: object) -> int:
-    """Return a number above 0 that fits a column."""
+    """Return a hash above 0 that fits a column of int64."""
     return (hash(content) & 0x3FFF_FFFF_FFFF_FFFF) + 1
 
 
 def _content_bytes(message: Message) -> bytes:
-    """Return what a message says as bytes, equal for equal parts."""
+    """Return the content of a message as bytes, equal for equal parts."""
     try:
         return msgspec.json.encode(message.parts)
     except (TypeError, ValueError, OverflowError):  # lone surrogates, odd arguments
@@ -289,7 +298,7 @@ def _content_bytes(message: Message) -> bytes:
 
 
 def content_hash(message: Message) -> int:
-    """Return a number above 0 that is equal for messages that say the same, whatever their ids."""
+    """Return a hash above 0 of the content of a message, whatever its id."""
     parts = message.parts
     if len(parts) == 1 and type(parts[0]) is Text:
         return _hash_key("text", parts[0].text)
@@ -297,24 +306,22 @@ def content_hash(message: Message) -> int:
 
 
 class GivenMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message as it is."""
+    """A changed or new message, stored as it is."""
 
     given: Message
 
     @property
     def content(self) -> int:
-        """What it says, as `content_key` has it."""
+        """Hash of the content; see `content_hash`."""
         return content_hash(self.given)
 
     @property
     def key(self) -> int:
-        """Equal messages have equal keys, within one process: that is how a cached prefix is
-        recognised.
-        """
+        """A hash, equal for equal messages within one process; it identifies a cached prefix."""
         return _hash_key(self.given.id, _content_bytes(self.given))
 
     def message(self, _log: MessageLog, _row: int) -> Message:
-        """Return the message."""
+        """Return the stored message."""
         return self.given
 
     def role(self, _log: MessageLog, _row: int) -> int:
@@ -335,13 +342,13 @@ _replace = msgspec.structs.replace
 
 
 def with_content_id(message: Message, origin: str) -> Message:
-    """Return a changed message under an id of its own: the origin's and a mark of the content."""
+    """Return a changed message with a new id: the original id and a checksum of the content."""
     mark = f"{crc32(_content_bytes(message)):08x}"
     return _replace(message, id=f"{origin}~{mark}")
 
 
 class Placeholder(msgspec.Struct, frozen=True, gc=False):
-    """A text in place of all that a row said; the message is made only when it is asked for."""
+    """A text in place of the content of a row; the message is built on request."""
 
     text: str
 
@@ -352,11 +359,11 @@ class Placeholder(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def content(self) -> int:
-        """What it says, as `content_key` has it."""
+        """Hash of the content; see `content_hash`."""
         return content_hash(Message(role="tool", parts=(Text(self.text),)))
 
     def message(self, log: MessageLog, row: int) -> Message:
-        """Return the row's message with this text alone."""
+        """Return the message of the row with only this text."""
         return with_content_id(
             _replace(log.messages[row], parts=(Text(self.text),)), log.messages[row].id
         )
@@ -379,7 +386,7 @@ class SizedSummary(msgspec.Struct, frozen=True, gc=False):
     call: int
     """The call before which it was made."""
     step: int = 0
-    """Which verb of that call made it."""
+    """Number of the verb of that call that made it."""
 
     @property
     def id(self) -> str:
@@ -388,16 +395,16 @@ class SizedSummary(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> int:
-        """Each is its own."""
+        """A hash, different for each summary."""
         return _hash_key("tokens", self.call, self.step, self.tokens)
 
     @property
     def content(self) -> int:
-        """Each says something of its own."""
+        """The key: the content of a sized summary is unknown, so it equals no other."""
         return self.key
 
     def message(self, _log: MessageLog, _row: int) -> Message:
-        """Return a summary that holds a size instead of a text."""
+        """Return a summary message with a size instead of a text."""
         return Message(role="summary", id=self.id, parts=(SizeOnly("summary", tokens=self.tokens),))
 
     def role(self, _log: MessageLog, _row: int) -> int:
@@ -405,7 +412,7 @@ class SizedSummary(msgspec.Struct, frozen=True, gc=False):
         return SUMMARY
 
     def chars(self) -> int:
-        """Return four characters a token."""
+        """Return the characters: four per token."""
         return 4 * self.tokens
 
     pinned = False
@@ -418,13 +425,13 @@ class HeadItem(msgspec.Struct, frozen=True, gc=False):
     """One message of a head."""
 
     row: int
-    """Its row in the log, changed or not; -1: it stands for others."""
+    """Its row in the log, changed or not; -1: it replaced others."""
     tokens: int
     estimate: int
     maker: MessageSource | None = None
-    """None: the row stands as it was said."""
+    """Source of a changed or new message; None: the row is unchanged."""
     stands: int = -1
-    """The last row that it stands for, where it is none itself."""
+    """The last row that it replaced, where it is no row itself."""
 
     def message(self, log: MessageLog) -> Message:
         """Return the message itself."""
@@ -435,53 +442,58 @@ class HeadItem(msgspec.Struct, frozen=True, gc=False):
         return log.roles[self.row] if self.maker is None else self.maker.role(log, self.row)
 
     def stays(self, log: MessageLog, call: int) -> bool:
-        """Return True where no policy may remove it as of a call."""
+        """Return True where it is protected as of a call."""
         if self.row >= 0:
             return log.stays_in(self.row, call)
         return self.maker is not None and self.maker.pinned
 
 
 def row_content_hash(row: int, content: int) -> int:
-    """Return a number above 0 for what a row of the log says instead (row -1: no row does).
+    """Return a hash above 0 of the changed content of a row (-1: a new message).
 
-    The same text in the place of two results is sent twice differently: each names its own call.
+    The row is part of it: equal texts in place of two results differ, as each names its own call.
     """
     return content if row < 0 else _hash_key(row, content)
 
 
 MAX_CACHED_VALUES = 1 << 16
-"""Values that are remembered; with more it begins anew."""
+"""Most cached values; with more the cache is cleared."""
 
 
 class ValueCache:
-    """Values by number, each worked out once."""
+    """A vectorised cache: values computed per integer id, looked up for many ids at once.
+
+    Ids are a sorted array; a lookup is one `searchsorted`, and new ids are merged by `insert`.
+    """
 
     def __init__(self) -> None:
-        self._known: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._cached: tuple[Ints, Ints] = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def of(self, numbers: Ints, make: Callable[[int], int]) -> Ints:
-        """Return the value of each number; `make` gives that of the number at a place."""
-        known, values = self._known
-        at = np.searchsorted(known, numbers)
-        new = np.flatnonzero((at == len(known)) | (np.append(known, 0)[at] != numbers))
+        """Return the value of each id; `make` computes that of the id at a place of the array."""
+        # Look up all ids at once; a miss is an id that differs from the one at its sorted place.
+        cached, values = self._cached
+        at = np.searchsorted(cached, numbers)
+        new = np.flatnonzero((at == len(cached)) | (np.append(cached, 0)[at] != numbers))
         if not len(new):
             return values[at]
-        if len(known) > MAX_CACHED_VALUES:
-            self._known = known[:0], values[:0]
+        if len(cached) > MAX_CACHED_VALUES:
+            self._cached = cached[:0], values[:0]
             return self.of(numbers, make)
+        # Compute each missing id once, and merge the new ids into the sorted arrays.
         fresh, first, which = np.unique(numbers[new], return_index=True, return_inverse=True)
-        made = np.array([make(place) for place in new[first].tolist()], np.int64)
+        new_values = np.array([make(place) for place in new[first].tolist()], np.int64)
         where = at[new[first]]
-        self._known = np.insert(known, where, fresh), np.insert(values, where, made)
-        found = np.append(values, 0)[at]
-        found[new] = made[which]
-        return found
+        self._cached = np.insert(cached, where, fresh), np.insert(values, where, new_values)
+        result = np.append(values, 0)[at]
+        result[new] = new_values[which]
+        return result
 
 
 EMPTY_HEAD = EditedHead(front_=ProtectedFront())
 
 
 def with_text_and_calls(message: Message, text: str) -> Message:
-    """Return a message that says only a text, and keeps its tool calls."""
+    """Return a message with only a text and its tool calls."""
     calls = tuple([p for p in message.parts if isinstance(p, ToolCall)])
     return _replace(message, parts=(Text(text), *calls) if text else calls)

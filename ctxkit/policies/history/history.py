@@ -1,6 +1,4 @@
-"""`History`: the messages shown at a call with verbs that return a new one; where turns and
-summaries begin in it.
-"""
+"""`History`: the messages of a prompt, with searches, and verbs that return an edited history."""
 
 from __future__ import annotations
 
@@ -24,36 +22,47 @@ if TYPE_CHECKING:
 
 
 class History(HistoryView, frozen=True):
-    """What is shown to the model now: history in, history out.
+    """The messages of a prompt, frozen: policies get one and return an edited one.
 
-    A verb that changes nothing returns the history itself, so ``new is history`` tells that nothing
-    was done. Verbs never part a tool call from its results and never remove what `stays` (system,
-    pinned, pending): a group of which one message goes, goes whole; a group that holds a message
-    that stays, stays whole.
+    A verb that changes nothing returns the history itself, so ``new is history`` means "no change".
+    Verbs never part a tool call from its results, and never remove protected messages (`stays`:
+    system, pinned, pending): a group is removed or kept as a whole.
 
     A policy in five lines::
 
-        def mine(history, room):
+        def summarise_old(history, room):
             if history.tokens < 80_000:
                 return history
             start = history.safe(history.back(20_000))
             return history.summarise(start, "So far: ...", "over 80,000")
+
+    Example:
+        >>> from ctxkit.policies.history import MessageLog
+        >>> from ctxkit.session.messages import Message, Text
+        >>> from ctxkit.tokens.registry import default_counter
+        >>> roles = ("user", "assistant", "user", "assistant")
+        >>> messages = [Message(role=role, parts=(Text("some words"),)) for role in roles]
+        >>> history = History.start(MessageLog.of(messages, default_counter()), call=2)
+        >>> shorter = history.summarise(2, "So far: little", "old")
+        >>> [message.role for message in shorter.messages], shorter.edits[0].kind
+        (['summary', 'user', 'assistant'], 'summarised')
     """
 
     # -- where: positions, from running sums and lists of rows; O(log n) over the untouched tail ---
 
     def back(self, tokens: int, estimated: bool = False) -> int:
-        """Return the last position from which at least `tokens` are shown (Pi's walk back); 0 where
-        there are fewer.
-        """
+        """Return the last position whose suffix has at least `tokens`; 0 where all have fewer."""
         return searches.find_back(self, tokens, estimated)
 
     def fitting(self, budget: int, *, start: int = 0, estimated: bool = False) -> int:
-        """Return the first position from which the messages fit the budget, together with what
-        remains before them.
+        """Return the first position whose suffix fits the budget, with what remains before it.
 
-        What remains: the first `start` messages, everything that `stays`, and in tokens (not
-        estimates) the fixed part.
+        The first `start` messages and all protected ones remain, and, in tokens, the fixed part.
+
+        Args:
+            budget: tokens, or size by the system's own estimate.
+            start: number of messages at the front that remain.
+            estimated: measure by the system's own estimate.
         """
         return searches.find_fitting(self, budget, start=start, estimated=estimated)
 
@@ -62,9 +71,7 @@ class History(HistoryView, frozen=True):
         return searches.tokens_before(self, position, estimated=estimated)
 
     def safe(self, position: int) -> int:
-        """Return the first safe cut at or after a position; 0 where none is left (a verb then
-        changes nothing).
-        """
+        """Return the first safe cut at or after a position; 0 where there is none (no change)."""
         return searches.next_safe_cut(self, position)
 
     def safe_before(self, position: int) -> int:
@@ -72,12 +79,11 @@ class History(HistoryView, frozen=True):
         return searches.last_safe_cut(self, position)
 
     def is_safe(self, position: int) -> bool:
-        """Return True where no call stands before the position and its result at or after it."""
+        """Return True where a cut before a position parts no tool call from its result."""
         return searches.is_safe_cut(self, position)
 
     def nth_last(self, role: str, n: int) -> int:
-        """Return the position of the n-th last message of a role (1: the last); -1 where there are
-        fewer.
+        """Return the position of the n-th last message of a role (1: the last); -1: there is none.
 
         Raises:
             BadArguments: `n` is below 1, or there is no such role.
@@ -85,7 +91,7 @@ class History(HistoryView, frozen=True):
         return searches.find_nth_last(self, role, n)
 
     def next(self, position: int, *roles: str) -> int:
-        """Return the first position at or after one with one of these roles; -1: none."""
+        """Return the first position from one on with one of these roles; -1: there is none."""
         return searches.find_next(self, position, *roles)
 
     # -- verbs on a range of positions: O(1) where the head is short ------------------------------
@@ -101,19 +107,17 @@ class History(HistoryView, frozen=True):
         method: str | None = None,
         usage: Usage | None = None,
     ) -> Self:
-        """Put a summary in the place of all messages at positions start..before; what stays, stays.
+        """Replace the messages at positions start..before by a summary; protected ones stay.
 
         Args:
-            before: first position that is kept as it is; 0 (or not above `start`) changes nothing.
-                One that lies between a call and its result is moved to the next safe cut (the last
-                one before where there is none).
-            summary: its text, a message of role `summary`, several messages, or only its size in
-                tokens.
-            reason: why, for a person to read.
-            start: first position that is summarised.
-            tokens: size of the summary where it is known better than by counting.
-            method: the policy's own word for how it was done.
-            usage: what the summariser's call cost, or would have cost.
+            before: first position that is kept; at most `start`: no change. An unsafe cut is moved
+                to the next safe one, else to the last safe one before.
+            summary: a text, a message of role `summary`, several messages, or a size in tokens.
+            reason: the reason, for people.
+            start: first position that is replaced.
+            tokens: size of the summary, where it is known better than by counting.
+            method: the policy's name for its method.
+            usage: usage of the summariser's call, real or estimated.
         """
         words: EditInfo = ("summarised", reason, method, usage)
         return edits.cut_range(self, start, before, (summary, tokens), words)
@@ -121,7 +125,7 @@ class History(HistoryView, frozen=True):
     def drop(
         self, which: Mask | int, reason: str = "", *, start: int = 0, method: str | None = None
     ) -> Self:
-        """Remove the messages of a mask, or all at start..which where `which` is an int."""
+        """Remove the messages of a mask, or the positions start..which if `which` is an int."""
         if isinstance(which, (int, np.integer)) and not isinstance(which, bool):
             words: EditInfo = ("dropped", reason, method, None)
             return edits.cut_range(self, start, int(which), ((), None), words)
@@ -130,8 +134,7 @@ class History(HistoryView, frozen=True):
     def insert(
         self, position: int, message: Message, reason: str = "", *, method: str | None = None
     ) -> Self:
-        """Put one more message before a position (a digest, a notice, a pinned signal);
-        `len(history)` is the end.
+        """Insert a message before a position; ``len(history)`` is the end.
 
         Raises:
             UnsoundHistory: the position lies between a tool call and its result.
@@ -139,17 +142,17 @@ class History(HistoryView, frozen=True):
         return edits.insert_message(self, position, message, reason, method=method)
 
     def instead_of(self, error: str) -> Self:
-        """Note that what was done last was done because a summary failed.
+        """Record in the last edit that it replaces a summary that failed.
 
         Args:
-            error: why it failed; empty: it did not.
+            error: the error of the summary; empty: no change.
         """
         return edits.instead_of(self, error)
 
-    # -- verbs on any messages: O(shown) ----------------------------------------------------------
+    # -- verbs on any messages: O(n) --------------------------------------------------------------
 
     def keep(self, mask: Mask, reason: str = "", *, method: str | None = None) -> Self:
-        """Keep the messages of a mask and remove the others, with the rest of their groups."""
+        """Keep the messages of a mask; remove all others with their groups."""
         return edits.keep_messages(self, mask, reason, method)
 
     def shorten(
@@ -160,15 +163,13 @@ class History(HistoryView, frozen=True):
         *,
         method: str | None = None,
     ) -> Self:
-        """Make messages shorter; where the new message would not be smaller in tokens, the old one
-        remains.
+        """Shorten messages; a message stays where the new one is not smaller, in tokens.
 
         Args:
-            changes: the new messages (or their whole text; tool calls remain) by position; or a
-                mask, with `text`.
-            text: what all messages of the mask say instead: a placeholder.
-            reason: why, for a person to read.
-            method: the policy's own word for how it was done.
+            changes: new messages, or new texts (tool calls remain), by position; or a mask.
+            text: with a mask, the placeholder text of all its messages.
+            reason: the reason, for people.
+            method: the policy's name for its method.
         """
         return edits.change_messages(self, changes, text, ("shortened", reason, method, None))
 
@@ -180,8 +181,7 @@ class History(HistoryView, frozen=True):
         *,
         method: str | None = None,
     ) -> Self:
-        """Put other messages in the place of some, smaller or not; None removes one. Groups are not
-        extended.
+        """Replace messages, by smaller ones or not; None removes one. Groups are not extended.
 
         Raises:
             UnsoundHistory: a tool call would lose its result, or a result its call.
@@ -189,11 +189,11 @@ class History(HistoryView, frozen=True):
         return edits.replace_messages(self, changes, text, ("replaced", reason, method, None))
 
     def left_as(self, changes: Mapping[int, tuple[Message | None, int]], reason: str = "") -> Self:
-        """Put messages of known sizes in the place of some; None leaves one out.
+        """Replace messages by messages of known sizes; None removes one.
 
         Args:
-            changes: by position the new message with its tokens.
-            reason: why, for a person to read.
+            changes: by position, the new message and its tokens.
+            reason: the reason, for people.
 
         Raises:
             UnsoundHistory: a tool call would lose its result, or a result its call.
@@ -203,34 +203,31 @@ class History(HistoryView, frozen=True):
     def become(
         self, messages: Sequence[Message], reason: str = "", *, method: str | None = None
     ) -> Self:
-        """Show these messages instead: what a policy that works on a plain list of messages gives
-        back.
+        """Return a history of these messages: the result of a policy on a plain list of messages.
 
-        A message under an id that is shown is that message, changed or not; any other one is new.
+        A message with an id of the history is that message, changed or not; others are new.
 
         Raises:
-            UnsoundHistory: a call or a result lost its partner, or a message that stays is gone.
+            UnsoundHistory: a call or a result lost its partner, or a protected message is gone.
         """
         return edits.show_messages(self, messages, reason, method=method)
 
     def apply(self, edit: Edit) -> Self:
-        """Do what a recorded edit did, as far as its targets are shown; pairs are not checked."""
+        """Apply a recorded edit as far as its targets are present; pairs are not checked."""
         return edits.apply_recorded_edit(self, edit)
 
     # -- reading masks and edits ------------------------------------------------------------------
 
     def mask(self, which: Mask) -> NDArray[Any]:
-        """Return booleans, one a message, from booleans or from positions.
+        """Return a boolean for each message, from booleans or positions.
 
         Raises:
-            BadArguments: there are as many booleans as messages, or positions within them, or else
-                this.
+            BadArguments: the number of booleans differs, or a position is out of range.
         """
         return edits.to_mask(self, which)
 
     def positions(self, which: Mask) -> NDArray[Any]:
-        """Return the positions of a mask, rising; those of an array that is rising positions
-        already are taken as is.
+        """Return the sorted positions of a mask; an array of sorted positions is returned as is.
 
         Raises:
             BadArguments: as `mask` does.
@@ -239,12 +236,12 @@ class History(HistoryView, frozen=True):
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """What was done at this call, as edits that a session can hold; made when asked for."""
+        """The edits of this call in the form that a session records."""
         return edits.edits_from_steps(self)
 
 
 def find_turn_start(history: History, position: int) -> int:
-    """Return the position of the last user message up to a position; -1: there is none."""
+    """Return the position of the last user message at or before a position; -1: none."""
     head, log = history.head, history.log
     if position >= head.size:
         rows = log.of_role[USER]
@@ -258,15 +255,15 @@ def find_turn_start(history: History, position: int) -> int:
 
 
 def first_since_compaction(history: History, *, waiting: bool = False) -> int:
-    """Return the position of the first message said after the last compaction; 0 where there was
-    none.
+    """Return the position of the first message after the last compaction; 0: there was none.
 
     Args:
-        history: what is shown.
-        waiting: the request that waited at that compaction counts as said after it.
+        history: the history.
+        waiting: a request that was pending at the compaction counts as after it.
     """
     if not history.since or not any(i.row < 0 for i in history.head.items):
         return 0
+    # The rows before the call of the compaction are older than it, except a pending request.
     row = history.log.upto[history.since]
     if waiting and is_new_request(history.log, row - 1, history.since):
         row -= 1
@@ -274,7 +271,7 @@ def first_since_compaction(history: History, *, waiting: bool = False) -> int:
 
 
 def is_new_request(log: MessageLog, row: int, call: int) -> bool:
-    """Say whether a row is a user's request, no command, that a call is the first to send."""
+    """Return True for a user request (no shell command) that a call is the first to send."""
     return (
         row >= 0
         and log.roles[row] == USER
@@ -284,7 +281,7 @@ def is_new_request(log: MessageLog, row: int, call: int) -> bool:
 
 
 def end_of_leading_summaries(history: History, first: int = 0) -> int:
-    """Return where the summaries and system messages end that stand at a position."""
+    """Return the end of the summaries and system messages that begin at a position."""
     log, n = history.log, len(history)
     while first < n and history.item(first).role(log) in (SUMMARY, SYSTEM):
         first += 1
@@ -292,11 +289,11 @@ def end_of_leading_summaries(history: History, first: int = 0) -> int:
 
 
 def has_content(history: History, before: int, start: int = 0) -> bool:
-    """Say whether anything but summaries, and what stays, lies at the positions start..before."""
+    """Return True where start..before holds more than summaries and protected messages."""
     head, log = history.head, history.log
     if before > head.size:
         first, last = history.lo + max(start - head.size, 0), history.lo + before - head.size
-        stays = log.stays_at(history.call)
-        if last - first > bisect_left(stays, last) - bisect_left(stays, first):
+        protected_rows = log.stays_at(history.call)
+        if last - first > bisect_left(protected_rows, last) - bisect_left(protected_rows, first):
             return True
     return any(i.row >= 0 and not i.stays(log, history.call) for i in head.items[start:before])

@@ -1,4 +1,4 @@
-"""What holds for every history: pairs stay whole, protected messages stay, order stays."""
+"""Invariants of every history: groups stay whole, protected messages stay, order stays."""
 
 from __future__ import annotations
 
@@ -17,121 +17,132 @@ if TYPE_CHECKING:
 
 
 class Invariant(Protocol):
-    """One question about a history, measured against the log that it shows."""
+    """A condition that every history of a log must meet."""
 
     @property
     def name(self) -> str:
-        """What it asks for, in a few words."""
+        """The condition in a few words."""
 
     def broken(self, view: HistoryView) -> str | None:
-        """Return a sentence that names the first place where the view breaks it, or None."""
+        """Return a sentence about the first violation, or None."""
 
 
 class ChangedGroup(NamedTuple):
-    """A reply and the results of its calls, not shown as they were said."""
+    """A reply and the results of its calls, where the history differs from the log."""
 
     row: int
     reply: Message | None
-    """None: it is not shown."""
+    """None: it was removed."""
     results: list[Message]
-    """Those that are shown."""
+    """The results in the history."""
 
 
 def find_changed_groups(view: HistoryView) -> list[ChangedGroup]:
-    """Return the groups that are not shown as they were said, nor as in a view that was sound.
+    """Return the groups that differ from the log, and from the last view that was checked.
 
-    Groups come in order of their rows; it takes O(shown) array work and looks at messages of such
-    groups only.
+    Groups are in order of rows. Cost: O(n) array operations; only messages of changed groups are
+    read. Groups that a checked view had in the same form are skipped, so that a chain of policies
+    or a sequence of calls does not check them again.
     """
-    now, known, rows = _shown_groups(view), _last_sound_groups(view), view.column("rows")
-    new = now.odd & (known.said != now.said)
-    new[now.groups[known.keys != now.keys]] = True
-    new &= now.odd
-    if not new.any():
+    groups, sound_groups, rows = (
+        _visible_groups(view),
+        _last_sound_groups(view),
+        view.column("rows"),
+    )
+    is_new = groups.odd & (sound_groups.sizes != groups.sizes)
+    is_new[groups.groups[sound_groups.keys != groups.keys]] = True
+    is_new &= groups.odd
+    if not is_new.any():
         return []
     at = np.flatnonzero(rows >= 0)
-    places: dict[int, list[int]] = {group: [] for group in np.flatnonzero(new).tolist()}
-    for p in at[new[now.groups[rows[at]]]].tolist():
-        places[int(now.groups[rows[p]])].append(p)
+    places: dict[int, list[int]] = {group: [] for group in np.flatnonzero(is_new).tolist()}
+    for p in at[is_new[groups.groups[rows[at]]]].tolist():
+        places[int(groups.groups[rows[p]])].append(p)
     out = []
-    for group, found in places.items():
-        reply = next((p for p in found if rows[p] == group), None)
-        results = [view[p] for p in found if rows[p] != group]
+    for group, group_positions in places.items():
+        reply = next((p for p in group_positions if rows[p] == group), None)
+        results = [view[p] for p in group_positions if rows[p] != group]
         out.append(ChangedGroup(group, None if reply is None else view[reply], results))
     return out
 
 
 def remember_sound_groups(view: HistoryView) -> None:
-    """Take down that what a view shows of each group is sound: it need not be looked at again."""
-    now, known = _shown_groups(view), _last_sound_groups(view)
-    mine = now.odd[now.groups]
-    known.keys[mine], known.said[mine] = now.keys[mine], now.said[mine]
+    """Record the changed groups of a view as sound: the next check skips them."""
+    groups, cache = _visible_groups(view), _last_sound_groups(view)
+    in_changed_group = groups.odd[groups.groups]
+    cache.keys[in_changed_group], cache.sizes[in_changed_group] = (
+        groups.keys[in_changed_group],
+        groups.sizes[in_changed_group],
+    )
 
 
-class ShownGroups(NamedTuple):
-    """What is shown of the rows of a log, as arrays: one value a row."""
+class VisibleGroups(NamedTuple):
+    """How a view holds the rows of a log: arrays with one value per row."""
 
     keys: NDArray[Any]
-    """What a row says, as `Head` has it; `_HIDDEN`: it is not shown."""
-    said: NDArray[Any]
-    """At the row of a reply how many messages its group has."""
+    """Key of the row's content in the view (0: recorded); `_HIDDEN`: not in the view."""
+    sizes: NDArray[Any]
+    """At the row of a reply, the number of messages of its group."""
     groups: NDArray[Any]
-    """The row of its group's reply."""
+    """Row of the reply of the row's group."""
     odd: NDArray[Any]
-    """At the row of a reply whether its group is shown, and not as it was said."""
+    """At the row of a reply, True where its group is in the view and differs from the log."""
 
 
 _HIDDEN = -(1 << 63)
 
 
-def _last_sound_groups(view: HistoryView) -> ShownGroups:
-    """Return how each row was shown in the last sound view with its group odd; written to."""
-    known: list[NDArray[Any]] = view.log.memo.setdefault("sound", [np.zeros(0, np.int64)] * 2)
-    if len(known[0]) < view.hi:
-        more = np.full(view.hi + len(known[0]), -1, np.int64)
-        known[:] = [np.concatenate((held, more)) for held in known]
-    keys, said = (held[: view.hi] for held in known)
-    return ShownGroups(keys, said, keys, keys)
+def _last_sound_groups(view: HistoryView) -> VisibleGroups:
+    """Return the cache of the last sound form of each row, with room for all rows; writable."""
+    cache: list[NDArray[Any]] = view.log.memo.setdefault("sound", [np.zeros(0, np.int64)] * 2)
+    if len(cache[0]) < view.hi:
+        more = np.full(view.hi + len(cache[0]), -1, np.int64)
+        cache[:] = [np.concatenate((column, more)) for column in cache]
+    keys, counts = (column[: view.hi] for column in cache)
+    return VisibleGroups(keys, counts, keys, keys)
 
 
-def _shown_groups(view: HistoryView) -> ShownGroups:
-    last = view.log.memo.get("shown in groups")
-    if last is None or last[0] is not view:  # several ask about one view
-        last = view.log.memo["shown in groups"] = view, _group_rows(view)
-    found: ShownGroups = last[1]
-    return found
+def _visible_groups(view: HistoryView) -> VisibleGroups:
+    last = view.log.memo.get("visible groups")
+    if last is None or last[0] is not view:  # several invariants check one view
+        last = view.log.memo["visible groups"] = view, _group_rows(view)
+    groups: VisibleGroups = last[1]
+    return groups
 
 
-def _group_rows(view: HistoryView) -> ShownGroups:
-    shown = view.column("rows") >= 0
-    rows, keys = view.column("rows")[shown], view.column("keys")[shown]
+def _group_rows(view: HistoryView) -> VisibleGroups:
+    is_visible = view.column("rows") >= 0
+    rows, keys = view.column("rows")[is_visible], view.column("keys")[is_visible]
+    # A group is changed if the view has some, but not all, of its rows, or one in another form.
     groups = view.log.column("groups", view.hi)
-    now = np.full(view.hi, _HIDDEN)
-    now[rows] = keys
-    have, said = (np.bincount(of, minlength=view.hi) for of in (groups[rows], groups))
-    odd = (have > 0) & (have != said)
-    odd[groups[rows[keys != 0]]] = True
-    return ShownGroups(now, said, groups, odd)
+    keys_by_row = np.full(view.hi, _HIDDEN)
+    keys_by_row[rows] = keys
+    visible_counts, recorded_counts = (
+        np.bincount(of, minlength=view.hi) for of in (groups[rows], groups)
+    )
+    is_changed = (visible_counts > 0) & (visible_counts != recorded_counts)
+    is_changed[groups[rows[keys != 0]]] = True
+    return VisibleGroups(keys_by_row, recorded_counts, groups, is_changed)
 
 
 class CallsHaveResults:
-    """A call that was answered before the coming call is shown only with its answer."""
+    """A tool call that has a result in the log has it in the history, too."""
 
     name = "every tool call has its result"
 
     def broken(self, view: HistoryView) -> str | None:
-        """Return a sentence that names a call that lost its result, or None."""
+        """Return a sentence about a call that lost its result, or None."""
         log = view.log
         for group, reply, results in find_changed_groups(view):
             if reply is None:
                 continue
-            said = [r for r in log.results.get(group, ()) if r < view.hi]
-            answered = {log.messages[r].call_id for r in said}
-            shown = {m.call_id for m in results}
+            result_rows = [r for r in log.results.get(group, ()) if r < view.hi]
+            answered = {log.messages[r].call_id for r in result_rows}
+            visible = {m.call_id for m in results}
             for call in reply.tool_calls:
-                if call.id in answered - shown:
+                if call.id in answered - visible:
                     return f"Tool call {call.name} ({call.id}) lost its result."
-            if reply.tool_calls and None in answered and len(results) < len(said):
+            if reply.tool_calls and None in answered and len(results) < len(result_rows):
                 return (
                     f"Tool call {reply.tool_calls[0].name} ({reply.tool_calls[0].id}) lost its"
                     " result."
@@ -140,17 +151,17 @@ class CallsHaveResults:
 
 
 class ResultsHaveCalls:
-    """A result whose call the log has is shown only with that call."""
+    """A tool result whose call is in the log has it in the history, too."""
 
     name = "every tool result has its call"
 
     def broken(self, view: HistoryView) -> str | None:
-        """Return a sentence that names a result that lost its call, or None."""
+        """Return a sentence about a result that lost its call, or None."""
         for group, reply, results in find_changed_groups(view):
-            asked = {c.id for c in reply.tool_calls} if reply else set()
+            calls = {c.id for c in reply.tool_calls} if reply else set()
             for result in results:
                 if result.role == "tool" and (
-                    reply is None or (result.call_id or "") not in asked | {""}
+                    reply is None or (result.call_id or "") not in calls | {""}
                 ):
                     name = result.tool or view.log.tool(group) or "a tool"
                     return f"The result of {name} ({result.call_id or result.id}) lost its call."
@@ -158,38 +169,38 @@ class ResultsHaveCalls:
 
 
 class MessagesStay:
-    """Every message of one kind that was said before the coming call is shown."""
+    """All messages of one protected kind are in the history."""
 
     def __init__(self, name: str, what: str) -> None:
         self.name, self._what = name, what
 
     def broken(self, view: HistoryView) -> str | None:
-        """Return a sentence that names a message that is gone, or None."""
+        """Return a sentence about a removed message, or None."""
         log = view.log
         for row in log.stays[: bisect_left(log.stays, view.hi)]:
             message = log.messages[row]
-            if self._is(message) and row < view.lo and row not in view.head.rows:
+            if self._is_of_kind(message) and row < view.lo and row not in view.head.rows:
                 return f"The {self._what} message {message.id or row} is gone: it must stay."
         return None
 
-    def _is(self, message: Message) -> bool:
-        own = message.role == "system"
-        return own if self._what == "system" else bool(getattr(message, self._what))
+    def _is_of_kind(self, message: Message) -> bool:
+        is_system = message.role == "system"
+        return is_system if self._what == "system" else bool(getattr(message, self._what))
 
 
 SYSTEM_STAYS = MessagesStay("system messages stay", "system")
 PINNED_STAYS = MessagesStay("pinned messages stay", "pinned")
 PENDING_STAYS = MessagesStay("pending approvals stay", "pending")
-"""What an approval or an unfinished tool waits on stays."""
+"""Messages that a pending approval or an unfinished tool needs stay."""
 
 
 class OrderStays:
-    """Rows that are shown rise, and none is shown twice."""
+    """The rows of the history are in order, without duplicates."""
 
     name = "order stays"
 
     def broken(self, view: HistoryView) -> str | None:
-        """Return a sentence that names the first message out of order, or None."""
+        """Return a sentence about the first message out of order, or None."""
         rows = view.column("rows")
         rows = rows[rows >= 0]
         wrong = np.flatnonzero(np.diff(rows) <= 0)
@@ -218,9 +229,9 @@ def find_violation(view: HistoryView) -> str | None:
 
 
 def check_invariants(view: HistoryView, was: HistoryView) -> None:
-    """Raise UnsoundHistory where a history breaks an invariant that it did not break before.
+    """Raise UnsoundHistory where a history violates an invariant, and the one before does not.
 
-    A result may have come after its call was compacted away: then nobody's change is to blame.
+    The history before can violate one where a result comes after its call was compacted.
     """
     why = find_violation(view)
     if why and not find_violation(was):

@@ -1,6 +1,4 @@
-"""The columnar message log under a history, its call groups and safe cuts, and which calls found a
-cold cache.
-"""
+"""The columnar message log under a history: call groups, safe cuts, and calls with a cold cache."""
 
 from __future__ import annotations
 
@@ -33,12 +31,24 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import TokenCounter
 
 
-class GroupedRows:
-    """One row a message, in groups.
+# Layout of a log: lists with one value per row (`messages`, `roles`, `first_calls`, `groups`, ...)
+# and lists with one value per call (`upto`, `fixed_at`, `sent`, `done`, `agents`, `replies`, ...).
+# Both only grow. A prompt without edits is the rows 0 to ``upto[call]``, so every question about it
+# is answered from running sums over rows, by bisection, without looking at messages.
+# NumPy columns are derived lazily (`GrowingColumn`); values that other code derives from the log
+# (clocks, extracts, schedules) are cached in `memo` and live as long as the log.
 
-    A *group* is an assistant message with the results of its tool calls: it stays together or goes
-    together. A *cut* before a row is safe where no group lies on both sides. Rows that *stay* are
-    those of role `system`, pinned and pending ones, with their groups.
+
+class GroupedRows:
+    """The rows of a log, one per message, with their groups.
+
+    A *group* is a reply with the results of its tool calls: it is kept or removed as a whole. A
+    *cut* before a row is safe where no group has rows on both sides. *Protected* rows are system,
+    pinned and pending messages, with their groups; no policy removes them.
+
+    A row appended later can change earlier ones: a late result makes cuts between it and its call
+    unsafe, a pinned result protects its reply. Both are recorded with the call from which they
+    hold (`late_cuts`, `late_stays`), so that a replay at an earlier call sees the log as of then.
     """
 
     def __init__(self) -> None:
@@ -50,26 +60,26 @@ class GroupedRows:
         self.groups: list[int] = []
         self.results: dict[int, list[int]] = {}
         self.stays: list[int] = []
-        """Rows that stay, rising."""
+        """Protected rows, sorted."""
         self.is_cut = bytearray()
         """1 for each row before which a cut is safe."""
         self.late_stays: dict[int, int] = {}
-        """Rows that came to stay after their first call, and since which call they do."""
+        """Rows that became protected after their first call, and the call since which they are."""
         self.late_cuts: dict[int, int] = {}
-        """Rows before which a cut is safe no more, and since which call: a result came late."""
+        """Rows before which a late result made a cut unsafe, and the call since which it is."""
         self.memo: dict[Any, Any] = {}
-        """Tables that triggers and prunings derive from this log, by their own keys."""
-        self._stay: set[int] = set()
-        self._asked: dict[str, int] = {}
+        """Caches of values that other code derives from this log, by their own keys."""
+        self._protected: set[int] = set()
+        self._call_rows: dict[str, int] = {}
         self._columns = {
             "stays": GrowingColumn(lambda a, b: [self.stays_in(r) for r in range(a, b)], np.bool_)
         }
 
-    def _bind(self, message: Message, role: int, row: int) -> None:
-        """Put the row into its group, and mark where a cut is safe."""
-        group = self._asker(message, row) if role == TOOL else row
+    def _add_to_group(self, message: Message, role: int, row: int) -> None:
+        """Add a row to its group, and mark the safe cuts."""
+        group = self._calling_row(message, row) if role == TOOL else row
         if role == ASSISTANT:
-            self._asked.update({call.id: row for call in message.tool_calls})
+            self._call_rows.update({call.id: row for call in message.tool_calls})
         self.groups.append(group)
         self.is_cut.append(group == row)
         if group != row:
@@ -80,22 +90,25 @@ class GroupedRows:
                     self.is_cut[r] = 0
                     if self.first_calls[r] < call:
                         self.late_cuts[r] = call
-        if role == SYSTEM or message.pinned or message.pending or group in self._stay:
-            self._keep(group)
+        if role == SYSTEM or message.pinned or message.pending or group in self._protected:
+            self._protect_group(group)
 
-    def _asker(self, message: Message, row: int) -> int:
-        """Return the row of the call that a result answers; its own where the log has none."""
+    def _calling_row(self, message: Message, row: int) -> int:
+        """Return the row of the reply whose call a result answers; its own row if there is none."""
+        # An id that is used again names the last reply with it.
         if message.call_id:
-            return self._asked.get(message.call_id, row)
-        asked = self.of_role[ASSISTANT]
-        bare = bool(asked) and all(r == TOOL for r in self.roles[asked[-1] + 1 :])
-        return asked[-1] if bare and self.messages[asked[-1]].tool_calls else row
+            return self._call_rows.get(message.call_id, row)
+        replies = self.of_role[ASSISTANT]
+        # a result without an id belongs to the last reply, if only results follow that
+        follows_reply = bool(replies) and all(r == TOOL for r in self.roles[replies[-1] + 1 :])
+        return replies[-1] if follows_reply and self.messages[replies[-1]].tool_calls else row
 
-    def _keep(self, group: int) -> None:
-        new = [r for r in (group, *self.results.get(group, ())) if r not in self._stay]
+    def _protect_group(self, group: int) -> None:
+        new = [r for r in (group, *self.results.get(group, ())) if r not in self._protected]
         if not new:
             return
-        self._stay.update(new)
+        self._protected.update(new)
+        # Keep the list sorted; nearly always the new rows are the last ones.
         self.stays.extend(new)
         if len(self.stays) > len(new) and self.stays[-len(new) - 1] > new[0]:
             self.stays.sort()
@@ -104,34 +117,34 @@ class GroupedRows:
         self._columns["stays"].forget(new[0])
 
     def stays_in(self, row: int, call: float = inf) -> bool:
-        """Return True where no policy may remove the row, as of a call."""
-        return row in self._stay and self.late_stays.get(row, 0) <= call
+        """Return True where a row is protected, as of a call."""
+        return row in self._protected and self.late_stays.get(row, 0) <= call
 
     def stays_at(self, call: int) -> list[int]:
-        """Return the rows that stay as of a call, rising; later ones may be among them."""
-        if not self._later(self.late_stays, call):
+        """Return the protected rows as of a call, sorted; rows after the call may be included."""
+        if not self._has_mark_after(self.late_stays, call):
             return self.stays
         return [r for r in self.stays if self.late_stays.get(r, 0) <= call]
 
     def cuts_at(self, call: int) -> bytearray:
-        """Return 1 for each row before which a cut is safe as of a call; not to be written to."""
-        if not self._later(self.late_cuts, call):
+        """Return 1 for each row before which a cut is safe as of a call; do not write to it."""
+        if not self._has_mark_after(self.late_cuts, call):
             return self.is_cut
-        known: tuple[int, int, bytearray] | None = self.memo.get("cuts at")
-        if known is None or known[:2] != (call, len(self.is_cut)):
+        cached: tuple[int, int, bytearray] | None = self.memo.get("cuts at")
+        if cached is None or cached[:2] != (call, len(self.is_cut)):
             cuts = bytearray(self.is_cut)
             for row, since in self.late_cuts.items():
                 cuts[row] = since > call
-            known = self.memo["cuts at"] = call, len(cuts), cuts
-        return known[2]
+            cached = self.memo["cuts at"] = call, len(cuts), cuts
+        return cached[2]
 
     @staticmethod
-    def _later(late: dict[int, int], call: int) -> bool:
-        """Return True where something came late, after a call: marks are in the order of calls."""
+    def _has_mark_after(late: dict[int, int], call: int) -> bool:
+        """Return True where a mark is later than a call; marks are in the order of calls."""
         return bool(late) and next(reversed(late.values())) > call
 
     def tool(self, row: int) -> str:
-        """Return the name of the tool whose result the row is, or an empty string."""
+        """Return the name of the tool of a result; an empty string for other rows."""
         message = self.messages[row]
         if message.tool or self.roles[row] != TOOL or self.groups[row] == row:
             return message.tool or ""
@@ -140,15 +153,16 @@ class GroupedRows:
 
 
 class MessageLog(GroupedRows):
-    """What was said, as columns; recorded compactions are lifted out (`recorded`), invisible
-    messages left out. Rows count from 0.
+    """The visible messages of a session as columns, and its calls; both only grow.
+
+    Recorded compactions are not rows, but stand in `recorded`. Rows and calls count from 0. Call c
+    is sent the rows before ``upto[c]``.
 
     Args:
-        counter: counts the tokens of what is written new (summaries, shortened messages).
-        fixed: tokens of each prompt that no message holds (system prompt, tool schemas), as far as
-            known.
-        agent: name of the agent of all messages that name none.
-        estimator: counts the sizes that a system itself believes in; None: they are the tokens.
+        counter: counts the tokens of new text (summaries, shortened messages).
+        fixed: tokens of each prompt outside all messages (system prompt, tool schemas), if known.
+        agent: name of the agent of messages that name none.
+        estimator: the system's own size estimate; None: the same as the tokens.
     """
 
     def __init__(
@@ -162,17 +176,17 @@ class MessageLog(GroupedRows):
         super().__init__()
         self.counter, self.agent = counter, agent
         self.fixed = fixed
-        """The fixed part of the next call, if nothing else is said."""
+        """Fixed part of the next call, unless `open` sets another."""
         self.fixed_at: list[int] = []
         self.estimator = estimator or counter
         self.tokens = SizeSums()
         self.estimates = self.tokens if estimator is None else SizeSums()
         self.scale = 1.0
-        """What the counter's figures are multiplied by, where recorded sizes say that it is off."""
+        """Factor that corrects the counter where recorded sizes show a bias."""
         self.turns: list[int] = []
         self.turn = RunningTurn()
         self.turn_firsts: list[int] = []
-        """For each call the row with which its turn begins; never falling."""
+        """For each call the first row of its turn; it never falls."""
         self.counts: tuple[list[int], ...] = tuple([0] for _ in ROLE_CODES)
         self.index: dict[str, int] = {}
         self.sent: list[float] = []
@@ -182,16 +196,16 @@ class MessageLog(GroupedRows):
         self.replies: list[Message | None] = []
         self.recorded: list[tuple[int, Edit]] = []
         self.known: Callable[[Message], int | None] = lambda _message: None
-        """Recorded sizes of messages that recorded compactions brought."""
+        """Recorded sizes of messages that recorded compactions inserted; None: not recorded."""
         self._names: dict[str, dict[str, int]] = {"agent": {}, "tool": {}}
-        self._open = False
-        self._answered = False
-        self._unsent = 0
+        self._has_open_call = False
+        self._has_answer = False
+        self._unsent_estimate = 0
         self._columns |= _make_columns(self)
 
     @classmethod
     def of(cls, messages: Iterable[Message], counter: TokenCounter, **settings: Any) -> MessageLog:
-        """Return the log of messages that were sent as they stand, one call before each reply."""
+        """Return a log of messages, with one call before each reply."""
         log = cls(counter, **settings)
         for message in messages:
             log.append(message)
@@ -202,23 +216,22 @@ class MessageLog(GroupedRows):
 
     @property
     def calls(self) -> int:
-        """Number of the calls made, an open one included."""
+        """Number of calls, an open one included."""
         return len(self.upto)
 
     def fixed_in(self, call: int) -> int:
-        """Return the tokens of a call's fixed part; of one that is yet to come, of the next."""
+        """Return the tokens of the fixed part of a call; for a future one, of the next call."""
         return self.fixed_at[call] if call < len(self.fixed_at) else self.fixed
 
     def fixed_before(self, call: int) -> int:
-        """Return the tokens of a call's fixed part that the call before had already."""
+        """Return the tokens of the fixed part that a call shares with the call before."""
         fixed = self.fixed_at
         return min(fixed[max(call - 1, 0)], fixed[call])
 
     def turn_first(self, call: int) -> int:
-        """Return the row with which a call's turn begins; of one that is yet to come, as it stands.
+        """Return the first row of the turn of a call; for a future call, as of now.
 
-        What stands before it is history; the rest is said by the turn itself, but what is
-        `turn.past_at_once`.
+        Rows before it belong to earlier turns, and so do the rows `turn.past_at_once`.
         """
         firsts = self.turn_firsts
         return firsts[call] if call < len(firsts) else self.turn.coming(len(self.messages))
@@ -233,18 +246,19 @@ class MessageLog(GroupedRows):
         *,
         implied: bool = False,
     ) -> int:
-        """Write that a call is about to be sent all the rows so far; return its number.
+        """Append a call whose prompt holds all rows so far; return its number.
 
         Args:
-            time: when, in seconds since 1970.
-            agent: who makes it; None: the log's own agent.
-            fixed: tokens of its prompt that no message holds; None: as many as the call before.
-            implied: it is only known by its reply.
+            time: time of sending, in seconds since 1970.
+            agent: the agent; None: the agent of the log.
+            fixed: tokens of the fixed part; None: as in the call before.
+            implied: the call is only known from its reply.
         """
         self.fixed = self.fixed if fixed is None else fixed
         self.fixed_at.append(self.fixed)
         self.upto.append(len(self.messages))
         self.turn_firsts.append(self.turn.open(len(self.messages), implied=implied))
+        # The prompt of a call is all rows before it, so its size is a running sum.
         self.tokens.call(len(self.messages), self.fixed)
         if self.estimates is not self.tokens:
             self.estimates.call(len(self.messages))
@@ -253,7 +267,7 @@ class MessageLog(GroupedRows):
         self.agents.append(agent or self.agent)
         self.replies.append(None)
         self.callers.setdefault(self.agents[-1])
-        self._open = True
+        self._has_open_call = True
         return len(self.upto) - 1
 
     def append(
@@ -263,144 +277,149 @@ class MessageLog(GroupedRows):
         estimate: int | None = None,
         turn: int | None = None,
     ) -> None:
-        """Write a message; before a reply for which no call was opened, a call is opened.
+        """Append a message; a reply without an open call opens one.
 
         Args:
-            message: an invisible one is no row (but an invisible reply was a call all the same).
-            tokens: its size; None counts it.
-            estimate: its size in the second measure; None counts it.
-            turn: its turn; None works it out (one turn an input, or what the message says).
+            message: the message; an invisible one is no row, but an invisible reply is a call.
+            tokens: its tokens; None: count them.
+            estimate: its size by the estimator; None: count it.
+            turn: number of its turn; None: the message's own, else one per user message.
         """
         role = ROLE_CODES[message.role]
         if role == ASSISTANT:
-            self._reply(message)
+            self._record_reply(message)
         if not message.visible:
-            self._weigh_unsent(message, role)
+            self._carry_unsent_estimate(message, role)
             return
         row = len(self.messages)
         self.messages.append(message)
         self.index.setdefault(message.id, row)
-        self.tokens.row(self._counted(message, self.counter.message) if tokens is None else tokens)
+        self.tokens.row(
+            self._count_or_known(message, self.counter.message) if tokens is None else tokens
+        )
         if self.estimates is not self.tokens:
-            own = self.estimator.message(message) if estimate is None else estimate
-            self.estimates.row(own + self._unsent)
-            self._unsent = 0
-        self.turns.append(self._turn(message, role) if turn is None else turn)
+            size = self.estimator.message(message) if estimate is None else estimate
+            self.estimates.row(size + self._unsent_estimate)
+            self._unsent_estimate = 0
+        self.turns.append(self._turn_number(message, role) if turn is None else turn)
         self.first_calls.append(len(self.upto))
         for counts in self.counts:
             counts.append(counts[-1])
         self.counts[role][-1] += 1
         self.roles.append(role)
         self.of_role[role].append(row)
-        self._bind(message, role, row)
+        self._add_to_group(message, role, row)
         self.turn.add(row, role, message, group=self.groups[row], number=self.turns[row])
 
-    def _weigh_unsent(self, message: Message, role: int) -> None:
-        """Put a failed reply, where the system's own measure counts it, on the message behind it.
+    def _carry_unsent_estimate(self, message: Message, role: int) -> None:
+        """Add the estimate of a failed reply to the next message, if the estimator counts failures.
 
-        So the place at which so much is reached stays the system's: a cut at the reply is one at
-        the message behind it.
+        So running sums of estimates equal the system's, and a cut at the failed reply becomes one
+        at the message after it.
         """
         if role == ASSISTANT and message.is_error and getattr(self.estimator, "unsent", False):
-            self._unsent += self.estimator.message(message)
+            self._unsent_estimate += self.estimator.message(message)
 
     def measure(self, message: Message, row: int = -1) -> int:
-        """Return the tokens of a message that is no row: one text has one size, whoever put it
-        there.
+        """Return the tokens of a message that is no row, or that replaces one.
 
-        It is counted, and corrected by the log's `scale`. What has no more characters than the row
-        that it was made from has no more tokens either, whatever that row was recorded with.
+        They are counted, and corrected by `scale`. A message with no more characters than the row
+        that it replaces has at most the tokens of that row, whatever was recorded for it.
+
+        Args:
+            message: the message.
+            row: the row that it replaces; -1: none.
         """
         count = self.counter.message
         if row < 0 and isinstance(self.counter, MemoizingCounter):
-            count = self.counter.composed  # rules say the same lines again and again
-        new = self._counted(message, count)
-        most = new if row < 0 else self.tokens.sizes[row]
-        return (
-            most if new > most and count_chars(message) <= count_chars(self.messages[row]) else new
-        )
+            count = self.counter.composed  # cached: policies write the same lines many times
+        tokens = self._count_or_known(message, count)
+        row_tokens = tokens if row < 0 else self.tokens.sizes[row]
+        if tokens > row_tokens and count_chars(message) <= count_chars(self.messages[row]):
+            return row_tokens
+        return tokens
 
-    def _counted(self, message: Message, count: Callable[[Message], int]) -> int:
-        known = self.known(message)
-        if known is not None:
-            return known
+    def _count_or_known(self, message: Message, count: Callable[[Message], int]) -> int:
+        recorded = self.known(message)
+        if recorded is not None:
+            return recorded
         return count(message) if self.scale == 1.0 else round(count(message) * self.scale)
 
-    def _reply(self, message: Message) -> None:
-        if not self._open:
-            known = message.time is not None and message.latency is not None
+    def _record_reply(self, message: Message) -> None:
+        # A log read from a file knows a call only by its reply: its time is that less the latency.
+        if not self._has_open_call:
+            has_times = message.time is not None and message.latency is not None
             before = self.messages[-1].time if self.messages else None
-            sent = message.time - message.latency if known else before  # type: ignore[operator]
+            sent = message.time - message.latency if has_times else before  # type: ignore[operator]
             self.open(sent, message.agent, implied=True)
         if message.time is not None:
             self.done[-1] = message.time
         self.replies[-1] = message
-        self._open = False
+        self._has_open_call = False
 
-    def _turn(self, message: Message, role: int) -> int:
+    def _turn_number(self, message: Message, role: int) -> int:
         turn = self.turns[-1] if self.turns else 0
         if message.turn is not None:
-            self._answered = False
+            self._has_answer = False
             return message.turn
         if role in (ASSISTANT, TOOL):
-            self._answered = True
-        elif role == USER and self._answered:
-            self._answered = False
+            self._has_answer = True
+        elif role == USER and self._has_answer:
+            self._has_answer = False
             return turn + 1
         return turn
 
     def owe(self, tokens: int) -> None:
-        """Bill the last call so many tokens more than was known when it was sent."""
+        """Bill the last call `tokens` more than its prompt was known to have."""
         self.tokens.owe(tokens)
         self.memo.pop("spending", None)
 
     # -- reading ----------------------------------------------------------------------------------
 
     def column(self, name: str, n: int | None = None) -> NDArray[Any]:
-        """Return one value a row for the first `n` rows (None: all), as an array that must not be
-        written to.
+        """Return a column: one value for each of the first `n` rows (None: all), read-only.
 
-        Names: `tokens estimates chars roles turns calls groups agents tools times errors asks
-        thinks stays`. `calls` is the call at which a row was first in the prompt, `groups` the row
-        of the reply that a row belongs to, `agents` and `tools` are codes (see `code`), `times` are
-        seconds since 1970 (NaN: unknown), `asks` and `thinks` say whether it holds tool calls and
-        thinking.
+        Args:
+            name: one of `tokens estimates chars roles turns calls groups agents tools times errors
+                asks thinks stays`. `calls` is the first call with a row, `groups` the row of its
+                reply, `agents` and `tools` are codes (see `code`), `times` seconds since 1970 (NaN:
+                unknown); `asks` and `thinks` are True for tool calls and reasoning, `stays` for
+                protected rows.
+            n: number of rows.
         """
         return self._columns[name].upto(len(self.messages) if n is None else n)
 
     def code(self, kind: str, name: str) -> int:
-        """Return the code of an `agent` or `tool` in its column; a new name gets a new code."""
+        """Return the code of an agent or a tool; a new name gets a new code."""
         names = self._names[kind]
         return names.setdefault(name, len(names))
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return the names of the `agent`s or `tool`s by their codes; no tool: ``""``."""
+        """Return the names of agents or tools, indexed by code; ``""`` stands for no tool."""
         self.column(f"{kind}s")
         return tuple(self._names[kind])
 
     @property
     def one_agent(self) -> bool:
-        """True where all calls are one agent's."""
+        """True where one agent makes all calls."""
         return len(self.callers) <= 1
 
     def spending(self) -> dict[str, tuple[list[int], list[int]]]:
-        """Return for each agent running sums over the calls before each: how many were its own, and
-        their sizes.
-        """
+        """Return for each agent running sums over calls: number and size of its own calls."""
         Q = self.tokens.Q  # noqa: N806  as it is called there
-        known: dict[str, tuple[list[int], list[int]]] = self.memo.setdefault("spending", {})
+        sums: dict[str, tuple[list[int], list[int]]] = self.memo.setdefault("spending", {})
         for name in self.callers:
-            known.setdefault(name, ([0], [0]))
-        for name, (n, sizes) in known.items():
-            for call in range(len(n) - 1, len(self.upto)):
-                own = self.agents[call] == name
-                n.append(n[-1] + own)
-                sizes.append(sizes[-1] + (Q[call + 1] - Q[call] if own else 0))
-        return known
+            sums.setdefault(name, ([0], [0]))
+        for name, (counts, sizes) in sums.items():
+            for call in range(len(counts) - 1, len(self.upto)):
+                is_own = self.agents[call] == name
+                counts.append(counts[-1] + is_own)
+                sizes.append(sizes[-1] + (Q[call + 1] - Q[call] if is_own else 0))
+        return sums
 
 
 def _make_columns(log: MessageLog) -> dict[str, GrowingColumn]:
-    """Return the columns of a log, each made from its rows on demand."""
+    """Return the columns of a log, computed from its rows on demand."""
     part = {
         "tokens": (log.tokens.sizes, np.int64),
         "estimates": (log.estimates.sizes, np.int64),
@@ -414,30 +433,31 @@ def _make_columns(log: MessageLog) -> dict[str, GrowingColumn]:
         for name, (values, kind) in part.items()
     }
 
-    def made(each: Any, kind: Any) -> GrowingColumn:
-        return GrowingColumn(lambda a, b: [each(row) for row in range(a, b)], kind)
+    def column_of(value: Any, kind: Any) -> GrowingColumn:
+        return GrowingColumn(lambda a, b: [value(row) for row in range(a, b)], kind)
 
     messages = log.messages
     columns["chars"] = GrowingColumn(lambda a, b: [count_chars(m) for m in messages[a:b]], np.int64)
-    columns["times"] = made(
+    columns["times"] = column_of(
         lambda r: nan if messages[r].time is None else messages[r].time, np.float64
     )
-    columns["errors"] = made(lambda r: messages[r].is_error, np.bool_)
-    columns["asks"] = made(lambda r: bool(messages[r].tool_calls), np.bool_)
-    columns["thinks"] = made(lambda r: messages[r].thinks, np.bool_)
-    columns["agents"] = made(lambda r: log.code("agent", messages[r].agent or log.agent), np.int64)
-    columns["tools"] = made(lambda r: log.code("tool", log.tool(r)), np.int64)
+    columns["errors"] = column_of(lambda r: messages[r].is_error, np.bool_)
+    columns["asks"] = column_of(lambda r: bool(messages[r].tool_calls), np.bool_)
+    columns["thinks"] = column_of(lambda r: messages[r].thinks, np.bool_)
+    columns["agents"] = column_of(
+        lambda r: log.code("agent", messages[r].agent or log.agent), np.int64
+    )
+    columns["tools"] = column_of(lambda r: log.code("tool", log.tool(r)), np.int64)
     return columns
 
 
 class CacheClock:
-    """Calls that found the cache cold, and running sums over the calls before each, as they would
-    be without edits.
+    """Calls with a cold cache, and running sums of uncached tokens, if nothing is edited.
 
-    The first call is cold; another one where it was sent `life` seconds or more after the one
-    before was done. Where a time is unknown the cache counts as warm. `N[c]` cold calls come before
-    call `c`; `F[c]` is what the calls before it were sent that no cache held: all that a cold one
-    was sent, and what a warm one had more than the one before.
+    A call is cold where it is the first, or is sent `life` seconds or more after the end of the
+    call before; where a time is unknown it counts as warm. `N[c]` is the number of cold calls
+    before call `c`. `F[c]` is the number of uncached (fresh) tokens of the calls before `c`: the
+    whole prompt of a cold call, and the growth of a warm one.
     """
 
     __slots__ = ("F", "N", "_fresh", "calls", "cold", "life", "log")
@@ -445,7 +465,7 @@ class CacheClock:
     def __init__(self, log: MessageLog, life: float) -> None:
         if not life > 0:
             raise BadArguments(
-                f"A cache that lives {life} seconds is none; give a number above 0, or infinity."
+                f"A cache that lives {life} seconds is none: give a number above 0, or infinity."
             )
         self.log, self.life = log, life
         self.cold: list[bool] = []
@@ -458,7 +478,7 @@ class CacheClock:
 
     @classmethod
     def of(cls, log: MessageLog, life: float) -> CacheClock:
-        """Return the clock of a log, made once for each `life` and brought up to its calls."""
+        """Return the clock of a log for a cache lifetime, cached and extended to all calls."""
         key = ("clock", life)
         clock: CacheClock | None = log.memo.get(key)
         if clock is None:
@@ -466,28 +486,26 @@ class CacheClock:
         return clock.sync()
 
     def sync(self) -> CacheClock:
-        """Bring the columns up to the calls that the log has by now."""
-        log, known, fixed = self.log, len(self.cold), self.log.fixed_at
-        if known == len(log.upto):
+        """Extend the columns to the calls of the log."""
+        log, first_new, fixed = self.log, len(self.cold), self.log.fixed_at
+        if first_new == len(log.upto):
             return self
         sent, done, sizes = log.sent, log.done, log.tokens.C
-        for c in range(known, len(log.upto)):
-            cold = c == 0 or sent[c] - done[c - 1] >= self.life
-            shrunk = 0 if cold else max(fixed[c - 1] - fixed[c], 0)
-            more = sizes[c] if cold else max(sizes[c] + shrunk - sizes[c - 1], 0)
-            self.cold.append(cold)
-            if cold:
+        for c in range(first_new, len(log.upto)):
+            is_cold = c == 0 or sent[c] - done[c - 1] >= self.life
+            shrunk = 0 if is_cold else max(fixed[c - 1] - fixed[c], 0)
+            fresh = sizes[c] if is_cold else max(sizes[c] + shrunk - sizes[c - 1], 0)
+            self.cold.append(is_cold)
+            if is_cold:
                 self.calls.append(c)
-            self.N.append(self.N[-1] + cold)
-            self.F.append(self.F[-1] + more)
+            self.N.append(self.N[-1] + is_cold)
+            self.F.append(self.F[-1] + fresh)
         return self
 
     def alive(self, before: int, call: int) -> bool:
-        """Return True where the cache of one call is still there at a later one; unknown: it is."""
+        """Return True where the cache of one call is alive at a later one, or times are unknown."""
         return not self.log.sent[call] - self.log.done[before] >= self.life
 
     def fresh(self, upto: int) -> NDArray[Any]:
-        """Return the tokens that each call before `upto` was sent and no cache held, not to be
-        written to.
-        """
+        """Return the uncached tokens of each call before `upto`, read-only."""
         return self._fresh.upto(upto)

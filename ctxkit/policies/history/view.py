@@ -1,6 +1,4 @@
-"""The messages shown at a call, as an edited head and an untouched tail of the log, and the steps
-that led there.
-"""
+"""The messages of a prompt, as an edited head and an unchanged tail of the log, with its edits."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Mask = Any
-"""Booleans, one a shown message: an array, a list; or the positions themselves."""
+"""A boolean for each message (array or list), or an array of positions."""
 
 COLUMNS = (
     "tokens",
@@ -45,27 +43,27 @@ COLUMNS = (
 
 
 class HistoryView(msgspec.Struct, frozen=True):
-    """The messages shown at one call. A message's *position* is its place among them, a *row* its
-    place in the log.
+    """The messages of the prompt of one call, frozen.
 
-    Positions below `len(head.items)` are edited; those after it are rows `lo` to `hi` of the log as
-    they were said.
+    A message's *position* is its index in the prompt, its *row* the index in the log. Positions
+    below ``len(head.items)`` are the edited head; all others are the rows `lo` to `hi` of the log,
+    unchanged. Sizes are O(1); columns and messages are computed on request.
     """
 
     log: MessageLog
     head: EditedHead
     lo: int
-    """First row of the untouched tail."""
+    """First row of the unchanged tail."""
     hi: int
-    """One past its last row."""
+    """One past the last row of the tail."""
     call: int
-    """The call that is about to be sent."""
+    """The call whose prompt this is."""
     since: int = 0
-    """The call of the last edit that is kept (0: none yet)."""
+    """The call of the last compaction that took effect; 0: none."""
     stable: int = 0
-    """Tokens at the front that no edit of this call touched: a cache may hold these at least."""
+    """Tokens of the prefix that no edit of this call changed, which a cache may still hold."""
     steps: tuple[HistoryEdit, ...] = ()
-    """What was done at this call."""
+    """The edits of this call."""
 
     # -- sizes: O(1) ------------------------------------------------------------------------------
 
@@ -74,30 +72,26 @@ class HistoryView(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """Tokens of the whole prompt, the fixed part (system prompt and tools outside the log)
-        included.
-        """
-        measure = self.log.tokens
-        off = self.head.tokens - measure.P[self.lo]
-        if self.call < len(measure.C):
-            return off + measure.C[self.call]
-        return off + measure.P[self.hi] + self.log.fixed
+        """Tokens of the whole prompt, with the fixed part (system prompt and tools)."""
+        sizes = self.log.tokens
+        head_difference = self.head.tokens - sizes.P[self.lo]
+        if self.call < len(sizes.C):
+            return head_difference + sizes.C[self.call]
+        return head_difference + sizes.P[self.hi] + self.log.fixed
 
     @property
     def estimated(self) -> int:
-        """Size of all messages in the measure that the system itself believes in
-        (`Rules.estimator`); no fixed part.
-        """
+        """Size of all messages by the system's own estimate (`Rules.estimator`)."""
         sums = self.log.estimates.P
         return self.head.estimate + sums[self.hi] - sums[self.lo]
 
     @property
     def fixed(self) -> int:
-        """Tokens of the prompt that no message holds."""
+        """Tokens of the fixed part of the prompt: system prompt and tools outside the log."""
         return self.log.fixed_in(self.call)
 
     def count(self, *roles: str) -> int:
-        """Return how many messages of these roles are shown."""
+        """Return the number of messages of these roles."""
         total = 0
         for role in roles:
             code = role_code(role)
@@ -105,16 +99,16 @@ class HistoryView(msgspec.Struct, frozen=True):
             total += counts[self.hi] - counts[self.lo] + self.head.count(self.log, code)
         return total
 
-    # -- messages: made only when asked for -------------------------------------------------------
+    # -- messages: built on request -------------------------------------------------------------
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All messages shown, in order: O(shown), meant for sending."""
+        """All messages in order, for sending: O(n)."""
         log = self.log
         return (*self.head.messages(log), *log.messages[self.lo : self.hi])
 
     def __getitem__(self, position: int) -> Message:
-        """Return one message; negatives count from the end."""
+        """Return the message at a position; negative positions count from the end."""
         nh = self.head.size
         if not 0 <= position < nh + self.hi - self.lo:
             position = range(len(self))[position]
@@ -127,39 +121,41 @@ class HistoryView(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> Iterator[Message]:
-        """The messages of the log up to this call, shown or not, the newest first."""
+        """All messages of the log up to this call, in the prompt or not, the newest first."""
         return (self.log.messages[row] for row in range(self.hi - 1, -1, -1))
 
     def item(self, position: int) -> HeadItem:
-        """Return what stands at a position."""
+        """Return the item at a position: row, sizes, and source of the message."""
         if position < self.head.size:
             return self.head.item(position)
         row = self.row(position)
         return HeadItem(row, self.log.tokens.sizes[row], self.log.estimates.sizes[row])
 
     def row(self, position: int) -> int:
-        """Return the log's row at a position; -1 for a message that stands for others."""
+        """Return the row of the log at a position; -1 for a message that replaced others."""
         nh = self.head.size
         return self.head.row(position) if position < nh else self.lo + position - nh
 
     def position(self, row: int) -> int:
-        """Return the position of a log's row; BadArguments where it is not shown."""
+        """Return the position of a row of the log.
+
+        Raises:
+            BadArguments: the prompt does not hold the row.
+        """
         if self.lo <= row < self.hi:
             return self.head.size + row - self.lo
         for p in range(self.head.size):
             if self.head.row(p) == row:
                 return p
-        raise BadArguments(f"Row {row} is not shown at call {self.call}.")
+        raise BadArguments(f"Row {row} is not in the prompt of call {self.call}.")
 
-    # -- columns: one value a shown message, arrays that must not be written to -------------------
+    # -- columns: one value per message, read-only arrays ---------------------------------------
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column: one of `COLUMNS`, or `rows` (-1: stands for others), `keys` (0: as
-        said), `stays`.
-        """
+        """Return a column: of `COLUMNS`, `rows` (-1: replaced others), `keys` (0: recorded)."""
         tail: NDArray[Any]
         if name == "stays":
-            return self._stays()
+            return self._protected_mask()
         if name in ("rows", "stands"):
             tail = np.arange(self.lo, self.hi)
         elif name == "keys":
@@ -168,9 +164,10 @@ class HistoryView(msgspec.Struct, frozen=True):
             tail = self.log.column(name, self.hi)[self.lo :]
         return np.concatenate((self.head.column(self.log, name), tail)) if self.head.size else tail
 
-    def _stays(self) -> NDArray[Any]:
-        """Return what stays as of the call: what came to stay later does not yet."""
+    def _protected_mask(self) -> NDArray[Any]:
+        """Return a mask of the messages that are protected as of the call."""
         log, head = self.log, self.head
+        # Rows that become protected after this call are not protected yet.
         tail = log.column("stays", self.hi)[self.lo :]
         if log.late_stays:
             tail = tail.copy()
@@ -179,12 +176,12 @@ class HistoryView(msgspec.Struct, frozen=True):
                     tail[row - self.lo] = False
         if not head.size:
             return tail
-        firm = np.zeros(head.size, bool)
-        firm[list(head.firm(log, self.call))] = True
-        return np.concatenate((firm, tail))
+        protected_in_head = np.zeros(head.size, bool)
+        protected_in_head[list(head.firm(log, self.call))] = True
+        return np.concatenate((protected_in_head, tail))
 
     def front(self, name: str, n: int) -> NDArray[Any]:
-        """Return the first `n` values of a column."""
+        """Return the first `n` values of a column, without computing the rest."""
         if name != "stays" and n <= self.head.size:
             return self.head.column(self.log, name)[:n]
         return self.column(name)[:n]
@@ -196,44 +193,42 @@ class HistoryView(msgspec.Struct, frozen=True):
 
     @property
     def estimates(self) -> NDArray[Any]:
-        """Size of each message in the system's own measure."""
+        """Size of each message by the system's own estimate."""
         return self.column("estimates")
 
     @property
     def chars(self) -> NDArray[Any]:
-        """Characters of each message: text, thinking, tool names and arguments."""
+        """Characters of each message: text, reasoning, tool names and arguments."""
         return self.column("chars")
 
     @property
     def turns(self) -> NDArray[Any]:
-        """Zero-based turn of each message; of a summary: that of the last message it stands for."""
+        """Turn of each message, from 0; of a summary, the turn of the last message it replaced."""
         return self.column("turns")
 
     @property
     def calls(self) -> NDArray[Any]:
-        """The call at which each message was first in the prompt."""
+        """The first call whose prompt held each message."""
         return self.column("calls")
 
     @property
     def times(self) -> NDArray[Any]:
-        """Seconds since 1970 (NaN: unknown)."""
+        """Time of each message in seconds since 1970; NaN: unknown."""
         return self.column("times")
 
     @property
     def groups(self) -> NDArray[Any]:
-        """Equal for a reply and the results of its tool calls: they go together."""
+        """Group of each message: equal for a reply and the results of its tool calls."""
         return self.column("groups")
 
     @property
     def errors(self) -> NDArray[Any]:
-        """True for failed calls and tool results that report failure."""
+        """True for failed calls, and for tool results that report a failure."""
         return self.column("errors")
 
     @property
     def stays(self) -> NDArray[Any]:
-        """True where no policy may remove the message: system, pinned, pending, and what is grouped
-        with them.
-        """
+        """True for protected messages: system, pinned, pending, and their groups."""
         return self.column("stays")
 
     def role(self, *roles: str) -> NDArray[Any]:
@@ -245,39 +240,46 @@ class HistoryView(msgspec.Struct, frozen=True):
         return mask
 
     def agent(self, *patterns: str) -> NDArray[Any]:
-        """Return a mask of the messages of agents by name or glob, upper and lower case alike."""
-        return self._named("agent", patterns)
+        """Return a mask of the messages of agents, by name or glob in any case."""
+        return self._matches_name("agent", patterns)
 
     def tool(self, *patterns: str) -> NDArray[Any]:
-        """Return a mask of the tool results by tool name or glob, upper and lower case alike."""
-        if "*" in patterns:  # all of them: their names need not be looked at
+        """Return a mask of the tool results, by tool name or glob in any case."""
+        if "*" in patterns:  # no need to compute the column of tools
             return self.role("tool")
-        mask: NDArray[Any] = self._named("tool", patterns) & self.role("tool")
+        mask: NDArray[Any] = self._matches_name("tool", patterns) & self.role("tool")
         return mask
 
-    def _named(self, kind: str, patterns: tuple[str, ...]) -> NDArray[Any]:
+    def _matches_name(self, kind: str, patterns: tuple[str, ...]) -> NDArray[Any]:
+        # Match the few distinct names, then select rows by their codes.
         codes = self.column(f"{kind}s")
-        low = [p.lower() for p in patterns]
+        lower_patterns = [p.lower() for p in patterns]
         names = self.log.names(kind)
-        found = [c for c, n in enumerate(names) if any(fnmatchcase(n.lower(), p) for p in low)]
-        mask: NDArray[Any] = np.isin(codes, found)
+        matching = [
+            c for c, n in enumerate(names) if any(fnmatchcase(n.lower(), p) for p in lower_patterns)
+        ]
+        mask: NDArray[Any] = np.isin(codes, matching)
         return mask
 
     def at(self, call: int) -> Self:
-        """Return the same edits with the tail as it is when `call` is about to be sent: O(1)."""
+        """Return the history at another call: the same head, and the tail as of that call. O(1)."""
         upto = self.log.upto
         hi = upto[call] if call < len(upto) else len(self.log.messages)
         return self.__class__(self.log, self.head, self.lo, hi, call, self.since)
 
     @classmethod
     def start(cls, log: MessageLog, call: int = 0) -> Self:
-        """Return the log as it was said, before any edit."""
+        """Return the unedited log as of a call."""
         upto = log.upto
         return cls(log, EMPTY_HEAD, 0, upto[call] if call < len(upto) else len(log.messages), call)
 
 
 def role_code(role: str) -> int:
-    """Return the code of a role; BadArguments with the nearest right word for an unknown one."""
+    """Return the code of a role.
+
+    Raises:
+        BadArguments: there is no such role; the message names the nearest one.
+    """
     code = ROLE_CODES.get(role)
     if code is None:
         raise BadArguments(f"There is no role {role!r}.{did_you_mean(role, ROLE_CODES)}")
@@ -285,47 +287,45 @@ def role_code(role: str) -> int:
 
 
 EditInfo = tuple[EditKind, str, str | None, Usage | None]
-"""Kind and reason of a step, its policy's own word for how it was done, and what the call of a
-summariser cost.
-"""
+"""Kind and reason of an edit, the policy's name for its method, and the summariser's usage."""
 
 
 class HistoryEdit(msgspec.Struct, frozen=True):
-    """One verb's work. Its numbers are plain; messages and ids are looked up only in `edits`."""
+    """The effect of one verb on a history; `History.edits` turns it into a recorded `Edit`."""
 
     words: EditInfo
     was: Any
     """The history before."""
     at: Any
-    """Positions that went or changed: a pair (first, one past the last; without what stays there),
-    or an array.
+    """Removed or changed positions of the history before: an array, or a pair (first, one past the
+    last), which excludes protected messages.
     """
     new: tuple[HeadItem, ...] | None
-    """What came in their place; None: read it off the history after."""
+    """The new items; None: those at the same positions of the history after."""
     added: bool = False
-    """True where messages were only put in, before the position `at`."""
+    """True where messages were only inserted, before the position `at`."""
     error: str = ""
-    """Why the summary failed for which this was done instead; empty: none failed."""
+    """Error of the summary that this edit replaced; empty: none failed."""
 
     @property
     def kind(self) -> EditKind:
-        """What was done."""
+        """Kind of the edit."""
         return self.words[0]
 
     @property
     def usage(self) -> Usage | None:
-        """What the call of a summariser cost, or would have cost."""
+        """Usage of the summariser's call, real or estimated."""
         return self.words[3]
 
     @property
     def first(self) -> int:
-        """The first position that is not as before."""
+        """The first position that differs from the history before."""
         if isinstance(self.at, tuple):
             return int(self.at[0])
         return int(self.at[0]) if len(self.at) else len(self.was)
 
     def positions(self) -> list[int]:
-        """Return the positions in the history before that went or changed."""
+        """Return the positions of the history before that were removed or changed."""
         if self.added:
             return []
         if not isinstance(self.at, tuple):
@@ -334,10 +334,10 @@ class HistoryEdit(msgspec.Struct, frozen=True):
         return [p for p in range(*self.at) if not stays[p]]
 
     def written(self, log: MessageLog) -> int:
-        """Return the tokens that a model wrote: its summary's, where other messages came with it.
+        """Return the tokens that a model wrote: those of summaries, else of all new items.
 
-        Those are the user's own words, or files that were attached again.
+        Messages inserted beside a summary are the user's own, or files attached again.
         """
         new = self.new or ()
-        told = [i.tokens for i in new if i.role(log) == SUMMARY]
-        return sum(told) if told else sum(i.tokens for i in new)
+        summaries = [i.tokens for i in new if i.role(log) == SUMMARY]
+        return sum(summaries) if summaries else sum(i.tokens for i in new)

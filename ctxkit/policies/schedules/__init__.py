@@ -1,6 +1,4 @@
-"""What a pruning changes, and when: said once, from which each call and the bill of all calls
-follow.
-"""
+"""Pruning schedules: which messages a pruning changes, from which call on, and the prompts."""
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.policies.schedules.layers import Layer

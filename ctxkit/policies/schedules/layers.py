@@ -1,4 +1,4 @@
-"""What every layer of a pruning can be asked, the messages as said, and running sums over calls."""
+"""Layers of a pruning: the interface, the lowest layer (recorded messages), and sums per call."""
 
 from __future__ import annotations
 
@@ -16,8 +16,16 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Message
 
 
+# A pruning is a stack of layers. The lowest layer holds the messages as recorded; each part of the
+# pruning puts one layer on top, which reads the layer below. A layer maps (position, call) to a
+# `MessageState`: what that message says at that call. As a function of the call this is a step
+# function, so a layer is stored as its changes: one `StateChange` per position and call, sorted by
+# (call, position). The sums per call (tokens, characters) are the sums of the messages as recorded
+# plus the running sum of the size differences of these changes: O(calls + changes) for all calls.
+
+
 class StateChange(NamedTuple):
-    """A position says something else from a call on than at the call before."""
+    """The state of a position changes: it differs from this call on from the call before."""
 
     call: int
     position: int
@@ -26,7 +34,7 @@ class StateChange(NamedTuple):
 
 
 class AppendedMessage(NamedTuple):
-    """A message at the end of one call alone."""
+    """A message that stands at the end of the prompt of one call only."""
 
     make: Callable[[], Message]
     tokens: int
@@ -35,21 +43,25 @@ class AppendedMessage(NamedTuple):
 
     @property
     def message(self) -> Message:
-        """The message, made anew: of many calls' long lists only the sizes are kept."""
+        """The message, built at each access: it may be long, so only its sizes are stored."""
         return self.make()
 
 
 def changes_between(
     events: Sequence[StateChange], start: int, stop: int | None = None
 ) -> Sequence[StateChange]:
-    """Return what changed at the calls start..stop; None: at all from `start` on."""
-    a = bisect_left(events, start, key=lambda e: e.call)
-    b = len(events) if stop is None else bisect_left(events, stop, a, key=lambda e: e.call)
-    return events[a:b]
+    """Return the changes at the calls start..stop; without `stop` all from `start` on."""
+    first = bisect_left(events, start, key=lambda e: e.call)
+    if stop is None:
+        return events[first:]
+    return events[first : bisect_left(events, stop, first, key=lambda e: e.call)]
+
+
+# `LayerView` is what other code may read of a layer, `Layer` adds what the stack of parts needs.
 
 
 class LayerView(Protocol):
-    """What a part, or one of its forms, leaves of the messages, call by call."""
+    """The states of all messages at each call, after one part of a pruning."""
 
     rows: HistoryRows
 
@@ -59,49 +71,49 @@ class LayerView(Protocol):
 
     @property
     def events(self) -> Sequence[StateChange]:
-        """All that changed so far, in order; messages arrive as they were said, unheard."""
+        """All changes so far, by call and position. The arrival of an unchanged message is none."""
 
     def state(self, p: int, call: int) -> MessageState:
-        """Return what a position says at a call that is known."""
+        """Return the state of a position at a call before `stop`."""
 
     def states(self, p: int) -> Sequence[MessageState]:
-        """Return all that it says, in order."""
+        """Return all states of a position, in order of calls."""
 
     def touched(self) -> set[int]:
-        """Return the positions that ever say something else than was said."""
+        """Return the positions whose state differs from the recorded message at any call."""
 
     @property
     def adds(self) -> bool:
-        """False where nothing stands at the end of any call so far."""
+        """True where a message is appended at any call so far."""
 
     def added(self, call: int) -> AppendedMessage | None:
-        """Return what stands at the end of a call alone."""
+        """Return the message appended at a call only."""
 
     def total(self, call: int, kind: int) -> int:
-        """Return a sum over a call's messages, as `Rows.totals` has them.
+        """Return the sum of one kind of size over the messages of a call.
 
-        What is `added` is counted, but is no result.
+        An appended message counts as tokens and characters, not as a tool result.
         """
 
     def origin(self, p: int, call: int) -> Any:
-        """Return the part that made a position say what it says at a call; None: it is as said."""
+        """Return the part that made the state of a position at a call; None: it is unchanged."""
 
 
 class Layer(LayerView, Protocol):
-    """What a part leaves of the messages; brought on by `extend`."""
+    """A layer that computes further calls on request."""
 
     def extend(self, stop: int) -> None:
-        """Say what becomes of all messages up to a call."""
+        """Compute the states at all calls before `stop`."""
 
     def branches(self) -> Sequence[Layer]:
-        """Return the layers of which each call is given one: itself, where there are no stages."""
+        """Return the layers of the stages, of which each call gets one; without stages, itself."""
 
     def taken(self, call: int) -> int:
-        """Return which of them a call is given."""
+        """Return the index of the stage that a call gets."""
 
 
 class UnprunedLayer:
-    """The messages as they were said: what the first part is given."""
+    """The messages as recorded: the input of the first part."""
 
     events: Sequence[StateChange] = ()
     adds = False
@@ -110,31 +122,31 @@ class UnprunedLayer:
         self.rows, self.stop = rows, rows.begin
 
     def extend(self, stop: int) -> None:
-        """Take in the rows of the new calls."""
+        """Include the rows of the new calls."""
         self.stop = max(stop, self.stop)
 
-    def state(self, p: int, call: int) -> MessageState:  # noqa: ARG002  as every layer is asked
-        """Return what a position says."""
+    def state(self, p: int, call: int) -> MessageState:  # noqa: ARG002  the interface of layers
+        """Return the recorded state of a position."""
         return self.rows.said(p)
 
     def states(self, p: int) -> Sequence[MessageState]:
-        """Return the one thing that it says."""
+        """Return the only state of a position."""
         return (self.rows.said(p),)
 
     def touched(self) -> set[int]:
-        """Return no positions."""
+        """Return the empty set."""
         return set()
 
     def added(self, call: int) -> AppendedMessage | None:  # noqa: ARG002  as above
-        """Return nothing."""
+        """Return None: nothing is appended."""
         return None
 
     def total(self, call: int, kind: int) -> int:
-        """Return tokens, characters or characters of results of a call's messages."""
+        """Return the sum of one kind of size over the messages of a call."""
         return self.rows.totals(call, call + 1, kind)[0]
 
     def origin(self, p: int, call: int) -> Any:  # noqa: ARG002  as above
-        """Return None: nobody changed it."""
+        """Return None: no part changed it."""
         return None
 
     def branches(self) -> Sequence[Layer]:
@@ -142,40 +154,42 @@ class UnprunedLayer:
         return (self,)
 
     def taken(self, call: int) -> int:  # noqa: ARG002  as above
-        """Return the only one."""
+        """Return the index of the only stage."""
         return 0
 
 
 SUM_TOKENS, SUM_CHARS, SUM_RESULT_CHARS = 0, 1, 2
-"""What is summed up: tokens, characters, characters of tool results."""
+"""Kinds of sums: tokens, characters, characters of tool results."""
 
 
 class LayerSums:
-    """The sums over the messages of each call of a layer; each is followed from when it is first
-    asked for. They do not hold the layer, which holds them, so that a run is let go at once.
+    """Sums over the messages of each call of one layer, for the kinds that were asked for.
+
+    The layer is passed to each call, not stored: it owns this object, and a reference cycle would
+    keep a finished run in memory until the next garbage collection.
     """
 
     def __init__(self) -> None:
         self._columns: dict[int, list[int]] = {}
-        """Each sum at each call, from the first on."""
+        """For each kind one sum per call, from the layer's first call on."""
 
     def at(self, layer: LayerView, call: int, kind: int) -> int:
-        """Return a sum at a call of the layer."""
-        column, begin = self._columns.setdefault(kind, []), layer.rows.begin
-        if call - begin >= len(column):
-            _extend_sums(layer, column, begin + len(column), kind)
-        return column[call - begin]
+        """Return the sum of one kind at a call."""
+        column, first_call = self._columns.setdefault(kind, []), layer.rows.begin
+        if call - first_call >= len(column):
+            _extend_sums(layer, column, first_call + len(column), kind)
+        return column[call - first_call]
 
 
 def _extend_sums(layer: LayerView, column: list[int], start: int, kind: int) -> None:
-    """Work out a sum for the calls that are new."""
-    said = layer.rows.totals(start, layer.stop, kind)
-    more = [0] * len(said)
-    if column:
-        more[0] = column[-1] - layer.rows.totals(start - 1, start, kind)[0]
+    """Append the sums of the calls from `start` on."""
+    recorded = layer.rows.totals(start, layer.stop, kind)
+    changes = [0] * len(recorded)
+    if column:  # earlier changes still count: the last sum less the recorded sum of that call
+        changes[0] = column[-1] - layer.rows.totals(start - 1, start, kind)[0]
     for call, p, was, now in changes_between(layer.events, start):
-        more[call - start] += _size_change(layer, p, was, now, kind)
-    column.extend(map(add, said, accumulate(more)))
+        changes[call - start] += _size_change(layer, p, was, now, kind)
+    column.extend(map(add, recorded, accumulate(changes)))
 
 
 def _size_change(layer: LayerView, p: int, was: MessageState, now: MessageState, kind: int) -> int:

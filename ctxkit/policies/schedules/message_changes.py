@@ -1,4 +1,4 @@
-"""The change rules of one part and the message states that follow from them."""
+"""The states of messages after one part of a pruning, computed from the part's change rules."""
 
 from __future__ import annotations
 
@@ -29,25 +29,51 @@ if TYPE_CHECKING:
     NewContent = str | None | MessageChange | tuple[str | MessageChange, ...]
 
 
+# A part of a pruning (say, "clear all tool results but the last three") says its effect as rules:
+# "from call `since` until call `until`, message p says this instead". This file turns the rules
+# into states. For each message the state as a function of the call is a step function; it is
+# stored as a sorted list of `MessageState`, each valid until the next one begins.
+#
+#   input   the states after the part before (`before`), and the rules of this part
+#   output  `_states`: the states of all positions that ever had a rule; all others are those of
+#           `before`. `events`: every change of a state, sorted by (call, position).
+#
+# Calls come in batches: `open_batch` opens the calls [start, stop), `add_rule` and `add_appended`
+# record what the part says of them, `compute_states` computes the states. Only positions that can
+# differ from their last call are recomputed: those with a new rule, with a rule that ends, whose
+# state in `before` changes, or which become protected.
+#
+# Invariants:
+# - Causality: a rule begins at a call of the open batch, so the state at a call never depends on
+#   later calls. One batch of all calls gives the same states as one batch per call.
+# - Of several rules in force at a call the last one counts; its input is the state in `before`.
+# - From the call on at which a message becomes protected, no rule applies to it.
+# - A rule never enlarges a message, in tokens.
+# Cost: O(rules + changes) over all calls; an unchanged message costs nothing.
+
+
 class AsItCame:
-    """What takes a change back: the message is sent as the parts before left it."""
+    """The type of `AS_IT_CAME`, the content that undoes a part's change of a message."""
 
 
 AS_IT_CAME = AsItCame()
+"""In place of new content: from this call on the message is as the parts before left it."""
 
 
 class ChangeRule(msgspec.Struct, frozen=True):
-    """What a part said of one message."""
+    """New content for one message at the calls since..until."""
 
     since: int
     until: int
-    what: NewContent | AsItCame
-    smaller: bool
-    low: int
+    content: NewContent | AsItCame
+    only_if_smaller: bool
+    """Apply it only where the message becomes smaller in tokens."""
+    min_chars: int
+    """Apply it only where the message has at least this many characters."""
 
 
 class PartChanges:
-    """The rules of one part, and the states of the messages that follow from them."""
+    """The rules of one part of a pruning, and the states of messages after it."""
 
     def __init__(self, part: Any, before: Layer) -> None:
         self.part, self.name = part, type(part).__name__
@@ -56,201 +82,216 @@ class PartChanges:
         self.events: list[StateChange] = []
         self._rules: dict[int, list[ChangeRule]] = {}
         self._states: dict[int, list[MessageState]] = {}
-        self._ends: dict[int, set[int]] = {}
+        self._rule_ends: dict[int, set[int]] = {}
+        """Positions with a rule that ends at a call after the batch, by that call."""
         self._new: set[int] = set()
-        self._makers: dict[int, Callable[[], Message | None]] = {}
-        self._added: dict[int, AppendedMessage | None] = {}
+        """Positions with a rule of this batch."""
+        self._message_builders: dict[int, Callable[[], Message | None]] = {}
+        self._appended: dict[int, AppendedMessage | None] = {}
         self._sums = LayerSums()
 
-    # -- what the schedule says --------------------------------------------------------------------
+    # -- recording what the part says of the calls of a batch --------------------------------------
 
-    def change(self, p: int, rule: ChangeRule) -> None:
-        """Take down a rule for a position."""
-        first = max(self.start, self.rows.arrival(p))
-        if not first <= rule.since < self.stop or rule.until <= rule.since:
-            self._refuse(p, rule, first)
-        rules = self._rules.setdefault(p, [])
-        if rules and not rules[-1].since <= rule.since >= rules[-1].until % NEVER:
-            self._refuse_behind(p, rules[-1], rule)
-        rules.append(rule)
-        if self.stop <= rule.until < NEVER:
-            self._ends.setdefault(rule.until, set()).add(p)
-        self._new.add(p)
-
-    def _refuse(self, p: int, rule: ChangeRule, first: int) -> NoReturn:
-        if first <= rule.since < self.stop:
-            raise BadArguments(
-                f"The schedule of {self.name} let a change of message {p} end at call {rule.until},"
-                f" before it begins at call {rule.since}."
-            )
-        raise BadArguments(
-            f"The schedule of {self.name} spoke of call {rule.since} for message {p}, but was "
-            f"asked about the calls {first} to {self.stop - 1}."
-        )
-
-    def _refuse_behind(self, p: int, before: ChangeRule, rule: ChangeRule) -> None:
-        if rule.since < before.since:
-            raise BadArguments(
-                f"The schedule of {self.name} spoke of message {p} at call {rule.since} after it"
-                f" had spoken of it at call {before.since}: say what becomes of a message in the"
-                " order of calls."
-            )
-        if before.since < rule.since:
-            raise BadArguments(
-                f"The schedule of {self.name} gave message {p} a change at call {rule.since} while "
-                f"one until call {before.until} holds: let the first end before."
-            )
-
-    def append(self, call: int, make: Callable[[], Message | None]) -> None:
-        """Take down what stands at the end of a call alone; it is made when it is asked for."""
-        self._makers[call] = make
-
-    @property
-    def told(self) -> bool:
-        """True where the schedule said anything since `begin`, or let anything be appended."""
-        return bool(self._new or self._makers)
-
-    # -- what follows ------------------------------------------------------------------------------
-
-    def begin(self, stop: int) -> None:
-        """Stand before new calls: the part is asked about them next."""
+    def open_batch(self, stop: int) -> None:
+        """Open the next batch: the calls from the end of the last one up to `stop`."""
         self.start, self.stop, self._new = self.stop, stop, set()
 
-    def finish(self) -> None:
-        """Work out what changes at the new calls: by this part, and by those before it."""
-        todo, out = self._new, list[StateChange]()
-        for call in [c for c in self._ends if c < self.stop]:
-            todo |= self._ends.pop(call)
+    def add_rule(self, p: int, rule: ChangeRule) -> None:
+        """Record a rule for a position.
+
+        Raises:
+            BadArguments: it begins outside the batch, ends before it begins, or contradicts the
+                order of the rules before it.
+        """
+        first = max(self.start, self.rows.arrival(p))
+        if not first <= rule.since < self.stop or rule.until <= rule.since:
+            self._refuse_calls(p, rule, first)
+        rules = self._rules.setdefault(p, [])
+        # A new rule begins with the last one or later; after it only where that one has no end
+        # (`until % NEVER` is 0 then) or has ended.
+        if rules and not rules[-1].since <= rule.since >= rules[-1].until % NEVER:
+            self._refuse_order(p, rules[-1], rule)
+        rules.append(rule)
+        if self.stop <= rule.until < NEVER:
+            self._rule_ends.setdefault(rule.until, set()).add(p)
+        self._new.add(p)
+
+    def _refuse_calls(self, p: int, rule: ChangeRule, first: int) -> NoReturn:
+        if first <= rule.since < self.stop:
+            raise BadArguments(
+                f"The schedule of {self.name} ends a change of message {p} at call {rule.until},"
+                f" which begins at call {rule.since}: give a later end."
+            )
+        raise BadArguments(
+            f"The schedule of {self.name} changes message {p} at call {rule.since}: give one of the"
+            f" calls {first} to {self.stop - 1}."
+        )
+
+    def _refuse_order(self, p: int, last: ChangeRule, rule: ChangeRule) -> None:
+        if rule.since < last.since:
+            raise BadArguments(
+                f"The schedule of {self.name} changes message {p} at call {rule.since} after a"
+                f" change at call {last.since}: change each message in the order of calls."
+            )
+        if last.since < rule.since:
+            raise BadArguments(
+                f"The schedule of {self.name} changes message {p} at call {rule.since} while its "
+                f"change until call {last.until} is in force: end that one first."
+            )
+
+    def add_appended(self, call: int, make: Callable[[], Message | None]) -> None:
+        """Record a message for the end of one call; it is built when it is first needed."""
+        self._message_builders[call] = make
+
+    @property
+    def has_rules(self) -> bool:
+        """True where this batch has a rule, or any batch an appended message."""
+        return bool(self._new or self._message_builders)
+
+    # -- computing the states at the calls of the batch --------------------------------------------
+
+    def compute_states(self) -> None:
+        """Compute the states at the calls of the batch, and append their changes to `events`."""
+        positions, changes = self._new, list[StateChange]()
+        for call in [c for c in self._rule_ends if c < self.stop]:
+            positions |= self._rule_ends.pop(call)
         if self._rules:
-            stay = self.rows.came_to_stay(self.start, self.stop)
-            todo.update(p for _, p in stay if p in self._rules)
+            protected = self.rows.came_to_stay(self.start, self.stop)
+            positions.update(p for _, p in protected if p in self._rules)
         for event in changes_between(self.before.events, self.start):
             if event.position in self._rules:
-                todo.add(event.position)
+                positions.add(event.position)
             else:
-                out.append(event)
-        for p in todo:
-            out += self._remade(p)
-        out.sort()  # a position changes once a call, so by these two
-        self.events += out
+                changes.append(event)
+        for p in positions:
+            changes += self._recompute_states(p)
+        changes.sort()  # (call, position) is unique, so no states are compared
+        self.events += changes
 
-    def _remade(self, p: int) -> list[StateChange]:
-        """Return the events of a position at the new calls, and keep its states."""
-        came, stays, own = self.before.states(p), self.rows.stays_from(p), self._states.get(p)
-        rules = self._rules[p]
-        once = own is None and len(came) == len(rules) == 1 and stays == rules[0].until == NEVER
-        if once and came[0].message is self.rows.message(p):
-            return self._once(p, came[0], rules[0])
-        said = self.rows.said(p)
-        if own is None:
-            own = self._states[p] = [s for s in came if s.call < self.start]
-        was, out = own[-1] if own else said, list[StateChange]()
-        for call in self._bounds(p, max(said.call, self.start), came, stays):
-            new = state_in_force(came, call)
-            if call < stays:
-                new = self._at(p, call, new)
-            if new.content != was.content:
-                new = new.since(call)
-                out.append(StateChange(call, p, was, new))
-                own.append(new)
-            elif not own:
-                own.append(new)
-            was = own[-1]
-        return out
+    def _recompute_states(self, p: int) -> list[StateChange]:
+        """Extend the states of a position over the batch; return the changes among them."""
+        inputs, protected_from = self.before.states(p), self.rows.stays_from(p)
+        rules, states = self._rules[p], self._states.get(p)
+        has_one_rule = states is None and len(inputs) == len(rules) == 1
+        if (
+            has_one_rule
+            and protected_from == rules[0].until == NEVER
+            and inputs[0].message is self.rows.message(p)
+        ):
+            return self._apply_only_rule(p, inputs[0], rules[0])
+        recorded = self.rows.said(p)
+        if states is None:
+            states = self._states[p] = [s for s in inputs if s.call < self.start]
+        last, changes = states[-1] if states else recorded, list[StateChange]()
+        first_call = max(recorded.call, self.start)
+        for call in self._breakpoints(p, first_call, inputs, protected_from):
+            state = state_in_force(inputs, call)
+            if call < protected_from:
+                state = self._apply_rule_in_force(p, call, state)
+            if state.content != last.content:
+                state = state.since(call)
+                changes.append(StateChange(call, p, last, state))
+                states.append(state)
+            elif not states:
+                states.append(state)
+            last = states[-1]
+        return changes
 
-    def _once(self, p: int, said: MessageState, rule: ChangeRule) -> list[StateChange]:
-        """Return the event of a position that was said, and changes for good: nearly all do."""
-        new = self.applied(p, said, rule, rule.since)
-        if new.content == said.content:
-            self._states[p] = [said]
+    def _apply_only_rule(
+        self, p: int, recorded: MessageState, rule: ChangeRule
+    ) -> list[StateChange]:
+        """Return the change of a message with one rule without an end: the most frequent case."""
+        new = self.apply_rule(p, recorded, rule, rule.since)
+        if new.content == recorded.content:
+            self._states[p] = [recorded]
             return []
-        self._states[p] = [new] if rule.since == said.call else [said, new]
-        return [StateChange(rule.since, p, said, new)]
+        self._states[p] = [new] if rule.since == recorded.call else [recorded, new]
+        return [StateChange(rule.since, p, recorded, new)]
 
-    def _bounds(self, p: int, first: int, came: Sequence[MessageState], stays: int) -> list[int]:
-        """Return the calls, from one on, at which a position may begin to say something else."""
-        bounds, stop = {first, stays}, self.stop
+    def _breakpoints(
+        self, p: int, first: int, inputs: Sequence[MessageState], protected_from: int
+    ) -> list[int]:
+        """Return the calls of the batch at which the state of a position can change."""
+        calls = {first, protected_from}
         for rule in self._rules[p]:
-            bounds.add(rule.since)
-            bounds.add(rule.until)
-        if len(came) > 1:
-            bounds.update(s.call for s in came)
-        return sorted([c for c in bounds if first <= c < stop])
+            calls.add(rule.since)
+            calls.add(rule.until)
+        if len(inputs) > 1:
+            calls.update(s.call for s in inputs)
+        return sorted([c for c in calls if first <= c < self.stop])
 
-    def _at(self, p: int, call: int, came: MessageState) -> MessageState:
-        """Return what a position says at a call where the parts before left it so."""
+    def _apply_rule_in_force(self, p: int, call: int, state: MessageState) -> MessageState:
         for rule in reversed(self._rules[p]):
             if rule.since <= call < rule.until:
-                return self.applied(p, came, rule, call)
-        return came
+                return self.apply_rule(p, state, rule, call)
+        return state
 
-    def applied(self, p: int, was: MessageState, rule: ChangeRule, call: int) -> MessageState:
-        """Return what a rule makes, from a call on, of what a position says."""
-        if isinstance(rule.what, AsItCame) or (rule.low and was.chars < rule.low):
-            return was
-        for what in rule.what if isinstance(rule.what, tuple) else (rule.what,):
-            if was.message is not None:
-                was = self._changed(p, was, was.message, what, rule.smaller, call)
-        return was
+    def apply_rule(self, p: int, state: MessageState, rule: ChangeRule, call: int) -> MessageState:
+        """Return the state that a rule makes of another one, from a call on.
 
-    def _changed(  # noqa: PLR0917  a rule taken apart
-        self,
-        p: int,
-        was: MessageState,
-        message: Message,
-        what: str | MessageChange | None,
-        smaller: bool,
-        call: int,
-    ) -> MessageState:
-        if what is None:
+        Raises:
+            BadArguments: the message would become larger.
+        """
+        if isinstance(rule.content, AsItCame) or (rule.min_chars and state.chars < rule.min_chars):
+            return state
+        for content in rule.content if isinstance(rule.content, tuple) else (rule.content,):
+            if state.message is None:
+                break  # hidden already
+            new = self._replace_content(p, call, state.message, content)
+            if new is None or (
+                rule.only_if_smaller and new.message is not None and new.tokens >= state.tokens
+            ):
+                continue
+            if new.tokens > state.tokens:
+                raise BadArguments(
+                    f"The schedule of {self.name} makes message {p} larger ({state.tokens:,} tokens"
+                    f" become {new.tokens:,}): a change may only shrink it; use `append` to add."
+                )
+            state = new
+        return state
+
+    def _replace_content(
+        self, p: int, call: int, message: Message, content: str | MessageChange | None
+    ) -> MessageState | None:
+        """Return the state of a message with other content; None where it stays the same."""
+        if isinstance(content, str):
+            return self.rows.replaced(p, call, message, content)
+        new = None if content is None else content(message)
+        if new is None:
             return MessageState(call, None, 0, 0)
-        if isinstance(what, str):
-            made = self.rows.replaced(p, call, message, what)
-        else:
-            new = what(message)
-            if new is None:
-                return MessageState(call, None, 0, 0)
-            made = self.rows.changed(p, call, message, new)
-        if made is None or (smaller and made.tokens >= was.tokens):
-            return was
-        if made.tokens > was.tokens:
-            raise BadArguments(
-                f"The schedule of {self.name} makes message {p} larger ({was.tokens:,} tokens "
-                f"become {made.tokens:,}): a change takes away, `append` is for what is new."
-            )
-        return made
+        return self.rows.changed(p, call, message, new)
 
-    # -- as a layer is asked -----------------------------------------------------------------------
+    # -- the interface of a layer ------------------------------------------------------------------
 
     def state(self, p: int, call: int) -> MessageState:
-        """Return what a position says at a call."""
-        own = self._states.get(p)
-        return self.before.state(p, call) if own is None else state_in_force(own, call)
+        """Return the state of a position at a call."""
+        states = self._states.get(p)
+        return self.before.state(p, call) if states is None else state_in_force(states, call)
 
     def states(self, p: int) -> Sequence[MessageState]:
-        """Return all that it says."""
-        own = self._states.get(p)
-        return self.before.states(p) if own is None else own
+        """Return all states of a position, in order of calls."""
+        states = self._states.get(p)
+        return self.before.states(p) if states is None else states
 
     def touched(self) -> set[int]:
-        """Return the positions that ever say something else than was said."""
+        """Return the positions whose state differs from the recorded message at any call."""
         return self.before.touched() | self._states.keys()
 
     @property
     def adds(self) -> bool:
-        """False where nothing stands at the end of any call so far."""
-        return bool(self._makers) or self.before.adds
+        """True where a message is appended at any call so far."""
+        return bool(self._message_builders) or self.before.adds
 
     def added(self, call: int) -> AppendedMessage | None:
-        """Return what stands at the end of a call alone: its own, else that of a part before."""
-        make = self._makers.get(call)
+        """Return the message appended at a call: this part's, else that of a part before."""
+        make = self._message_builders.get(call)
         if make is None:
             return self.before.added(call)
-        if call not in self._added:
-            self._added[call] = self._measured(make)
-        return self._added[call] or self.before.added(call)
+        if call not in self._appended:
+            self._appended[call] = self._measure_appended(make)
+        return self._appended[call] or self.before.added(call)
 
-    def _measured(self, make: Callable[[], Message | None]) -> AppendedMessage | None:
+    def _measure_appended(self, make: Callable[[], Message | None]) -> AppendedMessage | None:
         message = make()
         if message is None:
             return None
@@ -258,23 +299,24 @@ class PartChanges:
         return AppendedMessage(cast("Callable[[], Message]", make), *sizes)
 
     def total(self, call: int, kind: int) -> int:
-        """Return a sum over a call's messages, as `Layer.total` says."""
+        """Return the sum of one kind of size over the messages of a call."""
         total = self._sums.at(self, call, kind)
-        more = self.added(call) if self.adds and kind != SUM_RESULT_CHARS else None
-        return (
-            total if more is None else total + (more.tokens if kind == SUM_TOKENS else more.chars)
-        )
+        appended = self.added(call) if self.adds and kind != SUM_RESULT_CHARS else None
+        if appended is None:
+            return total
+        return total + (appended.tokens if kind == SUM_TOKENS else appended.chars)
 
     def origin(self, p: int, call: int) -> Any:
-        """Return the part that made a position say what it says, as `Left.origin` does."""
-        own = self._states.get(p)
-        if own is None or state_in_force(own, call).content == self.before.state(p, call).content:
-            return self.before.origin(p, call)
+        """Return the part that made the state of a position at a call; None: it is unchanged."""
+        states = self._states.get(p)
+        before = self.before
+        if states is None or state_in_force(states, call).content == before.state(p, call).content:
+            return before.origin(p, call)
         return self.part
 
 
 def state_in_force(states: Sequence[MessageState], call: int) -> MessageState:
-    """Return the last of some states that began at a call or before."""
+    """Return the last state that began at a call or before; mostly that is the last of all."""
     i = len(states) - 1
     while i and states[i].call > call:
         i -= 1

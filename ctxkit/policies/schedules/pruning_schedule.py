@@ -1,6 +1,4 @@
-"""The schedules of several parts over one history: what each call is sent, part by part and stage
-by stage.
-"""
+"""Schedules of a pruning's parts over one history: the prompt of each call, part by part."""
 
 from __future__ import annotations
 
@@ -26,24 +24,38 @@ if TYPE_CHECKING:
 
 
 _RECHECK_AT = (8, 64, 512)
-"""How many calls there are where they are asked about at once, too."""
+"""Numbers of calls after which a schedule that grows call by call is checked in one batch."""
 
 
 class ScheduledPart(HasSchedule, Protocol):
-    """A part in a row of parts."""
+    """A part in a chain of parts."""
 
     @property
     def counts(self) -> bool:
-        """True where it goes by all messages, also by those that parts put at the end of calls."""
+        """True where it counts all messages, also those that other parts append to calls."""
+
+
+# A pruning changes prompts for one call each; the recorded history stays. Instead of running every
+# part at every call, each part says once, for a batch of calls, which messages it changes and from
+# which call on. From that follow the prompt of each call and its size, in tokens or characters.
+#
+# The parts form a stack of layers (see `layers`): the unpruned messages at the bottom, one
+# `PartLayer` per part, the last part on `top`. `extend(stop)` computes further calls from the
+# bottom up. A part either changes messages (`PartChanges`), or names stages: then each call gets
+# one of several inner layers, by prompt size (`StagedLayers`).
+#
+# Invariant: the result at a call is the same whether calls were extended one by one (live session)
+# or in one batch (replay); it is checked now and then, see `_RECHECK_AT`.
+# Cost: proportional to the changes, not to calls x messages.
 
 
 class Schedule:
-    """What parts in a row make of a history from its call on, as far as it was extended.
+    """The prompts of all calls of a history under a chain of parts, from the history's call on.
 
     Args:
-        history: what is shown before any pruning.
-        parts: each with a ``schedule(view, room)``; each works on what the one before left.
-        room: the limit, the reserve and the counter.
+        history: the messages before any pruning.
+        parts: each has a ``schedule(view, room)``, and works on the result of the part before.
+        room: the context budget: limit, reserve (tokens) and counter.
     """
 
     def __init__(
@@ -52,7 +64,7 @@ class Schedule:
         self.history, self.rows = history, HistoryRows(history)
         self._parts, self._room = parts, room
         self.sound = True
-        """False where an error or an interrupt left it half worked out: it must be made anew."""
+        """False after an error or an interrupt within `extend`: build a new schedule then."""
         self.top: Layer = UnprunedLayer(self.rows)
         self._counting: list[PartLayer] = []
         for part in parts:
@@ -61,40 +73,38 @@ class Schedule:
                 self._counting.append(layer)
 
     def extend(self, stop: int) -> Schedule:
-        """Ask the parts about all calls up to `stop`, as far as they were not asked.
-
-        Who asks call by call, as a live session does, has them asked now and then about all calls
-        at once, too: what a replay would refuse is refused there.
+        """Compute all calls before `stop` that are not computed yet, and return the schedule.
 
         Raises:
-            BadArguments: a part counts what one before it appends without saying so, or does not
-                speak in the order of calls.
+            BadArguments: a part counts messages that a part before it appends without declaring
+                `appends`, or does not change messages in the order of calls.
         """
-        by_calls, self.sound = self.rows.begin < self.top.stop < stop, False
+        # An exception in a part leaves layers half extended, so `sound` is False until the end.
+        is_stepwise, self.sound = self.rows.begin < self.top.stop < stop, False
         self.top.extend(stop)
-        if by_calls and stop - self.rows.begin in _RECHECK_AT:
+        if is_stepwise and stop - self.rows.begin in _RECHECK_AT:
+            # A live session extends call by call. One batch refuses what a replay would refuse.
             Schedule(self.history, self._parts, self._room).extend(stop)
         for layer in self._counting:
             if layer.before.adds:
                 raise BadArguments(
-                    f"{type(layer.part).__name__} counts the messages that a part before it puts at"
-                    " the end of calls: let the class of that part say that it `appends`, so that"
-                    " both are asked call by call."
+                    f"{type(layer.part).__name__} counts messages that a part before it appends:"
+                    " declare `appends` in the class of that part, so that both run call by call."
                 )
         self.sound = True
         return self
 
     def changed(self, call: int) -> Iterator[tuple[int, MessageState]]:
-        """Yield each position that says something else at a call than was said, and what."""
-        n = self.rows.shown(call)
+        """Yield (position, state) for each message that differs at a call from the recorded one."""
+        count = self.rows.shown(call)
         for p in sorted(self.top.touched()):
-            if p < n:
+            if p < count:
                 state = self.top.state(p, call)
                 if state.content != self.rows.said(p).content:
                     yield p, state
 
     def adder(self, call: int) -> Any:
-        """Return the part that put a message at the end of a call; None: no part did."""
+        """Return the part that appends a message at a call; None: no part does."""
         layer: Any = self.top
         while isinstance(layer, PartLayer):
             if layer.added(call) is not layer.before.added(call):
@@ -103,72 +113,72 @@ class Schedule:
         return None
 
     def left(self, call: int, reason: str = "pruned for this call") -> History:
-        """Return what a call is sent, as a history; where nothing changes, the one it began with.
+        """Return the prompt of a call as a history; unchanged, it is the history of the schedule.
 
         Raises:
             UnsoundHistory: a tool call lost its result, or a result its call.
         """
         self.extend(call + 1)
         changes = {p: (state.message, state.tokens) for p, state in self.changed(call)}
-        added = self.top.added(call)
+        appended = self.top.added(call)
         view = self.history if call == self.history.call else self.history.at(call)
         if changes:
             view = view.left_as(changes, reason)
-        return view if added is None else view.insert(len(view), added.message, reason)
+        return view if appended is None else view.insert(len(view), appended.message, reason)
 
 
 class PartLayer:
-    """What one part leaves."""
+    """The layer of one part: its changes, or its stages."""
 
     def __init__(self, part: HasSchedule, before: Layer, room: ContextBudget) -> None:
         self.part, self.before, self.room, self.rows = part, before, room, before.rows
         self._changes = PartChanges(part, before)
         self._stages: StagedLayers | None = None
-        self._inner: PartChanges | StagedLayers = self._changes
+        self._result: PartChanges | StagedLayers = self._changes
         self._memory: dict[Any, Any] = {}
-        self._asked = False
+        self._has_been_asked = False
 
     @property
     def stop(self) -> int:
-        """One past the last call that is known."""
+        """One past the last call that is computed."""
         return self._changes.stop
 
     @property
     def events(self) -> Sequence[StateChange]:
-        """All that changed so far, in order."""
-        return self._inner.events
+        """All changes so far, by call and position."""
+        return self._result.events
 
     def extend(self, stop: int) -> None:
-        """Ask the schedule about the calls that are new."""
+        """Ask the part about the calls before `stop` that are new."""
         if stop <= self.stop:
             return
         self.before.extend(stop)
-        self._changes.begin(stop)
-        of_past = getattr(self.part, "filters_history", False)
-        view = (PastView if of_past else ScheduleView)(self._changes, self._memory)
+        self._changes.open_batch(stop)
+        is_filter = getattr(self.part, "filters_history", False)
+        view = (PastView if is_filter else ScheduleView)(self._changes, self._memory)
         self.part.schedule(view, self.room)
-        if self._asked and (view.staged is None) != (self._stages is None):
+        if self._has_been_asked and (view.staged is None) != (self._stages is None):
             raise BadArguments(
-                f"The schedule of {type(self.part).__name__} spoke of stages only now and then: "
-                "say them each time that it is asked, or never."
+                f"The schedule of {type(self.part).__name__} names stages for some calls only: "
+                "name them each time, or never."
             )
-        self._asked = True
+        self._has_been_asked = True
         if view.staged is None:
-            self._changes.finish()
+            self._changes.compute_states()
             return
-        if self._changes.told:
+        if self._changes.has_rules:
             raise BadArguments(
-                f"The schedule of {type(self.part).__name__} says changes beside its stages, which"
-                " no call would be sent: make them in a part of their own, as in `a | b`."
+                f"The schedule of {type(self.part).__name__} names stages and changes messages,"
+                " which no call would get: change them in a part of their own, as in `a | b`."
             )
         parts, choose = view.staged
         if self._stages is None:
-            layers = [self.before if p is None else self._stage(p) for p in parts]
-            self._inner = self._stages = StagedLayers(layers, self.rows)
+            layers = [self.before if p is None else self._stage_layer(p) for p in parts]
+            self._result = self._stages = StagedLayers(layers, self.rows)
         self._stages.extend(stop, choose)
 
-    def _stage(self, part: HasSchedule) -> PartLayer:
-        """Return what a stage leaves.
+    def _stage_layer(self, part: HasSchedule) -> PartLayer:
+        """Return the layer of a stage.
 
         Raises:
             BadArguments: it has no schedule, or a class below its schedule redefines the call.
@@ -176,77 +186,77 @@ class PartLayer:
         calls = sum("__call__" in vars(kind) for kind in type(part).__mro__)
         if calls > 1 or not isinstance(part, HasSchedule):
             raise BadArguments(
-                f"{type(self.part).__name__} gives a call what {type(part).__name__} leaves, which"
-                " has a call of its own: name it in `steps`, and say in `stepped` what a call is"
-                " sent."
+                f"{type(self.part).__name__} uses {type(part).__name__} as a stage, which defines"
+                " its own `__call__`: list it in `steps`, and define `stepped`."
             )
         return PartLayer(part, self.before, self.room)
 
     def state(self, p: int, call: int) -> MessageState:
-        """Return what a position says at a call."""
-        return self._inner.state(p, call)
+        """Return the state of a position at a call."""
+        return self._result.state(p, call)
 
     def states(self, p: int) -> Sequence[MessageState]:
-        """Return all that it says."""
-        return self._inner.states(p)
+        """Return all states of a position, in order of calls."""
+        return self._result.states(p)
 
     def touched(self) -> set[int]:
-        """Return the positions that ever say something else than was said."""
-        return self._inner.touched()
+        """Return the positions whose state differs from the recorded message at any call."""
+        return self._result.touched()
 
     @property
     def adds(self) -> bool:
-        """False where nothing stands at the end of any call so far."""
-        return self._inner.adds
+        """True where a message is appended at any call so far."""
+        return self._result.adds
 
     def added(self, call: int) -> AppendedMessage | None:
-        """Return what stands at the end of a call alone."""
-        return self._inner.added(call)
+        """Return the message appended at a call only."""
+        return self._result.added(call)
 
     def total(self, call: int, kind: int) -> int:
-        """Return a sum over a call's messages, as `Layer.total` says."""
-        return self._inner.total(call, kind)
+        """Return the sum of one kind of size over the messages of a call."""
+        return self._result.total(call, kind)
 
     def origin(self, p: int, call: int) -> Any:
-        """Return the part that made a position say what it says; None: it is as said."""
+        """Return the part that made the state of a position at a call; None: it is unchanged."""
         if self._stages is None:
             return self._changes.origin(p, call)
-        made = self._stages.origin(p, call)
-        return made if made is self.before.origin(p, call) else self.part
+        # What a stage changed counts as changed by the part that named the stage.
+        origin = self._stages.origin(p, call)
+        return origin if origin is self.before.origin(p, call) else self.part
 
     def branches(self) -> Sequence[Layer]:
-        """Return the layers of which each call is given one."""
+        """Return the layers of the stages, of which each call gets one; without stages, itself."""
         return (self,) if self._stages is None else self._stages.layers
 
     def taken(self, call: int) -> int:
-        """Return which of them a call is given."""
+        """Return the index of the stage that a call gets."""
         return 0 if self._stages is None else self._stages.taken(call)
 
 
 class StagedLayers:
-    """Which of several layers each call is given, and what changes for the messages by that.
+    """Several layers of which each call gets one, and the changes that result.
 
-    A layer that no call was given, and whose size nobody asked for, is not worked out.
+    A layer is extended lazily: only where a call gets it, or its size is asked for.
     """
 
     def __init__(self, layers: Sequence[Layer], rows: HistoryRows) -> None:
         self.layers, self.rows = layers, rows
         self.stop = rows.begin
-        self._taken: list[int] = []
+        self._stage_of_call: list[int] = []
         self._switches: list[int] = []
-        """Calls that are given another stage than the one before."""
+        """Calls that get another stage than the call before."""
         self._events: list[StateChange] = []
-        self._told = rows.begin
-        """One past the last call whose changes were written out."""
+        self._events_stop = rows.begin
+        """One past the last call whose changes are in `_events`."""
 
     def extend(self, stop: int, choose: StageChooser) -> None:
-        """Choose for each new call."""
+        """Choose the stage of each new call."""
         start, self.stop = self.stop, stop
         for call in range(start, stop):
             stage = int(choose(call, partial(self._size, call)))
             if stage != self.taken(call - 1):
                 self._switches.append(call)
-            self._taken.append(stage)
+            self._stage_of_call.append(stage)
         for stage in {self.taken(call) for call in range(start, stop)}:
             self.layers[stage].extend(stop)
 
@@ -255,82 +265,79 @@ class StagedLayers:
         return self.layers[stage].total(call, SUM_TOKENS) + self.rows.log.fixed_in(call)
 
     def taken(self, call: int) -> int:
-        """Return the stage that a call is given."""
-        return self._taken[call - self.rows.begin] if call >= self.rows.begin else 0
+        """Return the index of the stage that a call gets."""
+        return self._stage_of_call[call - self.rows.begin] if call >= self.rows.begin else 0
 
     def _layer(self, call: int) -> Layer:
         return self.layers[self.taken(call)]
 
-    # -- what changes, for a part behind -----------------------------------------------------------
+    # -- changes, as the next part reads them ------------------------------------------------------
 
     @property
     def events(self) -> Sequence[StateChange]:
-        """All that changed so far; written out only where a part behind asks."""
-        if self._told < self.stop:
-            self._events += sorted(self._changed(), key=lambda e: (e.call, e.position))
-            self._told = self.stop
+        """All changes so far, computed when the next part asks for them."""
+        if self._events_stop < self.stop:
+            self._events += sorted(self._new_changes(), key=lambda e: (e.call, e.position))
+            self._events_stop = self.stop
         return self._events
 
-    def _changed(self) -> Iterator[StateChange]:
-        begin = self._told
-        for call in self._switches[bisect_left(self._switches, begin) :]:
-            before, now = self.taken(call - 1), self.taken(call)
-            yield from self._events_of(before, begin, call)
-            yield from self._switched(before, now, call)
-            begin = call + 1
-        yield from self._events_of(self.taken(self.stop - 1), begin, self.stop)
+    def _new_changes(self) -> Iterator[StateChange]:
+        """Yield the changes since `_events_stop`: within stages, and where the stage switches."""
+        start = self._events_stop
+        for call in self._switches[bisect_left(self._switches, start) :]:
+            yield from changes_between(self._layer(call - 1).events, start, call)
+            yield from self._changes_at_switch(call)
+            start = call + 1
+        yield from changes_between(self._layer(self.stop - 1).events, start, self.stop)
 
-    def _events_of(self, stage: int, start: int, stop: int) -> Sequence[StateChange]:
-        return changes_between(self.layers[stage].events, start, stop)
-
-    def _switched(self, before: int, now: int, call: int) -> Iterator[StateChange]:
-        """Yield what a call is sent otherwise because it is given another stage than the last."""
-        old, new = self.layers[before], self.layers[now]
+    def _changes_at_switch(self, call: int) -> Iterator[StateChange]:
+        """Yield the changes at a call that gets another stage than the call before."""
+        old, new = self._layer(call - 1), self._layer(call)
         for p in sorted(old.touched() | new.touched()):
-            said = self.rows.said(p)
-            if said.call > call:
+            recorded = self.rows.said(p)
+            if recorded.call > call:
                 continue
-            was = said if said.call == call else old.state(p, call - 1)
+            last = recorded if recorded.call == call else old.state(p, call - 1)
             state = new.state(p, call)
-            if was.content != state.content:
-                yield StateChange(call, p, was, state.since(call))
+            if last.content != state.content:
+                yield StateChange(call, p, last, state.since(call))
 
-    # -- as a layer is asked -----------------------------------------------------------------------
+    # -- the interface of a layer ------------------------------------------------------------------
 
     def state(self, p: int, call: int) -> MessageState:
-        """Return what a position says at a call."""
+        """Return the state of a position at a call."""
         return self._layer(call).state(p, call)
 
     def states(self, p: int) -> Sequence[MessageState]:
-        """Return all that it says: it may change where a stage does, or the stage."""
-        out: list[MessageState] = []
+        """Return all states of a position: they change within a stage, or with the stage."""
+        states: list[MessageState] = []
         first = self.rows.arrival(p)
         calls = {s.call for layer in self.layers for s in layer.states(p)}
         for call in sorted({first, *self._switches, *calls}):
             if not first <= call < self.stop:
                 continue
             state = self.state(p, call)
-            if not out or state.content != out[-1].content:
-                out.append(state.since(call))
-        return out
+            if not states or state.content != states[-1].content:
+                states.append(state.since(call))
+        return states
 
     def touched(self) -> set[int]:
-        """Return the positions that ever say something else than was said."""
+        """Return the positions whose state differs from the recorded message at any call."""
         return set().union(*(layer.touched() for layer in self.layers))
 
     @property
     def adds(self) -> bool:
-        """False where nothing stands at the end of any call so far."""
+        """True where a message is appended at any call so far."""
         return any(layer.adds for layer in self.layers)
 
     def added(self, call: int) -> AppendedMessage | None:
-        """Return what stands at the end of a call alone."""
+        """Return the message appended at a call only."""
         return self._layer(call).added(call)
 
     def total(self, call: int, kind: int) -> int:
-        """Return a sum over a call's messages, as `Layer.total` says."""
+        """Return the sum of one kind of size over the messages of a call."""
         return self._layer(call).total(call, kind)
 
     def origin(self, p: int, call: int) -> Any:
-        """Return the part that made a position say what it says."""
+        """Return the part that made the state of a position at a call; None: it is unchanged."""
         return self._layer(call).origin(p, call)

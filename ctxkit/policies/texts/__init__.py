@@ -1,1 +1,1 @@
-"""Texts that policies and summaries are made of."""
+"""Text tools of policies: message content, tool actions, line index, extracts, prompts."""

@@ -1,6 +1,4 @@
-"""Extracts: the most telling lines of a passage by TF-IDF and marginal relevance, near a focus
-where one is given.
-"""
+"""Extractive text: the most informative lines of a passage by TF-IDF, near a focus if given."""
 
 from __future__ import annotations
 
@@ -30,198 +28,215 @@ if TYPE_CHECKING:
 
 
 MAX_CANDIDATES = 400
-"""Lines looked at closely, the weightiest: comparing all with all grows with the square."""
+"""Most lines that are compared with each other, by weight: the comparison is quadratic."""
 FOCUS_BOOST = 4.0
-"""A line that holds every word of a focus weighs this many times its weight more."""
+"""Weight bonus of a line with every term of the focus, as a multiple of its weight."""
 FOCUS_SHARE = 0.5
-"""Share of the room for lines near a focus."""
+"""Share of the budget for lines near a focus."""
 WEIGHT_STEP = 2.0**40
-"""Information is told in steps of 1 / GRAIN: sums are then exact, in whatever order."""
-_LONG: NDArray[Any] = np.array([(8 + n) ** 0.9 for n in range(MAX_LINE_CHARS + 1)])
+"""Weights are multiples of 1 / WEIGHT_STEP, so that sums are exact in any order."""
+
+# Extraction in four steps:
+# 1. `weigh_lines`: each line gets the TF-IDF of its words (documents are the lines of the passage),
+#    less for long lines, more with a cue, for the first line and for earlier summaries, and by
+#    recency.
+# 2. With a focus, `FocusMatcher` raises the weight of lines that hold its terms.
+# 3. `choose_lines`: maximal marginal relevance. Again and again the line with the largest weight,
+#    less 0.8 times its largest overlap with a chosen line, is added, until the budget is full. Half
+#    of it is for lines near the focus; the rest for the user, then others, then the user again.
+# 4. The chosen lines are written in their order, and with a focus an audit line.
+# Deterministic; O(lines) for 1 and 2, O(candidates x chosen) for 3.
+_LENGTH_DIVISORS: NDArray[Any] = np.array([(8 + n) ** 0.9 for n in range(MAX_LINE_CHARS + 1)])
 
 
 class ExtractOptions(NamedTuple):
-    """What an extract shall be like."""
+    """Options of an extract."""
 
     room: float
-    """Characters."""
+    """Budget in characters."""
     user: float
-    """Share of the room for what the user said."""
+    """Share of the budget for user messages."""
     focus: Focus | None = None
 
 
 def write_extract(
-    lines: LineIndex, parts: NDArray[Any], wish: ExtractOptions, among: NDArray[Any]
+    lines: LineIndex, parts: NDArray[Any], options: ExtractOptions, all_parts: NDArray[Any]
 ) -> str:
-    """Return the extract of some parts; the same passage under the same wish is written once.
+    """Return the extract of some parts, cached by passage and options.
 
     Args:
-        lines: of the session.
-        parts: what is summarised, in order.
-        wish: room, share of the user, focus.
-        among: the parts of the session so far: how rare the words of a focus are is judged by them.
+        lines: the line index of the session.
+        parts: the parts of the passage, in order.
+        options: budget, share of the user, focus.
+        all_parts: the parts of the session so far, for the rarity of the terms of a focus.
     """
     with lines.lock:
-        key = (parts.tobytes(), *wish, len(among) if wish.focus else 0)
+        key = (parts.tobytes(), *options, len(all_parts) if options.focus else 0)
         text = lines.written.get(key)
         if text is None:
-            text = lines.written[key] = _compose_extract(lines, parts, wish, among)
+            text = lines.written[key] = _compose_extract(lines, parts, options, all_parts)
             lines.hold(len(text) + len(key[0]))
         return text
 
 
 def _compose_extract(
-    lines: LineIndex, parts: NDArray[Any], wish: ExtractOptions, among: NDArray[Any]
+    lines: LineIndex, parts: NDArray[Any], options: ExtractOptions, all_parts: NDArray[Any]
 ) -> str:
-    weighed, room, audit = weigh_lines(lines, parts), wish.room, ""
-    near, first = None, np.zeros(0, np.int64)
-    if wish.focus is not None:
-        near = FocusMatcher(lines, wish.focus, among)
-        nearness = near.lines(weighed)
+    weighed, room, audit = weigh_lines(lines, parts), options.room, ""
+    matcher, near_lines = None, np.zeros(0, np.int64)
+    if options.focus is not None:
+        matcher = FocusMatcher(lines, options.focus, all_parts)
+        nearness = matcher.lines(weighed)
         weighed = weighed._replace(weights=weighed.weights * (1 + FOCUS_BOOST * nearness))
-        first = np.flatnonzero(nearness)
-        room -= near.longest if 2 * near.longest <= room else 0
-    chosen = sorted(_choose_places(lines, weighed, room, wish.user, first))
+        near_lines = np.flatnonzero(nearness)
+        room -= matcher.longest if 2 * matcher.longest <= room else 0
+    chosen = sorted(_choose_places(lines, weighed, room, options.user, near_lines))
     if not chosen:
-        return _first_words(lines, parts, max(int(wish.room), 1))
-    if near is not None and room < wish.room:
-        audit = "\n" + near.audit(weighed, chosen)
-    at = weighed.at[chosen].tolist()
-    return "\n".join(f"{lines.tags[k]}: {lines.texts[k]}" for k in at) + audit
+        return _first_words(lines, parts, max(int(options.room), 1))
+    if matcher is not None and room < options.room:
+        audit = "\n" + matcher.audit(weighed, chosen)
+    line_numbers = weighed.at[chosen].tolist()
+    return "\n".join(f"{lines.tags[k]}: {lines.texts[k]}" for k in line_numbers) + audit
 
 
 def weigh_lines(lines: LineIndex, parts: NDArray[Any]) -> WeighedLines:
     """Return the lines of some parts with their weights.
 
-    A line of k words among n lines weighs sum(ln(1 + n / lines with the word)) / (8 + k) ** 0.9
-    (TF-IDF, long lines less), times 1.6 with a cue, times 1.5 where it is the first or of an
-    earlier summary, times 0.7 to 1.3 by its place.
+    The weight of a line of k words among n lines is sum(ln(1 + n / lines with the word)) /
+    (8 + k) ** 0.9, times 1.6 with a cue, times 1.5 for the first line and for earlier summaries,
+    times 0.7 to 1.3 by its place.
     """
     firsts, starts = lines.firsts.all, lines.starts.all
-    at = expand_ranges(firsts[parts], firsts[parts + 1] - firsts[parts])
-    sizes = starts[at + 1] - starts[at]
-    ids = lines.ids.all[expand_ranges(starts[at], sizes)].astype(np.intp)  # what NumPy indexes by
-    n, own = len(at), sizes.cumsum() - sizes
-    if not n:
-        return WeighedLines(at, ids, own, sizes, at, np.zeros(0))
-    weights = np.add.reduceat(_information(ids, n), own) / _LONG[sizes]
-    weights *= np.where(lines.cues.all[at], 1.6, 1.0)
-    first = np.where(lines.kinds.all[at] == SUMMARY_LINE, 1.5, 1.0)
-    first[0] = 1.5
-    weights *= first
-    weights *= 0.7 + 0.6 * np.arange(1, n + 1) / n
-    return WeighedLines(at, ids, own, sizes, lines.costs.all[at], weights)
+    line_numbers = expand_ranges(firsts[parts], firsts[parts + 1] - firsts[parts])
+    sizes = starts[line_numbers + 1] - starts[line_numbers]
+    ids = lines.ids.all[expand_ranges(starts[line_numbers], sizes)].astype(
+        np.intp
+    )  # the type of NumPy indices
+    count, word_starts = len(line_numbers), sizes.cumsum() - sizes
+    if not count:
+        return WeighedLines(line_numbers, ids, word_starts, sizes, line_numbers, np.zeros(0))
+    weights = np.add.reduceat(_information(ids, count), word_starts) / _LENGTH_DIVISORS[sizes]
+    weights *= np.where(lines.cues.all[line_numbers], 1.6, 1.0)
+    position_factors = np.where(lines.kinds.all[line_numbers] == SUMMARY_LINE, 1.5, 1.0)
+    position_factors[0] = 1.5
+    weights *= position_factors
+    weights *= 0.7 + 0.6 * np.arange(1, count + 1) / count
+    return WeighedLines(
+        line_numbers, ids, word_starts, sizes, lines.costs.all[line_numbers], weights
+    )
 
 
 def _information(ids: NDArray[Any], n: int) -> NDArray[Any]:
-    seen = np.bincount(ids)
-    often = np.flatnonzero(np.bincount(seen))
-    of = np.zeros(often[-1] + 1)
-    of[often] = [
-        round(ln(1 + n / k) * WEIGHT_STEP) / WEIGHT_STEP if k else 0.0 for k in often.tolist()
+    lines_with_word = np.bincount(ids)
+    document_counts = np.flatnonzero(np.bincount(lines_with_word))
+    by_count = np.zeros(document_counts[-1] + 1)
+    by_count[document_counts] = [
+        round(ln(1 + n / k) * WEIGHT_STEP) / WEIGHT_STEP if k else 0.0
+        for k in document_counts.tolist()
     ]
-    told: NDArray[Any] = of[seen[ids]]
-    return told
+    information: NDArray[Any] = by_count[lines_with_word[ids]]
+    return information
 
 
 def _choose_places(
-    lines: LineIndex, weighed: WeighedLines, room: float, user: float, first: NDArray[Any]
+    lines: LineIndex, weighed: WeighedLines, room: float, user: float, near_lines: NDArray[Any]
 ) -> list[int]:
-    """Return the places of the lines chosen.
+    """Return the places of the chosen lines.
 
-    Half of the room is for lines near a focus, where there is one; of the rest a share is for what
-    the user said, then comes what others said, then the user again.
+    Half of the budget is for lines near a focus, if there is one. Of the rest, a share is for lines
+    of the user, then come lines of others, then the user's again.
     """
-    asked = lines.kinds.all[weighed.at] == USER_LINE
-    chosen = choose_lines(weighed, first, room * FOCUS_SHARE, [])
-    left = room - weighed.costs[chosen].sum()
-    for mine, share in ((True, user), (False, 1.0), (True, 1.0)):
-        places = asked == mine
+    is_user = lines.kinds.all[weighed.at] == USER_LINE
+    chosen = choose_lines(weighed, near_lines, room * FOCUS_SHARE, [])
+    remaining = room - weighed.costs[chosen].sum()
+    for for_user, share in ((True, user), (False, 1.0), (True, 1.0)):
+        places = is_user == for_user
         places[chosen] = False
-        chosen += choose_lines(weighed, np.flatnonzero(places), left * share, chosen)
-        left = room - weighed.costs[chosen].sum()
+        chosen += choose_lines(weighed, np.flatnonzero(places), remaining * share, chosen)
+        remaining = room - weighed.costs[chosen].sum()
     return chosen
 
 
 def choose_lines(
-    weighed: WeighedLines, places: NDArray[Any], room: float, known: list[int]
+    weighed: WeighedLines, places: NDArray[Any], room: float, already_chosen: list[int]
 ) -> list[int]:
-    """Return places that fit the room, one by one the weightiest that repeats the least.
+    """Return the places of lines that fit the budget, by maximal marginal relevance.
 
-    A line is worth its weight less 0.8 of it times the largest share of words that it has in common
-    with one that was chosen or is known (maximal marginal relevance); of two of one worth the first
-    is taken.
+    The marginal weight of a line is its weight less 0.8 of it times the largest share of words
+    that it has in common with a line chosen before; of equal lines the first is chosen.
     """
     weights = weighed.weights
     places = np.sort(places[np.argsort(-weights[places], kind="stable")[:MAX_CANDIDATES]])
-    open_ = places[weighed.costs[places] <= room]
+    candidates = places[weighed.costs[places] <= room]
     chosen: list[int] = []
-    if not len(open_):
+    if not len(candidates):
         return chosen
-    repeats = RedundancyTracker(weighed, open_)
-    for place in known:
+    # Lines chosen before count as chosen, so that this round does not repeat them.
+    repeats = RedundancyTracker(weighed, candidates)
+    for place in already_chosen:
         repeats.add(weighed.words(place))
-    weights, costs = weights[open_], weighed.costs[open_]
+    weights, costs = weights[candidates], weighed.costs[candidates]
     while True:
-        worth = weights * (1 - 0.8 * repeats.alike)
-        best = int(worth.argmax())
-        if worth[best] <= 0:
+        marginal_weights = weights * (1 - 0.8 * repeats.max_overlap)
+        best = int(marginal_weights.argmax())
+        if marginal_weights[best] <= 0:
             return chosen
-        place = int(open_[best])
+        place = int(candidates[best])
         chosen.append(place)
         room -= int(costs[best])
+        # A chosen line, and lines that no longer fit, are out.
         weights[best] = 0.0
         weights[costs > room] = 0.0
         repeats.add(weighed.words(place))
 
 
 class RedundancyTracker:
-    """How much each of some lines repeats of what was chosen."""
+    """The largest overlap of each line with the lines chosen so far."""
 
-    __slots__ = ("_ids", "_mark", "_sizes", "_starts", "alike")
+    __slots__ = ("_ids", "_mark", "_sizes", "_starts", "max_overlap")
 
     def __init__(self, weighed: WeighedLines, places: NDArray[Any]) -> None:
         self._sizes = weighed.sizes[places]
         self._ids = weighed.ids[expand_ranges(weighed.starts[places], self._sizes)]
         self._starts = self._sizes.cumsum() - self._sizes
         self._mark = np.zeros(int(weighed.ids.max()) + 1)
-        self.alike = np.zeros(len(places))
-        """For each line the most that one chosen shares with it: words / words of the shorter."""
+        self.max_overlap = np.zeros(len(places))
+        """For each line its largest overlap: shared words / words of the shorter line."""
 
     def add(self, words: NDArray[Any]) -> None:
-        """Take up one more chosen line."""
+        """Update the overlaps for one more chosen line, given by its words."""
         self._mark[words] = 1.0
         shared = np.add.reduceat(self._mark[self._ids], self._starts)
         self._mark[words] = 0.0
         shared /= np.minimum(self._sizes, len(words))
-        np.maximum(self.alike, shared, out=self.alike)
+        np.maximum(self.max_overlap, shared, out=self.max_overlap)
 
 
-def _first_words(lines: LineIndex, parts: NDArray[Any], most: int) -> str:
-    """Return the beginning of what was said: of nothing but signs, or where no line fits."""
+def _first_words(lines: LineIndex, parts: NDArray[Any], max_chars: int) -> str:
+    """Return the beginning of the passage, where no line fits or all are signs."""
     rows: list[str] = []
-    held = 0
+    chars = 0
     for part in parts.tolist():
         message = lines.messages[part]
-        said = " ".join(message.text.split(None, most)[:most])
-        if said:
-            rows.append(f"{ROLE_TAGS.get(message.role, 'Result')}: {said}")
-            held += len(rows[-1]) + 1
-            if held > most:
+        words = " ".join(message.text.split(None, max_chars)[:max_chars])
+        if words:
+            rows.append(f"{ROLE_TAGS.get(message.role, 'Result')}: {words}")
+            chars += len(rows[-1]) + 1
+            if chars > max_chars:
                 break
-    return "\n".join(rows)[:most]
+    return "\n".join(rows)[:max_chars]
 
 
 MAX_TERMS = 32
-"""Words of a focus that are looked at."""
-_LINE = 60
-"""Characters of the focus that are said again in the audit."""
-_END = re.compile(r"[.!?]+(?=\s)")
-"""What would end a sentence within the audit, which is one."""
+"""Most terms of a focus."""
+_MAX_FOCUS_CHARS = 60
+"""Characters of the focus in the audit line."""
+_SENTENCE_END = re.compile(r"[.!?]+(?=\s)")
+"""Ends of sentences, removed from the focus in the audit line."""
 _WORD = re.compile(r"[^\W_]+")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
-_ENDING = re.compile(r"(?<=\w\w)(?:s|(?<=\w)(?:ing|ed))$")
-_ASKING = frozenset(
+_WORD_ENDING = re.compile(r"(?<=\w\w)(?:s|(?<=\w)(?:ing|ed))$")
+_REQUEST_WORDS = frozenset(
     re.findall(
         r"\w+",
         "a about all also an and any anything are as at be do don each especially every everything "
@@ -230,7 +245,7 @@ _ASKING = frozenset(
         "their them these they this those to us was we were what where which who with you your",
     )
 )
-"""Words that ask, and name nothing."""
+"""Words of a request that name no topic."""
 _ID = r"(?=.*\d)(?:[0-9a-f-]{7,}|[a-z]+\d{3,}|[a-z]+[_-][\w-]*\d[\w-]*|\d{4,})"
 _FILE = r".*/.*|[\w-]+\.[a-z]\w{0,4}"
 _KIND_PATTERNS = {
@@ -240,11 +255,11 @@ _KIND_PATTERNS = {
     **dict.fromkeys(("number", "figure", "amount"), r"\d[\d.]*"),
     **dict.fromkeys(("error", "failure"), r".*(?:error|exception)|fail(?:ed|s|ure)?|traceback"),
 }
-"""What a focus names by its kind, and how a word of that kind looks."""
+"""Terms that name a kind of word (such as ids), with the pattern of that kind."""
 
 
 class Focus(NamedTuple):
-    """What a summary shall look at, as terms: stems of words, pairs of CJK signs."""
+    """A topic of a summary as terms: stems of words, and pairs of CJK signs."""
 
     text: str
     terms: tuple[str, ...]
@@ -252,11 +267,11 @@ class Focus(NamedTuple):
 
 @lru_cache(maxsize=64)
 def parse_focus(text: str) -> Focus | None:
-    """Return the focus that a text asks for; None where it names nothing."""
+    """Parse the focus of a text; None where it has no terms."""
     text = one_line(text, 2000)
-    found = _WORD.findall(text.lower())[: 4 * MAX_TERMS]
-    named = [w for w in found if w not in _ASKING] or found
-    terms = dict.fromkeys(t for w in named for t in _terms(w))
+    words = _WORD.findall(text.lower())[: 4 * MAX_TERMS]
+    topic_words = [w for w in words if w not in _REQUEST_WORDS] or words
+    terms = dict.fromkeys(t for w in topic_words for t in _terms(w))
     return Focus(text, tuple(terms)[:MAX_TERMS]) if terms else None
 
 
@@ -268,11 +283,11 @@ def _terms(word: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    return _ENDING.sub("", word)
+    return _WORD_ENDING.sub("", word)
 
 
 def is_near_term(word: str, term: str) -> bool:
-    """Say whether a word is near a term: a part of it is, or it is of the kind that it names."""
+    """Return True where a part of a word equals a term, or the word is of the kind it names."""
     if _CJK.match(term):
         return term in word
     kind = _KIND_PATTERNS.get(term)
@@ -282,71 +297,71 @@ def is_near_term(word: str, term: str) -> bool:
 
 
 class FocusMatcher:
-    """The words of a session that are near a focus.
+    """The words of a session that are near a focus, and the weights of its terms.
 
-    A term weighs its rarity, ln(1 + messages / messages with a word near it) over the session so
-    far; one that the session does not know weighs nothing.
+    The weight of a term is ln(1 + messages / messages with a word near it) over the session so far
+    (IDF), and 0 where no message has one.
 
     Args:
-        lines: of the session.
-        focus: what is asked for.
-        among: the parts of the session so far.
+        lines: the line index of the session.
+        focus: the focus.
+        all_parts: the parts of the session so far.
     """
 
-    def __init__(self, lines: LineIndex, focus: Focus, among: NDArray[Any]) -> None:
+    def __init__(self, lines: LineIndex, focus: Focus, all_parts: NDArray[Any]) -> None:
         self._focus = focus
-        among = np.unique(among)
+        all_parts = np.unique(all_parts)
         firsts, starts, ids = lines.firsts.all, lines.starts.all, lines.ids.all
-        begins, ends = starts[firsts[among]], starts[firsts[among + 1]]
+        begins, ends = starts[firsts[all_parts]], starts[firsts[all_parts + 1]]
         self._words = {t: _near_words(lines, t) for t in focus.terms}
         self._idf = {}
         for term, near in self._words.items():
             sums = np.concatenate(([0], np.cumsum(near[ids])))
-            holding = int((sums[ends] > sums[begins]).sum())
-            self._idf[term] = ln(1 + len(among) / holding) if holding else 0.0
+            parts_with_term = int((sums[ends] > sums[begins]).sum())
+            self._idf[term] = ln(1 + len(all_parts) / parts_with_term) if parts_with_term else 0.0
 
     def lines(self, weighed: WeighedLines) -> NDArray[Any]:
-        """Return how near each line is: the share of the focus that it holds, by rarity, 0 to 1."""
-        whole, near = sum(self._idf.values()), np.zeros(len(weighed.at))
-        if not whole or not len(near):
+        """Return for each line the share of the focus that it holds, by IDF, 0 to 1."""
+        total_idf, near = sum(self._idf.values()), np.zeros(len(weighed.at))
+        if not total_idf or not len(near):
             return near
         for term, words in self._words.items():
-            hit = np.add.reduceat(words[weighed.ids], weighed.starts) > 0
-            near += hit * (self._idf[term] / whole)
+            has_term = np.add.reduceat(words[weighed.ids], weighed.starts) > 0
+            near += has_term * (self._idf[term] / total_idf)
         return near
 
     @property
     def longest(self) -> int:
-        """Characters that the audit may have, its end of line included."""
-        return len(self._line(9_999_999, 9_999_999, 1.0)) + 1
+        """Most characters of the audit line, with its line end."""
+        return len(self._format_audit(9_999_999, 9_999_999, 1.0)) + 1
 
     def audit(self, weighed: WeighedLines, chosen: list[int]) -> str:
-        """Return a line that says how much of the focus stands in the lines chosen.
+        """Return a line on how many of the words near the focus are in the chosen lines.
 
-        It counts words near the focus, and weighs them by their rarity.
+        The share weights each word by the rarity of its terms.
         """
-        kept = np.unique(np.concatenate([weighed.words(k) for k in chosen]))
-        there = np.unique(weighed.ids)
-        worth = sum((self._idf[t] * words for t, words in self._words.items()), np.zeros(1))
-        near = there[worth[there] > 0]
-        held = kept[worth[kept] > 0]
-        share = float(worth[held].sum() / worth[near].sum()) if len(near) else 0.0
-        return self._line(len(held), len(near), share)
+        chosen_words = np.unique(np.concatenate([weighed.words(k) for k in chosen]))
+        passage_words = np.unique(weighed.ids)
+        weights = sum((self._idf[t] * words for t, words in self._words.items()), np.zeros(1))
+        near = passage_words[weights[passage_words] > 0]
+        matched = chosen_words[weights[chosen_words] > 0]
+        share = float(weights[matched].sum() / weights[near].sum()) if len(near) else 0.0
+        return self._format_audit(len(matched), len(near), share)
 
-    def _line(self, kept: int, near: int, share: float) -> str:
-        told = one_line(_END.sub("", self._focus.text), _LINE).replace("]", ")")
+    def _format_audit(self, matched: int, near: int, share: float) -> str:
+        line = one_line(_SENTENCE_END.sub("", self._focus.text), _MAX_FOCUS_CHARS).replace("]", ")")
         if not near:
-            return f'{FOCUS_MARK}"{told}": nothing here is near it]'
+            return f'{FOCUS_MARK}"{line}": nothing here is near it]'
         return (
-            f'{FOCUS_MARK}"{told}": {kept:,} of {near:,} words near it are kept, {share:.0%} '
+            f'{FOCUS_MARK}"{line}": {matched:,} of {near:,} words near it are kept, {share:.0%} '
             "by rarity]"
         )
 
 
 def _near_words(lines: LineIndex, term: str) -> NDArray[Any]:
-    """Return for each word of the lines 1 where it is near a term, else 0; kept with the lines."""
-    known = lines.near.setdefault(term, GrowingArray(np.int8))
-    new = [is_near_term(w, term) for w in islice(lines.words, len(known.all), None)]
-    known.extend(new)
+    """Return for each word of the index 1 where it is near a term, else 0; cached there."""
+    words = lines.near.setdefault(term, GrowingArray(np.int8))
+    new = [is_near_term(w, term) for w in islice(lines.words, len(words.all), None)]
+    words.extend(new)
     lines.hold(len(new))
-    return known.all
+    return words.all

@@ -1,4 +1,4 @@
-"""The lines of messages as numbers, split and tagged once in a session's life."""
+"""An index of the lines of messages: split, tagged and numbered once per session."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 MAX_HELD_CHARS = 16_000_000
-"""Characters of summaries and other messages of no log, after which all lines are made anew."""
+"""Most characters of cached texts beside the log; with more a new index is built."""
 MAX_KEPT_LINES = 100_000
-"""Lines of messages without a log that are kept for the next time."""
+"""Most lines of an index of messages without a log that stays cached."""
 USER_LINE, SUMMARY_LINE, OTHER_LINE = range(3)
 _LINE_CODES = {"User": USER_LINE, "Earlier": SUMMARY_LINE}
 
 
 class GrowingArray:
-    """Numbers that only grow, in one array."""
+    """An array that only grows at its end."""
 
     __slots__ = ("_array", "_size")
 
@@ -42,121 +42,127 @@ class GrowingArray:
         self._size = len(first)
 
     def extend(self, values: Sequence[float]) -> None:
-        """Write more numbers behind the others; what was given out before stays as it was."""
+        """Append values; arrays that were returned before do not change."""
         end = self._size + len(values)
         if end > len(self._array):
-            grown = np.empty(max(2 * end, 64), self._array.dtype)
-            grown[: self._size] = self._array[: self._size]
-            self._array = grown
+            larger = np.empty(max(2 * end, 64), self._array.dtype)
+            larger[: self._size] = self._array[: self._size]
+            self._array = larger
         self._array[self._size : end] = values
         self._size = end
 
     @property
     def all(self) -> NDArray[Any]:
-        """The numbers, not to be written to."""
+        """All values, read-only."""
         return self._array[: self._size]
 
 
 class LineIndex:
-    """The lines of some messages; a message has a number, its *part*, by which lines are asked for.
+    """The lines of messages as arrays; each message has a number, its *part*.
 
-    Messages are known by identity, results and summaries by what they say, too: a summary that two
-    runs wrote alike is one part. They are held, so that an identity stays what it is; the lines
-    live as long as their session or log.
+    Messages are identified by object identity; results and summaries also by content, so that equal
+    summaries of two runs are one part. The index holds references to its messages, as an identity
+    could be reused otherwise. It lives as long as its session or log.
+
+    Layout (compressed rows): part k has the lines ``firsts[k]`` to ``firsts[k + 1]``; line i has
+    the words ``ids[starts[i]:starts[i + 1]]``.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """Held by whoever asks: sessions are compacted and replayed in threads of their own."""
+        """For callers: sessions are compacted and replayed in several threads."""
         self.tags: list[str] = []
         self.texts: list[str] = []
         self.words: dict[str, int] = {}
-        """Numbers of the words; a line holds each of its words once."""
+        """Word numbers; a line has each of its words once."""
         self.ids = GrowingArray(np.int32)
-        """The words of all lines, one line after the other."""
+        """Word numbers of all lines, line by line."""
         self.starts = GrowingArray(np.int64, 0)
-        """Where each line's words start, and where the last one's end."""
+        """Start of each line in `ids`, and the end of the last line."""
         self.costs = GrowingArray(np.int64)
-        """Characters that a line takes up in an extract."""
+        """Characters of each line in an extract."""
         self.cues = GrowingArray(np.bool_)
         self.kinds = GrowingArray(np.int8)
         self.firsts = GrowingArray(np.int64, 0)
-        """The first line of each part, and one past the last line."""
+        """First line of each part, and one past the last line."""
         self.messages: list[Message] = []
         """The message of each part."""
         self.written: dict[Any, str] = {}
-        """Extracts by what they are made of."""
+        """Cached extracts, by passage and options."""
         self.near: dict[str, GrowingArray] = {}
-        """For each term of a focus 1 or 0 a word: whether it is near."""
+        """For each term of a focus, 1 for each word near it, else 0."""
         self._parts: dict[int, int] = {}
-        self._alike: dict[Any, int] = {}
-        self._earlier: dict[str, tuple[tuple[int, ...], bool]] = {}
-        self._twins: list[Message] = []
-        self._held: float = 0
+        self._part_by_content: dict[Any, int] = {}
+        self._summary_lines: dict[str, tuple[tuple[int, ...], bool]] = {}
+        self._equal_messages: list[Message] = []
+        self._cached_chars: float = 0
 
     @property
     def full(self) -> bool:
-        """True where so much is held beside the session's own that it is time to begin anew."""
-        return self._held > MAX_HELD_CHARS
+        """True where the cached texts beside the log are over the bound."""
+        return self._cached_chars > MAX_HELD_CHARS
 
     def hold(self, chars: int) -> None:
-        """Say that so many characters are held beside the session's own."""
-        self._held += chars
+        """Count characters of cached texts beside the log."""
+        self._cached_chars += chars
 
     def parts(self, messages: Sequence[Message]) -> NDArray[Any]:
-        """Return the parts of messages; the lines of new ones are taken up."""
+        """Return the parts of messages; new messages are added."""
+        # Without the lock while all messages are known: a lookup in a dict that only grows is safe.
         try:
             return np.fromiter(map(self._parts.__getitem__, map(id, messages)), np.int32)
         except KeyError:
             pass
         with self.lock:
             try:
-                return np.fromiter(map(self._part, messages), np.int32)
-            except BaseException:  # an interrupt may leave half a message: nobody uses these again
-                self._held = inf
+                return np.fromiter(map(self._part_of, messages), np.int32)
+            except BaseException:  # an interrupt may leave half a message: retire the index
+                self._cached_chars = inf
                 raise
 
     def made(self, messages: Sequence[Message]) -> NDArray[Any]:
-        """Return the parts of messages that are in no log: summaries, and what was shortened."""
-        known = len(self._parts)
+        """Return the parts of messages outside the log: summaries, shortened messages."""
+        old_count = len(self._parts)
         parts = self.parts(messages)
-        if len(self._parts) > known:
+        if len(self._parts) > old_count:
             self.hold(sum(len(m.text) + 500 for m in messages))
         return parts
 
-    def _part(self, message: Message) -> int:
-        found = self._parts.get(id(message))
-        if found is None:
-            found = self._parts[id(message)] = self._alike_or_new(message)
-        return found
+    def _part_of(self, message: Message) -> int:
+        part = self._parts.get(id(message))
+        if part is None:
+            part = self._parts[id(message)] = self._find_or_add_part(message)
+        return part
 
-    def _alike_or_new(self, message: Message) -> int:
+    def _find_or_add_part(self, message: Message) -> int:
         key = None
         if message.role in ("summary", "tool"):
             key = message.role, message.tool, message.is_error, message.text
-            twin = self._alike.get(key)
-            if twin is not None:
-                self._twins.append(message)
-                return twin
+            same_part = self._part_by_content.get(key)
+            if same_part is not None:
+                self._equal_messages.append(message)
+                return same_part
         part = len(self.messages)
         self.messages.append(message)
-        self._take(message)
+        self._add_lines(message)
         if key is not None:
-            self._alike[key] = part
+            self._part_by_content[key] = part
         return part
 
-    def _take(self, message: Message) -> None:
+    def _add_lines(self, message: Message) -> None:
         ids: list[int] = []
         ends, costs, cues, kinds = [], [], [], []
         at = len(self.ids.all)
         for tag, text in message_lines(message):
-            words, cue = self._read(text) if tag != "Earlier" else self._read_again(text)
+            words, has_cue = (
+                self._read_line(text) if tag != "Earlier" else self._read_summary_line(text)
+            )
             if not words:
                 continue
             ids += words
             ends.append(at + len(ids))
             costs.append(len(tag) + len(text) + 3)
-            cues.append(cue)
+            cues.append(has_cue)
             kinds.append(_LINE_CODES.get(tag, OTHER_LINE))
             self.tags.append(tag)
             self.texts.append(text)
@@ -167,28 +173,28 @@ class LineIndex:
         self.kinds.extend(kinds)
         self.firsts.extend([len(self.texts)])
 
-    def _read(self, text: str) -> tuple[tuple[int, ...], bool]:
-        """Return the numbers of a line's words, and whether it has a cue."""
-        known, found = self.words, line_words(text)
-        ids = tuple([known.setdefault(w, len(known)) for w in found])
+    def _read_line(self, text: str) -> tuple[tuple[int, ...], bool]:
+        """Return the word numbers of a line, and whether it has a cue."""
+        numbers, words = self.words, line_words(text)
+        ids = tuple([numbers.setdefault(w, len(numbers)) for w in words])
         return ids, bool(ids) and CUE_PATTERN.search(text) is not None
 
-    def _read_again(self, text: str) -> tuple[tuple[int, ...], bool]:
-        """Return the same of a line of a summary: summaries of one session say most lines alike."""
-        found = self._earlier.get(text)
-        if found is None:
-            found = self._earlier[text] = self._read(text)
-        return found
+    def _read_summary_line(self, text: str) -> tuple[tuple[int, ...], bool]:
+        """Return the same, cached: summaries of one session share most of their lines."""
+        cached = self._summary_lines.get(text)
+        if cached is None:
+            cached = self._summary_lines[text] = self._read_line(text)
+        return cached
 
 
 _live_indexes: WeakValueDictionary[int, LineIndex] = WeakValueDictionary()
-"""Lines by the identity of the first message that they hold: logs of one session share them."""
+"""Indexes by the identity of their first message: logs of one session share one."""
 _last_index: list[LineIndex] = []
-"""What was made last for messages that no log holds."""
+"""The last index of messages without a log."""
 
 
 def index_for_messages(messages: Sequence[Message]) -> LineIndex:
-    """Return the lines that begin with the first of some messages, or new ones."""
+    """Return the index whose first message is that of `messages`, or a new one."""
     if not messages:
         return LineIndex()
     lines = _live_indexes.get(id(messages[0]))
@@ -200,55 +206,55 @@ def index_for_messages(messages: Sequence[Message]) -> LineIndex:
 
 
 def keep_last_index(lines: LineIndex) -> None:
-    """Keep the lines of messages that no log holds, only the last ones, unless they are many."""
+    """Keep an index of messages without a log alive until the next one, unless it is large."""
     _last_index[:] = [lines] if len(lines.texts) < MAX_KEPT_LINES else []
 
 
 def index_for_log(log: MessageLog) -> tuple[LineIndex, GrowingColumn]:
-    """Return the lines of a log and the parts of its rows; kept by the log and its session."""
-    found: tuple[LineIndex, GrowingColumn] | None = log.memo.get("lines")
-    if found is None or found[0].full:
+    """Return the index of a log and the parts of its rows, cached in log and session."""
+    entry: tuple[LineIndex, GrowingColumn] | None = log.memo.get("lines")
+    if entry is None or entry[0].full:
         lines, messages = index_for_messages(log.messages), log.messages
-        found = lines, GrowingColumn(lambda a, b: lines.parts(messages[a:b]), np.int32)
-        log.memo["lines"] = found
+        entry = lines, GrowingColumn(lambda a, b: lines.parts(messages[a:b]), np.int32)
+        log.memo["lines"] = entry
         session = log.memo.get("session")
         if session is not None:
             session.__dict__["lines"] = lines
-    return found
+    return entry
 
 
 class WeighedLines(NamedTuple):
     """The lines of a passage, and the weight of each."""
 
     at: NDArray[Any]
-    """Their numbers among all lines."""
+    """Line numbers in the index."""
     ids: NDArray[Any]
-    """Their words, one line after the other."""
+    """Word numbers, line by line."""
     starts: NDArray[Any]
     sizes: NDArray[Any]
-    """How many words each has."""
+    """Number of words of each line."""
     costs: NDArray[Any]
     weights: NDArray[Any]
 
     def words(self, place: int) -> NDArray[Any]:
-        """Return the words of one line."""
+        """Return the word numbers of one line."""
         start = self.starts[place]
         return self.ids[start : start + self.sizes[place]]
 
 
 def expand_ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
-    """Return the numbers start..start + size of each range, one range after the other."""
+    """Return the concatenated ranges start..start + size."""
     ends = sizes.cumsum()
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(starts - ends + sizes, sizes) + np.arange(total)
 
 
 MAX_LINE_CHARS = 300
-"""Characters of one line of an extract."""
+"""Most characters of a line."""
 MAX_READ_CHARS = 4_000_000
-"""Characters of one message that are read, as many as a million tokens: its first and its last."""
+"""Most characters of a message that are read, half at each end: about a million tokens."""
 FOCUS_MARK = "[Focus "
-"""How an extract begins a line on its own focus, which no later extract takes over."""
+"""Beginning of an extract's audit line, which later extracts leave out."""
 CUE_PATTERN = re.compile(
     r"\b(?:must|never|always|don't|do not|only|need|should|because|decided?|instead|"
     r"fix(?:ed)?|todo|next|error|fail(?:ed|s)?|"
@@ -256,34 +262,32 @@ CUE_PATTERN = re.compile(
     r"(?<![\w-])[\w-]{1,200}/[\w./-]|`[^`]+`|https?://",
     re.IGNORECASE,
 )
-"""What makes a line telling: a demand, a decision, an outcome, a path, something quoted."""
+"""Cues of informative lines: demands, decisions, outcomes, paths, quotes."""
 ROLE_TAGS = {"user": "User", "assistant": "Assistant", "summary": "Earlier", "system": "System"}
-_GAP = re.compile(r"(?<=[.!?])\s+|\n+")
-_ROW = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
-"""What `str.splitlines` would give, one at a time; empty lines are left out."""
+_SENTENCE_GAP = re.compile(r"(?<=[.!?])\s+|\n+")
+_TEXT_ROW = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+"""The lines of `str.splitlines`, without empty ones, found one at a time."""
 _WORD = re.compile(r"[\w./-]{2,}")
 
 
 def speaker_tag(message: Message) -> str:
-    """Return who speaks in a message, as an extract writes it."""
+    """Return the tag of a message in an extract: its role, or the tool of a result."""
     return ROLE_TAGS.get(message.role) or f"Result of {message.tool or 'a tool'}"
 
 
 def message_lines(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield tag and text of each line of a message; most lines without a word are left out.
-
-    What memory recalled is recalled anew, and is no line.
-    """
+    """Yield tag and text of each line of a message that has words; none of recalled memory."""
     if message.kind == RECALLED_KIND:
         return
     if message.role == "tool":
         yield from (
-            (speaker_tag(message), one_line(row, MAX_LINE_CHARS)) for row in _telling_rows(message)
+            (speaker_tag(message), one_line(row, MAX_LINE_CHARS))
+            for row in _informative_rows(message)
         )
         return
-    word, summary = _WORD.search, message.role == "summary"
+    has_word, is_summary = _WORD.search, message.role == "summary"
     for sentence in chain.from_iterable(map(split_sentences, _readable_parts(message.text))):
-        if word(sentence) and not (summary and sentence.startswith(FOCUS_MARK)):
+        if has_word(sentence) and not (is_summary and sentence.startswith(FOCUS_MARK)):
             yield ROLE_TAGS[message.role], one_line(sentence, MAX_LINE_CHARS)
     for call in message.tool_calls:
         values = call.arguments.values()
@@ -295,7 +299,7 @@ def line_words(line: str) -> set[str]:
     """Return the words of a line without their case; a path is one word."""
     if line.isascii():
         return set(_WORD.findall(line.lower()))
-    return {w.lower() for w in _WORD.findall(line)}  # a letter may become two when it is lowered
+    return {w.lower() for w in _WORD.findall(line)}  # lowering can lengthen a non-ASCII text
 
 
 def _readable_parts(text: str) -> tuple[str, ...]:
@@ -309,22 +313,22 @@ def _readable_parts(text: str) -> tuple[str, ...]:
 def split_sentences(text: str) -> Iterator[str]:
     """Yield the sentences and lines of a text."""
     at = 0
-    for gap in _GAP.finditer(text):
+    for gap in _SENTENCE_GAP.finditer(text):
         yield text[at : gap.start()]
         at = gap.end()
     yield text[at:]
 
 
-def _telling_rows(message: Message) -> list[str]:
-    """Return the first row of a result with a cue (three, where it failed), else its last row."""
-    most, last, found = 3 if message.is_error else 1, "", []
-    for hit in chain.from_iterable(map(_ROW.finditer, _readable_parts(message.text))):
+def _informative_rows(message: Message) -> list[str]:
+    """Return the first row of a result with a cue (three if it failed), else its last row."""
+    max_rows, last, rows = 3 if message.is_error else 1, "", []
+    for hit in chain.from_iterable(map(_TEXT_ROW.finditer, _readable_parts(message.text))):
         row = hit.group()
         if row.isspace():
             continue
         if CUE_PATTERN.search(row):
-            found.append(row)
-            if len(found) == most:
+            rows.append(row)
+            if len(rows) == max_rows:
                 break
         last = row
-    return found or ([last] if last else [])
+    return rows or ([last] if last else [])

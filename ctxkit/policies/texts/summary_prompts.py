@@ -1,6 +1,4 @@
-"""What summarisers are told and shown: sections, transcripts, identifier rules, and the audit of
-their answer.
-"""
+"""Prompts of summarisers: sections, transcripts, identifier rules; and audits of summaries."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ TYRUM_FIELDS = (
 
 
 def pi_transcript(messages: Iterable[Message], result_chars: int = 2000) -> str:
-    """Write messages as Pi does: tool results cut to `result_chars`, user and assistant
-    text never.
-    """
+    """Write messages as Pi does, with tool results cut to `result_chars`."""
     return "\n\n".join(row for m in messages for row in _pi_rows(m, result_chars))
 
 
@@ -76,14 +72,12 @@ def _call_text(call: ToolCall) -> str:
 
 
 def ai_tool_result(text: str, head: int = 1200, tail: int = 600) -> str:
-    """Return a tool result as `ai` shows it to its summariser; an empty one as `(empty output)`."""
+    """Return a tool result as in the summary prompt of `ai`; empty: `(empty output)`."""
     return content.truncate_middle(text, head, tail, "\n... (truncated) ...\n") or "(empty output)"
 
 
 def tyrum_transcript(messages: Iterable[Message]) -> str:
-    """Write messages as `Role [id]: text`: text only, so that tool results never reach Tyrum's
-    summariser.
-    """
+    """Write messages as Tyrum does, `Role [id]: text`, without tool results."""
     rows = (
         (m, " ".join(p.text for p in m.parts if isinstance(p, Text)))
         for m in messages
@@ -97,12 +91,12 @@ def _json(value: Any) -> str:
 
 
 def plain_text(message: Message) -> str:
-    """Return the text of a message without its thinking; an image is `[image]`."""
+    """Return the text of a message without reasoning; an image is `[image]`."""
     return content.text_with_image_marker(message, "[image]")
 
 
 def with_focus(instructions: str, focus: str) -> str:
-    """Add a user's wish to what a summariser is told, as Pi and Fased do."""
+    """Add a user's focus to the instructions of a summariser, as Pi and Fased do."""
     return f"{instructions}\n\nAdditional focus: {focus.strip()}" if focus.strip() else instructions
 
 
@@ -142,9 +136,10 @@ _WORD = re.compile(r"[^\W_]{3,}")
 def identifier_instructions(
     policy: IdentifierPolicy = "strict", custom: str = "", focus: str = ""
 ) -> str:
-    """Return what a summariser is told about identifiers and focus (Fased's identifier policy).
+    """Return the instructions about identifiers and focus (Fased's identifier policy).
 
-    `off` says nothing; `custom` says `custom` instead, or the strict text where that is blank.
+    With `off` there are none about identifiers; with `custom` they are the text `custom`, or the
+    strict ones where that is blank.
     """
     text = {
         "strict": STRICT_INSTRUCTIONS,
@@ -158,62 +153,55 @@ def identifier_instructions(
 
 
 def find_identifiers(text: str, *, limit: int = 50, inner_paths: bool = False) -> tuple[str, ...]:
-    """Return identifiers of a text in order of their kinds: quoted, URLs, hashes, constants, paths,
-    dotted names.
+    """Return the identifiers of a text: quoted, URLs, hashes, constants, paths, dotted names.
 
     Args:
-        text: what is searched.
-        limit: how many at most.
-        inner_paths: as Tyrum's program does, find of a path only what follows its first part
-            (`/routes/api.ts`).
+        text: the text.
+        limit: most identifiers.
+        inner_paths: find paths without their first part, as Tyrum's program (`/routes/api.ts`).
     """
+    # A dict keeps the order of the first occurrence, by kind of identifier.
     path = _INNER_PATH if inner_paths else _PATH
-    out: dict[str, None] = {}
+    identifiers: dict[str, None] = {}
     for pattern in (_QUOTED, _URL, _HEX, _UPPER, path, _DOTTED):
         for match in pattern.finditer(text):
             name = (match[1] if pattern.groups else match[0]).strip()
             if len(name) >= 3:
-                out.setdefault(name)
-                if len(out) >= limit:
-                    return tuple(out)[:limit]
-    return tuple(out)
+                identifiers.setdefault(name)
+                if len(identifiers) >= limit:
+                    return tuple(identifiers)[:limit]
+    return tuple(identifiers)
 
 
 def file_identifiers(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:
-    """Return those identifiers that look like files: with a slash or a dot (URLs too, as
-    in Tyrum).
-    """
+    """Return the identifiers with a slash or a dot, which look like files (URLs too, as Tyrum)."""
     return tuple(n for n in names if "/" in n or "." in n)[:limit]
 
 
 def identifiers_to_audit(texts: Sequence[str], limit: int = 12) -> tuple[str, ...]:
-    """Return what an audit asks for (OpenClaw): some names of the last ten texts, none that looks
-    like a key.
-    """
-    out: dict[str, None] = {}
+    """Return the names that an audit checks (OpenClaw): of the last ten texts, no secrets."""
+    identifiers: dict[str, None] = {}
     for text in texts[-10:]:
         public = _SECRET.sub(" ", text)
         for pattern in _EXACT:
             for hit in pattern.findall(public):
                 name = hit.rstrip(".,;:)")
                 if len(name) >= 4:
-                    out.setdefault(name)
-    return tuple(out)[:limit]
+                    identifiers.setdefault(name)
+    return tuple(identifiers)[:limit]
 
 
 def lost_identifiers(names: Iterable[str], summary: str) -> tuple[str, ...]:
-    """Return the names that a summary does not hold; hexadecimal ones are compared without case."""
+    """Return the names missing in a summary; hexadecimal ones are compared without case."""
     folded = summary.casefold()
     return tuple(
         n for n in names if n not in summary and not (_HEX.fullmatch(n) and n.casefold() in folded)
     )
 
 
-def invented_identifiers(summary: str, said: str, limit: int = 12) -> tuple[str, ...]:
-    """Return names in a summary that nobody said: paths, addresses, hashes, long numbers,
-    tickets.
-    """
-    folded = said.casefold()
+def invented_identifiers(summary: str, source: str, limit: int = 12) -> tuple[str, ...]:
+    """Return the names in a summary that its source lacks: paths, addresses, hashes, tickets."""
+    folded = source.casefold()
     names = dict.fromkeys(
         (*identifiers_to_audit([summary], limit=200), *_FILE_OR_TICKET.findall(summary))
     )
@@ -221,9 +209,7 @@ def invented_identifiers(summary: str, said: str, limit: int = 12) -> tuple[str,
 
 
 def reflects_request(ask: str, summary: str) -> bool:
-    """Say whether a summary still speaks of the last request: two of its first 12 words, or one
-    where it has few.
-    """
+    """Return True where a summary holds two of the first 12 words of a request (one of few)."""
     words = list(dict.fromkeys(w.casefold() for w in _WORD.findall(ask)))[:12]
     if not words:
         return True
@@ -239,20 +225,20 @@ def audit_summary(
     ask: str = "",
     strict: bool = True,
 ) -> tuple[str, ...]:
-    """Return why a summary is not good enough, in OpenClaw's words; an empty tuple where it is.
+    """Return the defects of a summary in OpenClaw's words; an empty tuple: there are none.
 
     Args:
-        summary: the model's own text, before anything is added to it.
-        sections: headings that must stand as lines of their own.
-        names: identifiers that must survive, asked for only where `strict`.
+        summary: the text of the model, before anything is added.
+        sections: headings that must be lines of their own.
+        names: identifiers that the summary must hold, if `strict`.
         ask: the last request of the user.
-        strict: the identifier policy is `strict`.
+        strict: True for the identifier policy `strict`.
     """
     rows = {row.strip() for row in summary.splitlines()}
-    why = [f"missing_section:{s}" for s in sections if s not in rows]
-    gone = lost_identifiers(names, summary) if strict else ()
-    if gone:
-        why.append("missing_identifiers:" + ",".join(gone[:3]))
+    problems = [f"missing_section:{s}" for s in sections if s not in rows]
+    lost = lost_identifiers(names, summary) if strict else ()
+    if lost:
+        problems.append("missing_identifiers:" + ",".join(lost[:3]))
     if not reflects_request(ask, summary):
-        why.append("latest_user_ask_not_reflected")
-    return tuple(why)
+        problems.append("latest_user_ask_not_reflected")
+    return tuple(problems)

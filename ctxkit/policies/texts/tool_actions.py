@@ -1,4 +1,4 @@
-"""What tool calls did, read off the record: targets, outcomes, files, commands, failures."""
+"""Actions in a record: tool calls with targets and outcomes, files, commands, failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXIT_STATUS_PATTERN = re.compile(
 
 
 class ToolAction(NamedTuple):
-    """One tool call as the record has it."""
+    """A tool call and its outcome."""
 
     tool: str
     target: str
@@ -46,7 +46,7 @@ class ToolAction(NamedTuple):
 
     @property
     def exit(self) -> int | None:
-        """The exit status that the output names, where it does."""
+        """The exit status in the output; None: there is none."""
         hit = EXIT_STATUS_PATTERN.search(self.output[-400:]) or EXIT_STATUS_PATTERN.search(
             self.output[:200]
         )
@@ -56,18 +56,18 @@ class ToolAction(NamedTuple):
 def collect_actions(
     messages: Sequence[Message], turns: Sequence[int] | None = None, agent: str = "main"
 ) -> list[ToolAction]:
-    """Return the tool calls of messages in order, each with what became of it."""
-    found = results_by_call(messages)
-    out: list[ToolAction] = []
+    """Return the tool calls of messages in order, with their outcomes."""
+    results = results_by_call(messages)
+    actions: list[ToolAction] = []
     for row, m in enumerate(messages):
         for call in m.tool_calls:
-            answer = found.get(id(call))
+            result = results.get(id(call))
             outcome: Outcome = (
-                "pending" if answer is None else "failed" if is_failed_result(answer) else "done"
+                "pending" if result is None else "failed" if is_failed_result(result) else "done"
             )
             turn = turns[row] if turns is not None else m.turn or 0
-            output = "" if answer is None else plain_text(answer)
-            out.append(
+            output = "" if result is None else plain_text(result)
+            actions.append(
                 ToolAction(
                     call.name,
                     content.call_target(call),
@@ -79,37 +79,37 @@ def collect_actions(
                     row,
                 )
             )
-    return out
+    return actions
 
 
 def actions_before(history: History, before: int) -> list[ToolAction]:
-    """Return the tool calls of the log up to a position, in order, with what became of each by
-    then; those that an earlier compaction took out of sight are among them.
+    """Return the tool calls of the log up to a position, compacted or not, with their outcomes.
+
+    Results after the position do not count. Actions are cached per reply and number of results.
     """
     log = history.log
     rows = (history.row(p) for p in range(before, len(history)))
     end = next((row for row in rows if row >= 0), history.hi)
-    known: dict[tuple[int, int], list[ToolAction]] = log.memo.setdefault("actions", {})
-    out: list[ToolAction] = []
+    cache: dict[tuple[int, int], list[ToolAction]] = log.memo.setdefault("actions", {})
+    actions: list[ToolAction] = []
+    # Actions of a reply only depend on its results so far, so they are cached by their number.
     for row in log.of_role[ASSISTANT]:
         if row >= end:
             break
         reply = log.messages[row]
         if not reply.tool_calls:
             continue
-        mine = [r for r in log.results.get(row, ()) if r < end]
-        key = row, len(mine)
-        if key not in known:
-            said = [reply, *(log.messages[r] for r in mine)]
-            known[key] = collect_actions(said, [log.turns[row]] * len(said), log.agent)
-        out += known[key]
-    return out
+        result_rows = [r for r in log.results.get(row, ()) if r < end]
+        key = row, len(result_rows)
+        if key not in cache:
+            messages = [reply, *(log.messages[r] for r in result_rows)]
+            cache[key] = collect_actions(messages, [log.turns[row]] * len(messages), log.agent)
+        actions += cache[key]
+    return actions
 
 
 def is_failed_result(result: Message) -> bool:
-    """Say whether a tool result reports failure: the flag of the log, or a non-zero exit status in
-    its text.
-    """
+    """Return True where a result reports a failure: by its flag, or a non-zero exit status."""
     if result.is_error:
         return True
     hit = (
@@ -121,10 +121,10 @@ def is_failed_result(result: Message) -> bool:
 
 
 def intent_line(action: ToolAction, *, quirks: bool = False) -> str:
-    """Return one line of an intent record.
+    """Return the line of an action in an intent record.
 
-    By fuseraft's document the error stands before the parenthesis and a command is shown; its
-    program (`quirks`) puts the error last and shows paths only.
+    By fuseraft's document the error is before the parenthesis, and commands are written. Its
+    program (`quirks`) puts the error last, and writes paths only.
     """
     name = action.path if quirks else action.target
     what = f' → "{content.one_line(name, 120)}"' if name else ""
@@ -139,7 +139,7 @@ def intent_line(action: ToolAction, *, quirks: bool = False) -> str:
 
 
 def written_files(acts: Iterable[ToolAction]) -> tuple[str, ...]:
-    """Return paths that were written or patched with success, each once."""
+    """Return the paths that were written or patched successfully, each once."""
     return tuple(
         dict.fromkeys(
             a.path for a in acts if a.path and is_write_tool(a.tool) and a.outcome == "done"
@@ -148,12 +148,12 @@ def written_files(acts: Iterable[ToolAction]) -> tuple[str, ...]:
 
 
 def shell_commands(acts: Iterable[ToolAction]) -> list[ToolAction]:
-    """Return the shell commands."""
+    """Return the shell commands among the actions."""
     return [a for a in acts if SHELL_TOOL_PATTERN.search(a.tool)]
 
 
 def unresolved_failures(acts: Sequence[ToolAction]) -> list[ToolAction]:
-    """Return failures that no later success of the same tool on the same target has cured."""
+    """Return the failures without a later success of the same tool on the same target."""
     last: dict[tuple[str, str], ToolAction] = {}
     for a in acts:
         if a.outcome != "pending":
@@ -164,9 +164,7 @@ def unresolved_failures(acts: Sequence[ToolAction]) -> list[ToolAction]:
 def reasoning_block(
     messages: Sequence[Message], turns: Sequence[int], agent: str = "main", limit: int = 2000
 ) -> str:
-    """Return fuseraft's block of reasoning excerpts, or an empty string where nothing
-    was thought.
-    """
+    """Return fuseraft's block of reasoning excerpts; empty without reasoning."""
     rows = []
     for m, turn in zip(messages, turns, strict=True):
         text = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
@@ -181,47 +179,46 @@ def reasoning_block(
 
 
 def exploration_block(acts: Sequence[ToolAction]) -> str:
-    """Return fuseraft's block of what was looked at, or an empty string where nothing was."""
+    """Return fuseraft's block of files read and searches; empty without any."""
     read = [a.path for a in acts if a.path and is_read_tool(a.tool)]
-    seeks = [
+    searches = [
         a
         for a in acts
         if SEARCH_TOOL_PATTERN.search(a.tool)
         or (SHELL_TOOL_PATTERN.search(a.tool) and SEARCH_TOOL_PATTERN.search(a.target[:40]))
     ]
-    if not read and not seeks:
+    if not read and not searches:
         return ""
     rows = ["[EXPLORATION HISTORY — investigation performed before compaction]"]
     if read:
         rows.append(f"Files read: {len(set(read))} ({len(read)} reads)")
-    rows += [f"  {a.tool}: {content.one_line(a.target, 120)}" for a in seeks if a.target]
-    often = [p for p in dict.fromkeys(read) if read.count(p) >= 3]
-    return "\n".join([*rows, *(f"  read {read.count(p)} times: {p}" for p in often)])
+    rows += [f"  {a.tool}: {content.one_line(a.target, 120)}" for a in searches if a.target]
+    frequent = [p for p in dict.fromkeys(read) if read.count(p) >= 3]
+    return "\n".join([*rows, *(f"  read {read.count(p)} times: {p}" for p in frequent)])
 
 
 def symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) -> str:
-    """Return a block of what is defined in text that was written, and what other files name of it;
-    or an empty string.
+    """Return fuseraft's block of symbols that written texts define and use; empty without any.
 
     Args:
-        acts: what was done.
-        texts: for each text the file that it was written to, as far as that is known.
+        acts: the actions.
+        texts: pairs (path, text) of written texts; an empty path is unknown.
     """
-    held = list(texts)
+    written_texts = list(texts)
     names: dict[str, tuple[str, str]] = {}
-    for path, text in held:
+    for path, text in written_texts:
         for kind, name in find_definitions(text):
             names.setdefault(name, (kind, path))
     if not names:
         return ""
-    used = [
+    references = [
         (name, names[name][1])
-        for path, text in held
+        for path, text in written_texts
         for name in dict.fromkeys(_WORD.findall(text))
         if path and name in names and names[name][1] not in ("", path)
     ]
     rows = [f"  SymbolDefinition ({kind}): {name}" for name, (kind, _) in names.items()]
-    rows += [f"  SymbolReference: {name} → {target}" for name, target in dict.fromkeys(used)]
+    rows += [f"  SymbolReference: {name} → {target}" for name, target in dict.fromkeys(references)]
     files = len(written_files(acts))
     return "\n".join(
         [f"[SYMBOL DEPENDENCY GRAPH — {len(rows)} node(s) across {files} file(s)]", *rows]
@@ -229,7 +226,7 @@ def symbols_block(acts: Sequence[ToolAction], texts: Iterable[tuple[str, str]]) 
 
 
 def find_definitions(text: str) -> list[tuple[str, str]]:
-    """Return kind and name of what a text defines: functions, classes and their like."""
+    """Return (kind, name) of the functions, classes and similar that a text defines."""
     return _SYMBOL.findall(text)
 
 
@@ -245,19 +242,17 @@ _SYMBOL = re.compile(
 
 
 class FilePaths(NamedTuple):
-    """Paths that the calls of a message name."""
+    """Paths in the tool calls of a message."""
 
     read: frozenset[str]
     changed: frozenset[str]
 
 
-def format_file_lists(found: Iterable[FilePaths]) -> str:
-    """Return Pi's lists of files that were read and changed, each sorted; a changed file is not
-    listed as read.
-    """
-    found = list(found)
-    changed = frozenset[str]().union(*[f.changed for f in found])
-    read = frozenset[str]().union(*[f.read for f in found]) - changed
+def format_file_lists(file_paths: Iterable[FilePaths]) -> str:
+    """Return Pi's sorted lists of read and changed files; a changed file is only in the second."""
+    file_paths = list(file_paths)
+    changed = frozenset[str]().union(*[f.changed for f in file_paths])
+    read = frozenset[str]().union(*[f.read for f in file_paths]) - changed
     out = ""
     for tag, names in (("read-files", read), ("modified-files", changed)):
         if names:
@@ -266,7 +261,7 @@ def format_file_lists(found: Iterable[FilePaths]) -> str:
 
 
 def files_in_message(message: Message) -> FilePaths | None:
-    """Return the files that a message reads and changes; None: it names none."""
+    """Return the files that a message reads and changes; None: it has none."""
     named = [(c.name, path) for c in message.tool_calls if (path := _argument_path(c.arguments))]
     read = frozenset([path for name, path in named if is_read_tool(name)])
     changed = frozenset([path for name, path in named if is_write_tool(name)])
@@ -276,25 +271,25 @@ def files_in_message(message: Message) -> FilePaths | None:
 def map_messages(
     history: History, places: NDArray[Any], make: Callable[[Message], T | None]
 ) -> list[T]:
-    """Return what is made of the messages at some rising positions, where anything is.
+    """Return `make` of the messages at some sorted positions, where it is not None.
 
-    Of a message of the log it is made once, whatever is cut and summarised of it.
+    Results for messages of the log are cached in the log.
     """
     head, log = history.head, history.log
     edited = int(places.searchsorted(head.size))
-    out = [made for p in places[:edited].tolist() if (made := make(history[p])) is not None]
+    out = [value for p in places[:edited].tolist() if (value := make(history[p])) is not None]
     rows = (places[edited:] + (history.lo - head.size)).tolist()
     if not rows:
         return out
-    asked, known = log.memo.setdefault(("of each", make), ([0], dict[int, T]()))
-    for row in range(asked[0], rows[-1] + 1):
-        if (made := make(log.messages[row])) is not None:
-            known[row] = made
-    asked[0] = max(asked[0], rows[-1] + 1)
-    first, wanted = rows[0], set(rows)
-    return out + [made for row, made in known.items() if row >= first and row in wanted]
+    done_rows, cache = log.memo.setdefault(("of each", make), ([0], dict[int, T]()))
+    for row in range(done_rows[0], rows[-1] + 1):
+        if (value := make(log.messages[row])) is not None:
+            cache[row] = value
+    done_rows[0] = max(done_rows[0], rows[-1] + 1)
+    first, included = rows[0], set(rows)
+    return out + [value for row, value in cache.items() if row >= first and row in included]
 
 
 def _argument_path(arguments: dict[str, Any]) -> str:
-    found = arguments.get("path") or arguments.get("file_path")
-    return found if isinstance(found, str) else ""
+    path = arguments.get("path") or arguments.get("file_path")
+    return path if isinstance(path, str) else ""
