@@ -63,10 +63,10 @@ class ExternalAgent(Agent):
         self._fresh_start = False
         super().__init__(session, **more)
 
-    def _offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:  # noqa: ARG002  those of its own
+    def _offer_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:  # noqa: ARG002  those of its own
         return ()
 
-    def _fresh(self) -> SpentInTurn:
+    def _new_spending(self) -> SpentInTurn:
         return SpentInTurn(free=True)  # no price is known before the agent tells one
 
     def gauge(self) -> tuple[int, int]:
@@ -97,14 +97,14 @@ class ExternalAgent(Agent):
 
     # -- the turn --------------------------------------------------------------------------------
 
-    def _begin(self, prompt: Message, heard: Sequence[Message]) -> Turn:
+    def _begin_turn(self, prompt: Message, heard: Sequence[Message]) -> Turn:
         if self.limits.tokens is not None:  # which only the agent itself could keep
             raise BadArguments(
                 f"{self.model.name} counts its tokens by itself: give --max-seconds or --max-calls."
             )
-        return super()._begin(prompt, heard)
+        return super()._begin_turn(prompt, heard)
 
-    async def _answer(self, turn: Turn) -> str:
+    async def _answer_prompt(self, turn: Turn) -> str:
         turn.spent.free, turn.spent.cost_usd, turn.dollars = False, None, self._dollars
         await self._opened()
         said = self.transcript.session.messages[-1]
@@ -208,7 +208,7 @@ class ExternalAgent(Agent):
         ids: dict[str, str] = {}
         for message in messages:
             if message.role == "tool":
-                kept = self._said(self.transcript.add(with_call_id(message, ids), "r"))
+                kept = self._record(self.transcript.add(with_call_id(message, ids), "r"))
                 self.tell("tool_result", tool_result_payload(kept))
                 continue
             details = {
@@ -218,7 +218,7 @@ class ExternalAgent(Agent):
             begun = self.transcript.session.context_window
             window = self.size if self.size and self.size != begun else None
             reply = replace(message, details=details, context_window=window)
-            kept = self._said(self.transcript.add(reply, "a"))
+            kept = self._record(self.transcript.add(reply, "a"))
             calls = zip(message.tool_calls, kept.tool_calls, strict=True)
             ids = {was.id: now.id for was, now in calls}
             turn.last, turn.sent, turn.steps = kept, self.gauge()[0], turn.steps + 1

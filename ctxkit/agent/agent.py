@@ -108,28 +108,28 @@ class Agent:
     ) -> None:
         self.sections, self.outputs = sections, outputs or OutputLimits.of(rules)
         self.model, self.limits = model, limits or Limits()
-        self.tools = {t.name: t for t in self._offered(tools)}
+        self.tools = {t.name: t for t in self._offer_tools(tools)}
         self.approve, self._offload, self._clock = approve, offload, clock
         self._events = LiveEvents(hear, clock, lambda: self.transcript.turn)
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
         """The model that is asked beside the conversation; None: there is none."""
-        self.writer_seconds = summary_seconds
-        self._place, self._wanted, self._save = memory, False, save
+        self.summary_seconds = summary_seconds
+        self._memory_root, self._compaction_requested, self._save_artifact = memory, False, save
         self.prompts = prompts or SentPrompts()
-        self._lead(rules, Transcript(session, keep, clock))
+        self._apply_rules(rules, Transcript(session, keep, clock))
 
     def take(self, rules: Rules) -> None:
         """Keep the context by other rules from the next call on; what was done stays."""
-        self._lead(rules, self.transcript)
+        self._apply_rules(rules, self.transcript)
 
-    def _lead(self, rules: Rules, transcript: Transcript) -> None:
+    def _apply_rules(self, rules: Rules, transcript: Transcript) -> None:
         self.rules = rules
-        self._memory = None
-        if rules.flush and self._place:
-            self._memory = MemoryFlusher(
-                rules.flush, self._place, self.writer, self._clock, self.tell
+        self._memory_flusher = None
+        if rules.flush and self._memory_root:
+            self._memory_flusher = MemoryFlusher(
+                rules.flush, self._memory_root, self.writer, self._clock, self.tell
             )
-        self._stand(transcript)
+        self._rebuild_compactor(transcript)
 
     @property
     def session(self) -> Session:
@@ -146,12 +146,12 @@ class Agent:
         heard: Sequence[Message] = (),
         attached: Sequence[Image] = (),
         details: Mapping[str, Any] | None = None,
-        waited: float = 0.0,
+        seconds_used: float = 0.0,
     ) -> Outcome:
         """Take one turn; `heard` is what others said since the last one, written before the prompt.
 
         `attached` are pictures that go with the prompt, `details` what is kept with it and never
-        sent. `waited` is how many seconds of its limit are gone already.
+        sent. `seconds_used` is how many seconds of its limit are gone already.
 
         Raises:
             BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no
@@ -165,11 +165,13 @@ class Agent:
             raise BadArguments(images_unsupported_message(self.model))
         ended: TurnEnd = "answered"
         user = Message(role="user", parts=(Text(prompt), *attached), details=dict(details or {}))
-        turn, most = self._begin(user, heard), self.limits.seconds
-        turn.began, turn.task = turn.began - waited, asyncio.current_task()
+        turn, max_seconds = self._begin_turn(user, heard), self.limits.seconds
+        turn.began, turn.task = turn.began - seconds_used, asyncio.current_task()
         try:
-            async with asyncio.timeout(None if most is None else most - waited) as turn.deadline:
-                why = await self._answer(turn)
+            async with asyncio.timeout(
+                None if max_seconds is None else max_seconds - seconds_used
+            ) as turn.deadline:
+                why = await self._answer_prompt(turn)
         except (TimeoutError, OutOfTime):
             ended, why = "limit", turn.over
             self.tell("limit_reached", {"limit": why})
@@ -181,7 +183,7 @@ class Agent:
         except Exception:
             self.compactor.stand()  # what is not in the session did not happen
             raise
-        return self._end(turn, ended, why)
+        return self._end_turn(turn, ended, why)
 
     def instruct(self, text: str) -> None:
         """Begin the session with instructions.
@@ -189,9 +191,9 @@ class Agent:
         Raises:
             BadArguments: it began otherwise.
         """
-        said = self.transcript.instruct(text)
-        if said is not None:
-            self._said(said)
+        message = self.transcript.instruct(text)
+        if message is not None:
+            self._record(message)
 
     def gauge(self) -> tuple[int, int]:
         """Return how large the session is, in tokens (see `tokens.live_prompt_sizes`), and its
@@ -204,97 +206,102 @@ class Agent:
     ) -> tuple[Edit, ...]:
         """Compact by hand (see `Compactor.compact`), within the limits of a turn of its own."""
         return await self.compactor.compact(
-            self._fresh(), self.limits, policy, trigger="manual", focus=focus, instead=instead
+            self._new_spending(),
+            self.limits,
+            policy,
+            trigger="manual",
+            focus=focus,
+            instead=instead,
         )
 
     def move(self, session: Session, keep: AppendEntries | None = None) -> None:
         """Go on from another place: a branch, an earlier checkpoint, another session."""
-        self._stand(Transcript(session, keep, self._clock))
+        self._rebuild_compactor(Transcript(session, keep, self._clock))
 
     def tell(self, kind: str, payload: dict[str, Any]) -> None:
         """Tell an event to whoever listens, without keys."""
         self._events.tell(kind, payload)
 
-    def restate(self, session: Session) -> None:
+    def replace_session(self, session: Session) -> None:
         """Take a session of the same entries that says something else of itself."""
         self.transcript.session = session
 
     # -- the turn ---------------------------------------------------------------------------------
 
-    def _begin(self, prompt: Message, heard: Sequence[Message]) -> Turn:
-        turn = Turn(self.limits, self._fresh(), began=self._clock())
+    def _begin_turn(self, prompt: Message, preceding: Sequence[Message]) -> Turn:
+        turn = Turn(self.limits, self._new_spending(), began=self._clock())
         # what cannot be kept is said before anything is written
-        turn.spent.exceeded(self.limits, self.model.name, 0)
-        self.compactor.made, self._wanted = 0, False
+        turn.spent.exceeded_limit(self.limits, self.model.name, 0)
+        self.compactor.made, self._compaction_requested = 0, False
         # the kernel was killed, or the kit failed, while a tool ran
         for call in self.transcript.unanswered():
-            self._said(self.transcript.unrun(call, LOST_RESULT))
+            self._record(self.transcript.unrun(call, LOST_RESULT))
         self.transcript.begin()
         self.compactor.budget.begin()
-        put_in = self._put_in()
-        for message in heard:
-            self._said(self.transcript.add(message, "h"))
-        self._said(self.transcript.add(prompt, "u"))
+        section_payload = self._add_sections()
+        for message in preceding:
+            self._record(self.transcript.add(message, "h"))
+        self._record(self.transcript.add(prompt, "u"))
         self.tell("turn_start", {"content_chars": len(prompt.text)})
-        if put_in:
-            self.tell("sections_said", put_in)
+        if section_payload:
+            self.tell("sections_said", section_payload)
         return turn
 
-    async def _answer(self, turn: Turn) -> str:
+    async def _answer_prompt(self, turn: Turn) -> str:
         """Ask and run tools until the model is done; return what must be said of its last reply."""
         while True:
-            turn.last = reply = await self._calls.make(turn)
+            turn.last = reply = await self._caller.make(turn)
             if reply.tool_calls:
-                await self._run(reply, turn)
+                await self._run_tools(reply, turn)
             if reply.stop == "length":
-                if not turn.attempt():
+                if not turn.start_attempt():
                     return "the reply was cut by its limit of length"
                 await self.compactor.force(turn.spent, self.limits, "length")
                 if not reply.tool_calls:
-                    self._said(self.transcript.user(CONTINUE_PROMPT, kind="injected"))
+                    self._record(self.transcript.user(CONTINUE_PROMPT, kind="injected"))
             elif not reply.tool_calls:
                 return _explain_empty_reply(reply)
-            if self._wanted:
-                self._wanted = False
+            if self._compaction_requested:
+                self._compaction_requested = False
                 await self.compactor.force(turn.spent, self.limits, "agent_requested")
 
-    def _end(self, turn: Turn, ended: TurnEnd, why: str) -> Outcome:
-        s = turn.spent
-        s.seconds = self._clock() - turn.began
-        told = {
-            "input_tokens": s.fresh + s.cached,
-            "output_tokens": s.output,
-            "cached_input_tokens": s.cached,
-            "elapsed_ms": round(s.seconds * 1000),
-            "tool_rounds": s.calls,
+    def _end_turn(self, turn: Turn, ended: TurnEnd, why: str) -> Outcome:
+        spent = turn.spent
+        spent.seconds = self._clock() - turn.began
+        payload = {
+            "input_tokens": spent.fresh + spent.cached,
+            "output_tokens": spent.output,
+            "cached_input_tokens": spent.cached,
+            "elapsed_ms": round(spent.seconds * 1000),
+            "tool_rounds": spent.calls,
             "ended": ended,
         }
-        self.tell("turn_end", told)
+        self.tell("turn_end", payload)
         used, window = self.gauge()
         return Outcome(
             text=plain_text(turn.last),
             ended=ended,
             why=redact(why),
-            spent=s,
+            spent=spent,
             compactions=self.compactor.made,
             context_tokens=used,
             context_window=window,
             notice=self.model.notice,
         )
 
-    async def _run(self, reply: Message, turn: Turn) -> None:
+    async def _run_tools(self, reply: Message, turn: Turn) -> None:
         """Run the tools of a reply one by one; an interrupt leaves a result for each call.
 
         A tool gets what the model said (`turn.asked`); what is told and kept has no keys (`reply`).
         """
-        for i, (call, asked) in enumerate(zip(reply.tool_calls, turn.asked, strict=True)):
+        for i, (call, requested) in enumerate(zip(reply.tool_calls, turn.asked, strict=True)):
             self.tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
                 turn.hold()
                 result = await run_tool(
-                    asked,
+                    requested,
                     self.tools,
-                    approve=self._approver(turn),
+                    approve=self._make_approver(turn),
                     asks=getattr(self.approve, "tools", None),
                     offload=self._offload,
                     outputs=self.outputs,
@@ -306,33 +313,34 @@ class Agent:
                     if turn.late
                     else INTERRUPTED_RESULT
                 )
-                for left in reply.tool_calls[i:]:
-                    self._said(self.transcript.unrun(left, why))
+                for unrun_call in reply.tool_calls[i:]:
+                    self._record(self.transcript.unrun(unrun_call, why))
                 self.tell("cancelled", {"tool": call.name, "why": why})
                 raise
             result = replace(result, tool=call.name, call_id=call.id)
-            kept = self._said(self.transcript.add(result, "r"))
-            images = sum(isinstance(p, Image) for p in kept.parts)
+            stored = self._record(self.transcript.add(result, "r"))
+            images = sum(isinstance(p, Image) for p in stored.parts)
             self.tell(
-                "tool_result", tool_result_payload(kept) | ({"pictures": images} if images else {})
+                "tool_result",
+                tool_result_payload(stored) | ({"pictures": images} if images else {}),
             )
 
-    def _put_in(self) -> dict[str, Any]:
+    def _add_sections(self) -> dict[str, Any]:
         """Say the sections that are due; return what is told of them, nothing where none was."""
-        due = self.sections and self.sections.due(self.transcript.session, self._clock())
-        if not due:
+        message = self.sections and self.sections.due(self.transcript.session, self._clock())
+        if not message:
             return {}
-        kept = self._said(self.transcript.add(due, due.role[0]))
-        names = [name for name, _, _ in kept.sections]
-        return {"names": names, "chars": len(kept.text), "top": kept.role == "system"}
+        stored = self._record(self.transcript.add(message, message.role[0]))
+        names = [name for name, _, _ in stored.sections]
+        return {"names": names, "chars": len(stored.text), "top": stored.role == "system"}
 
-    def _offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    def _offer_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """Return the tools that its model is told of."""
-        return (*tools, replace(COMPACT_TOOL, run=self._asked_to_compact))
+        return (*tools, replace(COMPACT_TOOL, run=self._request_compaction))
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _approver(self, turn: Turn) -> Approve | None:
+    def _make_approver(self, turn: Turn) -> Approve | None:
         """Return what allows the calls of a turn; the time that it takes does not count."""
         approve = self.approve
         if approve is None:
@@ -345,7 +353,7 @@ class Agent:
 
         return approved
 
-    def _stand(self, transcript: Transcript) -> None:
+    def _rebuild_compactor(self, transcript: Transcript) -> None:
         schemas = tuple(t.schema for t in self.tools.values())
         self.transcript = transcript
         self.compactor = Compactor(
@@ -354,24 +362,24 @@ class Agent:
             tools=schemas,
             limit=self.model.context_window,
             writer=self.writer,
-            seconds=self.writer_seconds,
-            memory=self._memory,
+            seconds=self.summary_seconds,
+            memory=self._memory_flusher,
             tell=self.tell,
-            save=self._save,
+            save=self._save_artifact,
             own=self.writer is self.model,
             prompts=self.prompts,
         )
-        self._calls = ModelCaller(self.model, schemas, self.compactor, self.tell)
+        self._caller = ModelCaller(self.model, schemas, self.compactor, self.tell)
 
-    def _fresh(self) -> SpentInTurn:
+    def _new_spending(self) -> SpentInTurn:
         return SpentInTurn(free=bool(self.model.notice))
 
-    def _said(self, message: Message) -> Message:
+    def _record(self, message: Message) -> Message:
         self.compactor.context.add(message)
         return message
 
-    def _asked_to_compact(self) -> str:
-        self._wanted = True
+    def _request_compaction(self) -> str:
+        self._compaction_requested = True
         return compact_conversation()
 
 

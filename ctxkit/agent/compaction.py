@@ -394,7 +394,7 @@ class Compactor:
 def _exceeded_limit(spent: SpentInTurn, limits: Limits, model: Model, tokens: int) -> str | None:
     """Return which limit a call to the writer would pass, in words, or None."""
     try:
-        return spent.exceeded(limits, model.name, tokens, free=bool(model.notice))
+        return spent.exceeded_limit(limits, model.name, tokens, free=bool(model.notice))
     except BadArguments as e:
         return f"what can be checked: {e}"
 

@@ -72,7 +72,7 @@ class LiveContext:
         save: SaveArtifact | None = None,
         prompts: SentPrompts | None = None,
     ) -> None:
-        self._offloads = ArtifactOffloader(save)
+        self._offloader = ArtifactOffloader(save)
         self.schemas = fixed
         """Tokens of each prompt that no message holds, as counted."""
         self.rules = rules
@@ -82,68 +82,68 @@ class LiveContext:
         )
         self.log.fixed = fixed
         self.run = Run(self.log, rules, limit)
-        self._stand()
-        self._shown = self._went = self.run.shown()
+        self._replay_record()
+        self._prepared_view = self._sent_view = self.run.shown()
         self.prompts = prompts or SentPrompts()
         self.prompts.begin(self.run, fixed)
-        self._numbered = len(session.edits)
+        self._next_compaction = len(session.edits)
         self._label = rules.label
 
-    def _stand(self) -> None:
+    def _replay_record(self) -> None:
         """Bring the run to the end of the log, all recorded edits in force."""
-        none: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
-        past = self.rules.but(policy=RecordedCompactions(), guards=(), **none)
-        then = Run(self.log, past, self.run.room.limit)
-        advance(then, past, self.log.calls)
-        was = history = then.history.at(self.log.calls)
+        no_actions: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
+        record_rules = self.rules.but(policy=RecordedCompactions(), guards=(), **no_actions)
+        record_run = Run(self.log, record_rules, self.run.room.limit)
+        advance(record_run, record_rules, self.log.calls)
+        was = history = record_run.history.at(self.log.calls)
         for call, edit in self.log.recorded:
             if call == self.log.calls:
                 history = history.apply(edit)
         if history is not was:
-            then.by_hand(history, "recorded", "recorded")
-        self.run.resume(then)
+            record_run.by_hand(history, "recorded", "recorded")
+        self.run.resume(record_run)
         edited = bool(self.log.recorded) and self.log.recorded[-1][0] == self.log.calls
         if self.log.calls and not edited and self.log.replies[-1] is not None:
             reply, call = self.log.replies[-1], self.log.calls - 1
-            said = reply.details.get(COUNTED)
-            whole = then.sizes(call, call + 1)[0]
-            counted = self.schemas + said if isinstance(said, int) else whole
+            counted_now = reply.details.get(COUNTED)
+            run_size = record_run.sizes(call, call + 1)[0]
+            counted = self.schemas + counted_now if isinstance(counted_now, int) else run_size
             self.log.fixed = self.schemas + billing_offset(reply, counted)
 
     def add(self, message: Message) -> None:
         """Write a message that was said; a reply's bill corrects the count of prompts to come."""
         self.log.append(message)
         if message.role == "assistant" and self.run.call == self.log.calls:
-            call, before = self.run.call - 1, self.log.fixed - self.schemas
-            known = self.run.sizes(call, call + 1)[0]
-            self.log.owe((billed_prompt(message) or self._went.tokens) - known)
+            call, offset_before = self.run.call - 1, self.log.fixed - self.schemas
+            estimated = self.run.sizes(call, call + 1)[0]
+            self.log.owe((billed_prompt(message) or self._sent_view.tokens) - estimated)
             self.log.fixed = self.schemas + billing_offset(
-                message, self.schemas + self.counted, before
+                message, self.schemas + self.counted, offset_before
             )
 
     @property
     def counted(self) -> int:
         """Tokens of the messages that the last call was sent, as counted."""
-        return self._went.tokens - self.log.fixed_at[self.run.call - 1]
+        return self._sent_view.tokens - self.log.fixed_at[self.run.call - 1]
 
     def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
         """Open the next call: compact where the rules say so, prune, and return what is sent."""
         run = self.run
-        cuts, warned, held = len(run.cuts), len(run.warned), len(run.held)
+        compactions, warnings, failed_so_far = len(run.cuts), len(run.warned), len(run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
-        if len(run.cuts) > cuts:
+        if len(run.cuts) > compactions:
             self.log.fixed = self.schemas  # the last bill was of another prompt
-        shown = run.shown()
-        self._shown = self._went = self._offloads.settled(run, shown)
-        if self._shown is not shown:
-            self.prompts.changed(self._shown.messages, "not offloaded")
+        view = run.shown()
+        self._prepared_view = self._sent_view = self._offloader.settled(run, view)
+        if self._prepared_view is not view:
+            self.prompts.changed(self._prepared_view.messages, "not offloaded")
         return PreparedCall(
-            self._shown.messages,
-            self._shown.tokens,
-            self._edits(run.cuts[cuts:]),
-            tuple(name for _, name in run.warned[warned:]),
-            tuple(h.said for h in run.held[held:]),
+            self._prepared_view.messages,
+            self._prepared_view.tokens,
+            self._number_edits(run.cuts[compactions:]),
+            tuple(name for _, name in run.warned[warnings:]),
+            tuple(h.said for h in run.held[failed_so_far:]),
         )
 
     @property
@@ -156,9 +156,11 @@ class LiveContext:
 
         Nothing of it is kept.
         """
-        shown = self._shown
-        self._went = shown if stage < 0 else apply_policy(self.stages[stage], shown, self.run.room)
-        return self._went
+        view = self._prepared_view
+        self._sent_view = (
+            view if stage < 0 else apply_policy(self.stages[stage], view, self.run.room)
+        )
+        return self._sent_view
 
     def preview(self) -> tuple[tuple[Message, ...], int]:
         """Return what the next call would be sent uncompacted, and its tokens; nothing changes."""
@@ -167,10 +169,12 @@ class LiveContext:
 
     def tried(self, policy: Policy) -> Compaction | None:
         """Return what a policy would do now, or None where it does nothing; nothing changes."""
-        was = self.run.history.at(self.run.call)
-        new = apply_policy(policy, was, self.run.room)
+        before = self.run.history.at(self.run.call)
+        after = apply_policy(policy, before, self.run.room)
         return (
-            None if new is was else Compaction(self.run.call, was, new, "manual", name_of(policy))
+            None
+            if after is before
+            else Compaction(self.run.call, before, after, "manual", name_of(policy))
         )
 
     def compact(self, policy: Policy, trigger: str = "manual") -> tuple[Edit, ...]:
@@ -179,12 +183,12 @@ class LiveContext:
         Raises:
             ModelError: the summariser failed.
         """
-        cut = self.tried(policy)
-        if cut is None:
+        planned = self.tried(policy)
+        if planned is None:
             return ()
-        done = self.run.by_hand(cut.new, trigger, cut.by)
+        done = self.run.by_hand(planned.new, trigger, planned.by)
         self.log.fixed = self.schemas
-        return self._edits([done])
+        return self._number_edits([done])
 
     @property
     def coming(self) -> int:
@@ -200,8 +204,8 @@ class LiveContext:
             compacted: what a compaction would leave; None: the context as it stands.
         """
         view = self.run.coming(compacted)
-        known = bills(self.log.replies, self.schemas)
-        return estimate(self.schemas + view.tokens - view.fixed, known)
+        billed_prompts = bills(self.log.replies, self.schemas)
+        return estimate(self.schemas + view.tokens - view.fixed, billed_prompts)
 
     @property
     def tokens(self) -> int:
@@ -213,14 +217,14 @@ class LiveContext:
         """Messages of the next prompt, as it stands."""
         return len(self.run.history.at(self.run.call))
 
-    def _edits(self, cuts: list[Compaction]) -> tuple[Edit, ...]:
+    def _number_edits(self, compactions: list[Compaction]) -> tuple[Edit, ...]:
         out: list[Edit] = []
-        for cut in cuts:
-            for i, edit in enumerate(cut.edits):
-                name = f"{self._label}-{self._numbered}.{i}"
+        for compaction in compactions:
+            for i, edit in enumerate(compaction.edits):
+                name = f"{self._label}-{self._next_compaction}.{i}"
                 inserted = tuple(_with_id(m, name, k) for k, m in enumerate(edit.inserted))
                 out.append(_replace(edit, id=name, inserted=inserted))
-            self._numbered += 1
+            self._next_compaction += 1
         return tuple(out)
 
 
@@ -249,61 +253,63 @@ class ArtifactOffloader:
     """
 
     def __init__(self, save: SaveArtifact | None) -> None:
-        self._save = save
-        self._kept: set[str] = set()
+        self._save_artifact = save
+        self._saved_ids: set[str] = set()
 
     def settled(self, run: Run, shown: History) -> History:
         """Return what the last call is sent, without stubs that name nothing, else `shown`."""
         call = max(run.call - 1, 0)
-        named = {p: name for p, m in enumerate(shown.messages) if (name := artifact_in_stub(m))}
-        missing = set(named.values()) - self._kept
+        artifact_ids = {
+            p: name for p, m in enumerate(shown.messages) if (name := artifact_in_stub(m))
+        }
+        missing = set(artifact_ids.values()) - self._saved_ids
         if not missing:
             return shown
-        given, rows = _find_offloaded(run, missing), HistoryRows(run.history.at(call))
-        places = {p: rows.place(shown.row(p)) for p in named}
-        for p, name in named.items():
-            if name in given and name not in self._kept:
+        results, rows = _find_offloaded(run, missing), HistoryRows(run.history.at(call))
+        places = {p: rows.place(shown.row(p)) for p in artifact_ids}
+        for p, name in artifact_ids.items():
+            if name in results and name not in self._saved_ids:
                 place = places[p]
                 asked = None if place is None else rows.asked(place)
-                if self._saved(name, given[name], asked):
-                    self._kept.add(name)
+                if self._save_result(name, results[name], asked):
+                    self._saved_ids.add(name)
         sent = list(shown.messages)
-        for p, name in named.items():
-            if name not in self._kept:  # what no part tells of goes as the history has it
+        for p, name in artifact_ids.items():
+            if name not in self._saved_ids:  # what no part tells of goes as the history has it
                 place = places[p]
-                said = sent[p] if place is None else rows.message(place)
-                sent[p] = replace(sent[p], parts=given.get(name, said).parts)
-        same = all(sent[p] == shown.messages[p] for p in named)
+                original = sent[p] if place is None else rows.message(place)
+                sent[p] = replace(sent[p], parts=results.get(name, original).parts)
+        same = all(sent[p] == shown.messages[p] for p in artifact_ids)
         return shown if same else shown.become(sent, "no artifact could be kept")
 
-    def _saved(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
-        if self._save is None:
+    def _save_result(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
+        if self._save_artifact is None:
             return False
         tool = result.tool or (call.name if call else "unknown")
         try:
-            self._save(artifact, result.text, tool, call_hint(call))
+            self._save_artifact(artifact, result.text, tool, call_hint(call))
         except (StoreError, OSError):
             return False
         return True
 
 
-def _find_offloaded(run: Run, wanted: set[str]) -> dict[str, Message]:
+def _find_offloaded(run: Run, artifact_ids: set[str]) -> dict[str, Message]:
     """Return the results that were offloaded at the last call, by their artifacts."""
-    found: dict[str, Message] = {}
+    results: dict[str, Message] = {}
 
-    def walk(part: BasePolicy, view: History) -> History:
+    def apply_part(part: BasePolicy, view: History) -> History:
         if isinstance(part, CompositePolicy):  # each works on what the one before left
             for each in part.parts:
-                view = walk(each, view)
+                view = apply_part(each, view)
             return view
-        if isinstance(part, Offload) and wanted - found.keys():
-            told = part.artifacts(view.messages)
-            found.update({name: told[name] for name in wanted & told.keys()})
+        if isinstance(part, Offload) and artifact_ids - results.keys():
+            artifacts = part.artifacts(view.messages)
+            results.update({name: artifacts[name] for name in artifact_ids & artifacts.keys()})
         return apply_policy(part, view, run.room)
 
     if run.rules.pruning is not None:
-        walk(run.rules.pruning, run.history.at(max(run.call - 1, 0)))
-    return found
+        apply_part(run.rules.pruning, run.history.at(max(run.call - 1, 0)))
+    return results
 
 
 class _PromptRun(NamedTuple):
@@ -319,7 +325,7 @@ class SentPrompts:
     """The prompts of an agent. A reply names its call: branches and resumes do not mix."""
 
     def __init__(self) -> None:
-        self._made: list[_PromptRun] = []
+        self._runs: list[_PromptRun] = []
 
     def begin(self, run: Run, schemas: int = 0) -> None:
         """Take the run that prepares the calls from now on.
@@ -328,12 +334,12 @@ class SentPrompts:
             run: prepares them.
             schemas: tokens of the tools' schemas in each of their prompts, as counted.
         """
-        self._made = [m for m in self._made if m.run.call > m.run.begin]  # others made no call
-        self._made.append(_PromptRun(run, {}, schemas))
+        self._runs = [m for m in self._runs if m.run.call > m.run.begin]  # others made no call
+        self._runs.append(_PromptRun(run, {}, schemas))
 
     def changed(self, messages: tuple[Message, ...], by: str) -> None:
         """Note that the last call goes out with these messages, and what changed them."""
-        run, changed, _ = self._made[-1]
+        run, changed, _ = self._runs[-1]
         changed[run.call - 1] = messages, by
 
     def of(self, session: Session) -> SessionPrompts:
@@ -342,13 +348,13 @@ class SentPrompts:
 
     def made(self, call: int, reply: Message | None) -> _PromptRun:
         """Return what made a call; made elsewhere: the latest, that has it as recorded."""
-        for made in reversed(self._made):
-            replies = made.run.log.replies
-            if reply is not None and made.run.begin <= call < len(replies):
+        for prompt_run in reversed(self._runs):
+            replies = prompt_run.run.log.replies
+            if reply is not None and prompt_run.run.begin <= call < len(replies):
                 then = replies[call]
                 if then is not None and then.id == reply.id:
-                    return made
-        return self._made[-1]
+                    return prompt_run
+        return self._runs[-1]
 
 
 class SessionPrompts:
@@ -358,18 +364,18 @@ class SessionPrompts:
         self._prompts, self._session = prompts, session
 
     @property
-    def _latest(self) -> Run:
+    def _latest_run(self) -> Run:
         return self._prompts.made(-1, None).run
 
     @property
     def prunes(self) -> bool:
         """True where calls are sent less than what stands."""
-        return self._latest.prunes
+        return self._latest_run.prunes
 
     @property
     def counter(self) -> str:
         """Name of the counter of its sizes."""
-        return self._latest.counter
+        return self._latest_run.counter
 
     @property
     def schemas(self) -> int:
@@ -379,13 +385,13 @@ class SessionPrompts:
     @property
     def counted_next(self) -> int:
         """Tokens of what the next call would be sent, uncompacted, as counted: schemas included."""
-        view = self._latest.coming()
+        view = self._latest_run.coming()
         return self.schemas + view.tokens - view.fixed
 
     @property
     def row_sizes(self) -> list[int]:
         """Tokens of each message that can be sent, as it was said."""
-        return self._latest.row_sizes
+        return self._latest_run.row_sizes
 
     def prompt_sizes(self, calls: int) -> list[int | None]:
         """Return the tokens of the prompts of the first so many calls."""
@@ -393,7 +399,7 @@ class SessionPrompts:
 
     def prompt_size(self, call: int) -> int:
         """Return the tokens of the prompt of a call, as the triggers had it."""
-        run, *_ = self._of(call)
+        run, *_ = self._find_run(call)
         if run.begin <= call < run.call:
             return run.sizes(call, call + 1)[0]
         return sum(item.tokens for item in self.sent(call))
@@ -401,16 +407,16 @@ class SessionPrompts:
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return what went out at a call; None: what would go out next."""
         if call is None:
-            return self._latest.sent(None)
-        run, changed, _ = self._of(call)
+            return self._latest_run.sent(None)
+        run, changed, _ = self._find_run(call)
         items = run.sent(call)
         return tuple(_changed_items(items, *changed[call], run)) if call in changed else items
 
     def left_out(self, call: int | None) -> dict[int, str]:
         """Return the rows that stood at a call and that were left out of it, with what did that."""
         if call is None:
-            return self._latest.left_out(None)
-        run, changed, _ = self._of(call)
+            return self._latest_run.left_out(None)
+        run, changed, _ = self._find_run(call)
         out = dict(run.left_out(call))
         if call in changed:
             there = {item.row for item in self.sent(call)}
@@ -420,30 +426,30 @@ class SessionPrompts:
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
         """Yield what came into the prompt and went out of it at each call."""
         stop = len(self._session.calls) if stop is None else stop
-        for _, calls in groupby(range(start, stop), key=self._stretch):
+        for _, calls in groupby(range(start, stop), key=self._group_key):
             span = list(calls)
-            run, changed, _ = self._of(span[0])
+            run, changed, _ = self._find_run(span[0])
             if any(call in changed for call in span):
                 for call in span:
                     yield full_prompt_change(call, self.sent(call))
             else:
                 yield from run.turnovers(span[0], span[-1] + 1)
 
-    def _of(self, call: int) -> _PromptRun:
+    def _find_run(self, call: int) -> _PromptRun:
         return self._prompts.made(call, self._session.calls[call].message)
 
-    def _stretch(self, call: int) -> tuple[int, bool]:
-        made = self._of(call)
-        return id(made.run), call in made.changed
+    def _group_key(self, call: int) -> tuple[int, bool]:
+        prompt_run = self._find_run(call)
+        return id(prompt_run.run), call in prompt_run.changed
 
 
 def _changed_items(
     items: Sequence[SentItem], messages: tuple[Message, ...], by: str, run: Run
 ) -> Iterator[SentItem]:
     """Yield the items of a prompt as they went out after it was changed."""
-    went = {_origin_id(m): m for m in messages}
+    sent_messages = {_origin_id(m): m for m in messages}
     for item in items:
-        message, row = went.get(_origin_id(item.message)), item.row
+        message, row = sent_messages.get(_origin_id(item.message)), item.row
         if item.message.kind == FIXED_KIND:
             yield item
         elif message is None:

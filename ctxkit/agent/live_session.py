@@ -375,7 +375,7 @@ class LiveSession:
         how = make_session_settings(self.settings, self.agent.rules, limits)
         before = read_session_settings(self.session)
         if before is None or replace(before, seal="") != how:
-            self.agent.restate(self.log.revise(with_session_settings(self.session, how)))
+            self.agent.replace_session(self.log.revise(with_session_settings(self.session, how)))
 
     async def remember(self) -> tuple[list[MemoryEntry], str]:
         """Let the model say what of the session is worth remembering (see `Promotions.remember`).
@@ -386,7 +386,7 @@ class LiveSession:
             StoreError: it cannot be kept.
         """
         with self.alone():
-            return await self._promotions.remember(self.agent.writer, self.agent.writer_seconds)
+            return await self._promotions.remember(self.agent.writer, self.agent.summary_seconds)
 
     # -- branch and restore -----------------------------------------------------------------------
 
@@ -423,7 +423,7 @@ class LiveSession:
             closing.callback(getattr(self.agent.model, "close", lambda: None))
             for spans in self._exports:
                 closing.callback(spans.close)
-            self._promotions.end(self.agent.writer, self.agent.writer_seconds)
+            self._promotions.end(self.agent.writer, self.agent.summary_seconds)
 
     def __enter__(self) -> Self:
         return self

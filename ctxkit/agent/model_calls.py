@@ -60,13 +60,15 @@ class ModelCaller:
         model: Model,
         tools: tuple[ToolSchema, ...],
         compactor: Compactor,
-        tell: Callable[[str, dict[str, Any]], None],
+        emit: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self._model, self._tools, self._compactor, self._tell = model, tools, compactor, tell
+        self._model, self._tools, self._compactor, self._emit = model, tools, compactor, emit
         self._name = redact(model.name)
-        self._transcript, self._contents = compactor.transcript, PromptComposition()
-        self._chars = sum(s.chars or 0 for s in tools)
-        self._told = find_last_tools_digest(self._transcript.session.path) == digest_tools(tools)
+        self._transcript, self._composition = compactor.transcript, PromptComposition()
+        self._schema_chars = sum(s.chars or 0 for s in tools)
+        self._tools_logged = find_last_tools_digest(self._transcript.session.path) == digest_tools(
+            tools
+        )
         """True where the log says already which tools are offered from here on."""
         if window := _window_from_overflow(self._transcript.session.log, self._name):
             compactor.learn(window)
@@ -81,22 +83,22 @@ class ModelCaller:
             asyncio.CancelledError: the turn was stopped; what was said so far is in the session,
                 marked.
         """
-        stage, compacted, compactor, cut = -1, False, self._compactor, 0
+        stage, compacted, compactor, repeats = -1, False, self._compactor, 0
         while True:
             turn.check(self._model, compactor.context.coming, self._transcript.clock())
             await compactor.prepare(turn.spent, turn.limits)
-            prompt, stage = self._within_payload(stage, turn.limits.payload_bytes)
+            prompt, stage = self._fit_payload(stage, turn.limits.payload_bytes)
             turn.sent = prompt.tokens
             try:
-                return self._replied(await self._ask(prompt.messages, turn), turn)
+                return self._store_reply(await self._send_prompt(prompt.messages, turn), turn)
             except ModelError as e:
-                self._failed(e, turn)
-                if e.again and cut < _MAX_REPEATS:  # nothing of it was run
-                    cut += 1
+                self._store_failure(e, turn)
+                if e.again and repeats < _MAX_REPEATS:  # nothing of it was run
+                    repeats += 1
                     continue
                 if e.window:
                     compactor.learn(e.window)
-                if not e.overflow or not turn.attempt():
+                if not e.overflow or not turn.start_attempt():
                     raise
                 if not compacted:
                     compacted = True
@@ -105,9 +107,9 @@ class ModelCaller:
                 stage += 1
                 if stage >= len(compactor.context.stages):
                     raise
-                self._trimmed(stage)
+                self._emit_trim(stage)
 
-    def _within_payload(self, stage: int, limit: int | None) -> tuple[History, int]:
+    def _fit_payload(self, stage: int, limit: int | None) -> tuple[History, int]:
         """Trim to the stage, and further before the stream starts where the prompt has more bytes
         than may be sent.
         """
@@ -116,87 +118,96 @@ class ModelCaller:
         while limit is not None and stage < last and count_payload_bytes(prompt.messages) > limit:
             stage += 1
             prompt = context.trimmed(stage)
-            self._trimmed(stage, payload=limit)
+            self._emit_trim(stage, payload=limit)
         if stage >= 0:
             self._compactor.prompts.changed(prompt.messages, f"trimmed to fit, stage {stage + 1}")
         return prompt, stage
 
-    def _trimmed(self, stage: int, **more: Any) -> None:
+    def _emit_trim(self, stage: int, **more: Any) -> None:
         chars = self._compactor.context.stages[stage].cap
-        self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": chars, **more})
-        self._tell("context_budget_cutover", {"reason": "context_exceeded"})
+        self._emit("context_exceeded_recovery", {"stage": stage + 1, "chars": chars, **more})
+        self._emit("context_budget_cutover", {"reason": "context_exceeded"})
 
-    async def _ask(self, messages: tuple[Message, ...], turn: Turn) -> Message:
+    async def _send_prompt(self, messages: tuple[Message, ...], turn: Turn) -> Message:
         name, seq = self._name, turn.spent.calls + 1
-        at = {"turn": self._transcript.turn, "step": turn.steps}
-        request = Request(messages=messages, tools=self._tools, **at)
-        report = self._contents.of(messages, seq=seq, schema_chars=self._chars, tokens=turn.sent)
-        self._tell("inner_call_context", report)
-        self._tell("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
-        hear = ReplyStream(self._tell, turn.hold)
+        position = {"turn": self._transcript.turn, "step": turn.steps}
+        request = Request(messages=messages, tools=self._tools, **position)
+        report = self._composition.of(
+            messages, seq=seq, schema_chars=self._schema_chars, tokens=turn.sent
+        )
+        self._emit("inner_call_context", report)
+        self._emit("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
+        stream = ReplyStream(self._emit, turn.hold)
         try:
-            reply = await self._model(request, hear)
+            reply = await self._model(request, stream)
         except asyncio.CancelledError:
             why = turn.over if turn.late else "interrupted by the user"
-            lost = self._transcript.failed(name, why, "aborted", hear.words, self._window)
-            self._compactor.context.add(lost)
-            self._tell("cancelled", {"chars": len(hear.words), "why": why})
+            failed_reply = self._transcript.failed(
+                name, why, "aborted", stream.words, self._changed_window
+            )
+            self._compactor.context.add(failed_reply)
+            self._emit("cancelled", {"chars": len(stream.words), "why": why})
             raise
         except ModelError as e:
-            more = {"overflow": e.overflow, "again": e.again, "window": e.window}
-            raise PartialReplyError(redact(str(e)), hear.words, **more) from None
+            error_fields = {"overflow": e.overflow, "again": e.again, "window": e.window}
+            raise PartialReplyError(redact(str(e)), stream.words, **error_fields) from None
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
-            raise PartialReplyError(why, hear.words, overflow=is_overflow(e)) from None
-        refused = _refusal(reply, name, self._compactor.context.run.room.limit)
+            raise PartialReplyError(why, stream.words, overflow=is_overflow(e)) from None
+        refused = _find_refusal(reply, name, self._compactor.context.run.room.limit)
         if refused is not None:  # billed all the same
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             raise refused
         self._compactor.answered(messages)
         return reply
 
-    def _replied(self, reply: Message, turn: Turn) -> Message:
-        told = {} if self._told else {TOOLS_DIGEST_KEY: digest_tools(self._tools)}
+    def _store_reply(self, reply: Message, turn: Turn) -> Message:
+        tools_digest = {} if self._tools_logged else {TOOLS_DIGEST_KEY: digest_tools(self._tools)}
         counted = {} if reply.usage is None else {COUNTED: self._compactor.context.counted}
-        details = {**reply.details, **told, **counted, **self._thresholds}
-        reply, self._told = replace(reply, context_window=self._window, details=details), True
-        kept = self._transcript.add(reply, "a")
-        self._compactor.context.add(kept)
+        details = {**reply.details, **tools_digest, **counted, **self._changed_thresholds}
+        reply, self._tools_logged = (
+            replace(reply, context_window=self._changed_window, details=details),
+            True,
+        )
+        stored = self._transcript.add(reply, "a")
+        self._compactor.context.add(stored)
         turn.asked = reply.tool_calls
-        turn.steps, usage = turn.steps + 1, kept.usage
+        turn.steps, usage = turn.steps + 1, stored.usage
         turn.spent.add(usage, self._model.name, turn.sent)
         self._compactor.budget.called(usage)
         counts = {
             "input_tokens": usage and usage.prompt_tokens,
             "output_tokens": usage and usage.output_tokens,
         }
-        ended = {"model": kept.model, "finish_reason": kept.stop, "call_seq": turn.spent.calls}
-        self._tell("model_response", {**ended, **counts})
-        return kept
+        ended = {"model": stored.model, "finish_reason": stored.stop, "call_seq": turn.spent.calls}
+        self._emit("model_response", {**ended, **counts})
+        return stored
 
     @property
-    def _thresholds(self) -> dict[str, int]:
+    def _changed_thresholds(self) -> dict[str, int]:
         """The thresholds to be noted at a call: those that are not what the session began with."""
-        begun = self._transcript.session.details
+        initial = self._transcript.session.details
         set_at = budget_thresholds(self._compactor.rules)
-        return {k: n for k, n in set_at.items() if n != (begun.get(k) or 0)}
+        return {k: n for k, n in set_at.items() if n != (initial.get(k) or 0)}
 
     @property
-    def _window(self) -> int | None:
+    def _changed_window(self) -> int | None:
         """The window to be noted at a call; None: the one that the session began with."""
         window = self._compactor.context.run.room.limit
         return None if window == self._transcript.session.context_window else window
 
-    def _failed(self, error: ModelError, turn: Turn) -> None:
+    def _store_failure(self, error: ModelError, turn: Turn) -> None:
         turn.spent.add(None, self._model.name)
-        words = error.words if isinstance(error, PartialReplyError) else ""
-        lost = self._transcript.failed(self._name, str(error), text=words, window=self._window)
-        self._compactor.context.add(lost)
-        told = {"error": str(error), "overflow": error.overflow}
-        self._tell("model_error", {**told, "again": error.again or None})
+        partial_text = error.words if isinstance(error, PartialReplyError) else ""
+        failed_reply = self._transcript.failed(
+            self._name, str(error), text=partial_text, window=self._changed_window
+        )
+        self._compactor.context.add(failed_reply)
+        payload = {"error": str(error), "overflow": error.overflow}
+        self._emit("model_error", {**payload, "again": error.again or None})
 
 
-def _refusal(reply: Message, name: str, window: int) -> ModelError | None:
+def _find_refusal(reply: Message, name: str, window: int) -> ModelError | None:
     """Return why a reply that came whole is not taken; None: it is."""
     calls = len(reply.tool_calls)
     if is_silent_overflow(reply, window):
@@ -247,16 +258,16 @@ class ReplyStream:
     """
 
     def __init__(
-        self, tell: Callable[[str, dict[str, Any]], None], hold: Callable[[], None]
+        self, emit: Callable[[str, dict[str, Any]], None], check_deadline: Callable[[], None]
     ) -> None:
-        self._tell, self._hold = tell, hold
-        self._words: list[str] = []
-        self._room = MOST_CHARS
+        self._emit, self._check_deadline = emit, check_deadline
+        self._pieces: list[str] = []
+        self._chars_left = MOST_CHARS
 
     @property
     def words(self) -> str:
         """The text of the reply so far, as the model said it."""
-        return "".join(self._words)
+        return "".join(self._pieces)
 
     def __call__(self, delta: Delta) -> None:
         """Hear a delta.
@@ -265,16 +276,16 @@ class ReplyStream:
             OutOfTime: the turn's time is over.
             ModelError: the reply is too long.
         """
-        self._hold()
-        self._room -= len(delta.text)
-        if self._room < 0:
+        self._check_deadline()
+        self._chars_left -= len(delta.text)
+        if self._chars_left < 0:
             raise ModelError(TOO_LONG)
         if delta.kind == "wait":
-            self._tell("model_wait", {"why": delta.text})
+            self._emit("model_wait", {"why": delta.text})
             return
         if delta.kind == "text":
-            self._words.append(delta.text)
-        self._tell("delta", {"kind": delta.kind, "text": delta.text})
+            self._pieces.append(delta.text)
+        self._emit("delta", {"kind": delta.kind, "text": delta.text})
 
 
 CONTENT_KINDS = ("text", "reasoning_text", "reasoning_protected_data", "fn_call_args", "fn_results")
@@ -285,9 +296,12 @@ class PromptComposition:
     """Composes each call's report: a message is counted once, a prompt from where it differs."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Message, list[int]]] = {}
-        self._sent: tuple[Message, ...] = ()
-        self._sums, self._roles = [0] * (len(CONTENT_KINDS) + 1), dict.fromkeys(MESSAGE_ROLES, 0)
+        self._counts_by_id: dict[str, tuple[Message, list[int]]] = {}
+        self._counted_prompt: tuple[Message, ...] = ()
+        self._sums, self._role_counts = (
+            [0] * (len(CONTENT_KINDS) + 1),
+            dict.fromkeys(MESSAGE_ROLES, 0),
+        )
 
     def of(
         self, messages: Sequence[Message], *, seq: int, schema_chars: int, tokens: int
@@ -300,12 +314,12 @@ class PromptComposition:
             schema_chars: characters of the tool schemas.
             tokens: the prompt as it is counted here (fuseraft gives characters / 4).
         """
-        self._count(tuple(messages))
+        self._update_sums(tuple(messages))
         *chars, blobs = self._sums
         total = sum(chars)
         return {
             "seq": seq,
-            "msg_counts": dict(self._roles),
+            "msg_counts": dict(self._role_counts),
             "content_chars": {
                 **dict(zip(CONTENT_KINDS, chars, strict=True)),
                 "content_total": total,
@@ -316,33 +330,35 @@ class PromptComposition:
             "est_tokens": tokens,
         }
 
-    def _count(self, messages: tuple[Message, ...]) -> None:
+    def _update_sums(self, messages: tuple[Message, ...]) -> None:
         """Bring the sums to these messages; equal messages are the same object, so that comparing
         them is cheap.
         """
-        known = len(self._sent)
-        if messages[:known] != self._sent:
-            self._sums, self._roles, known = (
+        counted = len(self._counted_prompt)
+        if messages[:counted] != self._counted_prompt:
+            self._sums, self._role_counts, counted = (
                 [0] * (len(CONTENT_KINDS) + 1),
                 dict.fromkeys(MESSAGE_ROLES, 0),
                 0,
             )
-        for message in messages[known:]:
-            self._sums = [a + b for a, b in zip(self._sums, self._counted(message), strict=True)]
-            if message.role in self._roles:
-                self._roles[message.role] += 1
-        self._sent = messages
+        for message in messages[counted:]:
+            self._sums = [
+                a + b for a, b in zip(self._sums, self._count_message(message), strict=True)
+            ]
+            if message.role in self._role_counts:
+                self._role_counts[message.role] += 1
+        self._counted_prompt = messages
 
-    def _counted(self, message: Message) -> list[int]:
-        known = self._known.get(message.id)
-        if known is not None and known[0] is message:
-            return known[1]
-        counts = _counts(message)
-        self._known[message.id] = (message, counts)
+    def _count_message(self, message: Message) -> list[int]:
+        cached = self._counts_by_id.get(message.id)
+        if cached is not None and cached[0] is message:
+            return cached[1]
+        counts = _count_chars(message)
+        self._counts_by_id[message.id] = (message, counts)
         return counts
 
 
-def _counts(message: Message) -> list[int]:
+def _count_chars(message: Message) -> list[int]:
     """Return the characters of a message by kind, and how many of its parts are sealed."""
     chars, blobs = dict.fromkeys(CONTENT_KINDS, 0), 0
     for part in message.parts:

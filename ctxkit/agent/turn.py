@@ -58,8 +58,8 @@ class Limits:
             raise BadArguments(f"The limit attempts is 0 or more, not {self.attempts}.")
 
     def __str__(self) -> str:
-        known = {"calls": self.calls, "tokens": self.tokens, "$": self.cost_usd, "s": self.seconds}
-        return ", ".join(f"{v:g} {k}" for k, v in known.items() if v is not None) or "no limits"
+        limits = {"calls": self.calls, "tokens": self.tokens, "$": self.cost_usd, "s": self.seconds}
+        return ", ".join(f"{v:g} {k}" for k, v in limits.items() if v is not None) or "no limits"
 
 
 @dataclass(slots=True)
@@ -84,31 +84,31 @@ class SpentInTurn:
         """Tokens billed."""
         return self.fresh + self.cached + self.output
 
-    def add(self, usage: Usage | None, model: str, counted: int = 0) -> None:
-        """Add one call; `counted` is its prompt where the model tells no usage."""
+    def add(self, usage: Usage | None, model: str, counted_prompt: int = 0) -> None:
+        """Add one call; `counted_prompt` is its prompt where the model tells no usage."""
         self.calls += 1
         if usage is not None and usage.prompt_tokens is not None:
-            self._bill(usage, model, free=self.free)
+            self._add_usage(usage, model, free=self.free)
         else:
-            self.unbilled += counted
+            self.unbilled += counted_prompt
 
     def add_summary(self, usage: Usage, model: str, *, free: bool) -> None:
         """Add a call that is none of the conversation: a summary, a note to memory."""
-        self._bill(usage, model, free=free)
+        self._add_usage(usage, model, free=free)
 
-    def _bill(self, usage: Usage, model: str, *, free: bool) -> None:
+    def _add_usage(self, usage: Usage, model: str, *, free: bool) -> None:
         cached = usage.cache_read_tokens or 0
         self.fresh += (usage.prompt_tokens or 0) - cached
         self.cached += cached
         self.output += usage.output_tokens or 0
         if free or self.cost_usd is None:
             return
-        known, cost = self._price(model), usage.cost_usd
-        if cost is None and known:
-            cost = known.cost_usd(usage)
+        model_price, cost = self._get_price(model), usage.cost_usd
+        if cost is None and model_price:
+            cost = model_price.cost_usd(usage)
         self.cost_usd = None if cost is None else self.cost_usd + cost
 
-    def exceeded(
+    def exceeded_limit(
         self, limits: Limits, model: str, prompt: int, *, free: bool | None = None
     ) -> str | None:
         """Return which limit the next call would pass, in words, or None; `free`: whether that
@@ -124,17 +124,17 @@ class SpentInTurn:
         if limits.seconds is not None and self.seconds >= limits.seconds:
             return f"the limit of {limits.seconds:g} seconds"
         if limits.cost_usd is not None and not (self.free if free is None else free):
-            known = self._price(model)
-            if known is None or self.cost_usd is None:
+            model_price = self._get_price(model)
+            if model_price is None or self.cost_usd is None:
                 raise BadArguments(
                     f"No price is known for {model}, so a limit in dollars cannot be kept: drop it."
                 )
-            dearest = known.at(prompt).write()
-            if self.cost_usd + (self.unbilled + prompt) * dearest > limits.cost_usd:
+            write_price = model_price.at(prompt).write()
+            if self.cost_usd + (self.unbilled + prompt) * write_price > limits.cost_usd:
                 return f"the limit of ${limits.cost_usd:g}"
         return None
 
-    def _price(self, model: str) -> Price | None:
+    def _get_price(self, model: str) -> Price | None:
         if model not in self.models:
             self.models[model] = price(model)
         return self.models[model]
@@ -171,7 +171,7 @@ class Turn:
     deadline: asyncio.Timeout | None = None
     task: asyncio.Task[Any] | None = None
     """What takes the turn."""
-    ran_out: bool = False
+    timed_out: bool = False
     """True where `hold` ended the turn, and not the deadline itself."""
 
     def check(self, model: Model, tokens: int, now: float) -> None:
@@ -182,7 +182,7 @@ class Turn:
             BadArguments: there is a limit in dollars and no price for the model.
         """
         self.spent.seconds = now - self.began
-        reason = self.spent.exceeded(self.limits, model.name, tokens)
+        reason = self.spent.exceeded_limit(self.limits, model.name, tokens)
         if reason:
             raise LimitReached(reason)
 
@@ -200,26 +200,26 @@ class Turn:
         when = self.deadline.when()
         if when is not None and asyncio.get_running_loop().time() >= when:
             self.deadline.reschedule(None)
-            self.ran_out = True
+            self.timed_out = True
             raise OutOfTime
 
     @asynccontextmanager
     async def paused(self, clock: Callable[[], float]) -> AsyncIterator[None]:
         """Let time pass that does not count: a person thinks about a question."""
-        loop, before = asyncio.get_running_loop(), clock()
+        loop, paused_at = asyncio.get_running_loop(), clock()
         deadline = None if self.late else self.deadline
-        left = None if deadline is None else deadline.when()
-        if deadline is not None and left is not None:
-            left -= loop.time()
+        remaining = None if deadline is None else deadline.when()
+        if deadline is not None and remaining is not None:
+            remaining -= loop.time()
             deadline.reschedule(None)
         try:
             yield
         finally:
-            self.began += clock() - before
-            if deadline is not None and left is not None:
-                deadline.reschedule(loop.time() + left)
+            self.began += clock() - paused_at
+            if deadline is not None and remaining is not None:
+                deadline.reschedule(loop.time() + remaining)
 
-    def attempt(self) -> bool:
+    def start_attempt(self) -> bool:
         """Begin one more attempt to recover; False where none is left."""
         if self.attempts >= self.limits.attempts:
             return False
@@ -229,7 +229,7 @@ class Turn:
     @property
     def late(self) -> bool:
         """True where the time is over."""
-        return self.ran_out or (self.deadline is not None and self.deadline.expired())
+        return self.timed_out or (self.deadline is not None and self.deadline.expired())
 
     @property
     def over(self) -> str:
@@ -323,36 +323,36 @@ class LiveEvents:
     """
 
     def __init__(self, hear: Listener, clock: Callable[[], float], turn: Callable[[], int]) -> None:
-        self._hear, self._clock, self._turn = hear, clock, turn
-        self._kind, self._stream = "", StreamRedactor()
+        self._listener, self._clock, self._current_turn = hear, clock, turn
+        self._piece_kind, self._redactor = "", StreamRedactor()
 
     def tell(self, kind: str, payload: dict[str, Any]) -> None:
         """Tell an event."""
         if kind == "delta":
-            self._tell_piece(payload["kind"], payload["text"])
+            self._emit_piece(payload["kind"], payload["text"])
             return
         if kind in _ENDS_TEXT:
             self._end_text()
-        self._emit(kind, redact_json(payload))
+        self._deliver(kind, redact_json(payload))
 
-    def _tell_piece(self, kind: str, text: str) -> None:
-        if kind != self._kind:
+    def _emit_piece(self, kind: str, text: str) -> None:
+        if kind != self._piece_kind:
             self._end_text()
-            self._kind, self._stream = kind, StreamRedactor(environment_secrets())
-        self._emit_text(self._stream.feed(text))
+            self._piece_kind, self._redactor = kind, StreamRedactor(environment_secrets())
+        self._emit_text(self._redactor.feed(text))
         if kind == "tool_call":  # a name comes whole
             self._end_text()
 
     def _end_text(self) -> None:
-        self._emit_text(self._stream.flush())
-        self._kind = ""
+        self._emit_text(self._redactor.flush())
+        self._piece_kind = ""
 
     def _emit_text(self, text: str) -> None:
         if text:
-            self._emit("delta", {"kind": self._kind, "text": text})
+            self._deliver("delta", {"kind": self._piece_kind, "text": text})
 
-    def _emit(self, kind: str, payload: dict[str, Any]) -> None:
-        self._hear(LiveEvent(kind, self._clock(), self._turn(), payload))
+    def _deliver(self, kind: str, payload: dict[str, Any]) -> None:
+        self._listener(LiveEvent(kind, self._clock(), self._current_turn(), payload))
 
 
 def ignore_event(_: LiveEvent) -> None:
