@@ -234,7 +234,7 @@ class Agent:
         turn.spent.exceeded_limit(self.limits, self.model.name, 0)
         self.compactor.made, self._compaction_requested = 0, False
         # the kernel was killed, or the kit failed, while a tool ran
-        for call in self.transcript.unanswered():
+        for call in self.transcript.find_unanswered_calls():
             self._record(self.transcript.unrun(call, LOST_RESULT))
         self.transcript.begin()
         self.compactor.budget.begin()
@@ -302,10 +302,10 @@ class Agent:
                     requested,
                     self.tools,
                     approve=self._make_approver(turn),
-                    asks=getattr(self.approve, "tools", None),
+                    asked_tools=getattr(self.approve, "tools", None),
                     offload=self._offload,
-                    outputs=self.outputs,
-                    pictures=accepts_images(self.model) is not False,
+                    output_limits=self.outputs,
+                    takes_images=accepts_images(self.model) is not False,
                 )
             except asyncio.CancelledError:
                 why = (
@@ -364,9 +364,9 @@ class Agent:
             writer=self.writer,
             seconds=self.summary_seconds,
             memory=self._memory_flusher,
-            tell=self.tell,
-            save=self._save_artifact,
-            own=self.writer is self.model,
+            emit=self.tell,
+            save_artifact=self._save_artifact,
+            writer_is_main=self.writer is self.model,
             prompts=self.prompts,
         )
         self._caller = ModelCaller(self.model, schemas, self.compactor, self.tell)

@@ -80,20 +80,25 @@ class Compactor:
         writer: Model | None,
         seconds: float,
         memory: MemoryFlusher | None,
-        tell: Callable[[str, dict[str, Any]], None],
-        save: SaveArtifact | None = None,
-        own: bool = False,
+        emit: Callable[[str, dict[str, Any]], None],
+        save_artifact: SaveArtifact | None = None,
+        writer_is_main: bool = False,
         prompts: SentPrompts | None = None,
     ) -> None:
-        self._own = own
-        self._last: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
+        self._writer_is_main = writer_is_main
+        self._last_answered: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
         self.prompts = prompts or SentPrompts()
-        self.transcript, self.rules, self._tell = transcript, rules, tell
-        self._model, self._seconds, self._memory = writer, seconds, memory
-        self._writer: ModelSummariser | None = None
-        self._owed: list[Usage] = []
-        self._tools, self._limit, self._begun, self._save_as = tools, limit, False, save
-        self.budget = LiveBudget(rules, transcript.session, tell)
+        self.transcript, self.rules, self._emit = transcript, rules, emit
+        self._summary_model, self._seconds, self._memory_flusher = writer, seconds, memory
+        self._summariser: ModelSummariser | None = None
+        self._unbilled: list[Usage] = []
+        self._tools, self._limit, self._start_emitted, self._save_artifact = (
+            tools,
+            limit,
+            False,
+            save_artifact,
+        )
+        self.budget = LiveBudget(rules, transcript.session, emit)
         self.made = 0
         """Compactions made since the count was last set back."""
         self.stand()
@@ -105,7 +110,7 @@ class Compactor:
             self.rules,
             fixed=schemas(self._tools),
             limit=self._limit,
-            save=self._save_as,
+            save=self._save_artifact,
             prompts=self.prompts,
         )
 
@@ -116,25 +121,29 @@ class Compactor:
         window.
         """
         if window < self.context.run.room.limit:
-            less = min(self.rules.reserve, window // 4)
-            self.rules = self.rules.but(window=window, assumed=True, reserve=less)
+            reserve = min(self.rules.reserve, window // 4)
+            self.rules = self.rules.but(window=window, assumed=True, reserve=reserve)
             self.stand()
 
     def answered(self, messages: tuple[Message, ...]) -> None:
         """Note a prompt that was answered: the provider's cache holds it for a while."""
-        self._last = self.transcript.clock(), messages
+        self._last_answered = self.transcript.clock(), messages
 
-    def _held(self) -> CachedPrefix | None:
+    def _cached_prefix(self) -> CachedPrefix | None:
         """Return the conversation as it stands, where the writer's cache holds its beginning."""
-        at, last = self._last
-        if not self._own or not last or self.transcript.clock() - at > self.rules.cache_life:
+        answered_at, last = self._last_answered
+        if (
+            not self._writer_is_main
+            or not last
+            or self.transcript.clock() - answered_at > self.rules.cache_life
+        ):
             return None
-        log, (now, tokens) = self.context.log, self.context.preview()
-        same = 0
-        while same < min(len(last), len(now)) and last[same] == now[same]:
-            same += 1
-        held = log.fixed + sum(map(log.measure, now[:same]))
-        return CachedPrefix(now, self._tools, held, tokens, self.context.run.room.limit)
+        log, (prompt, tokens) = self.context.log, self.context.preview()
+        common = 0
+        while common < min(len(last), len(prompt)) and last[common] == prompt[common]:
+            common += 1
+        cached_tokens = log.fixed + sum(map(log.measure, prompt[:common]))
+        return CachedPrefix(prompt, self._tools, cached_tokens, tokens, self.context.run.room.limit)
 
     async def prepare(self, spent: SpentInTurn, limits: Limits) -> PreparedCall:
         """Prepare the next call: save memory and compact where the rules say so, prune, and tell
@@ -142,29 +151,29 @@ class Compactor:
         """
         await self._summarise_results(spent, limits)
         before, run = size_now(self.session), self.context.run
-        window, self._begun = run.room.limit, False
-        known, edits = self.context.tokens, len(self.transcript.session.edits)
-        if self._memory and self._memory.due(known, window, edits):
-            await self._save(self.context.preview()[0], spent, limits, self._tools)
-        context, size = self.context, self.context.messages
-        prepared: PreparedCall = await self._off_loop(
+        window, self._start_emitted = run.room.limit, False
+        context_tokens, edits = self.context.tokens, len(self.transcript.session.edits)
+        if self._memory_flusher and self._memory_flusher.due(context_tokens, window, edits):
+            await self._flush_memory(self.context.preview()[0], spent, limits, self._tools)
+        context, message_count = self.context, self.context.messages
+        prepared: PreparedCall = await self._run_off_loop(
             lambda: context.prepare(self.transcript.clock()),
             spent,
             limits,
-            lambda: self._begin(run.due, before, size),
+            lambda: self._emit_start(run.due, before, message_count),
         )
         for name in prepared.warned:
-            self.budget.warned(name, prepared.tokens, size)
+            self.budget.warned(name, prepared.tokens, message_count)
         if prepared.edits:
             self.budget.cut(prepared.edits[0].trigger, before.tokens, window)
-            self._begin(run.due, before, size)
-            self._kept(prepared.edits, before, size, spent)
-            await self._save_dropped(prepared.edits, spent, limits)
+            self._emit_start(run.due, before, message_count)
+            self._store_edits(prepared.edits, before, message_count, spent)
+            await self._flush_dropped(prepared.edits, spent, limits)
         elif prepared.failed:
-            self._begin(run.due, before, size)
-            how = {"outcome": "failed", "error": failure_text("; ".join(prepared.failed))}
-            self._end(how, run.due, before, size)
-        self._bill(spent, self._taken())
+            self._emit_start(run.due, before, message_count)
+            outcome = {"outcome": "failed", "error": failure_text("; ".join(prepared.failed))}
+            self._emit_end(outcome, run.due, before, message_count)
+        self._bill_usage(spent, self._take_unbilled())
         self.budget.shown(len(prepared.messages), limits)
         return prepared
 
@@ -173,29 +182,31 @@ class Compactor:
 
         Where it fails, an excerpt stands in their place for the call, as without a model.
         """
-        if self._model is not None:
+        if self._summary_model is not None:
             history = self.context.run.history.at(self.context.run.call)
-            said: dict[str, str] = {}
-            failed = ""
+            summaries: dict[str, str] = {}
+            error = ""
             for result in find_results_to_summarise(self.rules.pruning, history.messages):
-                if _exceeded_limit(spent, limits, self._model, len(result.text) // 4):
+                if _exceeded_limit(spent, limits, self._summary_model, len(result.text) // 4):
                     break
-                text, usage, failed = await summarise_result(self._model, result)
+                text, usage, error = await summarise_result(self._summary_model, result)
                 if usage is not None:
-                    self._owed.append(usage)
-                if failed:  # the others would fail as well, and take their time
+                    self._unbilled.append(usage)
+                if error:  # the others would fail as well, and take their time
                     break
-                said[result.id] = text
-            if failed:
-                size, n = size_now(self.session), self.context.messages
-                self._begun = False
-                self._begin(TOOL_SUMMARY_TRIGGER, size, n)
-                self._end({"outcome": "failed", "error": failed}, TOOL_SUMMARY_TRIGGER, size, n)
-            if said:
-                await self.compact(
-                    spent, limits, ArchivedResults(said=said), trigger=TOOL_SUMMARY_TRIGGER
+                summaries[result.id] = text
+            if error:
+                size, message_count = size_now(self.session), self.context.messages
+                self._start_emitted = False
+                self._emit_start(TOOL_SUMMARY_TRIGGER, size, message_count)
+                self._emit_end(
+                    {"outcome": "failed", "error": error}, TOOL_SUMMARY_TRIGGER, size, message_count
                 )
-        self._bill(spent, self._taken())
+            if summaries:
+                await self.compact(
+                    spent, limits, ArchivedResults(said=summaries), trigger=TOOL_SUMMARY_TRIGGER
+                )
+        self._bill_usage(spent, self._take_unbilled())
 
     async def compact(
         self,
@@ -216,28 +227,30 @@ class Compactor:
             ModelError: the summariser failed; nothing was changed.
         """
         focus = redact(focus)
-        context, self._begun = self.context, False
-        before, size = size_now(self.session), context.messages
-        self._begin(trigger, before, size, focus=focus)
+        context, self._start_emitted = self.context, False
+        before, message_count = size_now(self.session), context.messages
+        self._emit_start(trigger, before, message_count, focus=focus)
 
-        def work() -> tuple[Edit, ...]:
+        def apply_policies() -> tuple[Edit, ...]:
             done = context.compact(self.chosen(policy, focus), trigger)
             if done or instead is None:
                 return done
             return context.compact(self.chosen(instead, focus), trigger)
 
         try:
-            edits: tuple[Edit, ...] = await self._off_loop(work, spent, limits)
+            edits: tuple[Edit, ...] = await self._run_off_loop(apply_policies, spent, limits)
         except ModelError as e:
-            self._bill(spent, self._taken())
-            self._end({"outcome": "failed", "error": failure_text(e)}, trigger, before, size)
+            self._bill_usage(spent, self._take_unbilled())
+            self._emit_end(
+                {"outcome": "failed", "error": failure_text(e)}, trigger, before, message_count
+            )
             raise
         if edits:
-            edits = self._kept(edits, before, size, spent)
-            await self._save_dropped(edits, spent, limits)
+            edits = self._store_edits(edits, before, message_count, spent)
+            await self._flush_dropped(edits, spent, limits)
         else:
-            self._end({"outcome": "skipped"}, trigger, before, size)
-        self._bill(spent, self._taken())
+            self._emit_end({"outcome": "skipped"}, trigger, before, message_count)
+        self._bill_usage(spent, self._take_unbilled())
         return edits
 
     async def force(self, spent: SpentInTurn, limits: Limits, trigger: str) -> bool:
@@ -247,9 +260,9 @@ class Compactor:
         the model knows. What did not fit is larger than it was counted: where the rules find too
         little, all but the newest turn goes.
         """
-        instead = None if trigger == "length" else KEEP_NEWEST_TURN
+        fallback = None if trigger == "length" else KEEP_NEWEST_TURN
         try:
-            return bool(await self.compact(spent, limits, trigger=trigger, instead=instead))
+            return bool(await self.compact(spent, limits, trigger=trigger, instead=fallback))
         except ModelError as e:
             marker = self.transcript.user(
                 failure_marker([self.transcript.turn], str(e)), kind="injected"
@@ -262,11 +275,15 @@ class Compactor:
     ) -> BasePolicy:
         """Return the policy of a compaction by hand, with its focus; a draft asks no model."""
         own = self.rules.bare if policy is None else as_policy(policy)
-        lent, writer = self.rules.summariser, None if draft else self._writer
-        if policy is None and own is not None and not isinstance(lent, Extractive):
+        rules_summariser, writer = self.rules.summariser, None if draft else self._summariser
+        if policy is None and own is not None and not isinstance(rules_summariser, Extractive):
             writer = None  # the rules name who writes
         own = KEEP_NEWEST_TURN if own is None else own
-        own = own.using(lent) if writer is None else _without_default_summariser(own).using(writer)
+        own = (
+            own.using(rules_summariser)
+            if writer is None
+            else _without_default_summariser(own).using(writer)
+        )
         return own.focused(focus) if focus else own
 
     # -- what was done ----------------------------------------------------------------------------
@@ -277,92 +294,106 @@ class Compactor:
         session = self.transcript.session
         return session.backed(self.prompts.of(session))
 
-    def _begin(self, trigger: str, size: PromptSize, messages: int, *, focus: str = "") -> None:
-        if not self._begun:
-            self._begun = True
-            told = _compaction_payload(trigger, size.tokens, messages)
-            self._tell("compaction_start", {**told, "focus": focus or None})
+    def _emit_start(
+        self, trigger: str, size: PromptSize, messages: int, *, focus: str = ""
+    ) -> None:
+        if not self._start_emitted:
+            self._start_emitted = True
+            payload = _compaction_payload(trigger, size.tokens, messages)
+            self._emit("compaction_start", {**payload, "focus": focus or None})
 
-    def _end(
+    def _emit_end(
         self,
-        how: dict[str, Any],
+        outcome: dict[str, Any],
         trigger: str | None,
         size: PromptSize,
         messages: int,
-        left: int | None = None,
+        tokens_after: int | None = None,
     ) -> None:
-        """Tell how a compaction ended; `left`: the tokens after it, None: as many as before."""
-        told = _compaction_payload(trigger, size.tokens, messages)
-        after = {"tokens_after": size.tokens if left is None else left}
-        self._tell("compaction_end", {**how, **told, "after": self.context.messages, **after})
+        """Tell how a compaction ended; `tokens_after`: the tokens after it, None: as many as before."""
+        payload = _compaction_payload(trigger, size.tokens, messages)
+        after = {"tokens_after": size.tokens if tokens_after is None else tokens_after}
+        self._emit(
+            "compaction_end", {**outcome, **payload, "after": self.context.messages, **after}
+        )
 
-    def _kept(
-        self, edits: tuple[Edit, ...], before: PromptSize, size: int, spent: SpentInTurn
+    def _store_edits(
+        self, edits: tuple[Edit, ...], before: PromptSize, message_count: int, spent: SpentInTurn
     ) -> tuple[Edit, ...]:
         """Keep the edits of a compaction; return them with their sizes and what they cost."""
         after = self.context.estimate_size()
-        edits = _sized(edits, before.tokens, after)
-        usage, writer = self._taken(), self._writer
-        ways = list(writer.ways) if writer is not None else []
-        if self._model is not None and (usage is not None or (writer is not None and writer.asked)):
-            details = {**edits[0].details, "summary_calls": ways} if ways else edits[0].details
-            first = replace(edits[0], usage=usage, model=redact(self._model.name), details=details)
+        edits = _with_sizes(edits, before.tokens, after)
+        usage, writer = self._take_unbilled(), self._summariser
+        call_kinds = list(writer.ways) if writer is not None else []
+        if self._summary_model is not None and (
+            usage is not None or (writer is not None and writer.asked)
+        ):
+            details = (
+                {**edits[0].details, "summary_calls": call_kinds}
+                if call_kinds
+                else edits[0].details
+            )
+            first = replace(
+                edits[0], usage=usage, model=redact(self._summary_model.name), details=details
+            )
             edits = (first, *edits[1:])
-        self._bill(spent, usage)
+        self._bill_usage(spent, usage)
         self.transcript.edit(edits)
         self.made += 1
         self.budget.compacted()
-        gone = sum(len(e.targets) for e in edits)
-        told = {k: v for k, v in edits[0].details.items() if k == "summary_calls"}
-        if failed := error_of(edits):
-            told[ERROR] = failed
-        outcome = "failed" if failed else "compacted"
-        how = {"outcome": outcome, "messages": gone, "tokens_source": "estimated", **told}
-        self._end(how, edits[0].trigger, before, size, after)
+        removed = sum(len(e.targets) for e in edits)
+        payload = {k: v for k, v in edits[0].details.items() if k == "summary_calls"}
+        if error := error_of(edits):
+            payload[ERROR] = error
+        outcome = "failed" if error else "compacted"
+        how = {"outcome": outcome, "messages": removed, "tokens_source": "estimated", **payload}
+        self._emit_end(how, edits[0].trigger, before, message_count, after)
         return edits
 
-    def _bill(self, spent: SpentInTurn, usage: Usage | None) -> None:
+    def _bill_usage(self, spent: SpentInTurn, usage: Usage | None) -> None:
         """Bill what the writer's calls cost, also where they came to nothing."""
-        if usage is not None and self._model is not None:
-            spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
+        if usage is not None and self._summary_model is not None:
+            spent.add_summary(
+                usage, self._summary_model.name, free=bool(self._summary_model.notice)
+            )
 
-    def _taken(self) -> Usage | None:
+    def _take_unbilled(self) -> Usage | None:
         """Return what the writer's calls cost that are not billed yet."""
-        written = self._writer.take() if self._writer is not None else None
-        owed, self._owed = self._owed, []
-        owed += [written] if written is not None else []
-        return sum_usage(owed) if owed else None
+        written = self._summariser.take() if self._summariser is not None else None
+        usages, self._unbilled = self._unbilled, []
+        usages += [written] if written is not None else []
+        return sum_usage(usages) if usages else None
 
     # -- memory -----------------------------------------------------------------------------------
 
-    async def _save_dropped(
+    async def _flush_dropped(
         self, edits: tuple[Edit, ...], spent: SpentInTurn, limits: Limits
     ) -> None:
-        if self._memory is not None and self._memory.flush.below is None:
+        if self._memory_flusher is not None and self._memory_flusher.flush.below is None:
             ids = {t for e in edits for t in e.targets}
-            gone = [m for m in self.transcript.session.messages if m.id in ids]
-            await self._save(gone, spent, limits, ())
+            dropped = [m for m in self.transcript.session.messages if m.id in ids]
+            await self._flush_memory(dropped, spent, limits, ())
 
-    async def _save(
+    async def _flush_memory(
         self, messages: Any, spent: SpentInTurn, limits: Limits, tools: tuple[ToolSchema, ...]
     ) -> None:
-        assert self._memory is not None  # noqa: S101  for the type checker: whoever calls has looked
-        if self._model is not None and _exceeded_limit(
-            spent, limits, self._model, self.context.tokens
+        assert self._memory_flusher is not None  # noqa: S101  for the type checker: whoever calls has looked
+        if self._summary_model is not None and _exceeded_limit(
+            spent, limits, self._summary_model, self.context.tokens
         ):
             return
-        reply = await self._memory.save(messages, tools=tools, seconds=limits.seconds)
+        reply = await self._memory_flusher.save(messages, tools=tools, seconds=limits.seconds)
         if reply is not None:
-            self._bill(spent, reply.usage)
+            self._bill_usage(spent, reply.usage)
 
     # -- off the loop -----------------------------------------------------------------------------
 
-    async def _off_loop(
+    async def _run_off_loop(
         self,
         work: Callable[[], Any],
         spent: SpentInTurn,
         limits: Limits,
-        begun: Callable[[], None] | None = None,
+        on_first_call: Callable[[], None] | None = None,
     ) -> Any:
         """Do what may summarise in a thread, so that a summary model can run on this loop
         meanwhile.
@@ -370,23 +401,23 @@ class Compactor:
         What it has done to the context by the time it is cancelled was not kept: the context is
         then taken anew.
         """
-        model = self._model
+        model = self._summary_model
         if model is not None:
-            self._writer = ModelSummariser(
+            self._summariser = ModelSummariser(
                 model,
                 asyncio.get_running_loop(),
                 self._seconds,
                 allowed=lambda tokens: _exceeded_limit(spent, limits, model, tokens),
-                begun=begun,
-                held=self._held,
+                on_first_call=on_first_call,
+                cached_prefix=self._cached_prefix,
             )
             if self.rules.bare is not None and isinstance(self.rules.summariser, Extractive):
-                self.context.rules = self.rules.but(policy=self.rules.bare.using(self._writer))
+                self.context.rules = self.rules.but(policy=self.rules.bare.using(self._summariser))
         try:
             return await run_in_thread(work)
         except asyncio.CancelledError:
-            if self._writer is not None:
-                self._writer.stop()
+            if self._summariser is not None:
+                self._summariser.stop()
             self.stand()
             raise
 
@@ -408,18 +439,22 @@ def _without_default_summariser(policy: BasePolicy) -> BasePolicy:
     return policy
 
 
-def _sized(edits: tuple[Edit, ...], before: int, after: int) -> tuple[Edit, ...]:
+def _with_sizes(edits: tuple[Edit, ...], before: int, after: int) -> tuple[Edit, ...]:
     """Return the edits of a compaction with the sizes of its prompts; those of a chain lie between
     as their counts do.
     """
     first, last = edits[0].tokens_before or 0, edits[-1].tokens_after or 0
     rate = (before - after) / (first - last) if first != last else 0.0
 
-    def size(counted: int | None) -> int:
+    def interpolate_size(counted: int | None) -> int:
         return max(round(after + rate * ((counted or 0) - last)), 0)
 
     return tuple(
-        replace(e, tokens_before=size(e.tokens_before), tokens_after=size(e.tokens_after))
+        replace(
+            e,
+            tokens_before=interpolate_size(e.tokens_before),
+            tokens_after=interpolate_size(e.tokens_after),
+        )
         for e in edits
     )
 
@@ -441,15 +476,17 @@ class LiveBudget:
     """
 
     def __init__(
-        self, rules: Rules, session: Session, tell: Callable[[str, dict[str, Any]], None]
+        self, rules: Rules, session: Session, emit: Callable[[str, dict[str, Any]], None]
     ) -> None:
-        set_at = budget_thresholds(rules)
-        self.warn_at: int | None = set_at["warn_at"] or None
-        self.cutover_at: int | None = set_at["cutover_at"] or None
-        self.single: int | None = rules.parameters.get("max_single_turn_input_tokens") or None
-        self.cumulative, self.turn = _since_compaction(session), 0
-        self._tell, self._capped = tell, False
-        self._cap: tuple[int, float] = (
+        thresholds = budget_thresholds(rules)
+        self.warn_at: int | None = thresholds["warn_at"] or None
+        self.cutover_at: int | None = thresholds["cutover_at"] or None
+        self.max_turn_tokens: int | None = (
+            rules.parameters.get("max_single_turn_input_tokens") or None
+        )
+        self.cumulative, self.turn = _tokens_since_compaction(session), 0
+        self._emit, self._cap_warned = emit, False
+        self._rules_cap: tuple[int, float] = (
             rules.parameters.get("max_tail_messages") or 0,
             rules.parameters.get("context_cap_fraction") or 0.0,
         )
@@ -467,44 +504,52 @@ class LiveBudget:
     def warned(self, trigger: str, tokens: int, messages: int) -> None:
         """Tell a warning that became due."""
         if trigger == NearCap.word:
-            self._near(messages, *self._cap)
+            self._emit_near_cap(messages, *self._rules_cap)
             return
         sums = {
             "cumulative_input_tokens": self.cumulative,
             "warn_at": self.warn_at,
             "cutover_at": self.cutover_at,
         }
-        self._tell("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
+        self._emit("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
 
     def cut(self, trigger: str | None, tokens: int, window: int) -> None:
         """Tell that a budget was used up and what was kept begins a new cycle."""
-        if self.single and self.turn >= self.single:
-            told: dict[str, Any] = {"input_tokens": self.turn, "cutover_at": self.single}
-            told["reason"] = "single_turn_limit"
+        if self.max_turn_tokens and self.turn >= self.max_turn_tokens:
+            payload: dict[str, Any] = {
+                "input_tokens": self.turn,
+                "cutover_at": self.max_turn_tokens,
+            }
+            payload["reason"] = "single_turn_limit"
         elif self.cutover_at and self.cumulative >= self.cutover_at:
-            told = {"cumulative_input_tokens": self.cumulative, "cutover_at": self.cutover_at}
+            payload = {"cumulative_input_tokens": self.cumulative, "cutover_at": self.cutover_at}
         else:
-            told = {"input_tokens": tokens, "context_window": window, "reason": trigger}
-        self._tell("context_budget_cutover", told)
+            payload = {"input_tokens": tokens, "context_window": window, "reason": trigger}
+        self._emit("context_budget_cutover", payload)
 
     def compacted(self) -> None:
         """Begin a new cycle."""
-        self.cumulative, self._capped = 0, False
+        self.cumulative, self._cap_warned = 0, False
 
     def shown(self, messages: int, limits: Limits) -> None:
         """Tell, once a cycle, that a prompt nears the cap on messages."""
-        if limits.messages is None or self._capped:
+        if limits.messages is None or self._cap_warned:
             return
         if messages > int(limits.messages * limits.messages_share):
-            self._capped = True
-            self._near(messages, limits.messages, limits.messages_share)
+            self._cap_warned = True
+            self._emit_near_cap(messages, limits.messages, limits.messages_share)
 
-    def _near(self, messages: int, cap: int, share: float) -> None:
-        told = {"messages": messages, "cap": cap, "fraction": share, "threshold": int(cap * share)}
-        self._tell("context_window_warn", told)
+    def _emit_near_cap(self, messages: int, cap: int, share: float) -> None:
+        payload = {
+            "messages": messages,
+            "cap": cap,
+            "fraction": share,
+            "threshold": int(cap * share),
+        }
+        self._emit("context_window_warn", payload)
 
 
-def _since_compaction(session: Session) -> int:
+def _tokens_since_compaction(session: Session) -> int:
     since = takewhile(lambda entry: not isinstance(entry, Edit), reversed(session.path))
     usages = (entry.usage for entry in since if isinstance(entry, Message) and entry.usage)
     return sum(usage.prompt_tokens or 0 for usage in usages)

@@ -129,14 +129,17 @@ class LiveSession:
         self.workspace.make()
         self.name, self._clock, self._listeners = check_session_name(name), clock, [hear]
         self.workspace.check(name)
-        self.root = Root(root or self._scratch(), allow)
-        self._called = self.name if agent == "main" else agent
-        self._named, self.store = root is not None, ContextStore(self.workspace.folder.parent)
-        files = WorkFiles(self.workspace, clock)
-        work = files.tools(lambda: self.id)
+        self.root = Root(root or self._open_scratch(), allow)
+        self._agent_name = self.name if agent == "main" else agent
+        self._has_own_root, self.store = (
+            root is not None,
+            ContextStore(self.workspace.folder.parent),
+        )
+        work_files = WorkFiles(self.workspace, clock)
+        work_tools = work_files.tools(lambda: self.id)
         namespace = {} if namespace is None else namespace
-        own = make_tools(tools, self.root, namespace, self.store, work)
-        offered = () if via else tuple(t.schema for t in (*own, COMPACT_TOOL))
+        agent_tools = make_tools(tools, self.root, namespace, self.store, work_tools)
+        schemas = () if via else tuple(t.schema for t in (*agent_tools, COMPACT_TOOL))
         self.settings = {
             "model": model.name,
             "rules": rules.label,
@@ -146,7 +149,7 @@ class LiveSession:
             **(words or {}),
         }
         """How its parts were named."""
-        fresh = Session(
+        new_session = Session(
             id=self.workspace.new_id(name, seed),
             format="live",
             title=name,
@@ -157,36 +160,36 @@ class LiveSession:
             started=clock(),
             cwd=str(Path.cwd()),
             context_window=rules.window or model.context_window,
-            tools=offered,
+            tools=schemas,
             details={k: n for k, n in budget_thresholds(rules).items() if n},
         )
-        fresh = with_session_settings(
-            fresh, make_session_settings(self.settings, rules, limits or Limits())
+        new_session = with_session_settings(
+            new_session, make_session_settings(self.settings, rules, limits or Limits())
         )
         self.notes: tuple[str, ...] = ()
         """What must be said of how it goes on: sentences for the user."""
-        self._busy = False
+        self._is_busy = False
         self._exports: list[SpanExport] = []
-        self.log = SessionLog(self.workspace.sessions, name, fresh, self._begun)
+        self.log = SessionLog(self.workspace.sessions, name, new_session, self._trust_session)
         try:
-            if self.log.session is fresh:  # which says already how it is led
+            if self.log.session is new_session:  # which says already how it is led
                 limits = limits or Limits()
             else:
-                limits = self._lead(model, rules, limits, offered)
+                limits = self._store_settings(model, rules, limits, schemas)
             events = self.workspace.open(self.workspace.events(self.id), _APPEND_FLAGS)
-            self._events = EventLog(events, self.id, agent)
-            keep = partial(self.workspace.keep, self.workspace.results(self.id))
-            artifacts = ArtifactStore(self.root, keep)
-            self._work = files
+            self._event_log = EventLog(events, self.id, agent)
+            write_artifact = partial(self.workspace.keep, self.workspace.results(self.id))
+            artifacts = ArtifactStore(self.root, write_artifact)
+            self._work_files = work_files
             self.agent = (via or Agent)(
                 self.log.session,
                 model=model,
                 rules=rules,
-                tools=own,
+                tools=agent_tools,
                 keep=self.log.append,
                 limits=limits,
                 clock=clock,
-                hear=self._told,
+                hear=self._on_event,
                 approve=approve,
                 offload=artifacts.keep,
                 save=artifacts.save,
@@ -205,29 +208,29 @@ class LiveSession:
             )
             self.reports = ReportStore(self.workspace, self.id)
             """What filled the window at the end of each turn."""
-            self._turns = TurnLog(self._snapshots, self.session)
-            self._promotions = MemoryPromoter(memory, lambda: self.session, self._say)
+            self._turn_log = TurnLog(self._snapshots, self.session)
+            self._promoter = MemoryPromoter(memory, lambda: self.session, self._emit)
         except BaseException:
             self.log.close()
             raise
 
-    def take(self, rules: Rules, words: str) -> None:
+    def take(self, rules: Rules, name: str) -> None:
         """Go on under other rules from here; what was done stays, and so does the log of it.
 
         Args:
             rules: the context manager from the next call on.
-            words: what names it, as `%%agent --rules` takes it: kept in the session.
+            name: what names it, as `%%agent --rules` takes it: kept in the session.
 
         Raises:
             BadArguments: a turn runs.
         """
-        if self._busy:
+        if self._is_busy:
             raise busy_error(self.name)
-        offered = tuple(tool.schema for tool in self.agent.tools.values())
-        self.settings["rules"] = words
-        self._lead(self.agent.model, rules, self.agent.limits, offered)
+        schemas = tuple(tool.schema for tool in self.agent.tools.values())
+        self.settings["rules"] = name
+        self._store_settings(self.agent.model, rules, self.agent.limits, schemas)
         self.agent.take(rules)
-        self._say("moved", {"rules": words})
+        self._emit("moved", {"rules": name})
 
     @property
     def session(self) -> Session:
@@ -253,10 +256,10 @@ class LiveSession:
         """
         names = parse_section_names(words)
         memory = self.memory.text if self.memory is not None else None
-        root = self.root if self._named else None
+        root = self.root if self._has_own_root else None
         folder, store = self.root.folder, self.store
-        around = PromptSources(folder=folder, root=root, own=own, store=store, memory=memory)
-        sections = PromptSections(names, around)
+        sources = PromptSources(folder=folder, root=root, own=own, store=store, memory=memory)
+        sections = PromptSections(names, sources)
         if names:
             sections.check(self.session)
         elif own:
@@ -273,32 +276,32 @@ class LiveSession:
         """All who are told events."""
         return tuple(self._listeners)
 
-    def listen(self, hear: Listener) -> None:
+    def listen(self, listener: Listener) -> None:
         """Tell events to one more listener from now on."""
-        self._listeners.append(hear)
+        self._listeners.append(listener)
 
     def export(self, to: SpanAddress) -> SpanExport:
         """Send the spans of the session to a collector from now on, beside what it does."""
-        spans = SpanExport(lambda: self.session, to, self._say)
+        spans = SpanExport(lambda: self.session, to, self._emit)
         self._exports.append(spans)
         self.listen(spans.hear)
         return spans
 
-    def unlisten(self, hear: Listener) -> None:
+    def unlisten(self, listener: Listener) -> None:
         """Tell a listener no more events."""
-        if hear in self._listeners:
-            self._listeners.remove(hear)
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
     async def turn(
         self,
         prompt: str,
-        heard: Sequence[Message] = (),
+        preceding: Sequence[Message] = (),
         attached: Sequence[Image] = (),
         details: Mapping[str, Any] | None = None,
     ) -> Outcome:
         """Take one turn; a snapshot row is written at its end, however it ends.
 
-        `heard` is what other agents said since the last turn: it is written before the prompt;
+        `preceding` is what other agents said since the last turn: it is written before the prompt;
         `attached` are pictures that go with it, `details` what is kept with it and never sent.
 
         Raises:
@@ -307,25 +310,31 @@ class LiveSession:
             BadArguments: a turn or a compaction of it is running: also where one of its own tools
                 asks.
         """
-        most, sections, waited = self.agent.limits.seconds, self.agent.sections, 0.0
+        max_seconds, sections, seconds_used = self.agent.limits.seconds, self.agent.sections, 0.0
         try:
             with self.alone():
                 if sections is not None and "memory" in sections.names:
-                    began = self._clock()
-                    await self._promotions.before(self._called, prompt, most)
-                    waited = self._clock() - began
+                    started = self._clock()
+                    await self._promoter.before(self._agent_name, prompt, max_seconds)
+                    seconds_used = self._clock() - started
                 try:
-                    ended = await self.agent.turn(prompt, heard, attached, details, waited)
+                    outcome = await self.agent.turn(
+                        prompt, preceding, attached, details, seconds_used
+                    )
                 finally:
-                    self._turns.end(self.session)
-                    self._report()
-                left = None if most is None else max(most - ended.spent.seconds, MEMORY_GRACE)
-                await self._promotions.after(self._called, left)
-                return ended
+                    self._turn_log.end(self.session)
+                    self._store_report()
+                seconds_left = (
+                    None
+                    if max_seconds is None
+                    else max(max_seconds - outcome.spent.seconds, MEMORY_GRACE)
+                )
+                await self._promoter.after(self._agent_name, seconds_left)
+                return outcome
         except (CtxkitError, asyncio.CancelledError):
             raise
         except Exception as e:  # noqa: BLE001  the file has its words, which may hold what must not be shown
-            raise StoreError(self._crashed(e)) from None
+            raise StoreError(self._write_crash_report(e)) from None
 
     @property
     def turns(self) -> pd.DataFrame:
@@ -336,7 +345,7 @@ class LiveSession:
         a line more. After a branch or a restore it holds the turns that stand, as its log does:
         there, lines of turns that were left are taken back; the session's own log keeps them.
         """
-        return self._turns.frame
+        return self._turn_log.frame
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
@@ -348,7 +357,7 @@ class LiveSession:
     @property
     def busy(self) -> bool:
         """True while a turn or a compaction runs."""
-        return self._busy
+        return self._is_busy
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -357,13 +366,13 @@ class LiveSession:
         Raises:
             BadArguments: another is under way.
         """
-        if self._busy:
+        if self._is_busy:
             raise busy_error(self.name)
-        self._busy = True
+        self._is_busy = True
         try:
             yield
         finally:
-            self._busy = False
+            self._is_busy = False
 
     def limit(self, limits: Limits) -> None:
         """Set the limits of each turn from now on, and keep them with what else was named anew.
@@ -372,10 +381,12 @@ class LiveSession:
             StoreError: they could not be kept.
         """
         self.agent.limits = limits
-        how = make_session_settings(self.settings, self.agent.rules, limits)
+        settings = make_session_settings(self.settings, self.agent.rules, limits)
         before = read_session_settings(self.session)
-        if before is None or replace(before, seal="") != how:
-            self.agent.replace_session(self.log.revise(with_session_settings(self.session, how)))
+        if before is None or replace(before, seal="") != settings:
+            self.agent.replace_session(
+                self.log.revise(with_session_settings(self.session, settings))
+            )
 
     async def remember(self) -> tuple[list[MemoryEntry], str]:
         """Let the model say what of the session is worth remembering (see `Promotions.remember`).
@@ -386,7 +397,7 @@ class LiveSession:
             StoreError: it cannot be kept.
         """
         with self.alone():
-            return await self._promotions.remember(self.agent.writer, self.agent.summary_seconds)
+            return await self._promoter.remember(self.agent.writer, self.agent.summary_seconds)
 
     # -- branch and restore -----------------------------------------------------------------------
 
@@ -396,22 +407,22 @@ class LiveSession:
         Raises:
             BadArguments: there is no such checkpoint.
         """
-        place = get_checkpoint(self.session, number)
-        if place.entry < 0:
+        checkpoint = get_checkpoint(self.session, number)
+        if checkpoint.entry < 0:
             raise BadArguments(
                 f"Checkpoint {number} lies before the first message; use `reset` for a fresh"
                 " session."
             )
-        return self.move(place.entry)
+        return self.move(checkpoint.entry)
 
     def move(self, entry: int) -> Session:
         """Stand at an entry of the log; what is said next begins a branch there."""
         with self.alone():
             moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)
-        self._turns.moved(self.session)
-        self._promotions.moved()
-        self._say("moved", {"entry": entry})
+        self._turn_log.moved(self.session)
+        self._promoter.moved()
+        self._emit("moved", {"entry": entry})
         return moved
 
     def close(self) -> None:
@@ -419,11 +430,11 @@ class LiveSession:
         with ExitStack() as closing:  # the session is free at the end, whatever else fails
             closing.callback(self.log.close)
             closing.callback(self._snapshots.close)
-            closing.callback(self._events.close)
+            closing.callback(self._event_log.close)
             closing.callback(getattr(self.agent.model, "close", lambda: None))
             for spans in self._exports:
                 closing.callback(spans.close)
-            self._promotions.end(self.agent.writer, self.agent.summary_seconds)
+            self._promoter.end(self.agent.writer, self.agent.summary_seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -433,64 +444,66 @@ class LiveSession:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _lead(
-        self, model: Model, rules: Rules, limits: Limits | None, offered: tuple[ToolSchema, ...]
+    def _store_settings(
+        self, model: Model, rules: Rules, limits: Limits | None, schemas: tuple[ToolSchema, ...]
     ) -> Limits:
         """Keep how the session is led from now on; note what differs, return a turn's limits."""
-        was = self.log.session
-        check_model(was, model, self.name)
-        before = read_session_settings(was)
-        limits = limits or restore_limits(before)
-        how = make_session_settings(self.settings, rules, limits)
-        now = replace(with_session_settings(was, how), model=redact(model.name), tools=offered)
-        if was.log:
+        stored = self.log.session
+        check_model(stored, model, self.name)
+        old_settings = read_session_settings(stored)
+        limits = limits or restore_limits(old_settings)
+        settings = make_session_settings(self.settings, rules, limits)
+        updated = replace(
+            with_session_settings(stored, settings), model=redact(model.name), tools=schemas
+        )
+        if stored.log:
             self.notes = (
-                *describe_differences(was, before, how, model),
-                *describe_tool_changes(was, now),
+                *describe_differences(stored, old_settings, settings, model),
+                *describe_tool_changes(stored, updated),
             )
-        if now != was:
-            self.log.revise(now)
+        if updated != stored:
+            self.log.revise(updated)
         return limits
 
-    def _report(self) -> None:
+    def _store_report(self) -> None:
         """Keep what filled the window at the end of a turn."""
-        kept = self.reports.keep(self.session, self._clock)
-        if kept is not None:
-            sizes = {"tokens": kept.report.prompt_tokens, "turn": kept.turn}
-            self._say("context_report_created", {"context_report_id": kept.id, **sizes})
+        stored = self.reports.keep(self.session, self._clock)
+        if stored is not None:
+            sizes = {"tokens": stored.report.prompt_tokens, "turn": stored.turn}
+            self._emit("context_report_created", {"context_report_id": stored.id, **sizes})
 
-    def _say(self, kind: str, payload: dict[str, Any]) -> None:
+    def _emit(self, kind: str, payload: dict[str, Any]) -> None:
         self.agent.tell(kind, payload)
 
-    def _told(self, event: LiveEvent) -> None:
+    def _on_event(self, event: LiveEvent) -> None:
         if event.kind != "delta":
-            self._events.write(event.kind, event.time, event.turn, event.payload)
-        self._work.hear(event.kind, lambda: self.session)
+            self._event_log.write(event.kind, event.time, event.turn, event.payload)
+        self._work_files.hear(event.kind, lambda: self.session)
         if event.kind in ("turn_start", "model_call"):
-            self._turns.called(event.kind)
+            self._turn_log.called(event.kind)
         elif event.kind == "compaction_end" and is_compaction(event.payload):
-            self._turns.compacted(self.session)
-            self._promotions.compacted()
-        for hear in tuple(self._listeners):
+            self._turn_log.compacted(self.session)
+            self._promoter.compacted()
+        for listener in tuple(self._listeners):
             try:
-                hear(event)
+                listener(event)
             except Exception as e:  # noqa: BLE001  a display that fails must not cost the turn
-                self.unlisten(hear)
-                said = {"error": f"{type(e).__name__}: {redact(str(e))[:300]}"}
-                self._events.write("listener_failed", event.time, event.turn, said)
+                self.unlisten(listener)
+                payload = {"error": f"{type(e).__name__}: {redact(str(e))[:300]}"}
+                self._event_log.write("listener_failed", event.time, event.turn, payload)
 
-    def _begun(self, name: str) -> None:
+    def _trust_session(self, name: str) -> None:
         """Note that a session is this user's; where that cannot be noted, a later kernel asks."""
         with suppress(StoreError):
             self.workspace.vouch(name)
 
-    def _scratch(self) -> Path:
+    def _open_scratch(self) -> Path:
         """Return the session's own folder for its tools, made without following links."""
         folder = self.workspace.scratch(self.name)
         with self.workspace.reach(folder, make=0o777):
             return folder
 
-    def _crashed(self, error: Exception) -> str:
+    def _write_crash_report(self, error: Exception) -> str:
         path = self.workspace.crash(self.id)
         text = redact("".join(traceback.format_exception(error)))
         try:

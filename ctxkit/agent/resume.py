@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SETTINGS_KEY = "led"
 """Where `Session.details` has it."""
-_SCRIPT = "scripted"
+_SCRIPT_PREFIX = "scripted"
 _MAX_RULES_CHARS = 4000
 
 
@@ -61,38 +61,42 @@ def make_session_settings(
     words: Mapping[str, Any], rules: Rules, limits: Limits
 ) -> SessionSettings:
     """Return how a session is led, without keys."""
-    usual = Limits()
-    said = {k: v for k, v in asdict(limits).items() if v != getattr(usual, k)}
+    defaults = Limits()
+    changed_limits = {k: v for k, v in asdict(limits).items() if v != getattr(defaults, k)}
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))  # places in memory, others each time
-    clean = json.loads(_redacted(json.dumps([dict(words), text]), tuple(environment_secrets())))
-    return SessionSettings(words=clean[0], rules=clean[1][:_MAX_RULES_CHARS], limits=said)
+    clean = json.loads(
+        _redact_encoded(json.dumps([dict(words), text]), tuple(environment_secrets()))
+    )
+    return SessionSettings(words=clean[0], rules=clean[1][:_MAX_RULES_CHARS], limits=changed_limits)
 
 
 def read_session_settings(session: Session | None) -> SessionSettings | None:
     """Return how a session was led by this user; None: nobody says so, or somebody else does."""
-    told = session.details.get(SETTINGS_KEY) if session is not None else None
-    if session is None or told is None:
+    stored = session.details.get(SETTINGS_KEY) if session is not None else None
+    if session is None or stored is None:
         return None
     try:
-        found = msgspec.convert(told, SessionSettings)
+        settings = msgspec.convert(stored, SessionSettings)
     except msgspec.ValidationError:
         return None
-    return found if found.is_mine(session.id) else None
+    return settings if settings.is_mine(session.id) else None
 
 
-def restore_limits(found: SessionSettings | None) -> Limits:
+def restore_limits(settings: SessionSettings | None) -> Limits:
     """Return the limits of a turn that were kept, else the usual ones."""
-    known = {f.name for f in fields(Limits)}
+    limit_names = {f.name for f in fields(Limits)}
     try:
-        return Limits(**{k: v for k, v in (found.limits if found else {}).items() if k in known})
+        return Limits(
+            **{k: v for k, v in (settings.limits if settings else {}).items() if k in limit_names}
+        )
     except (BadArguments, TypeError):
         return Limits()
 
 
-def with_session_settings(session: Session, how: SessionSettings) -> Session:
+def with_session_settings(session: Session, settings: SessionSettings) -> Session:
     """Return a session that says how it is led."""
-    sealed_ = msgspec.to_builtins(how.sealed_for(session.id))
-    return replace(session, details={**session.details, SETTINGS_KEY: sealed_})
+    sealed = msgspec.to_builtins(settings.sealed_for(session.id))
+    return replace(session, details={**session.details, SETTINGS_KEY: sealed})
 
 
 def list_models(session: Session | None) -> tuple[str, ...]:
@@ -108,8 +112,8 @@ def check_model(session: Session | None, model: Model, name: str) -> None:
     Raises:
         BadArguments: a script would write invented turns into a conversation with a model.
     """
-    real = [w for w in list_models(session) if not w.startswith(_SCRIPT)]
-    if real and model.notice.startswith(_SCRIPT):
+    real = [w for w in list_models(session) if not w.startswith(_SCRIPT_PREFIX)]
+    if real and model.notice.startswith(_SCRIPT_PREFIX):
         raise BadArguments(
             f"Session {name!r} is a conversation with {real[-1]}, and {model.name} would write "
             f"invented turns into it: name a model, for instance `%%agent --session {name} --model "
@@ -123,7 +127,11 @@ def describe_differences(
     """Return in sentences what a session goes on with that it did not have."""
     answered = list_models(session)
     notes = []
-    if answered and answered[-1].startswith(_SCRIPT) and not model.notice.startswith(_SCRIPT):
+    if (
+        answered
+        and answered[-1].startswith(_SCRIPT_PREFIX)
+        and not model.notice.startswith(_SCRIPT_PREFIX)
+    ):
         notes.append(f"Note: a script wrote what was answered so far ({answered[-1]}); from here "
                      f"on {model.name} answers.")  # fmt: skip
     if before is None:
@@ -147,20 +155,20 @@ def describe_differences(
 def describe_tool_changes(was: Session, now: Session) -> list[str]:
     """Return in sentences which tools are new, gone or described otherwise."""
     old, new = ({t.name: t for t in s.tools} for s in (was, now))
-    told = {
+    changes = {
         "gone": [n for n in old if n not in new],
         "new": [n for n in new if n not in old],
         "described otherwise": [n for n in new if n in old and new[n] != old[n]],
     }
-    said = [f"{', '.join(names)} ({how})" for how, names in told.items() if names]
-    return [f"Note: its tools are not those it had: {'; '.join(said)}."] if said else []
+    phrases = [f"{', '.join(names)} ({how})" for how, names in changes.items() if names]
+    return [f"Note: its tools are not those it had: {'; '.join(phrases)}."] if phrases else []
 
 
 @lru_cache(64)
-def _redacted(words: str, known: tuple[str, ...]) -> str:
+def _redact_encoded(encoded: str, secrets: tuple[str, ...]) -> str:
     """Return JSON without keys: agents of a team are often led alike."""
-    return json.dumps(redact_json(json.loads(words), known))
+    return json.dumps(redact_json(json.loads(encoded), secrets))
 
 
-def _sealed_text(how: SessionSettings, session: str) -> str:
-    return msgspec.json.encode([session, how], order="deterministic").decode()
+def _sealed_text(settings: SessionSettings, session: str) -> str:
+    return msgspec.json.encode([session, settings], order="deterministic").decode()

@@ -240,7 +240,7 @@ def test_a_turn_stopped_while_it_is_summarised_leaves_the_context_as_it_was():
     run(go())
     assert not a.session.edits
     assert a.compactor.context.messages == len(a.session.messages)
-    a.compactor._model = Says(said("notes"))
+    a.compactor._summary_model = Says(said("notes"))
     assert run(a.turn("again")).text == "done"
     assert [e.inserted[0].text for e in a.session.edits] == ["notes"]
 

@@ -66,14 +66,16 @@ class LocalMemory:
     """
 
     def __init__(self, memories: MemoryStore, budgets: MemoryBudgets | None = None) -> None:
-        self._memories, self._budgets = memories, budgets
+        self._store, self._budgets = memories, budgets
 
     async def before(self, _agent: str, prompt: str) -> str:
         """Return the block."""
-        held = self._memories.entries()
+        entries = self._store.entries()
         if self._budgets is None:
-            return format_memory_block(held, prompt)
-        return f"## Memory digest\n{format_digest(held, prompt, self._budgets)}" if held else ""
+            return format_memory_block(entries, prompt)
+        return (
+            f"## Memory digest\n{format_digest(entries, prompt, self._budgets)}" if entries else ""
+        )
 
     async def after(self, _agent: str, _history: Sequence[tuple[str, str]], _turns: int) -> bool:
         """Keep nothing: what is kept is kept by promotion."""
@@ -98,35 +100,39 @@ class SessionMemory:
         whole: bool = True,
         by_model: bool = False,
     ) -> None:
-        self.memories, self.providers, self.by_model = memories, tuple(providers), by_model
-        self._baked = format_memory_block(memories.entries()) if whole else ""
-        self._fresh: list[str] = []
+        self.store, self.providers, self.by_model = memories, tuple(providers), by_model
+        self._opening_block = format_memory_block(memories.entries()) if whole else ""
+        self._provider_blocks: list[str] = []
 
     def text(self) -> str:
         """Return all blocks for the next prompt; of equal ones, one."""
-        return "\n\n".join(dict.fromkeys(filter(None, [self._baked, *self._fresh])))
+        return "\n\n".join(
+            dict.fromkeys(filter(None, [self._opening_block, *self._provider_blocks]))
+        )
 
     async def before(self, agent: str, prompt: str) -> list[str]:
         """Ask the providers; return in sentences what failed, of which nothing is put in."""
-        self._fresh, failed = [], []
+        self._provider_blocks, failed = [], []
         for provider in self.providers:
             try:
-                self._fresh.append(await provider.before(agent, prompt))
+                self._provider_blocks.append(await provider.before(agent, prompt))
             except Exception as e:  # noqa: BLE001  a provider of the user's may raise anything
                 failed.append(_describe_failure(provider, e))
         return failed
 
     async def after(self, agent: str, session: Session) -> list[str]:
         """Tell the providers the talk; return in sentences what failed."""
-        failed, said = [], _conversation_rows(session.messages)
+        failed, rows = [], _conversation_rows(session.messages)
         for provider in self.providers:
             try:
-                await provider.after(agent, said, len(set(session.turns)))
+                await provider.after(agent, rows, len(set(session.turns)))
             except Exception as e:  # noqa: BLE001  as above
                 failed.append(_describe_failure(provider, e))
         return failed
 
-    def promote(self, session: str, messages: Sequence[Message], why: str) -> list[MemoryEntry]:
+    def promote_lessons(
+        self, session: str, messages: Sequence[Message], why: str
+    ) -> list[MemoryEntry]:
         """Keep what messages say that may outlive them; return what is new.
 
         What was forgotten by hand stays forgotten, and what anybody else wrote stays as it is.
@@ -139,17 +145,21 @@ class SessionMemory:
         Raises:
             StoreError: it cannot be kept.
         """
-        held, rows = self.memories.entries(), self.memories.newest_rows()
-        known = {(e.type, e.description) for e in held}
-        others = [e for e in held if rows.get(e.guid.casefold(), {}).get("by") != EXTRACTED_BY]
-        taken = self.memories.forgotten().union(*((e.guid, e.name.casefold()) for e in others))
-        found = [(x, x.entry()) for x in extract_lessons(messages)]
-        fresh = [(x, e) for x, e in found if (e.type, e.description) not in known]
-        wanted = [(x, e) for x, e in fresh if taken.isdisjoint((e.guid, e.name.casefold()))][
-            -MAX_PROMOTED:
+        entries, audit_rows = self.store.entries(), self.store.newest_rows()
+        stored_keys = {(e.type, e.description) for e in entries}
+        protected = [
+            e for e in entries if audit_rows.get(e.guid.casefold(), {}).get("by") != EXTRACTED_BY
         ]
-        add = partial(self.memories.add, session=session, by=EXTRACTED_BY, why=why)
-        return [add(e, messages=list(x.sources[:20])) for x, e in wanted]
+        blocked_keys = self.store.forgotten().union(
+            *((e.guid, e.name.casefold()) for e in protected)
+        )
+        lessons = [(x, x.entry()) for x in extract_lessons(messages)]
+        new_lessons = [(x, e) for x, e in lessons if (e.type, e.description) not in stored_keys]
+        accepted = [
+            (x, e) for x, e in new_lessons if blocked_keys.isdisjoint((e.guid, e.name.casefold()))
+        ][-MAX_PROMOTED:]
+        add = partial(self.store.add, session=session, by=EXTRACTED_BY, why=why)
+        return [add(e, messages=list(x.sources[:20])) for x, e in accepted]
 
 
 def default_memory_folders() -> tuple[Path, Path]:
@@ -163,13 +173,13 @@ def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> Me
     Raises:
         BadArguments: it names none that there is.
     """
-    named = config.get("Provider", "local")
-    if named == "local":
+    provider = config.get("Provider", "local")
+    if provider == "local":
         return LocalMemory(memories)
-    told = config.get("Webhook")
-    if named != "webhook" or not isinstance(told, dict):
+    section = config.get("Webhook")
+    if provider != "webhook" or not isinstance(section, dict):
         raise BadArguments(
-            f"There is no memory provider {sanitize_line(str(named), 60)!r}: it is local, or "
+            f"There is no memory provider {sanitize_line(str(provider), 60)!r}: it is local, or "
             "webhook with a "
             "section Webhook."
         )
@@ -180,13 +190,15 @@ def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> Me
         "TimeoutSeconds": "seconds",
         "SaveEveryNTurns": "save_every",
     }
-    return Webhook(**{keys[k]: v for k, v in told.items() if k in keys and v is not None})
+    return Webhook(**{keys[k]: v for k, v in section.items() if k in keys and v is not None})
 
 
 def _conversation_rows(messages: Iterable[Message]) -> list[tuple[str, str]]:
     """Return what the user and the agent said to each other, without keys."""
-    spoken = (m for m in messages if m.role in ("user", "assistant") and m.kind != INJECTED_KIND)
-    return [(m.role, redact(text)) for m in spoken if (text := plain_text(m)).strip()]
+    conversation = (
+        m for m in messages if m.role in ("user", "assistant") and m.kind != INJECTED_KIND
+    )
+    return [(m.role, redact(text)) for m in conversation if (text := plain_text(m)).strip()]
 
 
 def _describe_failure(provider: object, error: Exception) -> str:
@@ -213,51 +225,55 @@ class MemoryPromoter:
         self,
         memory: SessionMemory | None,
         session: Callable[[], Session],
-        tell: Callable[[str, dict[str, Any]], None],
+        emit: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self._memory, self._session, self._tell = memory, session, tell
-        self._talked = False
+        self._memory, self._session, self._emit = memory, session, emit
+        self._has_turns = False
         self.moved()
 
     def moved(self) -> None:
         """Take the compactions that stand for done."""
-        self._cuts = len(self._session().edits) if self._memory is not None else 0
+        self._compactions_seen = len(self._session().edits) if self._memory is not None else 0
 
     async def before(self, agent: str, prompt: str, seconds: float | None = None) -> None:
         """Ask for the blocks of the next turn, for so many seconds at most (None: any)."""
         if self._memory is not None:
-            self._failed(await _within(self._memory.before(agent, prompt), seconds))
+            self._emit_failures(await _run_within(self._memory.before(agent, prompt), seconds))
 
     async def after(self, agent: str, seconds: float | None = None) -> None:
         """Tell the talk after a turn, for so many seconds at most (None: any)."""
-        self._talked = True
+        self._has_turns = True
         if self._memory is not None:
-            self._failed(await _within(self._memory.after(agent, self._session()), seconds))
+            self._emit_failures(
+                await _run_within(self._memory.after(agent, self._session()), seconds)
+            )
 
     def compacted(self) -> None:
         """Keep what may outlive the messages that a compaction took."""
         if self._memory is None:
             return
         session = self._session()
-        edits, self._cuts = session.edits[self._cuts :], len(session.edits)
-        gone = {t for e in edits for t in e.targets} - {m.id for e in edits for m in e.inserted}
-        self._promote([m for m in session.messages if m.id in gone], "compaction")
+        edits, self._compactions_seen = session.edits[self._compactions_seen :], len(session.edits)
+        removed_ids = {t for e in edits for t in e.targets} - {
+            m.id for e in edits for m in e.inserted
+        }
+        self._promote_messages([m for m in session.messages if m.id in removed_ids], "compaction")
 
     def end(self, writer: Model | None = None, seconds: float = MAX_END_SECONDS) -> None:
         """Keep what may outlive the talk, where there was one.
 
         Where the memory asks for it the model says what; where that fails, sentences are taken.
         """
-        if not self._talked:
+        if not self._has_turns:
             return
         if self._memory is not None and self._memory.by_model and writer is not None:
             try:
                 run_coroutine(self.remember(writer, min(seconds, MAX_END_SECONDS), "end"))
             except CtxkitError as e:
-                self._failed([str(e)])
+                self._emit_failures([str(e)])
             else:
                 return
-        self._promote(self._session().messages, "end")
+        self._promote_messages(self._session().messages, "end")
 
     async def remember(
         self, writer: Model | None, seconds: float, why: str = "extraction"
@@ -273,49 +289,51 @@ class MemoryPromoter:
         """
         if self._memory is None:
             raise BadArguments("This session has no memory: begin it with `--memory on`.")
-        session, held = self._session(), self._memory.memories
+        session, store = self._session(), self._memory.store
         if writer is None:
-            return self._promote(session.messages, "extraction"), ""
-        found, reply = await extract_memories(writer, session.messages, held.entries(), seconds)
+            return self._promote_messages(session.messages, "extraction"), ""
+        entries, reply = await extract_memories(writer, session.messages, store.entries(), seconds)
         by = redact(writer.name)
-        kept = [held.add(e, session=session.id, by=by, why=why) for e in found]
+        stored = [store.add(e, session=session.id, by=by, why=why) for e in entries]
         cost = describe_cost(reply, writer)
-        self._kept(kept, by, why, cost)
-        return kept, cost
+        self._emit_promoted(stored, by, why, cost)
+        return stored, cost
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _promote(self, messages: Sequence[Message], why: str) -> list[MemoryEntry]:
+    def _promote_messages(self, messages: Sequence[Message], why: str) -> list[MemoryEntry]:
         if self._memory is None:
             return []
         try:
-            kept = self._memory.promote(self._session().id, messages, why)
-            gone = self._memory.memories.consolidate(EXTRACTED_BY) if kept else []
+            stored = self._memory.promote_lessons(self._session().id, messages, why)
+            removed = self._memory.store.consolidate(EXTRACTED_BY) if stored else []
         except CtxkitError as e:
-            self._failed([str(e)])
+            self._emit_failures([str(e)])
             return []
-        self._kept(kept, EXTRACTED_BY, why)
-        if gone:
-            names = [e.name for e, _ in gone]
-            self._tell("memory_consolidated", {"names": names, "why": [why for _, why in gone]})
-        return kept
+        self._emit_promoted(stored, EXTRACTED_BY, why)
+        if removed:
+            names = [e.name for e, _ in removed]
+            self._emit("memory_consolidated", {"names": names, "why": [why for _, why in removed]})
+        return stored
 
-    def _kept(self, kept: Sequence[MemoryEntry], by: str, why: str, cost: str = "") -> None:
-        if kept:
-            names, types = [e.name for e in kept], [e.type for e in kept]
-            told = {"names": names, "types": types, "by": by, "why": why, "cost": cost or None}
-            self._tell("memory_promoted", told)
+    def _emit_promoted(
+        self, stored: Sequence[MemoryEntry], by: str, why: str, cost: str = ""
+    ) -> None:
+        if stored:
+            names, types = [e.name for e in stored], [e.type for e in stored]
+            payload = {"names": names, "types": types, "by": by, "why": why, "cost": cost or None}
+            self._emit("memory_promoted", payload)
 
-    def _failed(self, why: Sequence[str]) -> None:
-        for said in why:
-            self._tell("memory_failed", {"error": said})
+    def _emit_failures(self, errors: Sequence[str]) -> None:
+        for error in errors:
+            self._emit("memory_failed", {"error": error})
 
 
-async def _within(asked: Awaitable[list[str]], seconds: float | None) -> list[str]:
+async def _run_within(work: Awaitable[list[str]], seconds: float | None) -> list[str]:
     """Return in sentences what failed; work that takes longer than it may is one of them."""
     try:
         async with asyncio.timeout(seconds):
-            return await asked
+            return await work
     except TimeoutError:
         return [f"The memory did not answer in what the limit of the turn left ({seconds:.3g} s)."]
 
@@ -333,17 +351,17 @@ _EXTRACTION_PROMPT = (
 
 
 async def extract_memories(
-    model: Model, messages: Sequence[Message], known: Sequence[MemoryEntry], seconds: float = 120.0
+    model: Model, messages: Sequence[Message], stored: Sequence[MemoryEntry], seconds: float = 120.0
 ) -> tuple[list[MemoryEntry], Message]:
     """Return the entries that a model names, and its reply, for what it cost.
 
     Raises:
         ModelError: it could not be asked, took too long, or answered with no array.
     """
-    index = "\n".join(e.head for e in known)[:INDEX_CHARS]
-    asked = _EXTRACTION_PROMPT.format(types=", ".join(MEMORY_TYPES))
-    told = f"<known>\n{index}\n</known>\n\n<conversation>\n{_excerpt(messages)}\n</conversation>"
-    text = f"{asked}\n\n{told}"
+    index = "\n".join(e.head for e in stored)[:INDEX_CHARS]
+    instructions = _EXTRACTION_PROMPT.format(types=", ".join(MEMORY_TYPES))
+    conversation = f"<conversation>\n{_format_excerpt(messages)}\n</conversation>"
+    text = f"{instructions}\n\n<known>\n{index}\n</known>\n\n{conversation}"
     request = Request(messages=(Message(role="user", id="extract", parts=(Text(text),)),), tools=())
     try:
         async with asyncio.timeout(seconds):
@@ -368,7 +386,7 @@ def describe_cost(reply: Message, model: Model) -> str:
     return f"It was asked of {sanitize_line(redact(model.name), 80)}: {used}."
 
 
-def _excerpt(messages: Sequence[Message]) -> str:
+def _format_excerpt(messages: Sequence[Message]) -> str:
     """Return the newest of what was said, in its order."""
     rows, left = list[str](), EXCERPT_CHARS
     for message in reversed(messages):
@@ -390,23 +408,23 @@ def _parse_entries(text: str) -> list[MemoryEntry]:
         ModelError: it holds no array.
     """
     try:
-        told = json.loads(text[text.index("[") : text.rindex("]") + 1])
+        items = json.loads(text[text.index("[") : text.rindex("]") + 1])
     except (ValueError, RecursionError):
         raise ModelError("The model answered with no list of what to remember.") from None
     out: list[MemoryEntry] = []
-    for each in told[:MAX_EXTRACTED]:
+    for item in items[:MAX_EXTRACTED]:
         try:
-            out.append(_parse_entry(each))
+            out.append(_parse_entry(item))
         except BadArguments:
             continue
     return out
 
 
-def _parse_entry(told: Any) -> MemoryEntry:
-    if not isinstance(told, dict):
+def _parse_entry(item: Any) -> MemoryEntry:
+    if not isinstance(item, dict):
         raise BadArguments("It is no object.")
     name, about, kind, body = (
-        v if isinstance(v := told.get(k), str) else ""
+        v if isinstance(v := item.get(k), str) else ""
         for k in ("name", "description", "type", "body")
     )
     return make_entry(name, about, kind if kind.lower() in MEMORY_TYPES else "project", body)

@@ -59,13 +59,13 @@ class Webhook:
         """
         if not self.load_url:
             return ""
-        body = await self._asked(self.load_url, {"agent": agent})
+        body = await self._request(self.load_url, {"agent": agent})
         try:
-            told = json.loads(body)
+            answer = json.loads(body)
         except (ValueError, RecursionError):
             raise StoreError("The memory's webhook answered something that is no JSON.") from None
-        block = told.get("block") if isinstance(told, dict) else None
-        if not isinstance(told, dict) or "block" not in told:
+        block = answer.get("block") if isinstance(answer, dict) else None
+        if not isinstance(answer, dict) or "block" not in answer:
             raise StoreError("The memory's webhook answered without a block.")
         if block is None:  # as an empty one: nothing is remembered
             return ""
@@ -87,11 +87,11 @@ class Webhook:
         """
         if not self.save_url or turns % max(1, self.save_every):
             return False
-        told = [{"role": role, "content": redact(text)} for role, text in history]
-        await self._asked(self.save_url, {"agent": agent, "history": told})
+        rows = [{"role": role, "content": redact(text)} for role, text in history]
+        await self._request(self.save_url, {"agent": agent, "history": rows})
         return True
 
-    async def _asked(self, url: str, body: dict[str, Any]) -> bytes:
+    async def _request(self, url: str, body: dict[str, Any]) -> bytes:
         try:
             import httpx  # a hundred times what it takes to rank entries
         except ModuleNotFoundError:
@@ -107,10 +107,12 @@ class Webhook:
             async with asyncio.timeout(self.seconds):
                 return await _post_json(url, body, headers)
         except TimeoutError:
-            said = f"did not answer within {self.seconds:g} seconds"
+            failure = f"did not answer within {self.seconds:g} seconds"
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as e:
-            said = f"could not be asked ({sanitize_line(redact(str(e)), 120) or type(e).__name__})"
-        raise StoreError(f"The memory's webhook {said}.")
+            failure = (
+                f"could not be asked ({sanitize_line(redact(str(e)), 120) or type(e).__name__})"
+            )
+        raise StoreError(f"The memory's webhook {failure}.")
 
 
 async def _post_json(url: str, body: dict[str, Any], headers: dict[str, str]) -> bytes:
@@ -147,4 +149,4 @@ def _check_header(name: str, value: str) -> str:
 
 def expand_variables(text: str) -> str:
     """Return a text with the environment's variables for `${NAME}`; empty where missing."""
-    return _VARIABLE.sub(lambda found: os.environ.get(found[1], ""), text)
+    return _VARIABLE.sub(lambda match: os.environ.get(match[1], ""), text)

@@ -50,24 +50,29 @@ async def run_tool(
     tools: Mapping[str, Tool],
     *,
     approve: Approve | None = None,
-    asks: Container[str] | None = None,
+    asked_tools: Container[str] | None = None,
     offload: OffloadResult | None = None,
-    outputs: OutputLimits | None = None,
-    pictures: bool = True,
+    output_limits: OutputLimits | None = None,
+    takes_images: bool = True,
 ) -> Message:
-    """Return the result of a tool call as a message; what goes wrong in the tool is its result, not
-    an exception.
+    """Run a tool call and return its result as a message; a failing tool is a result, not a raise.
 
-    What a person said to the call stands in its details; `asks` are the tools that `approve` asks a
-    person about (None: all). `pictures`: whether the model takes them; where it does not, words
-    say what there was.
+    Args:
+        call: the call as the model requested it.
+        tools: the tools by name.
+        approve: decides whether the call may run; None: every call may.
+        asked_tools: names of the tools for which `approve` asks a person; None: all. Only their
+            results carry the decision in their details.
+        offload: stores a result longer than `output_limits.spill` and returns its stub.
+        output_limits: limits of the result's text; None: the defaults.
+        takes_images: False replaces each image by a line that describes it.
     """
-    limits = outputs or OutputLimits()
-    text, images, failed, answer = await _run_checked(call, tools, approve, pictures=pictures)
-    spilt = offload is not None and 0 < limits.spill < len(text)
-    if offload is not None and spilt:  # it is redacted first, a second for a megabyte
+    limits = output_limits or OutputLimits()
+    text, images, failed, answer = await _run_checked(call, tools, approve, pictures=takes_images)
+    is_spilled = offload is not None and 0 < limits.spill < len(text)
+    if offload is not None and is_spilled:  # it is redacted first, a second for a megabyte
         text = await run_in_thread(lambda: offload(call.name, text))
-    if not spilt or len(text) > _MAX_STUB_CHARS:  # what could not be kept comes back whole
+    if not is_spilled or len(text) > _MAX_STUB_CHARS:  # what could not be kept comes back whole
         text = limits.cut(text)
     return Message(
         role="tool",
@@ -75,7 +80,9 @@ async def run_tool(
         tool=call.name,
         call_id=call.id,
         is_error=failed,
-        details={APPROVAL_KEY: answer} if answer and (asks is None or call.name in asks) else {},
+        details={APPROVAL_KEY: answer}
+        if answer and (asked_tools is None or call.name in asked_tools)
+        else {},
     )
 
 
@@ -88,15 +95,15 @@ async def _run_checked(
     answer = ""
     tool = tools.get(call.name)
     if tool is None:
-        near, known = did_you_mean(call.name, tools), ", ".join(tools)
-        return f"There is no tool {call.name!r}.{near} Known: {known}.", [], True, answer
+        suggestion, tool_names = did_you_mean(call.name, tools), ", ".join(tools)
+        return f"There is no tool {call.name!r}.{suggestion} Known: {tool_names}.", [], True, answer
     if call.raw is not None:
         return "The arguments are no JSON object; send them again as one.", [], True, answer
     try:
         arguments = convert_arguments(tool, call.arguments)
         if approve is not None:
-            said = approve(call)
-            allowed = await said if inspect.isawaitable(said) else said
+            decision = approve(call)
+            allowed = await decision if inspect.isawaitable(decision) else decision
             answer = APPROVAL_DECISIONS[not allowed]
             if not allowed:
                 return "The user did not allow this call.", [], True, answer
@@ -110,17 +117,17 @@ async def _run_checked(
 
 def _to_parts(value: Any, *, pictures: bool) -> tuple[str, list[Image]]:
     """Return what a tool gave as the text that the model reads, and the pictures for it."""
-    found = [image_from_value(value)]
+    candidates = [image_from_value(value)]
     if isinstance(value, (list, tuple)) and any(parts := [image_from_value(v) for v in value]):
-        found = parts
-    said: list[str] = []
-    images = [i for i in found if i is not None] if pictures else []
-    for each, image in zip(value if len(found) > 1 else [value], found, strict=True):
+        candidates = parts
+    texts: list[str] = []
+    images = [i for i in candidates if i is not None] if pictures else []
+    for each, image in zip(value if len(candidates) > 1 else [value], candidates, strict=True):
         if image is None:
-            said.append(_to_text(each))
+            texts.append(_to_text(each))
         elif not pictures:
-            said.append(describe_omitted_image(image))
-    return "\n".join(said) or "(a picture)", images
+            texts.append(describe_omitted_image(image))
+    return "\n".join(texts) or "(a picture)", images
 
 
 def _to_text(value: Any) -> str:
@@ -157,7 +164,7 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
     done: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(result: Any, error: BaseException | None) -> None:
+    def set_outcome(result: Any, error: BaseException | None) -> None:
         if done.done():
             return
         if error is None:
@@ -165,7 +172,7 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
         else:
             done.set_exception(error)
 
-    def body() -> None:
+    def run_work() -> None:
         result: Any = None
         error: BaseException | None = None
         try:
@@ -177,13 +184,13 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
         except BaseException as e:  # noqa: BLE001  it is raised again where the result is awaited
             error = e
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, result, error)
+            loop.call_soon_threadsafe(set_outcome, result, error)
 
-    def whole() -> None:
+    def run_thread() -> None:
         with contextlib.suppress(ToolStopped):  # it may arrive after the work
-            body()
+            run_work()
 
-    thread = threading.Thread(target=whole, daemon=True, name="ctxkit-tool")
+    thread = threading.Thread(target=run_thread, daemon=True, name="ctxkit-tool")
     thread.start()
     try:
         return await done
@@ -235,12 +242,12 @@ class OutputLimits(Validated):
         Raises:
             BadArguments: a word is none, or a limit cannot be.
         """
-        told: dict[str, Any] = {
+        rule_limits: dict[str, Any] = {
             name: rules.parameters[key]
             for key, name in _RULE_PARAMETERS.items()
             if key in rules.parameters
         }
-        return replace(cls(**told), **_parse_limits(words))
+        return replace(cls(**rule_limits), **_parse_limits(words))
 
     def cut(self, text: str) -> str:
         """Return as much of an output as may be kept, with a last line that says what went."""
@@ -250,15 +257,15 @@ class OutputLimits(Validated):
 
 
 def _parse_limits(words: str) -> dict[str, Any]:
-    known = [f.name for f in fields(OutputLimits)]
-    told: dict[str, Any] = {}
+    names = [f.name for f in fields(OutputLimits)]
+    limits: dict[str, Any] = {}
     for word in filter(None, (w.strip() for w in words.split(","))):
         name, _, value = word.partition("=")
-        if name not in known or not value:
+        if name not in names or not value:
             raise BadArguments(
                 f"{sanitize_line(word, 60)!r} is no limit of outputs: write NAME=NUMBER, with a "
                 "name of"
-                f" {', '.join(known)}.{did_you_mean(name, known)}"
+                f" {', '.join(names)}.{did_you_mean(name, names)}"
             )
-        told[name] = int(value) if value.isdecimal() and len(value) < 16 else value
-    return told
+        limits[name] = int(value) if value.isdecimal() and len(value) < 16 else value
+    return limits
