@@ -1,4 +1,4 @@
-"""The agent: one turn asks the model and runs its tools until it answers or a limit stops it."""
+"""The agent loop: call the model and run its tools until it answers or a limit stops the turn."""
 
 from __future__ import annotations
 
@@ -46,6 +46,25 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Edit, ToolCall
     from ctxkit.session.session import Session
 
+# The turn as a state machine
+#
+#   _begin_turn     repair calls without a result, append sections, other agents' messages, prompt
+#   _answer_prompt  loop: call the model -> run its tool calls -> react to the stop reason
+#                     tool calls         run them one by one, call the model again
+#                     "length"           compact, ask it to continue; at most `Limits.attempts`
+#                     no tool call       the turn is answered
+#                     compact requested  compact after the step, since a step is never split
+#   _end_turn       totals, event `turn_end`, `Outcome`
+#
+# Invariants, which hold at every await and so also when the turn is cancelled:
+# * The transcript is the only state. Whatever is in the context and not in the transcript is
+#   dropped by rebuilding the context, so a crash between two writes loses nothing.
+# * Every tool call in the transcript has exactly one result. Cancellation writes one for the
+#   running call and for each call behind it; a killed kernel is repaired at the next turn.
+# * Tools get the arguments as the model sent them; transcript and events get them redacted.
+# * Limits are checked before each model call with the prompt about to be sent. Time spent waiting
+#   for an approval does not count (`Turn.pause_deadline`).
+
 CONTINUE_PROMPT = "Your reply was cut by its limit of length. Go on exactly where it ended."
 
 
@@ -55,34 +74,34 @@ def compact_conversation() -> str:
 
 
 COMPACT_TOOL = tool(compact_conversation)
-"""The tool that every agent has; what it asks for is done after the step."""
+"""A tool that every agent has; the compaction that it requests runs after the step."""
 
 
 class Agent:
-    """An agent at work on one session.
+    """An agent that works on one session.
 
     Args:
-        session: where it goes on; its edits are in force.
-        model: answers.
+        session: the session to continue; its edits are in force.
+        model: answers the prompts.
         rules: the context manager, the same that a replay takes.
-        tools: what it may do; `compact_conversation` is always among them.
-        keep: writes entries; what it returns is the session from then on. None: memory only.
-        limits: of each turn.
-        clock: seconds since 1970.
-        hear: is told every event.
-        approve: asked before each tool call, given as the tool will run it; None: all may run.
-            The time it takes counts for no limit.
-        offload: keeps results that are too large.
-        summary_model: writes summaries; None: `model`, unless that is a scripted one (then the
-            rules' own summariser).
-        summary_seconds: how long a summary may take.
-        save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay
-            whole.
-        prompts: what knows the prompts that were sent before; None: nothing was.
-        memory: the folder in which `memory/` lies, for rules that save before they compact; None:
-            nothing is saved.
-        sections: what is put into prompts before anybody speaks; None: nothing.
-        outputs: how much of a tool's output is kept; None: as the rules say, else the usual.
+        tools: tools that it may call; `compact_conversation` is always added.
+        keep: appends entries to the session and returns it; None: in memory only.
+        limits: limits of each turn.
+        clock: returns seconds since 1970.
+        hear: called with every event.
+        approve: decides before each tool call, given the arguments that the tool will get; None:
+            every call may run. The time that it takes counts towards no limit.
+        offload: stores tool results that are too large and returns their stubs.
+        summary_model: writes summaries; None: `model`, or the rules' own summariser where `model`
+            is a scripted one.
+        summary_seconds: seconds that a summary may take.
+        save: stores the results that stubs of the pruning `offload` name (id, text, tool, hint);
+            None: results stay whole.
+        prompts: the prompts sent so far; None: none were.
+        memory: folder in which `memory/` lies, for rules that save notes before they compact;
+            None: nothing is saved.
+        sections: prompt sections that the agent adds by itself; None: none.
+        outputs: limits of a tool's output; None: those of the rules, else the defaults.
     """
 
     def __init__(
@@ -112,14 +131,14 @@ class Agent:
         self.approve, self._offload, self._clock = approve, offload, clock
         self._events = LiveEvents(hear, clock, lambda: self.transcript.turn)
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
-        """The model that is asked beside the conversation; None: there is none."""
+        """The model for summaries and memory; None: no model is called for them."""
         self.summary_seconds = summary_seconds
         self._memory_root, self._compaction_requested, self._save_artifact = memory, False, save
         self.prompts = prompts or SentPrompts()
         self._apply_rules(rules, Transcript(session, keep, clock))
 
     def take(self, rules: Rules) -> None:
-        """Keep the context by other rules from the next call on; what was done stays."""
+        """Manage the context by other rules from the next call on; past edits stay in force."""
         self._apply_rules(rules, self.transcript)
 
     def _apply_rules(self, rules: Rules, transcript: Transcript) -> None:
@@ -133,11 +152,11 @@ class Agent:
 
     @property
     def session(self) -> Session:
-        """The session as it stands; what its calls were sent is known to it."""
+        """The session so far, with the prompts that its calls were sent."""
         return self.compactor.session
 
     def backed(self, session: Session) -> Session:
-        """Return a session of this agent, knowing what its calls were sent."""
+        """Return a session of this agent with the prompts that its calls were sent."""
         return session.backed(self.prompts.of(session))
 
     async def turn(
@@ -148,16 +167,19 @@ class Agent:
         details: Mapping[str, Any] | None = None,
         seconds_used: float = 0.0,
     ) -> Outcome:
-        """Take one turn; `heard` is what others said since the last one, written before the prompt.
+        """Run one turn.
 
-        `attached` are pictures that go with the prompt, `details` what is kept with it and never
-        sent. `seconds_used` is how many seconds of its limit are gone already.
+        Args:
+            prompt: the user's message.
+            heard: messages of other agents since the last turn; they are stored before the prompt.
+            attached: images that are sent with the prompt.
+            details: stored with the prompt and never sent.
+            seconds_used: seconds of the turn's limit that have passed already.
 
         Raises:
-            BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no
-                pictures.
-            asyncio.CancelledError: the turn was interrupted; what was said so far is in the
-                session, marked.
+            BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no images.
+            asyncio.CancelledError: the turn was interrupted; the session holds the text so far,
+                marked as interrupted.
         """
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
@@ -181,30 +203,31 @@ class Agent:
         except ModelError as e:
             ended, why = "error", str(e)
         except Exception:
-            self.compactor.stand()  # what is not in the session did not happen
+            # The transcript is the only state: drop what the context has beyond it.
+            self.compactor.stand()
             raise
         return self._end_turn(turn, ended, why)
 
     def instruct(self, text: str) -> None:
-        """Begin the session with instructions.
+        """Store the instructions that the session begins with.
 
         Raises:
-            BadArguments: it began otherwise.
+            BadArguments: the session began with others, or with none.
         """
         message = self.transcript.instruct(text)
         if message is not None:
             self._record(message)
 
     def gauge(self) -> tuple[int, int]:
-        """Return how large the session is, in tokens (see `tokens.live_prompt_sizes`), and its
-        window.
+        """Return the size of the session (see `tokens.live_prompt_sizes`) and its window, in
+        tokens.
         """
         return size_now(self.session).tokens, self.compactor.context.run.room.limit
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand (see `Compactor.compact`), within the limits of a turn of its own."""
+        """Compact by hand (see `Compactor.compact`); the limits count as for a turn of its own."""
         return await self.compactor.compact(
             self._new_spending(),
             self.limits,
@@ -215,25 +238,25 @@ class Agent:
         )
 
     def move(self, session: Session, keep: AppendEntries | None = None) -> None:
-        """Go on from another place: a branch, an earlier checkpoint, another session."""
+        """Continue from another point: a branch, a checkpoint, or another session."""
         self._rebuild_compactor(Transcript(session, keep, self._clock))
 
     def tell(self, kind: str, payload: dict[str, Any]) -> None:
-        """Tell an event to whoever listens, without keys."""
+        """Emit an event with its payload redacted."""
         self._events.tell(kind, payload)
 
     def replace_session(self, session: Session) -> None:
-        """Take a session of the same entries that says something else of itself."""
+        """Replace the session by one with the same entries and other metadata."""
         self.transcript.session = session
 
     # -- the turn ---------------------------------------------------------------------------------
 
     def _begin_turn(self, prompt: Message, preceding: Sequence[Message]) -> Turn:
         turn = Turn(self.limits, self._new_spending(), began=self._clock())
-        # what cannot be kept is said before anything is written
+        # Raises for a limit that cannot be kept, before anything is written.
         turn.spent.exceeded_limit(self.limits, self.model.name, 0)
         self.compactor.made, self._compaction_requested = 0, False
-        # the kernel was killed, or the kit failed, while a tool ran
+        # A killed kernel leaves calls without a result, and providers refuse such a conversation.
         for call in self.transcript.find_unanswered_calls():
             self._record(self.transcript.unrun(call, LOST_RESULT))
         self.transcript.begin()
@@ -248,7 +271,9 @@ class Agent:
         return turn
 
     async def _answer_prompt(self, turn: Turn) -> str:
-        """Ask and run tools until the model is done; return what must be said of its last reply."""
+        """Call the model and run its tools until it is done; return a note on its last reply, or
+        "".
+        """
         while True:
             turn.last = reply = await self._caller.make(turn)
             if reply.tool_calls:
@@ -290,9 +315,10 @@ class Agent:
         )
 
     async def _run_tools(self, reply: Message, turn: Turn) -> None:
-        """Run the tools of a reply one by one; an interrupt leaves a result for each call.
+        """Run the tool calls of a reply one by one, and store one result for each.
 
-        A tool gets what the model said (`turn.asked`); what is told and kept has no keys (`reply`).
+        Tools get the arguments as the model sent them (`turn.asked`); events and the transcript
+        get the redacted ones (`reply`).
         """
         for i, (call, requested) in enumerate(zip(reply.tool_calls, turn.asked, strict=True)):
             self.tell("tool_call", {"tool_name": call.name, "args": call.arguments})
@@ -326,7 +352,7 @@ class Agent:
             )
 
     def _add_sections(self) -> dict[str, Any]:
-        """Say the sections that are due; return what is told of them, nothing where none was."""
+        """Store the prompt sections that are new or changed; return the event's payload, or {}."""
         message = self.sections and self.sections.due(self.transcript.session, self._clock())
         if not message:
             return {}
@@ -335,13 +361,13 @@ class Agent:
         return {"names": names, "chars": len(stored.text), "top": stored.role == "system"}
 
     def _offer_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
-        """Return the tools that its model is told of."""
+        """Return the tools that the model is offered."""
         return (*tools, replace(COMPACT_TOOL, run=self._request_compaction))
 
     # -- inside -----------------------------------------------------------------------------------
 
     def _make_approver(self, turn: Turn) -> Approve | None:
-        """Return what allows the calls of a turn; the time that it takes does not count."""
+        """Return `approve` such that the time it takes does not count towards the turn's limit."""
         approve = self.approve
         if approve is None:
             return None
@@ -384,13 +410,13 @@ class Agent:
 
 
 def tool_result_payload(result: Message) -> dict[str, Any]:
-    """Return what an event tells of a tool's result."""
+    """Return the payload of a `tool_result` event."""
     chars, failed = len(result.text), result.is_error
     return {"tool_name": result.tool, "result_chars": chars, "is_error": failed}
 
 
 def _explain_empty_reply(reply: Message) -> str:
-    """Return what must be said of a reply that ended in good order without a word; else nothing."""
+    """Return a note for a reply without text; empty for any other."""
     if plain_text(reply).strip():
         return ""
     if reply.thinks:

@@ -1,6 +1,4 @@
-"""Compact a live session, automatically or by hand, and warn when token budgets are nearly
-spent.
-"""
+"""Compaction of a live session, automatic and by hand, and warnings about token budgets."""
 
 from __future__ import annotations
 
@@ -49,9 +47,27 @@ if TYPE_CHECKING:
 
 
 _MANUAL_TRIGGERS = ("manual", "agent_requested")
-"""Triggers that somebody pulled; all others are automatic."""
+"""Triggers of a user or the model; all others are automatic."""
 KEEP_NEWEST_TURN = Summary(keep_turns=1)
-"""Done where the rules' own policy finds nothing: all but the newest turn is summarised."""
+"""Fallback if the rules' own policy finds nothing: summarise all but the newest turn."""
+
+
+# One automatic compaction, in order
+#
+#   1. ai's `llm` excerpts: a model summarises old tool results (an edit of its own)
+#   2. memory flush: notes are saved while the messages are still in the prompt
+#   3. prepare: the engine checks triggers, compacts and prunes. `compaction_start` is emitted at
+#      the first summary call, or afterwards if no model was called
+#   4. store: edits get sizes in billed tokens and the usage of their summaries, go into the
+#      transcript, and `compaction_end` is emitted
+#   5. flush of dropped messages, where the rules save those rather than the whole prompt
+#
+# Invariants:
+# * Policies are synchronous and may call a summary model, so they run in a thread, and the model
+#   runs on this event loop meanwhile (`_run_off_loop`). If the turn is cancelled there, the
+#   context has changes that are not in the transcript: it is rebuilt from the transcript.
+# * Every summary call is billed once, also if its summary is not used (`_unbilled`).
+# * A failed summary removes nothing; the failure is recorded, and a marker tells the model.
 
 
 class Compactor:
@@ -60,14 +76,16 @@ class Compactor:
     Args:
         transcript: the session; its edits are in force.
         rules: the context manager.
-        tools: schemas of what every prompt carries; no message holds them.
-        limit: the model's window where the rules name none.
+        tools: tool schemas that every prompt carries beside the messages.
+        limit: the model's window in tokens, used if the rules name none.
         writer: the model that writes summaries; None: the rules' own summariser.
-        seconds: how long it may take.
-        memory: where notes are saved before a compaction, if the rules say so.
-        tell: is told what happens (event, payload).
-        own: the writer is the model of the conversation, and holds its beginning in a cache.
-        prompts: keeps the runs that prepare the calls.
+        seconds: seconds that a summary may take.
+        memory: saves notes before a compaction, if the rules say so.
+        emit: called with each event (kind, payload).
+        save_artifact: stores the results that stubs name; None: results stay whole.
+        writer_is_main: the writer is the model of the conversation, so that its prompt cache holds
+            the beginning of the conversation.
+        prompts: records the prompts that are sent.
     """
 
     def __init__(
@@ -100,11 +118,11 @@ class Compactor:
         )
         self.budget = LiveBudget(rules, transcript.session, emit)
         self.made = 0
-        """Compactions made since the count was last set back."""
+        """Compactions since the turn began."""
         self.stand()
 
     def stand(self) -> None:
-        """Take the context from the session, whatever was done to it without being kept."""
+        """Rebuild the context from the transcript; changes that are not stored there are lost."""
         self.context = LiveContext(
             self.transcript.session,
             self.rules,
@@ -115,10 +133,9 @@ class Compactor:
         )
 
     def learn(self, window: int) -> None:
-        """Take a model's window from what it said of it, where that is less than what was assumed.
+        """Use the window that the model named in an error, if it is smaller than assumed.
 
-        The reserve becomes a quarter of it at most: the one that was set may be larger than the
-        window.
+        The reserve becomes at most a quarter of it, as the one set may exceed the whole window.
         """
         if window < self.context.run.room.limit:
             reserve = min(self.rules.reserve, window // 4)
@@ -126,11 +143,11 @@ class Compactor:
             self.stand()
 
     def answered(self, messages: tuple[Message, ...]) -> None:
-        """Note a prompt that was answered: the provider's cache holds it for a while."""
+        """Note an answered prompt: the provider caches it for `rules.cache_life` seconds."""
         self._last_answered = self.transcript.clock(), messages
 
     def _cached_prefix(self) -> CachedPrefix | None:
-        """Return the conversation as it stands, where the writer's cache holds its beginning."""
+        """Return the next prompt if the writer's cache holds its beginning, else None."""
         answered_at, last = self._last_answered
         if (
             not self._writer_is_main
@@ -138,6 +155,7 @@ class Compactor:
             or self.transcript.clock() - answered_at > self.rules.cache_life
         ):
             return None
+        # The cache holds the longest common prefix with the last answered prompt.
         log, (prompt, tokens) = self.context.log, self.context.preview()
         common = 0
         while common < min(len(last), len(prompt)) and last[common] == prompt[common]:
@@ -146,9 +164,7 @@ class Compactor:
         return CachedPrefix(prompt, self._tools, cached_tokens, tokens, self.context.run.room.limit)
 
     async def prepare(self, spent: SpentInTurn, limits: Limits) -> PreparedCall:
-        """Prepare the next call: save memory and compact where the rules say so, prune, and tell
-        what was done.
-        """
+        """Prepare the next call: flush memory and compact if the rules say so, then prune."""
         await self._summarise_results(spent, limits)
         before, run = size_now(self.session), self.context.run
         window, self._start_emitted = run.room.limit, False
@@ -178,9 +194,10 @@ class Compactor:
         return prepared
 
     async def _summarise_results(self, spent: SpentInTurn, limits: Limits) -> None:
-        """Let a model say what stood in results that are old, where the rules are ai's with `llm`.
+        """Replace old tool results by a model's summaries, if the rules have ai's excerpts with
+        `llm`.
 
-        Where it fails, an excerpt stands in their place for the call, as without a model.
+        If the model fails, excerpts replace them in the prompt, as without a model.
         """
         if self._summary_model is not None:
             history = self.context.run.history.at(self.context.run.call)
@@ -192,7 +209,7 @@ class Compactor:
                 text, usage, error = await summarise_result(self._summary_model, result)
                 if usage is not None:
                     self._unbilled.append(usage)
-                if error:  # the others would fail as well, and take their time
+                if error:  # the other results would fail too, and cost time
                     break
                 summaries[result.id] = text
             if error:
@@ -218,13 +235,18 @@ class Compactor:
         focus: str = "",
         instead: Policy | None = None,
     ) -> tuple[Edit, ...]:
-        """Compact now; return the edits that were kept, none where there is too little to compact.
+        """Compact now; return the stored edits, none if there is too little to compact.
 
-        `policy` does it (None: the rules' own), and `instead` where that finds nothing to do (None:
-        nobody).
+        Args:
+            spent: what the turn has used; summaries are added.
+            limits: limits of the turn; they hold for summaries too.
+            policy: makes the compaction; None: the rules' own policy.
+            trigger: name of the trigger, for the log.
+            focus: what the summary should pay attention to.
+            instead: used if `policy` finds nothing to do; None: nothing is.
 
         Raises:
-            ModelError: the summariser failed; nothing was changed.
+            ModelError: the summariser failed; the session is unchanged.
         """
         focus = redact(focus)
         context, self._start_emitted = self.context, False
@@ -254,11 +276,11 @@ class Compactor:
         return edits
 
     async def force(self, spent: SpentInTurn, limits: Limits, trigger: str) -> bool:
-        """Compact because it must be.
+        """Compact as the prompt or reply did not fit, or the model asked; return whether it did.
 
-        A failed summary takes nothing out; the marker of failure is said in the context, so that
-        the model knows. What did not fit is larger than it was counted: where the rules find too
-        little, all but the newest turn goes.
+        If the summary fails, nothing is removed, and a marker tells the model so. A prompt that did
+        not fit is larger than it was counted: if the rules find too little to compact, all but the
+        newest turn is summarised.
         """
         fallback = None if trigger == "length" else KEEP_NEWEST_TURN
         try:
@@ -273,11 +295,11 @@ class Compactor:
     def chosen(
         self, policy: Policy | None = None, focus: str = "", *, draft: bool = False
     ) -> BasePolicy:
-        """Return the policy of a compaction by hand, with its focus; a draft asks no model."""
+        """Return the policy of a compaction by hand, with its focus; a `draft` calls no model."""
         own = self.rules.bare if policy is None else as_policy(policy)
         rules_summariser, writer = self.rules.summariser, None if draft else self._summariser
         if policy is None and own is not None and not isinstance(rules_summariser, Extractive):
-            writer = None  # the rules name who writes
+            writer = None  # the rules name their own summariser
         own = KEEP_NEWEST_TURN if own is None else own
         own = (
             own.using(rules_summariser)
@@ -286,11 +308,11 @@ class Compactor:
         )
         return own.focused(focus) if focus else own
 
-    # -- what was done ----------------------------------------------------------------------------
+    # -- events, edits and bills ------------------------------------------------------------------
 
     @property
     def session(self) -> Session:
-        """The session as it stands; what its calls were sent is known to it."""
+        """The session so far, with the prompts that its calls were sent."""
         session = self.transcript.session
         return session.backed(self.prompts.of(session))
 
@@ -310,7 +332,7 @@ class Compactor:
         messages: int,
         tokens_after: int | None = None,
     ) -> None:
-        """Tell how a compaction ended; `tokens_after`: the tokens after it, None: as many as before."""
+        """Emit `compaction_end`; `tokens_after` None: the size did not change."""
         payload = _compaction_payload(trigger, size.tokens, messages)
         after = {"tokens_after": size.tokens if tokens_after is None else tokens_after}
         self._emit(
@@ -320,7 +342,7 @@ class Compactor:
     def _store_edits(
         self, edits: tuple[Edit, ...], before: PromptSize, message_count: int, spent: SpentInTurn
     ) -> tuple[Edit, ...]:
-        """Keep the edits of a compaction; return them with their sizes and what they cost."""
+        """Store the edits of a compaction with their sizes and usage; return them so."""
         after = self.context.estimate_size()
         edits = _with_sizes(edits, before.tokens, after)
         usage, writer = self._take_unbilled(), self._summariser
@@ -351,14 +373,14 @@ class Compactor:
         return edits
 
     def _bill_usage(self, spent: SpentInTurn, usage: Usage | None) -> None:
-        """Bill what the writer's calls cost, also where they came to nothing."""
+        """Add the usage of summary calls to the turn, also if their summaries are not used."""
         if usage is not None and self._summary_model is not None:
             spent.add_summary(
                 usage, self._summary_model.name, free=bool(self._summary_model.notice)
             )
 
     def _take_unbilled(self) -> Usage | None:
-        """Return what the writer's calls cost that are not billed yet."""
+        """Return the usage of summary calls that is not billed yet, and reset it."""
         written = self._summariser.take() if self._summariser is not None else None
         usages, self._unbilled = self._unbilled, []
         usages += [written] if written is not None else []
@@ -377,7 +399,7 @@ class Compactor:
     async def _flush_memory(
         self, messages: Any, spent: SpentInTurn, limits: Limits, tools: tuple[ToolSchema, ...]
     ) -> None:
-        assert self._memory_flusher is not None  # noqa: S101  for the type checker: whoever calls has looked
+        assert self._memory_flusher is not None  # noqa: S101  for the type checker
         if self._summary_model is not None and _exceeded_limit(
             spent, limits, self._summary_model, self.context.tokens
         ):
@@ -395,11 +417,9 @@ class Compactor:
         limits: Limits,
         on_first_call: Callable[[], None] | None = None,
     ) -> Any:
-        """Do what may summarise in a thread, so that a summary model can run on this loop
-        meanwhile.
+        """Run work that may summarise in a thread, so that the summary model can run on this loop.
 
-        What it has done to the context by the time it is cancelled was not kept: the context is
-        then taken anew.
+        If it is cancelled, the context is rebuilt, as it may have changes that were not stored.
         """
         model = self._summary_model
         if model is not None:
@@ -423,7 +443,7 @@ class Compactor:
 
 
 def _exceeded_limit(spent: SpentInTurn, limits: Limits, model: Model, tokens: int) -> str | None:
-    """Return which limit a call to the writer would pass, in words, or None."""
+    """Return the limit that a summary call would exceed, as a phrase, or None."""
     try:
         return spent.exceeded_limit(limits, model.name, tokens, free=bool(model.notice))
     except BadArguments as e:
@@ -431,7 +451,7 @@ def _exceeded_limit(spent: SpentInTurn, limits: Limits, model: Model, tokens: in
 
 
 def _without_default_summariser(policy: BasePolicy) -> BasePolicy:
-    """Return a policy without the extractive summariser that other rules lent it."""
+    """Return a policy with its extractive summarisers removed, so that another can be set."""
     if isinstance(policy, CompositePolicy):
         return but(policy, parts=tuple(map(_without_default_summariser, policy.parts)))
     if isinstance(policy, Summary) and isinstance(policy.summariser, Extractive):
@@ -440,8 +460,10 @@ def _without_default_summariser(policy: BasePolicy) -> BasePolicy:
 
 
 def _with_sizes(edits: tuple[Edit, ...], before: int, after: int) -> tuple[Edit, ...]:
-    """Return the edits of a compaction with the sizes of its prompts; those of a chain lie between
-    as their counts do.
+    """Return the edits of one compaction with sizes in billed tokens.
+
+    Only the sizes before the first and after the last edit are known (`before`, `after`); those in
+    between are interpolated linearly from the counted ones.
     """
     first, last = edits[0].tokens_before or 0, edits[-1].tokens_after or 0
     rate = (before - after) / (first - last) if first != last else 0.0
@@ -460,19 +482,21 @@ def _with_sizes(edits: tuple[Edit, ...], before: int, after: int) -> tuple[Edit,
 
 
 def _compaction_payload(trigger: str | None, tokens: int, messages: int) -> dict[str, Any]:
-    """Return what is told of a compaction at its beginning and again at its end."""
+    """Return the payload that `compaction_start` and `compaction_end` share."""
     how = {"auto": trigger not in _MANUAL_TRIGGERS, "trigger": trigger}
     return {**how, "before": messages, "tokens_before": tokens}
 
 
 class LiveBudget:
-    """Tokens sent since the last compaction and in this turn, beside the thresholds of the rules.
+    """Prompt tokens since the last compaction and in this turn, and events about their thresholds.
+
+    A cycle lasts from one compaction to the next; the cap on messages is warned of once a cycle.
 
     Args:
-        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens`, as
-            fuseraft names them, or a trigger on tokens spent.
-        session: where it goes on.
-        tell: is told what happens (event, payload).
+        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens` (fuseraft's
+            names), or a trigger on tokens spent.
+        session: the session so far.
+        emit: called with each event (kind, payload).
     """
 
     def __init__(
@@ -496,13 +520,13 @@ class LiveBudget:
         self.turn = 0
 
     def called(self, usage: Usage | None) -> None:
-        """Count a call."""
+        """Add the prompt tokens of a call."""
         tokens = (usage.prompt_tokens if usage else None) or 0
         self.cumulative += tokens
         self.turn += tokens
 
     def warned(self, trigger: str, tokens: int, messages: int) -> None:
-        """Tell a warning that became due."""
+        """Emit a warning whose condition was met."""
         if trigger == NearCap.word:
             self._emit_near_cap(messages, *self._rules_cap)
             return
@@ -514,7 +538,7 @@ class LiveBudget:
         self._emit("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
 
     def cut(self, trigger: str | None, tokens: int, window: int) -> None:
-        """Tell that a budget was used up and what was kept begins a new cycle."""
+        """Emit `context_budget_cutover` with the budget that was exceeded."""
         if self.max_turn_tokens and self.turn >= self.max_turn_tokens:
             payload: dict[str, Any] = {
                 "input_tokens": self.turn,
@@ -528,11 +552,11 @@ class LiveBudget:
         self._emit("context_budget_cutover", payload)
 
     def compacted(self) -> None:
-        """Begin a new cycle."""
+        """Start a new cycle after a compaction."""
         self.cumulative, self._cap_warned = 0, False
 
     def shown(self, messages: int, limits: Limits) -> None:
-        """Tell, once a cycle, that a prompt nears the cap on messages."""
+        """Emit a warning, once a cycle, if a prompt is near the cap on messages."""
         if limits.messages is None or self._cap_warned:
             return
         if messages > int(limits.messages * limits.messages_share):

@@ -67,8 +67,8 @@ class Document(NamedTuple):
         """All of it, each piece under its name where there are several."""
         if len(self.pieces) == 1 and not self.note:
             return self.pieces[0].text
-        said = [f"## {p.name}\n\n{p.text}" for p in self.pieces]
-        return "\n\n".join([*said, *([f"[{self.note}]"] if self.note else [])])
+        sections = [f"## {p.name}\n\n{p.text}" for p in self.pieces]
+        return "\n\n".join([*sections, *([f"[{self.note}]"] if self.note else [])])
 
 
 def is_document(name: str) -> bool:
@@ -96,7 +96,7 @@ def detect_document_kind(name: str) -> str:
 def read_document(
     file: BinaryIO,
     name: str,
-    wanted: Sequence[str] | None = None,
+    piece_names: Sequence[str] | None = None,
     bounds: DocumentBounds | None = None,
 ) -> Document:
     """Return the text of a document.
@@ -107,7 +107,7 @@ def read_document(
     Args:
         file: open for reading, a real file.
         name: its name, by which its kind is known.
-        wanted: names of pieces; None: all.
+        piece_names: names of pieces; None: all.
         bounds: where reading ends.
 
     Raises:
@@ -115,17 +115,17 @@ def read_document(
         StoreError: it is damaged, too large, or takes too much.
     """
     bounds = bounds or DocumentBounds()
-    asked = {"kind": detect_document_kind(name), "wanted": wanted, **bounds._asdict()}
+    request = {"kind": detect_document_kind(name), "wanted": piece_names, **bounds._asdict()}
     size = os.fstat(file.fileno()).st_size
-    said, note = _run_worker(file, msgspec.json.encode(asked).decode(), bounds.seconds)
+    rows, note = _run_worker(file, msgspec.json.encode(request).decode(), bounds.seconds)
     pieces, why = [], ""
-    for told in said:
-        if "error" in told:
-            why = told["error"]
-        elif "note" in told:
-            note = told["note"]
+    for row in rows:
+        if "error" in row:
+            why = row["error"]
+        elif "note" in row:
+            note = row["note"]
         else:
-            pieces.append(DocumentPiece(told["name"], told["text"]))
+            pieces.append(DocumentPiece(row["name"], row["text"]))
     if why or (note and not pieces):
         raise StoreError(
             f"{sanitize_line(name, 200)!r} was not read: {sanitize_line(why or note, 300)}."
@@ -133,12 +133,12 @@ def read_document(
     return Document(tuple(pieces), size, note)
 
 
-def _run_worker(file: BinaryIO, asked: str, seconds: float) -> tuple[list[dict[str, str]], str]:
+def _run_worker(file: BinaryIO, request: str, seconds: float) -> tuple[list[dict[str, str]], str]:
     """Return the lines that the process wrote, and a note where it was ended."""
-    passed = {k: os.environ[k] for k in _PASSED_VARIABLES if k in os.environ}
-    words = [sys.executable, "-P", "-B", str(Path(document_worker.__file__)), asked]
+    environment = {k: os.environ[k] for k in _PASSED_VARIABLES if k in os.environ}
+    command = [sys.executable, "-P", "-B", str(Path(document_worker.__file__)), request]
     with subprocess.Popen(  # noqa: S603  our own file, and numbers
-        words, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=passed
+        command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     ) as child:
         try:
             out, _ = child.communicate(timeout=seconds)
@@ -155,13 +155,13 @@ def _run_worker(file: BinaryIO, asked: str, seconds: float) -> tuple[list[dict[s
 
 def _parse_lines(out: bytes) -> list[dict[str, str]]:
     """Return the lines that are whole."""
-    told = []
+    rows = []
     for each in out.split(b"\n"):
         try:
-            told.append(msgspec.json.decode(each, type=dict[str, str]))
+            rows.append(msgspec.json.decode(each, type=dict[str, str]))
         except (msgspec.DecodeError, msgspec.ValidationError):
             continue  # the last one, cut off
-    return told
+    return rows
 
 
 class DocumentBounds(NamedTuple):

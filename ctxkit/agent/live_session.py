@@ -1,4 +1,4 @@
-"""A live session: an agent whose session, events, snapshots and artifacts are kept on disk."""
+"""A live session: an agent with its session, events, snapshots and artifacts on disk."""
 
 from __future__ import annotations
 
@@ -64,38 +64,55 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Edit, Image, Message, ToolSchema
 
 MEMORY_GRACE = 2.0
-"""Seconds in which a memory is told of a turn that used up its time."""
+"""Seconds for saving the conversation to memory after a turn that used up its time."""
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
+# What a live session adds to an agent
+#
+# * The session log is appended to before anything is shown, so a killed kernel loses nothing that
+#   a user saw (`SessionLog`). Events, snapshots, reports and work files are derived from it: where
+#   one of them cannot be written, the turn goes on.
+# * One turn or compaction at a time (`alone`). The flag is not a lock: all work on a session runs
+#   on one event loop at a time, and a second request is an error for the user, not a wait.
+# * Every event goes, in this order, to the event log, the work files, the turn log, memory, and
+#   then to the listeners. A listener that raises is removed, and its failure is logged.
+# * The settings (model, rules, tools, limits) are stored under the user's seal whenever they
+#   change, so a resumed session can say what is different (`agent.resume`).
+
+
 class LiveSession:
-    """A session of this project that can be talked to.
+    """A session in a project's workspace, with an agent that continues it.
 
     Args:
-        name: its name; one that exists is resumed.
-        model: answers.
+        name: name of the session; an existing one is resumed.
+        model: answers the prompts.
         rules: the context manager.
-        tools: names out of `files`, `document`, `work`, `shell`, `python`, or tools of the user's
-            own.
+        clock: returns seconds since 1970.
+        tools: some of `files`, `document`, `work`, `shell`, `python`, or tools of the user.
         root: folder of the tools; None: a scratch folder of the session.
-        allow: names of `agent.tools.root` that its tools may write all the same.
-        workspace: where it is kept.
+        allow: protected names (`agent.tools.root.PROTECTED_NAMES`) that its tools may write.
+        workspace: where the session is stored; None: the current folder's.
         namespace: the user's variables, for the tool `python`.
-        words: how its parts were named, to be kept in it: `model`, `rules`, `tools`, `root`, ...;
-            what is not among them is kept as the parts call themselves.
-        seed: what the id of a new session follows from (see `Workspace.new_id`).
-        limits: of each turn; None: those that it was kept with.
-        memory: what is remembered for it; None: nothing is, and nothing is kept.
-        agent: its name among others; a team has several.
-        parent: id of the session that it is a part of.
-        outputs: how much of a tool's output is kept; None: as the rules say, else the usual.
-        via: makes what works on it (`guests.Guest`); None: an `Agent`.
-        more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
+        seed: makes the id of a new session reproducible (see `Workspace.new_id`).
+        hear: called with every event.
+        limits: limits of each turn; None: those stored in the session, else the defaults.
+        approve: decides before each tool call whether it may run; None: every call may.
+        summary_model: writes summaries; None: as for `Agent`.
+        summary_seconds: seconds that a summary may take.
+        words: how the user named the parts (`model`, `rules`, `tools`, `root`, ...), stored in the
+            session; a part that is missing is stored under its own name.
+        prompts: the prompts sent so far; None: none were.
+        memory: memory of the session; None: it has none.
+        agent: name of the agent; the sessions of a team have several.
+        parent: id of the session that this one is part of.
+        outputs: limits of a tool's output; None: those of the rules, else the defaults.
+        via: makes the agent, with the arguments of `Agent`; None: `Agent` itself.
 
     Raises:
         StoreError: another process writes the session.
-        BadArguments: the session was not begun here by this user, and nobody vouched for it; an
-            unknown tool, or a script for a conversation with a model.
+        BadArguments: this user neither began the session here nor trusted it; a tool is unknown;
+            or a script would continue a conversation with a model.
     """
 
     def __init__(
@@ -148,7 +165,7 @@ class LiveSession:
             "allow": ",".join(allow),
             **(words or {}),
         }
-        """How its parts were named."""
+        """How the user named the parts."""
         new_session = Session(
             id=self.workspace.new_id(name, seed),
             format="live",
@@ -167,12 +184,12 @@ class LiveSession:
             new_session, make_session_settings(self.settings, rules, limits or Limits())
         )
         self.notes: tuple[str, ...] = ()
-        """What must be said of how it goes on: sentences for the user."""
+        """Sentences for the user on what differs from the stored settings."""
         self._is_busy = False
         self._exports: list[SpanExport] = []
         self.log = SessionLog(self.workspace.sessions, name, new_session, self._trust_session)
         try:
-            if self.log.session is new_session:  # which says already how it is led
+            if self.log.session is new_session:  # its settings are stored already
                 limits = limits or Limits()
             else:
                 limits = self._store_settings(model, rules, limits, schemas)
@@ -207,7 +224,7 @@ class LiveSession:
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )
             self.reports = ReportStore(self.workspace, self.id)
-            """What filled the window at the end of each turn."""
+            """Context reports, one per turn."""
             self._turn_log = TurnLog(self._snapshots, self.session)
             self._promoter = MemoryPromoter(memory, lambda: self.session, self._emit)
         except BaseException:
@@ -215,14 +232,14 @@ class LiveSession:
             raise
 
     def take(self, rules: Rules, name: str) -> None:
-        """Go on under other rules from here; what was done stays, and so does the log of it.
+        """Manage the context by other rules from the next call on; past edits stay in force.
 
         Args:
             rules: the context manager from the next call on.
-            name: what names it, as `%%agent --rules` takes it: kept in the session.
+            name: name of the rules as `%%agent --rules` takes it, stored in the session.
 
         Raises:
-            BadArguments: a turn runs.
+            BadArguments: a turn is running.
         """
         if self._is_busy:
             raise busy_error(self.name)
@@ -234,22 +251,21 @@ class LiveSession:
 
     @property
     def session(self) -> Session:
-        """The session as it stands; what its calls were sent is known to it."""
+        """The session so far, with the prompts that its calls were sent."""
         return self.agent.backed(self.log.session)
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
-        """Return what went out at a call, as `session.sent` does; None: what would go out next."""
+        """Return the prompt of a call, as `session.sent` does; None: of the next call."""
         return self.session.sent(call)
 
     def inject(self, words: str, own: str = "") -> None:
-        """Set what is put into prompts from the next turn on: sections as
-        `agent.system_prompt.parse_section_names` names them.
-
-        Without any, `own` is all that the session begins with.
+        """Set the prompt sections from the next turn on.
 
         Args:
-            words: `on`, `off`, names, or names with signs.
-            own: the agent's own instructions; empty: none, or those that it began with.
+            words: `on`, `off`, names, or names with signs (see
+                `agent.system_prompt.parse_section_names`).
+            own: instructions of the agent; empty: none, or those that the session began with.
+                Without sections they are all that the session begins with.
 
         Raises:
             BadArguments: there is no such section, or the session began with other instructions.
@@ -268,27 +284,27 @@ class LiveSession:
 
     @property
     def id(self) -> str:
-        """Its id, eight hexadecimal digits."""
+        """Id of the session, eight hexadecimal digits."""
         return self.log.session.id
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """All who are told events."""
+        """The listeners that get every event."""
         return tuple(self._listeners)
 
     def listen(self, listener: Listener) -> None:
-        """Tell events to one more listener from now on."""
+        """Add a listener, called with every event from now on."""
         self._listeners.append(listener)
 
     def export(self, to: SpanAddress) -> SpanExport:
-        """Send the spans of the session to a collector from now on, beside what it does."""
+        """Send the session's spans to an OTLP collector from now on, in the background."""
         spans = SpanExport(lambda: self.session, to, self._emit)
         self._exports.append(spans)
         self.listen(spans.hear)
         return spans
 
     def unlisten(self, listener: Listener) -> None:
-        """Tell a listener no more events."""
+        """Remove a listener."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
@@ -299,16 +315,20 @@ class LiveSession:
         attached: Sequence[Image] = (),
         details: Mapping[str, Any] | None = None,
     ) -> Outcome:
-        """Take one turn; a snapshot row is written at its end, however it ends.
+        """Run one turn; however it ends, a snapshot row and a context report are written.
 
-        `preceding` is what other agents said since the last turn: it is written before the prompt;
-        `attached` are pictures that go with it, `details` what is kept with it and never sent.
+        Args:
+            prompt: the user's message.
+            preceding: messages of other agents since the last turn; they are stored before the
+                prompt.
+            attached: images that are sent with the prompt.
+            details: stored with the prompt and never sent.
 
         Raises:
-            StoreError: the kit itself failed; the session is whole, and the sentence names the file
-                that says more.
-            BadArguments: a turn or a compaction of it is running: also where one of its own tools
-                asks.
+            StoreError: ctxkit itself failed; the session is intact, and the sentence names the
+                crash report.
+            BadArguments: a turn or compaction of the session is running, for instance because one
+                of its own tools calls this.
         """
         max_seconds, sections, seconds_used = self.agent.limits.seconds, self.agent.sections, 0.0
         try:
@@ -333,38 +353,39 @@ class LiveSession:
                 return outcome
         except (CtxkitError, asyncio.CancelledError):
             raise
-        except Exception as e:  # noqa: BLE001  the file has its words, which may hold what must not be shown
+        except Exception as e:  # noqa: BLE001  it may hold secrets: a file gets it redacted
             raise StoreError(self._write_crash_report(e)) from None
 
     @property
     def turns(self) -> pd.DataFrame:
-        """The turns so far as one DataFrame, with the columns of ``ctxkit.frame(per="turn")``; it
-        grows.
+        """The turns so far, with the columns of ``ctxkit.frame(per="turn")``.
 
-        It is the same object each time, a row more at each turn's end, as its log of snapshots has
-        a line more. After a branch or a restore it holds the turns that stand, as its log does:
-        there, lines of turns that were left are taken back; the session's own log keeps them.
+        It is always the same DataFrame, updated in place: one more row at the end of each turn, as
+        the snapshot log has one more line. After a branch or a restore both hold only the turns on
+        the current path; the session log keeps the others.
         """
         return self._turn_log.frame
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand; empty where there is too little, also for the policy `instead`."""
+        """Compact by hand (see `Compactor.compact`); return the edits, none if there is too
+        little.
+        """
         with self.alone():
             return await self.agent.compact(policy, focus=focus, instead=instead)
 
     @property
     def busy(self) -> bool:
-        """True while a turn or a compaction runs."""
+        """True while a turn or a compaction is running."""
         return self._is_busy
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the session for one piece of work.
+        """Mark the session as busy inside the block.
 
         Raises:
-            BadArguments: another is under way.
+            BadArguments: it is busy already.
         """
         if self._is_busy:
             raise busy_error(self.name)
@@ -375,10 +396,10 @@ class LiveSession:
             self._is_busy = False
 
     def limit(self, limits: Limits) -> None:
-        """Set the limits of each turn from now on, and keep them with what else was named anew.
+        """Set the limits of each turn from now on, and store them with the other settings.
 
         Raises:
-            StoreError: they could not be kept.
+            StoreError: they could not be stored.
         """
         self.agent.limits = limits
         settings = make_session_settings(self.settings, self.agent.rules, limits)
@@ -389,12 +410,15 @@ class LiveSession:
             )
 
     async def remember(self) -> tuple[list[MemoryEntry], str]:
-        """Let the model say what of the session is worth remembering (see `Promotions.remember`).
+        """Let the model extract memories from the session (see `MemoryPromoter.remember`).
+
+        Returns:
+            The stored entries, and a phrase on what the extraction cost.
 
         Raises:
             BadArguments: the session has no memory, or is busy.
-            ModelError: the model failed; nothing was kept.
-            StoreError: it cannot be kept.
+            ModelError: the model failed; nothing was stored.
+            StoreError: an entry cannot be stored.
         """
         with self.alone():
             return await self._promoter.remember(self.agent.writer, self.agent.summary_seconds)
@@ -402,7 +426,10 @@ class LiveSession:
     # -- branch and restore -----------------------------------------------------------------------
 
     def restore(self, number: int) -> Session:
-        """Go back to just before a compaction; what came after stays in the log as a branch.
+        """Go back to just before a compaction; later entries stay in the log as another branch.
+
+        Args:
+            number: number of the checkpoint; negative numbers count from the end.
 
         Raises:
             BadArguments: there is no such checkpoint.
@@ -416,7 +443,7 @@ class LiveSession:
         return self.move(checkpoint.entry)
 
     def move(self, entry: int) -> Session:
-        """Stand at an entry of the log; what is said next begins a branch there."""
+        """Move to an entry of the log (its index); the next message starts a branch there."""
         with self.alone():
             moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)
@@ -426,8 +453,8 @@ class LiveSession:
         return moved
 
     def close(self) -> None:
-        """Give the session and its model's memory free; what may outlive the talk is remembered."""
-        with ExitStack() as closing:  # the session is free at the end, whatever else fails
+        """Promote memories, then release the session's files, its lock and the model."""
+        with ExitStack() as closing:  # the lock is released last, whatever else fails
             closing.callback(self.log.close)
             closing.callback(self._snapshots.close)
             closing.callback(self._event_log.close)
@@ -447,7 +474,7 @@ class LiveSession:
     def _store_settings(
         self, model: Model, rules: Rules, limits: Limits | None, schemas: tuple[ToolSchema, ...]
     ) -> Limits:
-        """Keep how the session is led from now on; note what differs, return a turn's limits."""
+        """Store the new settings, note what differs from the old ones, return the limits."""
         stored = self.log.session
         check_model(stored, model, self.name)
         old_settings = read_session_settings(stored)
@@ -466,7 +493,7 @@ class LiveSession:
         return limits
 
     def _store_report(self) -> None:
-        """Keep what filled the window at the end of a turn."""
+        """Store the context report of the turn that ended."""
         stored = self.reports.keep(self.session, self._clock)
         if stored is not None:
             sizes = {"tokens": stored.report.prompt_tokens, "turn": stored.turn}
@@ -487,18 +514,18 @@ class LiveSession:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception as e:  # noqa: BLE001  a display that fails must not cost the turn
+            except Exception as e:  # noqa: BLE001  a listener that fails must not end the turn
                 self.unlisten(listener)
                 payload = {"error": f"{type(e).__name__}: {redact(str(e))[:300]}"}
                 self._event_log.write("listener_failed", event.time, event.turn, payload)
 
     def _trust_session(self, name: str) -> None:
-        """Note that a session is this user's; where that cannot be noted, a later kernel asks."""
+        """Mark a session as this user's; if that fails, a later kernel asks for `--trust`."""
         with suppress(StoreError):
             self.workspace.vouch(name)
 
     def _open_scratch(self) -> Path:
-        """Return the session's own folder for its tools, made without following links."""
+        """Return the session's scratch folder, created without following links."""
         folder = self.workspace.scratch(self.name)
         with self.workspace.reach(folder, make=0o777):
             return folder
@@ -518,7 +545,7 @@ class LiveSession:
 
 
 def busy_error(name: str) -> BadArguments:
-    """Return what is said to whoever asks a session that is at work."""
+    """Return the error for a request to a busy session."""
     return BadArguments(
         f"Session {name!r} is busy: wait for its turn, or stop it, before the next one. "
         "A tool cannot ask the session that runs it: give it another one."

@@ -1,6 +1,4 @@
-"""Call the model: stream the reply, recover from overflow, retry, and report what each prompt
-holds.
-"""
+"""Model calls of the live loop: streaming, recovery from overflow, retries and prompt reports."""
 
 from __future__ import annotations
 
@@ -31,14 +29,28 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Edit, ToolSchema
 
 
+# A call as a state machine
+#
+#   prepare   check the limits, compact if the rules say so, prune (`Compactor.prepare`)
+#   fit       trim the prompt to the current stage, and further while it exceeds `payload_bytes`
+#   send      stream the reply; a reply that came whole may still be refused (`_find_refusal`)
+#   recover   broken off or empty (`again`)  send again, at most _MAX_REPEATS times
+#             overflow, first time           take over the window that the error names, compact
+#             overflow again                 trim to the next stage of `last_resort_stages`
+#             anything else                  raise
+#
+# Each recovery from an overflow counts towards `Limits.attempts`, so the loop ends. Trimming
+# changes this one prompt, never the session. Nothing of a failed reply is run: its text is stored
+# as a failed reply, which later prompts leave out, and its cost counts where it is reported.
+
 MOST_CALLS = 1000
-"""Tool calls of one reply; none of a reply that has more is run."""
+"""Tool calls of one reply; of a reply with more none is run."""
 _MAX_REPEATS = 2
-"""How often a call is made again whose reply broke off, was empty or lacked calls it promised."""
+"""Repeats of a call whose reply broke off, was empty or lacked the tool calls it announced."""
 
 
 class PartialReplyError(ModelError):
-    """A call that failed after some words; they stay in the log, and are never sent again."""
+    """A call that failed in the middle of its reply; the text so far is logged and never sent."""
 
     def __init__(self, why: str, words: str, **more: Any) -> None:
         super().__init__(why, **more)
@@ -46,13 +58,13 @@ class PartialReplyError(ModelError):
 
 
 class ModelCaller:
-    """Makes the calls of an agent.
+    """Calls the model for an agent.
 
     Args:
-        model: answers.
-        tools: what every prompt describes to it.
+        model: the model to call.
+        tools: schemas that every prompt carries.
         compactor: keeps the context within the rules; its transcript gets the replies.
-        tell: is told what happens (event, payload).
+        emit: called with each event (kind, payload).
     """
 
     def __init__(
@@ -69,19 +81,17 @@ class ModelCaller:
         self._tools_logged = find_last_tools_digest(self._transcript.session.path) == digest_tools(
             tools
         )
-        """True where the log says already which tools are offered from here on."""
+        """True if the log already has the digest of the tools that are offered."""
         if window := _window_from_overflow(self._transcript.session.log, self._name):
             compactor.learn(window)
 
     async def make(self, turn: Turn) -> Message:
-        """Make a call and recover from an overflow: compact and ask again, then trim for the call,
-        then give up.
+        """Call the model and store its reply; recover from overflows and broken replies.
 
         Raises:
-            LimitReached: the call would pass a limit of the turn.
-            ModelError: the model failed, or the prompt does not fit whatever was done.
-            asyncio.CancelledError: the turn was stopped; what was said so far is in the session,
-                marked.
+            LimitReached: the call would exceed a limit of the turn.
+            ModelError: the model failed, or the prompt does not fit even when trimmed.
+            asyncio.CancelledError: the turn was stopped; the text so far is in the session, marked.
         """
         stage, compacted, compactor, repeats = -1, False, self._compactor, 0
         while True:
@@ -93,7 +103,7 @@ class ModelCaller:
                 return self._store_reply(await self._send_prompt(prompt.messages, turn), turn)
             except ModelError as e:
                 self._store_failure(e, turn)
-                if e.again and repeats < _MAX_REPEATS:  # nothing of it was run
+                if e.again and repeats < _MAX_REPEATS:  # safe: none of its tool calls was run
                     repeats += 1
                     continue
                 if e.window:
@@ -110,8 +120,8 @@ class ModelCaller:
                 self._emit_trim(stage)
 
     def _fit_payload(self, stage: int, limit: int | None) -> tuple[History, int]:
-        """Trim to the stage, and further before the stream starts where the prompt has more bytes
-        than may be sent.
+        """Return the prompt trimmed to a stage, or further if it exceeds `limit` bytes; and the
+        stage.
         """
         context = self._compactor.context
         prompt, last = context.trimmed(stage), len(context.stages) - 1
@@ -155,7 +165,7 @@ class ModelCaller:
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
             raise PartialReplyError(why, stream.words, overflow=is_overflow(e)) from None
         refused = _find_refusal(reply, name, self._compactor.context.run.room.limit)
-        if refused is not None:  # billed all the same
+        if refused is not None:  # a reply that is not used is billed too
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             raise refused
         self._compactor.answered(messages)
@@ -185,14 +195,14 @@ class ModelCaller:
 
     @property
     def _changed_thresholds(self) -> dict[str, int]:
-        """The thresholds to be noted at a call: those that are not what the session began with."""
+        """Budget thresholds that differ from those that the session began with."""
         initial = self._transcript.session.details
         set_at = budget_thresholds(self._compactor.rules)
         return {k: n for k, n in set_at.items() if n != (initial.get(k) or 0)}
 
     @property
     def _changed_window(self) -> int | None:
-        """The window to be noted at a call; None: the one that the session began with."""
+        """The current window if it differs from the one that the session began with, else None."""
         window = self._compactor.context.run.room.limit
         return None if window == self._transcript.session.context_window else window
 
@@ -208,7 +218,7 @@ class ModelCaller:
 
 
 def _find_refusal(reply: Message, name: str, window: int) -> ModelError | None:
-    """Return why a reply that came whole is not taken; None: it is."""
+    """Return why a complete reply is not accepted, or None if it is."""
     calls = len(reply.tool_calls)
     if is_silent_overflow(reply, window):
         why = f"{name} cut the prompt: it is larger than {window:,} tokens."
@@ -223,7 +233,7 @@ def _find_refusal(reply: Message, name: str, window: int) -> ModelError | None:
 
 
 def find_last_tools_digest(path: Sequence[Message | Edit]) -> str | None:
-    """Return which tools were offered at the last reply that says so, by their digest."""
+    """Return the digest of the tools at the last reply that stores one, or None."""
     return next(
         (e.details[TOOLS_DIGEST_KEY] for e in reversed(path) if e.details.get(TOOLS_DIGEST_KEY)),
         None,
@@ -231,12 +241,12 @@ def find_last_tools_digest(path: Sequence[Message | Edit]) -> str | None:
 
 
 def digest_tools(tools: Sequence[ToolSchema]) -> str:
-    """Return twelve digits that stand for these tools as they are described."""
+    """Return a digest of tool schemas, twelve hexadecimal digits."""
     return sha256(msgspec.json.encode(tools, order="deterministic")).hexdigest()[:12]
 
 
 def _window_from_overflow(log: Sequence[Message | Edit], model: str) -> int | None:
-    """Return the window that a model named in its last error in a log, where one overflowed it."""
+    """Return the window that the model's last failed call in a log names, if that overflowed."""
     for entry in reversed(log):
         failed = isinstance(entry, Message) and entry.error and entry.model == model
         if failed and isinstance(entry, Message) and is_overflow(entry.error or ""):
@@ -245,16 +255,16 @@ def _window_from_overflow(log: Sequence[Message | Edit], model: str) -> int | No
 
 
 MOST_CHARS = 1_000_000
-"""Characters of one reply, its calls included; a longer one is broken off."""
+"""Characters of one reply, tool calls included; a longer reply is broken off."""
 TOO_LONG = f"The reply has more than {MOST_CHARS:,} characters; it was broken off."
 
 
 class ReplyStream:
-    """Hears the deltas of one reply and tells them on.
+    """Receives the deltas of one reply and emits them as events.
 
     Args:
-        tell: is told `delta` and `model_wait` events; it redacts them (`LiveEvents.tell`).
-        hold: raises where the turn's time is over; asked at every delta.
+        emit: called with `delta` and `model_wait` events; it redacts them (`LiveEvents.tell`).
+        check_deadline: raises if the turn's time is over; called at every delta.
     """
 
     def __init__(
@@ -266,11 +276,11 @@ class ReplyStream:
 
     @property
     def words(self) -> str:
-        """The text of the reply so far, as the model said it."""
+        """The text of the reply so far, not redacted."""
         return "".join(self._pieces)
 
     def __call__(self, delta: Delta) -> None:
-        """Hear a delta.
+        """Receive a delta.
 
         Raises:
             OutOfTime: the turn's time is over.
@@ -293,7 +303,11 @@ MESSAGE_ROLES = ("user", "assistant", "tool", "summary")
 
 
 class PromptComposition:
-    """Composes each call's report: a message is counted once, a prompt from where it differs."""
+    """Counts the characters of each prompt by kind of content, incrementally.
+
+    A prompt usually extends the one before, so only its new messages are added to the sums; a
+    prompt that does not is counted from its start. Counts of a message are cached by its id.
+    """
 
     def __init__(self) -> None:
         self._counts_by_id: dict[str, tuple[Message, list[int]]] = {}
@@ -306,13 +320,13 @@ class PromptComposition:
     def of(
         self, messages: Sequence[Message], *, seq: int, schema_chars: int, tokens: int
     ) -> dict[str, Any]:
-        """Return the composition of a prompt.
+        """Return the payload of an `inner_call_context` event for a prompt.
 
         Args:
-            messages: what is sent, after trimming.
+            messages: the messages that are sent, after trimming.
             seq: number of the call in its turn, from 1.
             schema_chars: characters of the tool schemas.
-            tokens: the prompt as it is counted here (fuseraft gives characters / 4).
+            tokens: the prompt as counted here (fuseraft gives characters / 4).
         """
         self._update_sums(tuple(messages))
         *chars, blobs = self._sums
@@ -331,8 +345,9 @@ class PromptComposition:
         }
 
     def _update_sums(self, messages: tuple[Message, ...]) -> None:
-        """Bring the sums to these messages; equal messages are the same object, so that comparing
-        them is cheap.
+        """Update the sums to these messages.
+
+        Unchanged messages are the same objects, so comparing the tuples takes no deep comparison.
         """
         counted = len(self._counted_prompt)
         if messages[:counted] != self._counted_prompt:
@@ -359,7 +374,7 @@ class PromptComposition:
 
 
 def _count_chars(message: Message) -> list[int]:
-    """Return the characters of a message by kind, and how many of its parts are sealed."""
+    """Return the characters of a message by kind of content, and its number of signed parts."""
     chars, blobs = dict.fromkeys(CONTENT_KINDS, 0), 0
     for part in message.parts:
         if isinstance(part, Text):
@@ -376,5 +391,5 @@ def _count_chars(message: Message) -> list[int]:
 
 
 def count_payload_bytes(messages: Sequence[Message]) -> int:
-    """Return the bytes of text that the messages would send, tool arguments included."""
+    """Return the bytes of the messages' parts as JSON, tool arguments included."""
     return sum(len(msgspec.json.encode(m.parts)) for m in messages)

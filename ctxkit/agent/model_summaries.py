@@ -1,8 +1,8 @@
-"""Let a model summarise the conversation or old tool results.
+"""Summaries by a model: of the conversation, and of old tool results.
 
-Before a call, each result that is older than those which stay whole is archived: a line stands in
-its place for the agent, the user still sees all of it, and one message at the end has the summary,
-for the agent alone. It is an edit of the session, so that the log and a replay of it show the same.
+Old tool results are archived before a call: a stub replaces each in the prompt, and one message at
+the end, visible to the agent only, has the summaries. This is an edit of the session, so the log
+and a replay of it show the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _USAGE_FIELDS = (
     "reasoning_tokens",
 )
 _DEFAULT_SUMMARY_TOKENS = 4096
-"""Tokens held free for a summary of no stated length."""
+"""Tokens reserved for a summary without a limit."""
 SUMMARY_PROMPT = (
     "You write the working notes by which another run of the same agent goes on. Do not answer the"
     " user and do not go on with the work. State the goal, what the user demands, what was decided,"
@@ -68,18 +68,32 @@ PASSAGE_END_CLAUSE = (
 )
 
 
+# Two ways to ask for a summary
+#
+# "text"    a prompt of its own: instructions and the passage as text, all billed as cache writes
+# "prefix"  the next prompt of the conversation with the instructions behind it: the cached part is
+#           billed as a cache read, the rest as a cache write
+#
+# "prefix" is used only for a passage from the start of the conversation, if it fits the window and
+# is cheaper by the model's prices (`CachedPrefix.is_cheaper`). If the model answers it with a tool
+# call or without text, the summary is requested again as "text". Policies call the summariser from
+# a worker thread, the model runs on the turn's event loop; the thread waits on a future.
+
+
 class CachedPrefix(NamedTuple):
-    """The conversation as it would be sent next, its beginning in the provider's cache."""
+    """The next prompt of the conversation, the beginning of which the provider has cached."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...]
     held: int
-    """Tokens of it in the cache."""
+    """Tokens of the prompt that are in the cache."""
     tokens: int
     window: int
 
     def is_cheaper(self, model: str, own_tokens: int, ask_tokens: int, limit: int | None) -> bool:
-        """Say whether a question behind it costs less than an own prompt; not without prices."""
+        """Say whether asking behind the prefix costs less than a prompt of its own; False without
+        prices.
+        """
         model_price = price(model)
         if model_price is None or model_price.cache_read is None:
             return False
@@ -92,15 +106,15 @@ class CachedPrefix(NamedTuple):
 
 
 class ModelSummariser:
-    """Asks a model for the summary of a passage. It is called off the event loop, and waits for it.
+    """Requests the summary of a passage from a model; called off the event loop, and blocks.
 
     Args:
-        model: the model that writes.
-        loop: the loop on which the model runs.
-        seconds: how long it may take.
-        allowed: says for a number of prompt tokens which limit the call would pass, or None.
-        begun: called on the loop when the first call is made.
-        held: gives the conversation where the model that writes holds its beginning in a cache.
+        model: the model that writes the summary.
+        loop: the event loop on which the model runs.
+        seconds: seconds that a summary may take.
+        allowed: returns the limit that a call of so many prompt tokens would exceed, or None.
+        on_first_call: called on the loop at the first call.
+        cached_prefix: returns the next prompt if the model's cache holds its beginning, else None.
     """
 
     name = "model"
@@ -117,15 +131,15 @@ class ModelSummariser:
     ) -> None:
         self._cached_prefix = cached_prefix
         self.ways: list[str] = []
-        """How each call was made: `prefix` (behind the cached conversation) or `text`."""
+        """Kind of each call: `prefix` (behind the cached conversation) or `text`."""
         self.asked = 0
-        """Requests that were made, also those that failed."""
+        """Requests so far, failed ones included."""
         self.model, self._loop, self._seconds = model, loop, seconds
         self._exceeded_limit, self._on_first_call = allowed, on_first_call
         self._pending: Future[Message] | None = None
         self._stopped = False
         self.usages: list[Usage] = []
-        """What each call cost, in order; taken by whoever keeps the edit."""
+        """Usage of each call since the last `take`, in order."""
 
     def __call__(self, passage: Passage) -> str:
         """Return the summary's text.
@@ -162,7 +176,7 @@ class ModelSummariser:
         return redact(self._request_summary(request, own_tokens, "text").text)
 
     def _request_summary(self, request: Request, tokens: int, kind: str) -> Message:
-        """Ask the model on its loop, and wait."""
+        """Call the model on its loop and wait for the reply."""
         exceeded = self._exceeded_limit(tokens)
         if exceeded:
             raise ModelError(f"The summary was not asked for: it would pass {exceeded}.")
@@ -186,7 +200,7 @@ class ModelSummariser:
         return replace(reply, parts=parts)
 
     def stop(self) -> None:
-        """Give up the call that is waited for, and ask for no other."""
+        """Cancel the pending call and refuse any further one."""
         self._stopped = True
         if self._pending is not None:
             self._pending.cancel()
@@ -201,13 +215,13 @@ class ModelSummariser:
             raise ModelError(f"{self.model.name}: {why}") from None
 
     def take(self) -> Usage | None:
-        """Return what the calls since the last `take` cost together."""
+        """Return the summed usage of the calls since the last `take`, or None."""
         usages, self.usages = self.usages, []
         return sum_usage(usages) if usages else None
 
 
 def _describe_passage_end(passage: Passage) -> str:
-    """Return where the passage ends, in words; empty where it takes all."""
+    """Return a clause that says where the passage ends; empty if it is the whole history."""
     if passage.before >= len(passage.history):
         return ""
     first_kept = passage.history[passage.before]
@@ -217,7 +231,7 @@ def _describe_passage_end(passage: Passage) -> str:
 
 
 def sum_usage(usages: list[Usage]) -> Usage:
-    """Return usages added up by class; a class that none of them names stays missing."""
+    """Return the sum of usages by class; a class that none of them reports stays missing."""
 
     def sum_field(name: str) -> int | None:
         known = [getattr(u, name) for u in usages if getattr(u, name) is not None]
@@ -229,7 +243,7 @@ def sum_usage(usages: list[Usage]) -> Usage:
 
 
 HEAD_CHARS, TAIL_CHARS, SUMMARY_CHARS = 8_000, 4_000, 1_200
-"""Characters of a result that the model reads, of both ends, and of what it writes."""
+"""Characters of a result's head and tail that the model reads, and of the summary."""
 SUMMARY_SECONDS = 30.0
 TOOL_SUMMARY_TRIGGER = "tool_summary"
 _RESULT_PROMPT = (
@@ -242,10 +256,10 @@ _RESULT_PROMPT = (
 def find_results_to_summarise(
     pruning: BasePolicy | None, messages: Sequence[Message]
 ) -> list[Message]:
-    """Return the results of a prompt that are to be summarised by a model, the oldest first.
+    """Return the tool results that a model should summarise, the oldest first.
 
     Args:
-        pruning: of the rules; nothing is due unless ai's excerpts with `llm` are in it.
+        pruning: pruning of the rules; without ai's excerpts with `llm` the list is empty.
         messages: the prompt before any pruning.
     """
     parts = pruning.parts if isinstance(pruning, Chain) else (pruning,)
@@ -258,17 +272,17 @@ def find_results_to_summarise(
 
 
 class ResultSummary(NamedTuple):
-    """What a model said of a result."""
+    """A model's summary of a tool result."""
 
     text: str = ""
-    """Empty: it failed."""
+    """The summary; empty if it failed."""
     usage: Usage | None = None
     error: str = ""
-    """Why it failed."""
+    """Reason of the failure; empty if there was none."""
 
 
 async def summarise_result(model: Model, result: Message) -> ResultSummary:
-    """Return what a model says of a result."""
+    """Return a model's summary of a tool result; failures are returned, not raised."""
     text = content.truncate_middle(plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER)
     prompt = f"{_RESULT_PROMPT}\n\nTool: {result.tool or 'unknown'}\n\n<output>\n{text}\n</output>"
     request = Request(
@@ -287,15 +301,15 @@ async def summarise_result(model: Model, result: Message) -> ResultSummary:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ArchivedResults(ConfiguredPolicy):
-    """Archive results, and say at the end what was in each of them."""
+    """Replace tool results by stubs, and add a message with their summaries at the end."""
 
     said: Mapping[str, str] = field(default_factory=dict)
-    """What stands for each result, by its id."""
+    """Summary of each result by its id."""
 
     name = "result_summaries"
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
-        """Return the history without these results; itself where it has none of them."""
+        """Return the history with these results archived; itself if it has none of them."""
         archived = {p: m for p, m in enumerate(history.messages) if m.id in self.said}
         if not archived:
             return history

@@ -1,4 +1,8 @@
-"""Store a session's settings under the user's seal, and compare them when it is resumed."""
+"""Settings of a session, stored under the user's seal and compared when it is resumed.
+
+The seal is an HMAC by the user's own key over the settings and the session's id. A session from
+elsewhere may carry any settings; without a valid seal they are ignored.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +29,25 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 SETTINGS_KEY = "led"
-"""Where `Session.details` has it."""
+"""Key of the settings in `Session.details`."""
 _SCRIPT_PREFIX = "scripted"
 _MAX_RULES_CHARS = 4000
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a session is led."""
+    """Settings of a session."""
 
     words: dict[str, Any] = {}
-    """How each part was named: model, summary_model, rules, tools, root, allow, ..."""
+    """How the user named each part: model, summary_model, rules, tools, root, allow, ..."""
     rules: str = ""
-    """What the rules were, in full: their name may stand for others in another kernel."""
+    """The rules in full, as their name may mean other rules in another kernel."""
     limits: dict[str, Any] = {}
-    """Limits of a turn that are not the usual ones."""
+    """Limits of a turn that differ from the defaults."""
     seal: str = ""
-    """Made by the user's key of all the above and the session's id; empty: there was no key."""
+    """HMAC over all of the above and the session's id; empty if there was no key."""
 
     def sealed_for(self, session: str) -> SessionSettings:
-        """Return it with the seal of this user; without one where the user has no key."""
+        """Return the settings with this user's seal; without one if the user has no key."""
         bare = replace(self, seal="")
         try:
             return replace(bare, seal=make_seal(_sealed_text(bare, session)))
@@ -51,7 +55,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
             return bare
 
     def is_mine(self, session: str) -> bool:
-        """Say whether this user sealed it, for this session."""
+        """Say whether this user sealed the settings for this session."""
         return bool(self.seal) and verify_seal(
             _sealed_text(replace(self, seal=""), session), self.seal
         )
@@ -60,10 +64,10 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
 def make_session_settings(
     words: Mapping[str, Any], rules: Rules, limits: Limits
 ) -> SessionSettings:
-    """Return how a session is led, without keys."""
+    """Return the settings of a session, redacted and not sealed."""
     defaults = Limits()
     changed_limits = {k: v for k, v in asdict(limits).items() if v != getattr(defaults, k)}
-    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))  # places in memory, others each time
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))  # addresses differ from run to run
     clean = json.loads(
         _redact_encoded(json.dumps([dict(words), text]), tuple(environment_secrets()))
     )
@@ -71,7 +75,7 @@ def make_session_settings(
 
 
 def read_session_settings(session: Session | None) -> SessionSettings | None:
-    """Return how a session was led by this user; None: nobody says so, or somebody else does."""
+    """Return the settings stored in a session; None if there are none or the seal is not valid."""
     stored = session.details.get(SETTINGS_KEY) if session is not None else None
     if session is None or stored is None:
         return None
@@ -83,7 +87,7 @@ def read_session_settings(session: Session | None) -> SessionSettings | None:
 
 
 def restore_limits(settings: SessionSettings | None) -> Limits:
-    """Return the limits of a turn that were kept, else the usual ones."""
+    """Return the stored limits of a turn, else the defaults."""
     limit_names = {f.name for f in fields(Limits)}
     try:
         return Limits(
@@ -94,20 +98,20 @@ def restore_limits(settings: SessionSettings | None) -> Limits:
 
 
 def with_session_settings(session: Session, settings: SessionSettings) -> Session:
-    """Return a session that says how it is led."""
+    """Return a session with its settings sealed in the details."""
     sealed = msgspec.to_builtins(settings.sealed_for(session.id))
     return replace(session, details={**session.details, SETTINGS_KEY: sealed})
 
 
 def list_models(session: Session | None) -> tuple[str, ...]:
-    """Return the models that answered in a session, in order; those of failed calls did not."""
+    """Return the models that answered in a session, in order; failed calls do not count."""
     entries = session.log if session is not None else ()
     replies = (e for e in entries if isinstance(e, Message) and e.role == "assistant")
     return tuple(dict.fromkeys(r.model for r in replies if r.model and not r.error))
 
 
 def check_model(session: Session | None, model: Model, name: str) -> None:
-    """Let a model go on with a session; a script only where nobody but scripts has answered.
+    """Refuse a scripted model for a session in which a real model has answered.
 
     Raises:
         BadArguments: a script would write invented turns into a conversation with a model.
@@ -124,7 +128,7 @@ def check_model(session: Session | None, model: Model, name: str) -> None:
 def describe_differences(
     session: Session, before: SessionSettings | None, now: SessionSettings, model: Model
 ) -> list[str]:
-    """Return in sentences what a session goes on with that it did not have."""
+    """Return sentences on what differs between the stored settings and the current ones."""
     answered = list_models(session)
     notes = []
     if (
@@ -153,7 +157,7 @@ def describe_differences(
 
 
 def describe_tool_changes(was: Session, now: Session) -> list[str]:
-    """Return in sentences which tools are new, gone or described otherwise."""
+    """Return a sentence on tools that are new, gone or changed; an empty list if there are none."""
     old, new = ({t.name: t for t in s.tools} for s in (was, now))
     changes = {
         "gone": [n for n in old if n not in new],
@@ -166,7 +170,7 @@ def describe_tool_changes(was: Session, now: Session) -> list[str]:
 
 @lru_cache(64)
 def _redact_encoded(encoded: str, secrets: tuple[str, ...]) -> str:
-    """Return JSON without keys: agents of a team are often led alike."""
+    """Return encoded JSON redacted; cached, as the agents of a team often have equal settings."""
     return json.dumps(redact_json(json.loads(encoded), secrets))
 
 

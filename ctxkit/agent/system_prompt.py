@@ -54,9 +54,9 @@ class PromptSections:
         around: what they are made of.
     """
 
-    def __init__(self, names: Sequence[str], around: PromptSources) -> None:
-        wanted = {*names, "own"} if names and around.own else {*names}
-        self.names, self.around = tuple(n for n in SECTIONS if n in wanted), around
+    def __init__(self, names: Sequence[str], sources: PromptSources) -> None:
+        enabled = {*names, "own"} if names and sources.own else {*names}
+        self.names, self.around = tuple(n for n in SECTIONS if n in enabled), sources
 
     def due(self, session: Session, now: float) -> Message | None:
         """Return what must be said before the next prompt of a session; None: nothing new.
@@ -66,8 +66,8 @@ class PromptSections:
             now: seconds since 1970.
         """
         if not session.messages:
-            return make_section_message("system", self._made(self.names, now))
-        return make_section_message("user", list(self._changed(session, now)))
+            return make_section_message("system", self._make_sections(self.names, now))
+        return make_section_message("user", list(self._iter_changed(session, now)))
 
     def check(self, session: Session) -> None:
         """Let instructions pass with which a session began, or none.
@@ -75,36 +75,36 @@ class PromptSections:
         Raises:
             BadArguments: it began with others.
         """
-        began = dict(_find_sections(session.messages[:1])) if session.messages else None
-        own = make_section("own", self.around.own)
-        if began is None or own is None:
+        initial = dict(_find_sections(session.messages[:1])) if session.messages else None
+        instructions = make_section("own", self.around.own)
+        if initial is None or instructions is None:
             return
-        if own.text != sanitize_text(began.get("own", ("", None))[0]):
-            which = "other" if "own" in began else "no"
+        if instructions.text != sanitize_text(initial.get("own", ("", None))[0]):
+            which = "other" if "own" in initial else "no"
             raise BadArguments(
                 f"The session began with {which} instructions, and they stay: begin another one, "
                 "or `%context reset`."
             )
 
-    def _made(self, names: Iterable[str], now: float) -> list[PromptSection]:
-        made = (SECTIONS[name](self.around, now) for name in names)
-        return [b for b in made if b is not None]
+    def _make_sections(self, names: Iterable[str], now: float) -> list[PromptSection]:
+        sections = (SECTIONS[name](self.around, now) for name in names)
+        return [b for b in sections if b is not None]
 
-    def _changed(self, session: Session, now: float) -> Iterator[PromptSection]:
+    def _iter_changed(self, session: Session, now: float) -> Iterator[PromptSection]:
         """Yield the sections that say something else than what is shown of them."""
-        shown = dict(_find_sections(session.view()))
+        visible = dict(_find_sections(session.view()))
         for name in self.names:
             if name in INITIAL_SECTIONS:
                 continue
-            text, time = shown.get(name, (None, None))
+            text, time = visible.get(name, (None, None))
             if name == "time" and text is not None and now - (time or now) < TIME_REFRESH:
                 continue
-            made = SECTIONS[name](self.around, now)
-            gone = _REMOVED.format(name=name)
-            if made is not None and made.text != text:
-                yield made
-            elif made is None and text not in (None, gone):
-                yield PromptSection(name, gone, 0)
+            section = SECTIONS[name](self.around, now)
+            removed_text = _REMOVED.format(name=name)
+            if section is not None and section.text != text:
+                yield section
+            elif section is None and text not in (None, removed_text):
+                yield PromptSection(name, removed_text, 0)
 
 
 def make_section_message(role: str, blocks: Sequence[PromptSection]) -> Message | None:
@@ -116,12 +116,12 @@ def make_section_message(role: str, blocks: Sequence[PromptSection]) -> Message 
     if not blocks:
         return None
     texts = [*(f"{b.text}\n" for b in blocks[:-1]), blocks[-1].text]
-    told = [{"name": b.name, "raw_chars": b.raw_chars} for b in blocks]
+    rows = [{"name": b.name, "raw_chars": b.raw_chars} for b in blocks]
     return Message(
         role="system" if role == "system" else "user",
         kind="" if role == "system" else INJECTED_KIND,
         parts=tuple(Text(t) for t in texts),
-        details={KEY: told},
+        details={KEY: rows},
     )
 
 
@@ -204,35 +204,35 @@ class _FilePart(NamedTuple):
     """Bytes of it that were read."""
 
 
-def project_section(around: PromptSources, _: float) -> PromptSection | None:
+def project_section(sources: PromptSources, _: float) -> PromptSection | None:
     """Return what the project says to agents; the same words in two files are said once."""
-    said: list[str] = []
+    texts: list[str] = []
     seen: set[str] = set()
-    raw, left = 0, MAX_PROJECT_BYTES
+    raw, bytes_left = 0, MAX_PROJECT_BYTES
     for name in PROJECT_FILES:
-        found = _read_part(around.root, name, left)
-        if found is None or not found.text.strip() or found.text in seen:
+        part = _read_part(sources.root, name, bytes_left)
+        if part is None or not part.text.strip() or part.text in seen:
             continue
-        seen.add(found.text)
-        whole = found.taken == found.size
-        cut = "" if whole else f" (truncated to {found.taken:,} of {found.size:,} bytes)"
-        said.append(f"{name}{cut}:\n{fence_text(found.text)}")
-        raw, left = raw + found.size, left - found.taken
-    return make_section("project", "\n\n".join([_PROJECT_HEADING, *said]), raw) if said else None
+        seen.add(part.text)
+        whole = part.taken == part.size
+        cut = "" if whole else f" (truncated to {part.taken:,} of {part.size:,} bytes)"
+        texts.append(f"{name}{cut}:\n{fence_text(part.text)}")
+        raw, bytes_left = raw + part.size, bytes_left - part.taken
+    return make_section("project", "\n\n".join([_PROJECT_HEADING, *texts]), raw) if texts else None
 
 
-def gitignore_section(around: PromptSources, _: float) -> PromptSection | None:
+def gitignore_section(sources: PromptSources, _: float) -> PromptSection | None:
     """Return the first hundred lines of the project's `.gitignore`; None where it has none."""
-    found = _read_part(around.root, ".gitignore", _MAX_GITIGNORE_BYTES)
-    if found is None or not found.text.strip():
+    part = _read_part(sources.root, ".gitignore", _MAX_GITIGNORE_BYTES)
+    if part is None or not part.text.strip():
         return None
-    lines = found.text.splitlines()
+    lines = part.text.splitlines()
     more = len(lines) > MAX_GITIGNORE_LINES
-    many = f"{'more than ' * (found.size > _MAX_GITIGNORE_BYTES)}{len(lines):,}"
+    many = f"{'more than ' * (part.size > _MAX_GITIGNORE_BYTES)}{len(lines):,}"
     cut = f"\n(truncated to {MAX_GITIGNORE_LINES} of {many} lines)" if more else ""
-    shown = "\n".join(each[:1000] for each in lines[:MAX_GITIGNORE_LINES])
+    excerpt = "\n".join(each[:1000] for each in lines[:MAX_GITIGNORE_LINES])
     return make_section(
-        "gitignore", f"{_GITIGNORE_HEADING}{cut}\n{fence_text(shown)}", len(found.text)
+        "gitignore", f"{_GITIGNORE_HEADING}{cut}\n{fence_text(excerpt)}", len(part.text)
     )
 
 
@@ -241,7 +241,7 @@ def _read_part(root: Root | None, name: str, limit: int) -> _FilePart | None:
     if root is None or limit <= 0 or not root.is_file((name,)):
         return None
     try:
-        with root.opened_at((name,)) as file:
+        with root.open_at((name,)) as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read(limit)
     except (StoreError, OSError):
@@ -264,7 +264,7 @@ _MACHINES = {
 _SHELLS = {"Windows": "cmd.exe", "Darwin": "zsh"}
 
 
-def runtime_section(around: PromptSources, _: float) -> PromptSection | None:
+def runtime_section(sources: PromptSources, _: float) -> PromptSection | None:
     """Return the block without the time, which stands at the end."""
     system = platform.system()
     machine = platform.machine()
@@ -275,7 +275,7 @@ def runtime_section(around: PromptSources, _: float) -> PromptSection | None:
         f"OS: {_SYSTEMS.get(system, system)}\n"
         f"Architecture: {_MACHINES.get(machine.lower(), machine)}\n"
         f"Shell: {(shell or _SHELLS.get(system, 'bash'))[:200]}\n"
-        f"Working directory: {str(around.folder)[:1000]}",
+        f"Working directory: {str(sources.folder)[:1000]}",
     )
 
 
@@ -315,24 +315,24 @@ def _base_section(_: PromptSources, __: float) -> PromptSection | None:
     return make_section("base", _BASE_INSTRUCTIONS)
 
 
-def _own_section(around: PromptSources, _: float) -> PromptSection | None:
-    return make_section("own", around.own)
+def _instructions_section(sources: PromptSources, _: float) -> PromptSection | None:
+    return make_section("own", sources.own)
 
 
-def _store_section(around: PromptSources, _: float) -> PromptSection | None:
-    items = around.store.items() if around.store is not None else {}
+def _store_section(sources: PromptSources, _: float) -> PromptSection | None:
+    items = sources.store.items() if sources.store is not None else {}
     return make_section(
         "store", format_index_block(items), sum(i.size_bytes for i in items.values())
     )
 
 
-def _memory_section(around: PromptSources, _: float) -> PromptSection | None:
-    return make_section("memory", around.memory()) if around.memory is not None else None
+def _memory_section(sources: PromptSources, _: float) -> PromptSection | None:
+    return make_section("memory", sources.memory()) if sources.memory is not None else None
 
 
 SECTIONS: dict[str, SectionMaker] = {
     "base": _base_section,
-    "own": _own_section,
+    "own": _instructions_section,
     "runtime": runtime_section,
     "project": project_section,
     "gitignore": gitignore_section,
@@ -346,13 +346,13 @@ INITIAL_SECTIONS = ("base", "own")
 ON, OFF = "on", "off"
 
 
-def parse_section_names(words: str, now: Iterable[str] | None = None) -> tuple[str, ...]:
+def parse_section_names(words: str, enabled: Iterable[str] | None = None) -> tuple[str, ...]:
     """Return the sections that words name, in their order.
 
     Args:
         words: `on` (all), `off` (none), names; or names with `-` and `+` before them, which are
             taken from those that are on now, or added to them.
-        now: those that are on now; None: all.
+        enabled: those that are on now; None: all.
 
     Raises:
         BadArguments: there is no such section, or both forms are mixed.
@@ -367,18 +367,18 @@ def parse_section_names(words: str, now: Iterable[str] | None = None) -> tuple[s
         _check_section_name(word.lstrip("-+"), tuple(SECTIONS))
     if signs and any(w[0] not in "-+" for w in named):
         raise BadArguments(f"{words!r}: either name sections, or begin each with `-` or `+`.")
-    wanted = {w for w in named if not signs}
+    chosen = {w for w in named if not signs}
     if signs:
-        wanted = set(SECTIONS if now is None else now)
-        wanted -= {w[1:] for w in named if w[0] == "-"}
-        wanted |= {w[1:] for w in named if w[0] == "+"}
-    return tuple(name for name in SECTIONS if name in wanted)
+        chosen = set(SECTIONS if enabled is None else enabled)
+        chosen -= {w[1:] for w in named if w[0] == "-"}
+        chosen |= {w[1:] for w in named if w[0] == "+"}
+    return tuple(name for name in SECTIONS if name in chosen)
 
 
-def _check_section_name(name: str, known: Sequence[str]) -> None:
-    if name in known:
+def _check_section_name(name: str, names: Sequence[str]) -> None:
+    if name in names:
         return
     if name == "tools":
         raise BadArguments("Tool schemas go with the tools: `--tools` names fewer of them.")
-    said = f"There is no section {name[:60]!r}; there are {', '.join(known)}, on and off."
-    raise BadArguments(f"{said}{did_you_mean(name, known)}")
+    message = f"There is no section {name[:60]!r}; there are {', '.join(names)}, on and off."
+    raise BadArguments(f"{message}{did_you_mean(name, names)}")

@@ -48,11 +48,11 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 
-_PATHS = ("path", "destination", "source", "file_path", "filepath", "filename")
+_PATH_ARGUMENTS = ("path", "destination", "source", "file_path", "filepath", "filename")
 """Arguments that name what is changed: fuseraft's three first, then what other agents call them."""
-_COMMIT, _COMMITS = "git commit", "gitcommit"
+_COMMIT_COMMAND, _COMMIT_TOOL = "git commit", "gitcommit"
 """In a command, and in a tool's name without underscores."""
-_TRACKED = (
+_TRACKED_TOOLS = (
     "writefile",
     "patchfile",
     "deletefile",
@@ -60,9 +60,9 @@ _TRACKED = (
     "copyfile",
     "movefile",
     "shellrun",
-    _COMMITS,
+    _COMMIT_TOOL,
 )
-_COMMANDS = ("command", "cmd", "script")
+_COMMAND_ARGUMENTS = ("command", "cmd", "script")
 
 
 class CallRecord(NamedTuple):
@@ -89,8 +89,8 @@ class CallRecord(NamedTuple):
     @property
     def path(self) -> str | None:
         """What it works on, where an argument says so."""
-        found = (self.call.arguments.get(k) for k in _PATHS)
-        return next((v for v in found if isinstance(v, str) and v), None)
+        values = (self.call.arguments.get(k) for k in _PATH_ARGUMENTS)
+        return next((v for v in values if isinstance(v, str) and v), None)
 
     @property
     def is_command(self) -> bool:
@@ -98,7 +98,7 @@ class CallRecord(NamedTuple):
         return bool(tool_actions.SHELL_TOOL_PATTERN.search(self.call.name))
 
     @property
-    def deletes(self) -> bool:
+    def is_deletion(self) -> bool:
         """True for a tool that takes a file away."""
         return "delete" in self.call.name.lower() or "remove" in self.call.name.lower()
 
@@ -106,35 +106,35 @@ class CallRecord(NamedTuple):
     def commit(self) -> str:
         """Command or message of the commit that it makes, without keys; empty: it makes none."""
         if self.is_command:
-            said = get_command(self)
-            return said if _COMMIT in said else ""
-        if _COMMITS not in self._flat:
+            command = get_command(self)
+            return command if _COMMIT_COMMAND in command else ""
+        if _COMMIT_TOOL not in self._flat_name:
             return ""
         return redact(content.argument_text(self.call.arguments.get("message") or self.call.name))
 
     @property
-    def tracked(self) -> bool:
+    def is_tracked(self) -> bool:
         """True for what a change log holds: writes, deletions, commands, commits."""
         return (
-            any(t in self._flat for t in _TRACKED)
+            any(t in self._flat_name for t in _TRACKED_TOOLS)
             or self.is_command
             or is_write_tool(self.call.name)
         )
 
     @property
-    def _flat(self) -> str:
+    def _flat_name(self) -> str:
         return self.call.name.lower().replace("_", "")
 
 
 def iter_calls(session: Session) -> Iterator[CallRecord]:
     """Yield the tool calls of a session in order; a turn is counted from 0."""
-    found = results_by_call(session.messages)
+    results = results_by_call(session.messages)
     turns = {id(c.message): c.turn for c in session.calls}
     for message in session.messages:
         for call in message.tool_calls:
             turn = turns.get(id(message), message.turn or 0)
             yield CallRecord(
-                call, message, found.get(id(call)), turn, message.agent or session.agent
+                call, message, results.get(id(call)), turn, message.agent or session.agent
             )
 
 
@@ -142,7 +142,7 @@ def build_change_log(session: Session) -> ChangeLog:
     """Return a change log: an entry for each turn of an agent that changed anything."""
     by_turn: dict[tuple[int, str], list[CallRecord]] = {}
     for act in iter_calls(session):
-        if act.tracked and act.outcome != "pending":
+        if act.is_tracked and act.outcome != "pending":
             by_turn.setdefault((act.turn, act.agent), []).append(act)
     entries = [_change_entry(session, turn, agent, done) for (turn, agent), done in by_turn.items()]
     return ChangeLog(active_session_id=session.id, entries=tuple(entries))
@@ -150,7 +150,7 @@ def build_change_log(session: Session) -> ChangeLog:
 
 def build_intent_log(session: Session) -> IntentLog:
     """Return an entry for each tracked tool call: `Pending` until its result came."""
-    entries = (_intent_entry(session, act) for act in iter_calls(session) if act.tracked)
+    entries = (_intent_entry(session, act) for act in iter_calls(session) if act.is_tracked)
     return IntentLog(active_session_id=session.id, entries=tuple(entries))
 
 
@@ -161,17 +161,17 @@ def to_iso_time(time: float | None) -> str:
 
 def get_command(act: CallRecord) -> str:
     """Return the command that a call ran, without keys; a list of words as one line."""
-    given = act.call.arguments
-    words = next((v for k in _COMMANDS if isinstance(v := given.get(k), list)), None)
-    said = " ".join(map(str, words)) if words else content.call_target(act.call)
-    return redact(said)
+    arguments = act.call.arguments
+    words = next((v for k in _COMMAND_ARGUMENTS if isinstance(v := arguments.get(k), list)), None)
+    command = " ".join(map(str, words)) if words else content.call_target(act.call)
+    return redact(command)
 
 
 def _change_entry(
-    session: Session, turn: int, agent: str, done: Sequence[CallRecord]
+    session: Session, turn: int, agent: str, records: Sequence[CallRecord]
 ) -> ChangeEntry:
-    kept = [a for a in done if a.outcome == "done" and a.path and not a.is_command]
-    commands = [a for a in done if a.is_command]
+    file_changes = [a for a in records if a.outcome == "done" and a.path and not a.is_command]
+    commands = [a for a in records if a.is_command]
     runs = (
         CommandRun(command=get_command(a), succeeded=a.outcome == "done",
                    output=redact(a.output)[:MAX_OUTPUT_CHARS] or None)
@@ -180,12 +180,16 @@ def _change_entry(
     return ChangeEntry(
         agent=agent,
         turn_index=turn,
-        timestamp=to_iso_time(done[-1].reply.time),
+        timestamp=to_iso_time(records[-1].reply.time),
         session_id=session.id,
-        files_written=tuple(dict.fromkeys(a.path for a in kept if a.path and not a.deletes)),
-        files_deleted=tuple(dict.fromkeys(a.path for a in kept if a.path and a.deletes)),
+        files_written=tuple(
+            dict.fromkeys(a.path for a in file_changes if a.path and not a.is_deletion)
+        ),
+        files_deleted=tuple(
+            dict.fromkeys(a.path for a in file_changes if a.path and a.is_deletion)
+        ),
         commands_run=tuple(runs),
-        git_commits=tuple(a.commit for a in done if a.outcome == "done" and a.commit),
+        git_commits=tuple(a.commit for a in records if a.outcome == "done" and a.commit),
     )
 
 
@@ -239,7 +243,7 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
     open_files: list[str] = []
     written: dict[str, tuple[EvidenceNode, str]] = {}
     for act in iter_calls(session):
-        if not act.tracked or act.outcome == "pending":
+        if not act.is_tracked or act.outcome == "pending":
             continue
         node = _evidence_node(session, act, len(nodes))
         nodes.append(node)
@@ -263,7 +267,7 @@ def find_symbols(
     nodes: list[EvidenceNode] = []
     edges: list[EvidenceEdge] = []
 
-    def put(file: EvidenceNode, kind: str, **more: str) -> EvidenceNode:
+    def add_node(file: EvidenceNode, kind: str, **more: str) -> EvidenceNode:
         node = EvidenceNode(id=f"n{first + len(nodes)}", node_type=kind, timestamp=file.timestamp,
                             agent=file.agent, turn=file.turn, session_id=file.session_id,
                             path=file.path, **more)  # type: ignore[arg-type]  # fmt: skip
@@ -273,7 +277,9 @@ def find_symbols(
     for file, text in written:
         for kind, name in tool_actions.find_definitions(text):
             if name not in defined:
-                defined[name] = put(file, "SymbolDefinition", symbol_name=name, symbol_kind=kind)
+                defined[name] = add_node(
+                    file, "SymbolDefinition", symbol_name=name, symbol_kind=kind
+                )
                 edges.append(
                     EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by")
                 )
@@ -281,7 +287,9 @@ def find_symbols(
         for name in dict.fromkeys(re.findall(r"[A-Za-z_]\w{0,80}", text)):
             home = defined.get(name)
             if home is not None and home.path != file.path:
-                node = put(file, "SymbolReference", symbol_name=name, target_file=home.path or "")
+                node = add_node(
+                    file, "SymbolReference", symbol_name=name, target_file=home.path or ""
+                )
                 edges.append(EvidenceEdge(from_=node.id, to=home.id, relation="depends_on"))
     return nodes, edges
 
@@ -289,7 +297,7 @@ def find_symbols(
 def _evidence_node(session: Session, act: CallRecord, number: int) -> EvidenceNode:
     output = redact(act.output)[:MAX_OUTPUT_CHARS]
     command = get_command(act) if act.is_command else None
-    kind = "FileDelete" if act.deletes else "FileWrite"
+    kind = "FileDelete" if act.is_deletion else "FileWrite"
     if act.commit:
         kind = "GitCommit"
     elif command is not None:
@@ -314,8 +322,8 @@ def _evidence_node(session: Session, act: CallRecord, number: int) -> EvidenceNo
 
 
 def _written_text(act: CallRecord) -> str:
-    held = (act.call.arguments.get(k) for k in _CONTENT_ARGUMENTS)
-    return next((v for v in held if isinstance(v, str)), "")
+    values = (act.call.arguments.get(k) for k in _CONTENT_ARGUMENTS)
+    return next((v for v in values if isinstance(v, str)), "")
 
 
 def _sha256(text: str) -> str:
@@ -330,25 +338,27 @@ def _exit_code(act: CallRecord) -> int | None:
     return done.exit
 
 
-_FILE = (
+_FILE_PATTERN = (
     r"[`'\"*]{0,3}((?:[\w.@-]{1,100}/){0,12}[\w@-][\w.@-]{0,100}\.[A-Za-z][A-Za-z0-9]{0,4})(?!\w)"
 )
-_WROTE = re.compile(
+_WROTE_CLAIM = re.compile(
     r"(?<!\w)(?:wrote|created|added|updated|changed|modified|patched|edited|fixed|rewrote)"
-    rf"(?: (?:a|an|the|new|file|files|it in|in|to))*[ :]+{_FILE}", re.IGNORECASE)  # fmt: skip
-_DELETED = re.compile(
-    rf"(?<!\w)(?:deleted|removed)(?: (?:the|file|old))*[ :]+{_FILE}", re.IGNORECASE
+    rf"(?: (?:a|an|the|new|file|files|it in|in|to))*[ :]+{_FILE_PATTERN}",
+    re.IGNORECASE,
 )
-_MORE = re.compile(rf"[`'\"*]{{0,3}}(?:,? and|,) {_FILE}", re.IGNORECASE)
+_DELETED_CLAIM = re.compile(
+    rf"(?<!\w)(?:deleted|removed)(?: (?:the|file|old))*[ :]+{_FILE_PATTERN}", re.IGNORECASE
+)
+_MORE_FILES = re.compile(rf"[`'\"*]{{0,3}}(?:,? and|,) {_FILE_PATTERN}", re.IGNORECASE)
 """What goes on with a list of files."""
-_RAN = re.compile(r"(?<!\w)(?:ran|executed) `([^`\n]{2,200})`", re.IGNORECASE)
-_PASSED = re.compile(
+_RAN_CLAIM = re.compile(r"(?<!\w)(?:ran|executed) `([^`\n]{2,200})`", re.IGNORECASE)
+_PASSED_CLAIM = re.compile(
     r"(?<!\w)(?:(?:all )?(?:the )?(?:\d+ )?tests? (?:now )?(?:pass|passed|are green|succeed)|"
     r"test suite (?:passes|passed|is green))(?!\w)", re.IGNORECASE)  # fmt: skip
 _NEGATION = re.compile(
     r"(?<!\w)(?:not|never|no|n't|if|once|until|should|will|would|to)\s+(?:\w+\s+){0,2}$"
 )
-_TEST = re.compile(r"test|tox|jest|check", re.IGNORECASE)
+_TEST_WORD = re.compile(r"test|tox|jest|check", re.IGNORECASE)
 _MAX_TEXT_CHARS = 200_000
 GROUNDING_COLUMNS = ["turn", "message", "kind", "claim", "target", "grounded", "why"]
 
@@ -382,31 +392,39 @@ def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFram
             p.text[:_MAX_TEXT_CHARS] for p in call.message.parts if isinstance(p, Text)
         )
         for claim in find_claims(text):
-            held, why = _check_claim(claim, log, call.turn)
+            is_grounded, why = _check_claim(claim, log, call.turn)
             rows.append(
-                (call.turn, call.message.id, claim.kind, claim.words, claim.target, held, why)
+                (
+                    call.turn,
+                    call.message.id,
+                    claim.kind,
+                    claim.words,
+                    claim.target,
+                    is_grounded,
+                    why,
+                )
             )
-    made = pd.DataFrame(rows, columns=GROUNDING_COLUMNS)
-    return made.astype({"turn": "Int64", "grounded": "boolean"})
+    table = pd.DataFrame(rows, columns=GROUNDING_COLUMNS)
+    return table.astype({"turn": "Int64", "grounded": "boolean"})
 
 
 def find_claims(text: str) -> Iterator[Claim]:
     """Yield what a text says was done."""
-    for kind, found in (
-        ("wrote", _WROTE),
-        ("deleted", _DELETED),
-        ("ran", _RAN),
-        ("passed", _PASSED),
+    for kind, pattern in (
+        ("wrote", _WROTE_CLAIM),
+        ("deleted", _DELETED_CLAIM),
+        ("ran", _RAN_CLAIM),
+        ("passed", _PASSED_CLAIM),
     ):
-        for hit in found.finditer(text):
+        for hit in pattern.finditer(text):
             if not _NEGATION.search(text[max(hit.start() - 40, 0) : hit.start()].lower()):
                 target = hit[1].rstrip(".") if hit.re.groups else ""
                 words = " ".join(hit[0].split())[:200]
                 yield Claim(kind, words, target)
-                more = _MORE.match(text, hit.end()) if kind in ("wrote", "deleted") else None
+                more = _MORE_FILES.match(text, hit.end()) if kind in ("wrote", "deleted") else None
                 while more is not None:
                     yield Claim(kind, words, more[1].rstrip("."))
-                    more = _MORE.match(text, more.end())
+                    more = _MORE_FILES.match(text, more.end())
 
 
 def _check_claim(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
@@ -421,14 +439,14 @@ def _check_claim(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
         named = any(c.succeeded and claim.target in c.command for c in runs)
         return named, "a command names it" if named else "no change of that file, no command"
     if claim.kind == "ran":
-        known = [c.command for c in runs if c.command]  # a call may name none
-        same = [c for c in known if claim.target in c or c in claim.target]
+        commands = [c.command for c in runs if c.command]  # a call may name none
+        same = [c for c in commands if claim.target in c or c in claim.target]
         return (True, "the command was run") if same else (False, "no such command")
     return _check_tests_passed(runs)
 
 
 def _check_tests_passed(runs: list[CommandRun]) -> tuple[bool, str]:
-    tests = [c for c in runs if _TEST.search(c.command)]
+    tests = [c for c in runs if _TEST_WORD.search(c.command)]
     if not tests:
         return False, "no command that tests"
     good = tests[-1].succeeded
@@ -574,7 +592,7 @@ def read_record(path: str | Path, kind: type[RecordType]) -> RecordType:
         raise ReadError(f"It is no {kind.__name__} of fuseraft's: {why}.", path) from None
 
 
-def encode_record(held: msgspec.Struct) -> bytes:
+def encode_record(record: msgspec.Struct) -> bytes:
     """Return a ledger as the bytes of its file: one object, indented."""
-    told: Any = msgspec.json.encode(held)
-    return bytes(msgspec.json.format(told, indent=2))
+    encoded: Any = msgspec.json.encode(record)
+    return bytes(msgspec.json.format(encoded, indent=2))

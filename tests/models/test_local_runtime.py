@@ -81,10 +81,10 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def runtime(monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.models.local._server", Server)
+    monkeypatch.setattr("ctxkit.agent.models.local._load_server", Server)
     for name, value in (("made", []), ("fails", None), ("pause", 0.0)):
         monkeypatch.setattr(Server, name, value)
-    monkeypatch.setattr(local, "_LOADED", {})
+    monkeypatch.setattr(local, "_runtimes", {})
 
 
 @pytest.fixture

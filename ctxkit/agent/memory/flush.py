@@ -1,4 +1,8 @@
-"""Save notes to a dated memory file before a compaction."""
+"""Memory flush: notes in a dated file, saved before a compaction.
+
+A flush runs at most once per compaction cycle, and never twice for the same messages: passages that
+were saved are remembered by their digest. It never raises; how it ended is an event.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 MEMORY_FOLDER = "memory"
 _MAX_SAVED_DIGESTS = 512
-"""Passages that are remembered as saved (Tyrum's number)."""
+"""Digests of saved passages that are remembered (Tyrum's number)."""
 _TRUNCATED = "\n...(truncated)"
 _EXTRACT_TOKENS = 400
 """Tokens of a note that is extracted without a model."""
@@ -40,15 +44,14 @@ SAVE_MEMORY_TOOL = tool(save_memory)
 
 
 class MemoryFlusher:
-    """The memory of a session: `memory/YYYY-MM-DD.md` under the agent's root, only added to.
+    """Saves notes to `memory/YYYY-MM-DD.md` under the agent's root; the file is only appended to.
 
     Args:
-        flush: when and how.
+        flush: when to save, and how.
         root: the agent's root folder.
-        writer: the model that is asked; None: the most telling sentences are extracted, and no
-            model is asked.
-        clock: seconds since 1970.
-        tell: is told how it ended (event, payload).
+        writer: the model that writes the notes; None: key sentences are extracted without a model.
+        clock: returns seconds since 1970.
+        emit: called with the event that says how a flush ended (kind, payload).
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class MemoryFlusher:
         self._flushed_after = -1
 
     def due(self, tokens: int, window: int, compactions: int) -> bool:
-        """Return True where it is due before the next call, once a cycle."""
+        """Return True if a flush is due before the next call, once per compaction cycle."""
         if not self.flush.due(tokens, window) or compactions == self._flushed_after:
             return False
         self._flushed_after = compactions
@@ -78,13 +81,14 @@ class MemoryFlusher:
         tools: tuple[ToolSchema, ...] = (),
         seconds: float | None = None,
     ) -> Message | None:
-        """Save what a model finds worth it; return its reply, for its cost. Failures are told,
-        never raised.
+        """Save the notes that the model writes; return its reply, which has the usage.
+
+        Failures are emitted as events, never raised.
 
         Args:
-            messages: the context as it stands, or what is about to go.
-            tools: what the agent's calls carry besides, so that the provider's cache still holds.
-            seconds: the turn's own limit.
+            messages: the current prompt, or the messages about to be removed.
+            tools: tool schemas of the agent's calls, so that the prompt cache still fits.
+            seconds: the turn's limit in seconds; None: none.
         """
         passage = repr([(m.id, m.text) for m in messages])
         digest = sha256(passage.encode("utf-8", "replace")).hexdigest()

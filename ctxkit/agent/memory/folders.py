@@ -1,12 +1,9 @@
-"""Store memory entries in folders with an index, an audit log, project scope and consolidation.
+"""Memory entries in folders, with an index, an audit log, project scope and consolidation.
 
-Only what was found by itself may go: what a person or a model wrote stays.
-
-No link is followed, nothing outside the folder is read or written, and no more is read than the
-bounds here say: the folder may be anybody's.
-
-A list only chooses among what the user's own memory holds, so a folder from elsewhere can bring no
-entry with it, and hide some at most.
+The folders may come from anybody: no link is followed, nothing outside is read or written, and
+what is read is bounded. A project's list only selects entries of the user's own memory, so a
+foreign folder can hide entries and never add one. Consolidation removes only entries that were
+extracted automatically, never those of a person or a model.
 """
 
 from __future__ import annotations
@@ -52,9 +49,9 @@ STORE_BUDGETS = MemoryBudgets(
         "episode": (20, 8_000),
     },
 )
-"""Ten times what a digest may take; Tyrum bounds the store by the digest's own budgets."""
+"""Ten times the budgets of a digest; Tyrum bounds the store by the digest's own budgets."""
 _REMOVAL_ORDER = ("episode", "note", "procedure", "fact")
-"""Kinds in the order in which they go."""
+"""Kinds of entries in the order in which they are removed."""
 
 
 def find_surplus(
@@ -63,14 +60,17 @@ def find_surplus(
     by: str,
     budgets: MemoryBudgets = STORE_BUDGETS,
 ) -> list[tuple[MemoryEntry, str]]:
-    """Return what is to go, and why: entries of one name, then the oldest of what is too much.
+    """Return the entries to remove, each with the reason.
 
     Args:
-        entries: what is remembered.
-        rows: the newest row of the audit on each guid, in lower case.
-        by: who saved what may go.
-        budgets: items and characters of the store, in all and of each kind.
+        entries: all entries.
+        rows: the latest audit row of each guid (lower case).
+        by: author whose entries may be removed.
+        budgets: items and characters of the store, in total and per kind.
     """
+    # Removable entries from the oldest to the newest. Two passes: first all but the newest of
+    # entries with one kind and name, then, kind by kind, the oldest while a budget is exceeded.
+    # The sums are counted anew after each removal: quadratic, for at most MAX_ENTRIES entries.
     stored = list(entries)
     last_rows = {e.guid: rows.get(e.guid.casefold(), {}) for e in stored}
     removable = [e for e in stored if last_rows[e.guid].get("by") == by]
@@ -92,7 +92,7 @@ def find_surplus(
 
 
 def _exceeded_budget(entries: Iterable[MemoryEntry], kind: str, budgets: MemoryBudgets) -> str:
-    """Return which budget is passed, in words: of a kind, or of all; empty where none is."""
+    """Return the exceeded budget, of the kind or of all entries, as a phrase; empty if none is."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for entry in entries:
         for group in (memory_kind(entry), ""):
@@ -112,13 +112,19 @@ def _exceeded_budget(entries: Iterable[MemoryEntry], kind: str, budgets: MemoryB
 
 
 class MemoryStore:
-    """Folders of memory, seen from a working folder.
+    """Memory folders, as seen from a working folder.
 
     Args:
-        homes: where entries lie, the first is written to
-            (`agent.memory.session_memory.default_memory_folders` names the user's own and
-            fuseraft's).
-        base: the working folder; None: the current one.
+        homes: folders with entries; new ones go into the first
+            (`agent.memory.session_memory.default_memory_folders` returns the user's).
+        base: the working folder, which limits the entries to its scope; None: the current one.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent.memory import MemoryStore
+        >>> store = MemoryStore([tempfile.mkdtemp()], tempfile.mkdtemp())
+        >>> store.entries()
+        []
     """
 
     def __init__(self, homes: Sequence[str | Path], base: str | Path | None = None) -> None:
@@ -127,11 +133,11 @@ class MemoryStore:
         self.folders, self.scope = [MemoryFolder(h) for h in homes], MemoryScope(base)
 
     def entries(self, *, everywhere: bool = False) -> list[MemoryEntry]:
-        """Return what is remembered here; `everywhere`: whatever the scope."""
+        """Return the entries in scope, or all with `everywhere`, by name."""
         return [entry for _, entry in self._scoped_entries(everywhere=everywhere)]
 
     def faults(self) -> list[str]:
-        """Return in sentences what of the folders is not used."""
+        """Return sentences on files in the folders that are not used."""
         unused = [(f.path, f.read()[1]) for f in self.folders]
         return [
             f"{n} file{' is' if n == 1 else 's are'} not used of "
@@ -142,11 +148,14 @@ class MemoryStore:
         ]
 
     def of(self, name: str, *, everywhere: bool = True) -> tuple[MemoryFolder, MemoryEntry]:
-        """Return an entry by its name, in any case, or its guid, or the beginning of that; and its
-        folder.
+        """Return the folder and the entry of a name, guid, or beginning of a guid (4 characters).
+
+        Args:
+            name: compared without case.
+            everywhere: look outside the scope, too; an entry in scope goes first.
 
         Raises:
-            BadArguments: there is none, or there are several.
+            BadArguments: there is no such entry, or several.
         """
         entries, key = self._scoped_entries(everywhere=everywhere), name.strip().casefold()
         matches = [h for h in entries if key in (h[1].name.casefold(), h[1].guid.casefold())]
@@ -166,17 +175,19 @@ class MemoryStore:
     def add(
         self, entry: MemoryEntry, *, session: str = "", by: str = "user", home: int = 0, **why: Any
     ) -> MemoryEntry:
-        """Keep an entry in this folder's scope; one of that name here is changed.
+        """Store an entry in the scope of the working folder; return it as stored.
+
+        An entry of the same name that was stored here is replaced and its guid stays.
 
         Args:
             entry: the entry.
-            session: id of the session that saves it; empty: a person did.
-            by: who: `user`, `extract`, or the name of a model.
-            home: which of the folders gets it.
-            why: more for the audit: `messages` it rests on, what it was `promoted` by.
+            session: id of the session that stores it; empty: a person does.
+            by: author: `user`, `extract`, or the name of a model.
+            home: index of the folder for a new entry.
+            why: more fields of the audit row: `messages` it is based on, `why` it was stored.
 
         Raises:
-            StoreError: it cannot be kept.
+            StoreError: it cannot be written.
         """
         namesakes = [
             h
@@ -197,15 +208,16 @@ class MemoryStore:
         return stored
 
     def edit(self, name: str, /, *, by: str = "user", **changes: str) -> MemoryEntry:
-        """Change fields of an entry, its name as well; return it as it is then.
+        """Change fields of an entry; return the changed entry.
 
         Args:
             name: its name, or the beginning of its guid.
-            by: who changes it, for the audit.
-            changes: `name`, `description`, `type` or `body`.
+            by: author of the change, for the audit.
+            changes: new values of `name`, `description`, `type` or `body`.
 
         Raises:
-            BadArguments: there is none, a value cannot be, or another one has the name.
+            BadArguments: there is no such entry, a value is not valid, or another entry has the
+                name.
             StoreError: it cannot be written.
         """
         folder, old = self.of(name)
@@ -225,10 +237,10 @@ class MemoryStore:
         return edited
 
     def forget(self, name: str, by: str = "user") -> MemoryEntry:
-        """Take an entry out; the audit keeps its name and when it went, not what it said.
+        """Remove an entry and return it; the audit has its name and the time, not its text.
 
         Raises:
-            BadArguments: there is none.
+            BadArguments: there is no such entry.
             StoreError: it cannot be removed.
         """
         folder, entry = self.of(name)
@@ -239,14 +251,14 @@ class MemoryStore:
     def consolidate(
         self, by: str, budgets: MemoryBudgets = STORE_BUDGETS
     ) -> list[tuple[MemoryEntry, str]]:
-        """Take out what a budget has no room for; return it, with why; the audit has each.
+        """Remove surplus entries (see `find_surplus`); return them with the reasons.
 
         Args:
-            by: who saved what may go; what anybody else saved stays.
-            budgets: of what is remembered here.
+            by: author whose entries may be removed.
+            budgets: items and characters of the store, in total and per kind.
 
         Raises:
-            StoreError: one cannot be removed.
+            StoreError: an entry cannot be removed.
         """
         surplus = find_surplus(self.entries(), self.newest_rows(), by, budgets)
         for surplus_entry, why in surplus:
@@ -256,25 +268,25 @@ class MemoryStore:
         return surplus
 
     def forgotten(self) -> frozenset[str]:
-        """Return guids and names of entries that were taken out, and not kept again since.
+        """Return guids and names (lower case) of entries that were removed and not stored again.
 
-        Names are in lower case: what is said again may get another guid.
+        Names too, as the same lesson may get another guid when it is extracted again.
         """
         return frozenset(
             k for k, row in self.newest_rows().items() if row.get("what") == "forgotten"
         )
 
     def newest_rows(self) -> dict[str, dict[str, Any]]:
-        """Return the newest row of the audit on each guid, and on each name in lower case."""
+        """Return the latest audit row of each guid and of each name, both in lower case."""
         rows = [row for folder in self.folders for row in folder.audit()]
         rows.sort(key=lambda row: str(row.get("time", "")))
         return {str(row.get(key, "")).casefold(): row for row in rows for key in ("guid", "name")}
 
     def why(self, name: str) -> tuple[MemoryEntry, list[dict[str, Any]]]:
-        """Return an entry, and what the audit says of it: who saved it, when, from which messages.
+        """Return an entry and its audit rows: author, time, and the messages it is based on.
 
         Raises:
-            BadArguments: there is none.
+            BadArguments: there is no such entry.
         """
         folder, entry = self.of(name)
         return entry, folder.audit(entry.guid)
@@ -311,13 +323,13 @@ class MemoryStore:
 
 INDEX_FILE, AUDIT_FILE = "MEMORY.md", "audit.jsonl"
 MAX_ENTRIES = 500
-"""Files that are read; of more, those that were written last."""
+"""Files that are read: the ones written last."""
 MAX_AUDIT_BYTES = 2_000_000
-"""Bytes of the audit that are read, its newest."""
+"""Bytes of the audit that are read: its end."""
 
 
 class MemoryFolder:
-    """The entries in a folder. Nothing is made before something is kept.
+    """A folder with entries, one file each; it is created with the first entry.
 
     Args:
         path: the folder.
@@ -327,7 +339,7 @@ class MemoryFolder:
         self.path = Path(path)
 
     def read(self) -> tuple[list[MemoryEntry], int]:
-        """Return the entries by name, and how many files are not used."""
+        """Return the entries in order of their names, and the number of files that are not used."""
         if not self.path.is_dir():
             return [], 0
         entries_by_guid, unused = dict[str, MemoryEntry](), 0
@@ -346,7 +358,7 @@ class MemoryFolder:
         return entries, unused + unread
 
     def put(self, entry: MemoryEntry) -> None:
-        """Keep an entry, in the place of the one with its guid.
+        """Write an entry, replacing the one with its guid.
 
         Raises:
             StoreError: it cannot be written.
@@ -356,7 +368,7 @@ class MemoryFolder:
             self._write_index(here)
 
     def remove(self, entry: MemoryEntry) -> None:
-        """Take an entry out.
+        """Remove an entry.
 
         Raises:
             StoreError: it cannot be removed.
@@ -376,7 +388,7 @@ class MemoryFolder:
             here.append(AUDIT_FILE, f"{line}\n".encode("utf-8", "replace"))
 
     def audit(self, guid: str | None = None) -> list[dict[str, Any]]:
-        """Return the rows of the audit on an entry, or all, the oldest first."""
+        """Return the audit rows of an entry, or all rows, the oldest first."""
         if not self.path.is_dir():
             return []
         with suppress(OSError, StoreError), self._open_folder() as here:
@@ -404,7 +416,7 @@ class MemoryFolder:
             ) from None
 
     def _write_index(self, here: SafeFolder) -> None:
-        """Write the index anew, of the files that are there."""
+        """Rewrite the index from the files in the folder."""
         rows = ["# Memory Index", ""]
         for name in _entry_names(here)[0]:
             entry = decode_entry(_read_bytes(here, name))
@@ -414,7 +426,7 @@ class MemoryFolder:
 
 
 def _entry_names(here: SafeFolder) -> tuple[list[str], int]:
-    """Return the names of the files that may be entries, in order, and how many more there are."""
+    """Return the file names of entries, sorted, and how many more there are than are read."""
     names = [n for n, is_file in here.entries() if is_file and _is_entry(n)]
     if len(names) <= MAX_ENTRIES:
         return names, 0
@@ -432,7 +444,7 @@ def _is_entry(name: str) -> bool:
 
 
 def _entry_file(here: SafeFolder, guid: str) -> str:
-    """Return the file that an entry has, or gets: a person may have named it otherwise."""
+    """Return the file name of an entry; a person may have given its file another name."""
     default_name = f"memory_{guid}.md"
     if here.stat(default_name) is not None:
         return default_name
@@ -447,7 +459,7 @@ def _entry_file(here: SafeFolder, guid: str) -> str:
 def _read_bytes(
     here: SafeFolder, name: str, max_bytes: int = MAX_ENTRY_BYTES + 1, *, newest: bool = False
 ) -> bytes:
-    """Return up to `max_bytes` of a file, its end if `newest`; nothing where it cannot be opened."""
+    """Return up to `max_bytes` of a file, its end if `newest`; empty if it cannot be opened."""
     try:
         handle = here.open(name, os.O_RDONLY)
     except OSError:
@@ -467,7 +479,7 @@ def _parse_row(line: bytes) -> dict[str, Any]:
 
 
 PROJECT_FOLDERS = (".ctxkit", ".fuseraft")
-"""Folders of a project that hold lists: our own, and fuseraft's."""
+"""Folders of a project with lists of entries: ctxkit's and fuseraft's."""
 REFS_FILE = "memory_refs.json"
 MAX_LISTS = 1_000
 MAX_REFS = 5_000
@@ -476,7 +488,7 @@ _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class MemoryScope:
-    """The lists of a working folder.
+    """The entries that belong to a working folder, as lists of guids per session.
 
     Args:
         base: the working folder; None: the current one.
@@ -486,10 +498,10 @@ class MemoryScope:
         self.base = Path(base or Path.cwd())
 
     def guids(self) -> frozenset[str] | None:
-        """Return the guids that were saved here; None: the folder has no memory of its own.
+        """Return the guids in scope; None: the folder has no scope, so every entry counts.
 
-        It has one where something was saved in it, and where it has a folder `.fuseraft`: then
-        nothing else is recalled. Without one, all that is remembered anywhere is (fuseraft's way).
+        A folder has a scope once an entry was stored from it, or if it has a folder `.fuseraft`
+        (fuseraft's rule).
         """
         if not self.base.is_dir():
             return None
@@ -505,11 +517,11 @@ class MemoryScope:
         return frozenset(sorted(refs)[:MAX_REFS]) if has_scope else None
 
     def note(self, session: str, guid: str) -> None:
-        """Note that a session saved an entry here.
+        """Add an entry to the list of a session here.
 
         Raises:
-            BadArguments: the session's id is none.
-            StoreError: that cannot be written.
+            BadArguments: the session's id is not valid.
+            StoreError: the list cannot be written.
         """
         if not _SESSION_ID.fullmatch(session):
             raise BadArguments(f"{sanitize_line(session, 80)!r} is no id of a session.")
@@ -517,7 +529,7 @@ class MemoryScope:
             Root(self.base),
             (PROJECT_FOLDERS[0], "memory", "sessions", session, REFS_FILE),
         )
-        with root.folder_of(parts, make=0o700) as folder, folder.locked():
+        with root.open_parent(parts, make=0o700) as folder, folder.locked():
             refs = _read_refs(root, parts) if root.is_file(parts) else []
             if guid not in refs:
                 text = json.dumps([*refs, guid][-MAX_REFS:], indent=2)
@@ -525,7 +537,7 @@ class MemoryScope:
 
 
 def _iter_ref_files(root: Root) -> Iterator[tuple[str, ...]]:
-    """Yield where lists may lie: a session's, and fuseraft's older one for all."""
+    """Yield the possible paths of lists: one per session, and fuseraft's older one for all."""
     yield PROJECT_FOLDERS[1], REFS_FILE
     for home in PROJECT_FOLDERS:
         try:
@@ -538,7 +550,7 @@ def _iter_ref_files(root: Root) -> Iterator[tuple[str, ...]]:
 
 def _read_refs(root: Root, parts: tuple[str, ...]) -> list[str]:
     try:
-        with root.opened_at(parts) as file:
+        with root.open_at(parts) as file:
             refs = json.loads(file.read(_MAX_REFS_BYTES))
     except (StoreError, ValueError, RecursionError):
         return []

@@ -1,8 +1,8 @@
-"""Connect memory to a live session: blocks for prompts, promotion and model extraction.
+"""Memory of a live session: blocks for prompts, promotion of lessons, extraction by a model.
 
-Two blocks are put in, and both may be: the one that was made when the session was opened, and what
-providers give before each turn. What is kept is never kept silently: each promotion is told, and
-has a row in the audit. No failure of a memory costs a turn.
+A prompt may have two blocks: one made when the session was opened, and one that providers return
+before each turn. Nothing is stored silently: every promotion is an event and a row of the audit.
+A failure of the memory never ends a turn.
 """
 
 from __future__ import annotations
@@ -40,36 +40,37 @@ if TYPE_CHECKING:
 
 
 MAX_PROMOTED = 20
-"""Entries that one compaction, or the end of a session, leaves behind."""
+"""Entries that one compaction, or the end of a session, promotes at most."""
 EXTRACTED_BY = "extract"
-"""Who saved what was found without a model."""
+"""Author of entries that were extracted without a model."""
 
 
 @runtime_checkable
 class MemoryProvider(Protocol):
-    """Gives a block before each turn, and is told the talk after it."""
+    """A source of memory: asked for a block before each turn, given the conversation after it."""
 
     async def before(self, agent: str, prompt: str, /) -> str:
         """Return the block for the next turn."""
 
     async def after(self, agent: str, history: Sequence[tuple[str, str]], turns: int, /) -> bool:
-        """Take role and text of each message after so many turns; return whether they were kept."""
+        """Save role and text of each message, after `turns` turns; return whether it did."""
 
 
 class LocalMemory:
-    """Entries read anew before each turn; another process may have written some (fuseraft's
-    `local`).
+    """Provider that reads a memory store before each turn (fuseraft's `local`).
+
+    It reads the files every time, as another process may have written some.
 
     Args:
-        memories: the entries.
-        budgets: a digest within them for what is asked, as Tyrum has it; None: the whole block.
+        memories: the store.
+        budgets: limits of a digest that fits the prompt, as Tyrum has it; None: the whole block.
     """
 
     def __init__(self, memories: MemoryStore, budgets: MemoryBudgets | None = None) -> None:
         self._store, self._budgets = memories, budgets
 
     async def before(self, _agent: str, prompt: str) -> str:
-        """Return the block."""
+        """Return the block for the next turn."""
         entries = self._store.entries()
         if self._budgets is None:
             return format_memory_block(entries, prompt)
@@ -78,7 +79,7 @@ class LocalMemory:
         )
 
     async def after(self, _agent: str, _history: Sequence[tuple[str, str]], _turns: int) -> bool:
-        """Keep nothing: what is kept is kept by promotion."""
+        """Save nothing: entries are stored by promotion."""
         return False
 
 
@@ -86,10 +87,10 @@ class SessionMemory:
     """The memory of one live session.
 
     Args:
-        memories: its entries.
-        providers: asked before each turn and told after it, in this order.
-        whole: put in the block of entries, made now.
-        by_model: the session's model says at its end what is worth remembering.
+        memories: the store of entries.
+        providers: asked before each turn and given the conversation after it, in this order.
+        whole: add the block of all entries, made once, now.
+        by_model: at the end the session's model extracts what is worth remembering.
     """
 
     def __init__(
@@ -105,13 +106,13 @@ class SessionMemory:
         self._provider_blocks: list[str] = []
 
     def text(self) -> str:
-        """Return all blocks for the next prompt; of equal ones, one."""
+        """Return the blocks for the next prompt, equal ones once."""
         return "\n\n".join(
             dict.fromkeys(filter(None, [self._opening_block, *self._provider_blocks]))
         )
 
     async def before(self, agent: str, prompt: str) -> list[str]:
-        """Ask the providers; return in sentences what failed, of which nothing is put in."""
+        """Load the providers' blocks; return sentences on those that failed."""
         self._provider_blocks, failed = [], []
         for provider in self.providers:
             try:
@@ -121,7 +122,7 @@ class SessionMemory:
         return failed
 
     async def after(self, agent: str, session: Session) -> list[str]:
-        """Tell the providers the talk; return in sentences what failed."""
+        """Give the providers the conversation; return sentences on those that failed."""
         failed, rows = [], _conversation_rows(session.messages)
         for provider in self.providers:
             try:
@@ -133,17 +134,18 @@ class SessionMemory:
     def promote_lessons(
         self, session: str, messages: Sequence[Message], why: str
     ) -> list[MemoryEntry]:
-        """Keep what messages say that may outlive them; return what is new.
+        """Store the lessons that messages state; return the new entries.
 
-        What was forgotten by hand stays forgotten, and what anybody else wrote stays as it is.
+        An entry that was forgotten by hand is not stored again, and entries of other authors are
+        not changed.
 
         Args:
             session: id of the session.
-            messages: what is about to leave the prompt, or the whole talk.
-            why: what ends them: `compaction`, `end`.
+            messages: messages that leave the prompt, or the whole conversation.
+            why: what ends them: `compaction` or `end`.
 
         Raises:
-            StoreError: it cannot be kept.
+            StoreError: an entry cannot be stored.
         """
         entries, audit_rows = self.store.entries(), self.store.newest_rows()
         stored_keys = {(e.type, e.description) for e in entries}
@@ -163,15 +165,15 @@ class SessionMemory:
 
 
 def default_memory_folders() -> tuple[Path, Path]:
-    """Return the folders of the user's own memory, and of fuseraft's."""
+    """Return the user's memory folders: ctxkit's and fuseraft's."""
     return user_state_folder() / "memory" / "repl", Path("~/.fuseraft/memory/repl").expanduser()
 
 
 def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> MemoryProvider:
-    """Return the provider that fuseraft's `Memory:` names.
+    """Return the provider that a `Memory:` section of fuseraft names.
 
     Raises:
-        BadArguments: it names none that there is.
+        BadArguments: there is no such provider.
     """
     provider = config.get("Provider", "local")
     if provider == "local":
@@ -194,7 +196,7 @@ def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> Me
 
 
 def _conversation_rows(messages: Iterable[Message]) -> list[tuple[str, str]]:
-    """Return what the user and the agent said to each other, without keys."""
+    """Return role and redacted text of each message of the user and the agent."""
     conversation = (
         m for m in messages if m.role in ("user", "assistant") and m.kind != INJECTED_KIND
     )
@@ -209,16 +211,19 @@ def _describe_failure(provider: object, error: Exception) -> str:
 
 
 MAX_END_SECONDS = 60.0
-"""Seconds that a model may take at the end of a session: a kernel that shuts down waits for it."""
+"""Seconds that a model may take at the end of a session; a kernel that shuts down waits so long."""
 
 
 class MemoryPromoter:
-    """What a session's memory is asked and given, and what is told of it.
+    """Runs a session's memory at the right moments and emits events about it.
+
+    The moments: before a turn (load blocks), after it (save the conversation), after a compaction
+    (promote lessons of the removed messages), at the end (promote, or extract by a model).
 
     Args:
-        memory: None: nothing is asked, given or told.
-        session: returns it as it stands.
-        tell: is told what happens (event, payload).
+        memory: the session's memory; None: every method does nothing.
+        session: returns the session so far.
+        emit: called with each event (kind, payload).
     """
 
     def __init__(
@@ -232,16 +237,16 @@ class MemoryPromoter:
         self.moved()
 
     def moved(self) -> None:
-        """Take the compactions that stand for done."""
+        """Count the compactions on the current path as handled, after a move in the log."""
         self._compactions_seen = len(self._session().edits) if self._memory is not None else 0
 
     async def before(self, agent: str, prompt: str, seconds: float | None = None) -> None:
-        """Ask for the blocks of the next turn, for so many seconds at most (None: any)."""
+        """Load the blocks of the next turn; give up after `seconds` (None: never)."""
         if self._memory is not None:
             self._emit_failures(await _run_within(self._memory.before(agent, prompt), seconds))
 
     async def after(self, agent: str, seconds: float | None = None) -> None:
-        """Tell the talk after a turn, for so many seconds at most (None: any)."""
+        """Save the conversation after a turn; give up after `seconds` (None: never)."""
         self._has_turns = True
         if self._memory is not None:
             self._emit_failures(
@@ -249,7 +254,7 @@ class MemoryPromoter:
             )
 
     def compacted(self) -> None:
-        """Keep what may outlive the messages that a compaction took."""
+        """Promote lessons of the messages that the last compactions removed."""
         if self._memory is None:
             return
         session = self._session()
@@ -260,9 +265,9 @@ class MemoryPromoter:
         self._promote_messages([m for m in session.messages if m.id in removed_ids], "compaction")
 
     def end(self, writer: Model | None = None, seconds: float = MAX_END_SECONDS) -> None:
-        """Keep what may outlive the talk, where there was one.
+        """Promote lessons of the conversation, if there was a turn.
 
-        Where the memory asks for it the model says what; where that fails, sentences are taken.
+        With `by_model` the model extracts them; if that fails, they are extracted without it.
         """
         if not self._has_turns:
             return
@@ -278,14 +283,15 @@ class MemoryPromoter:
     async def remember(
         self, writer: Model | None, seconds: float, why: str = "extraction"
     ) -> tuple[list[MemoryEntry], str]:
-        """Return what a model finds worth remembering, kept, and in words what it cost.
+        """Store what a model finds worth remembering; without a model, extracted sentences.
 
-        Without a model, sentences are taken.
+        Returns:
+            The stored entries, and a phrase on what the extraction cost.
 
         Raises:
             BadArguments: the session has no memory.
-            ModelError: the model failed; nothing was kept.
-            StoreError: it cannot be kept.
+            ModelError: the model failed; nothing was stored.
+            StoreError: an entry cannot be stored.
         """
         if self._memory is None:
             raise BadArguments("This session has no memory: begin it with `--memory on`.")
@@ -330,7 +336,7 @@ class MemoryPromoter:
 
 
 async def _run_within(work: Awaitable[list[str]], seconds: float | None) -> list[str]:
-    """Return in sentences what failed; work that takes longer than it may is one of them."""
+    """Return the failures of `work` as sentences; running out of time is one of them."""
     try:
         async with asyncio.timeout(seconds):
             return await work
@@ -339,7 +345,7 @@ async def _run_within(work: Awaitable[list[str]], seconds: float | None) -> list
 
 
 EXCERPT_CHARS, INDEX_CHARS = 40_000, 4_000
-"""Characters of the talk, the newest first to be taken, and of what is remembered already."""
+"""Characters of the conversation, its newest part, and of the index of stored entries."""
 MAX_EXTRACTED = 20
 _EXTRACTION_PROMPT = (
     "From the conversation below, name what a later session in this project must know: preferences "
@@ -353,10 +359,10 @@ _EXTRACTION_PROMPT = (
 async def extract_memories(
     model: Model, messages: Sequence[Message], stored: Sequence[MemoryEntry], seconds: float = 120.0
 ) -> tuple[list[MemoryEntry], Message]:
-    """Return the entries that a model names, and its reply, for what it cost.
+    """Return the entries that a model extracts, and its reply, which has the usage.
 
     Raises:
-        ModelError: it could not be asked, took too long, or answered with no array.
+        ModelError: the model failed, took too long, or answered without an array.
     """
     index = "\n".join(e.head for e in stored)[:INDEX_CHARS]
     instructions = _EXTRACTION_PROMPT.format(types=", ".join(MEMORY_TYPES))
@@ -376,7 +382,7 @@ async def extract_memories(
 
 
 def describe_cost(reply: Message, model: Model) -> str:
-    """Return in words what a reply cost; empty where nobody says so."""
+    """Return a sentence on the tokens of a reply; empty if no usage was reported."""
     if reply.usage is None or model.notice:
         return ""
     used = (
@@ -387,7 +393,7 @@ def describe_cost(reply: Message, model: Model) -> str:
 
 
 def _format_excerpt(messages: Sequence[Message]) -> str:
-    """Return the newest of what was said, in its order."""
+    """Return the newest part of the conversation, in its order."""
     rows, left = list[str](), EXCERPT_CHARS
     for message in reversed(messages):
         text = plain_text(message).strip()
@@ -402,10 +408,10 @@ def _format_excerpt(messages: Sequence[Message]) -> str:
 
 
 def _parse_entries(text: str) -> list[MemoryEntry]:
-    """Return the entries of an answer; objects that are none are left out.
+    """Return the entries of an answer; objects that are no entries are left out.
 
     Raises:
-        ModelError: it holds no array.
+        ModelError: the answer holds no array.
     """
     try:
         items = json.loads(text[text.index("[") : text.rindex("]") + 1])

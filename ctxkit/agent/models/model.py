@@ -64,8 +64,8 @@ def ignore_delta(_: Delta) -> None:
 
 def accepts_images(model: Model) -> bool | None:
     """Say whether a model takes pictures (its attribute `pictures`); None: nobody knows."""
-    told = getattr(model, "pictures", None)
-    return told if isinstance(told, bool) else None
+    declared = getattr(model, "pictures", None)
+    return declared if isinstance(declared, bool) else None
 
 
 def images_unsupported_message(model: Model) -> str:

@@ -88,18 +88,18 @@ def _parse_options(query: str) -> dict[str, Any]:
 
 
 def _make_scripted(
-    name: str, counter: TokenCounter, clock: Callable[[], float], own: dict[str, Any]
+    name: str, counter: TokenCounter, clock: Callable[[], float], user_scripts: dict[str, Any]
 ) -> ScriptedModel:
-    if name in own:
-        turns, window = split_replies(own[name].messages), None
+    if name in user_scripts:
+        turns, window = split_replies(user_scripts[name].messages), None
     elif name in SCRIPTS:
         turns, window = get_script(name).turns, SCRIPT_WINDOW
     elif name == LOOKUP_NAME:
         return LookupModel(name=name, counter=counter, context_window=SCRIPT_WINDOW, clock=clock)
     else:
-        known = [*SCRIPTS, LOOKUP_NAME, *own]
+        names = [*SCRIPTS, LOOKUP_NAME, *user_scripts]
         raise BadArguments(
-            f"There is no script {name!r}; there are {', '.join(known)}.{did_you_mean(name, known)}"
+            f"There is no script {name!r}; there are {', '.join(names)}.{did_you_mean(name, names)}"
         )
     return ScriptedModel(turns, name=name, counter=counter, clock=clock, context_window=window)
 
@@ -117,15 +117,15 @@ def _make_provider(name: str, options: dict[str, Any]) -> Model:
     from ctxkit.tokens.prices import context_limit
 
     names = ("attempts", "cache_marks", "server_edits", "context_window", "silence", "pictures")
-    own = {k: options.pop(k) for k in names if k in options}
-    if "context_window" not in own:  # what Ollama allocates is the limit
-        own["context_window"] = (
+    provider_options = {k: options.pop(k) for k in names if k in options}
+    if "context_window" not in provider_options:  # what Ollama allocates is the limit
+        provider_options["context_window"] = (
             options.get("num_ctx") or _server_window(name, options) or context_limit(name)
         )
-    return Provider(name, options=options, **own)
+    return Provider(name, options=options, **provider_options)
 
 
-_FIELDS = (
+_WINDOW_FIELDS = (
     "max_model_len",
     "loaded_context_length",
     "context_length",
@@ -133,10 +133,10 @@ _FIELDS = (
     "n_ctx",
 )
 """Where `/v1/models` says it: vLLM and SGLang, LM Studio (two), routers, llama.cpp."""
-_SECONDS = 2.0
-_BYTES = 1_000_000
+_REQUEST_SECONDS = 2.0
+_MAX_ANSWER_BYTES = 1_000_000
 """Of an answer; a longer one is not read to its end."""
-_MOST = 10_000_000
+_MAX_WINDOW = 10_000_000
 
 
 def fetch_window(api_base: str, model: str) -> int | None:
@@ -155,19 +155,19 @@ def fetch_window(api_base: str, model: str) -> int | None:
     base = api_base.rstrip("/")
     props = _fetch_json(f"{base.removesuffix('/v1')}/props")
     inner = props.get("default_generation_settings")
-    found = _as_window((inner if isinstance(inner, dict) else {}).get("n_ctx"))
-    return found or _window_in_list(_fetch_json(f"{base}/models"), model)
+    window = _as_window((inner if isinstance(inner, dict) else {}).get("n_ctx"))
+    return window or _window_in_list(_fetch_json(f"{base}/models"), model)
 
 
 def _window_in_list(answer: dict[str, Any], model: str) -> int | None:
     rows = [row for row in answer.get("data") or () if isinstance(row, dict)]
-    named = [row for row in rows if row.get("id") == model] or (rows if len(rows) == 1 else [])
-    for row in named:
+    candidates = [row for row in rows if row.get("id") == model] or (rows if len(rows) == 1 else [])
+    for row in candidates:
         meta = row.get("meta")
         for place in (row, meta if isinstance(meta, dict) else {}):
-            for field in _FIELDS:
-                if found := _as_window(place.get(field)):
-                    return found
+            for field in _WINDOW_FIELDS:
+                if window := _as_window(place.get(field)):
+                    return window
     return None
 
 
@@ -176,27 +176,29 @@ def _fetch_json(url: str) -> dict[str, Any]:
         import httpx
     except ModuleNotFoundError:  # it comes with ctxkit[live]
         return {}
-    data, end = bytearray(), monotonic() + _SECONDS
+    data, end = bytearray(), monotonic() + _REQUEST_SECONDS
     plain = {"Accept-Encoding": "identity"}  # what is packed may be a bomb
     try:
         with (
-            httpx.Client(follow_redirects=False, trust_env=False, timeout=_SECONDS) as client,
+            httpx.Client(
+                follow_redirects=False, trust_env=False, timeout=_REQUEST_SECONDS
+            ) as client,
             client.stream("GET", url, headers=plain) as answer,
         ):
             if answer.status_code != 200:
                 return {}
             for piece in answer.iter_raw():
                 data += piece
-                if len(data) > _BYTES or monotonic() > end:
+                if len(data) > _MAX_ANSWER_BYTES or monotonic() > end:
                     return {}
-        found = json.loads(data)
+        value = json.loads(data)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _as_window(value: object) -> int | None:
-    return value if type(value) is int and 256 <= value <= _MOST else None
+    return value if type(value) is int and 256 <= value <= _MAX_WINDOW else None
 
 
 def _is_private(url: str) -> bool:

@@ -55,15 +55,15 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-_THINKING = ("thinking", "reasoning_effort")
+_THINKING_OPTIONS = ("thinking", "reasoning_effort")
 """Options that let a model of Anthropic's think."""
-_EFFORT = 4096
+_EFFORT_TOKENS = 4096
 """Tokens of thinking that LiteLLM asks for at most where an effort is named (its `high`)."""
-_MOST = 32_000
+_DEFAULT_MAX_TOKENS = 32_000
 """Tokens of a reply of a model that the table does not know."""
-_ERROR = "finish_reason: error"
+_ROUTER_ERROR = "finish_reason: error"
 """What LiteLLM says where a router ends a stream with the finish reason `error`."""
-_RESPONSES = "openai/responses/"
+_RESPONSES_PREFIX = "openai/responses/"
 """LiteLLM's prefix for OpenAI's Responses API."""
 
 
@@ -152,10 +152,10 @@ class Provider:
     ) -> None:
         self.name = name
         self.context_window = context_window
-        known = None if pictures is not None else price(name)
-        self.pictures = known.pictures if known is not None else pictures
-        self._patience = patience or RetryPolicy(attempts=attempts, pause=pause)
-        self._marks = cache_marks
+        listed = None if pictures is not None else price(name)
+        self.pictures = listed.pictures if listed is not None else pictures
+        self._retry_policy = patience or RetryPolicy(attempts=attempts, pause=pause)
+        self._cache_marks = cache_marks
         self._server_edits, self._options, self._silence = (
             server_edits,
             dict(options or {}),
@@ -177,29 +177,31 @@ class Provider:
             emit(Delta("wait", "LiteLLM is being imported, once a kernel: this takes some seconds"))
         litellm = await asyncio.to_thread(load_litellm)  # a limit of time holds meanwhile
         self._check_key(litellm)
-        said: list[bool] = []
+        has_output: list[bool] = []
 
-        def hear(delta: Delta) -> None:
-            said.append(True)
+        def emit_and_note(delta: Delta) -> None:
+            has_output.append(True)
             emit(delta)
 
-        for attempt in range(self._patience.attempts):
+        for attempt in range(self._retry_policy.attempts):
             try:
-                message = await self._ask(litellm, request, hear)
+                message = await self._stream_reply(litellm, request, emit_and_note)
             except (asyncio.CancelledError, ModelError):
                 raise
             except TimeoutError:
                 raise ModelError(
                     f"{self.name} said nothing for {self._silence:g} s; it was given up."
                 ) from None
-            except Exception as e:  # noqa: BLE001  LiteLLM raises many kinds; all leave as one of ours
-                failure, asked = classify_failure(e), parse_retry_after(e)
-                seconds = failure and self._patience.wait(failure, attempt, asked)
-                if failure is None or seconds is None or said:
-                    raise self._failed(e, failure, asked, again=bool(said)) from None
+            except Exception as e:  # noqa: BLE001  LiteLLM raises many kinds; all become `ModelError`
+                failure, retry_after = classify_failure(e), parse_retry_after(e)
+                seconds = failure and self._retry_policy.wait(failure, attempt, retry_after)
+                if failure is None or seconds is None or has_output:
+                    raise self._to_model_error(
+                        e, failure, retry_after, again=bool(has_output)
+                    ) from None
                 why = told(self.name, failure, self._address)
                 emit(Delta("wait", f"{why}; it is asked again in {seconds:.3g} s"))
-                await self._patience.sleep(seconds)
+                await self._retry_policy.sleep(seconds)
                 continue
             return message
         raise ModelError(f"{self.name}: no attempt was allowed; set attempts to 1 or more.")
@@ -219,13 +221,18 @@ class Provider:
     def _address(self) -> str | None:
         return self._options.get("api_base")
 
-    def _failed(
-        self, error: Exception, failure: FailureKind | None, asked: float | None, *, again: bool
+    def _to_model_error(
+        self,
+        error: Exception,
+        failure: FailureKind | None,
+        retry_after: float | None,
+        *,
+        again: bool,
     ) -> ModelError:
         """Return an error of LiteLLM's as one of ours, in a sentence."""
         text = redact(str(error).partition("\nTraceback")[0])[:1000]
         overflow = is_overflow(error)
-        if _ERROR in text:
+        if _ROUTER_ERROR in text:
             return ModelError(
                 f"{self.name} broke the reply off with an error of its own.", again=True
             )
@@ -233,7 +240,7 @@ class Provider:
             window = parse_window(str(error)) if overflow else None
             return ModelError(f"{self.name}: {text}", overflow=overflow, window=window)
         why = told(self.name, failure, self._address)
-        when = "later" if asked is None else f"in {asked:,.0f} s"
+        when = "later" if retry_after is None else f"in {retry_after:,.0f} s"
         return ModelError(f"{why}; ask again {when}. It said: {text}", again=again)
 
     def _check_key(self, litellm: ModuleType) -> None:
@@ -249,31 +256,31 @@ class Provider:
             raise ModelError(missing_key_message(self.name, lacks))
 
     @property
-    def _claude(self) -> bool:
+    def _is_claude(self) -> bool:
         return "claude" in self.name or "anthropic" in self.name
 
-    def _room_to_think(self, litellm: ModuleType, options: Mapping[str, Any]) -> int:
+    def _max_tokens_with_thinking(self, litellm: ModuleType, options: Mapping[str, Any]) -> int:
         """Return `max_tokens` with thinking, which is part of it: the model's own limit where none
         was asked for.
 
         LiteLLM would leave 4,096 tokens for the answer, and cut a longer tool call in the middle.
         """
         thinking = options.get("thinking")
-        budget = thinking.get("budget_tokens", 0) if isinstance(thinking, dict) else _EFFORT
+        budget = thinking.get("budget_tokens", 0) if isinstance(thinking, dict) else _EFFORT_TOKENS
         if options.get("max_tokens"):
             return max(int(options["max_tokens"]), budget + 1024)
         try:
-            most = litellm.get_model_info(self.name).get("max_output_tokens")
+            model_limit = litellm.get_model_info(self.name).get("max_output_tokens")
         except Exception:  # noqa: BLE001  it raises plain exceptions for names it does not know
-            most = None
-        return max(int(most or _MOST), budget + 1024)
+            model_limit = None
+        return max(int(model_limit or _DEFAULT_MAX_TOKENS), budget + 1024)
 
-    async def _ask(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
-        name, claude = self.name, self._claude
+    async def _stream_reply(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
+        name, is_claude = self.name, self._is_claude
         messages = to_chat_messages(
-            request.messages, signed_by=name if claude else None, in_results=claude
+            request.messages, signed_by=name if is_claude else None, in_results=is_claude
         )
-        if self._marks and claude:
+        if self._cache_marks and is_claude:
             messages = with_cache_marks(messages)
         options = {
             **self._options,
@@ -281,14 +288,14 @@ class Provider:
             "stream_options": {"include_usage": True},
             "num_retries": 0,
         }
-        if claude and has_unsigned_thinking(messages):
-            options = {k: v for k, v in options.items() if k not in _THINKING}
+        if is_claude and has_unsigned_thinking(messages):
+            options = {k: v for k, v in options.items() if k not in _THINKING_OPTIONS}
         if request.tools:
             options |= {"tools": encode_tool_schemas(request.tools), "_skip_mcp_handler": True}
         if request.max_output_tokens:
             options["max_tokens"] = request.max_output_tokens
-        if claude and any(k in options for k in _THINKING):
-            options["max_tokens"] = self._room_to_think(litellm, options)
+        if is_claude and any(k in options for k in _THINKING_OPTIONS):
+            options["max_tokens"] = self._max_tokens_with_thinking(litellm, options)
         if (
             self.name.startswith("openai/")
             and "api_base" in options
@@ -302,43 +309,47 @@ class Provider:
                 "context_management": self._server_edits,
                 "allowed_openai_params": ["context_management"],
             }
-            if name.startswith("openai/") and not name.startswith(_RESPONSES):
-                name = _RESPONSES + name.removeprefix(
+            if name.startswith("openai/") and not name.startswith(_RESPONSES_PREFIX):
+                name = _RESPONSES_PREFIX + name.removeprefix(
                     "openai/"
                 )  # its Chat Completions know no such thing
         chunks, loop, started = [], asyncio.get_running_loop(), time.time()
-        async with asyncio.timeout(self._silence) as waiting:
+        async with asyncio.timeout(self._silence) as silence_timer:
             stream = await litellm.acompletion(model=name, messages=messages, **options)
-            raw = watch_stream(stream)
+            notes = watch_stream(stream)
             async for chunk in stream:
-                waiting.reschedule(loop.time() + self._silence)
+                silence_timer.reschedule(loop.time() + self._silence)
                 chunks.append(chunk)
                 _emit_chunk(chunk, emit)
         ended = time.time()
 
-        def built() -> Message:
+        def build_reply() -> Message:
             whole = litellm.stream_chunk_builder(chunks, messages=messages)
-            return self._reply(whole, stream, chunks, raw)
+            return self._parse_reply(whole, stream, chunks, notes)
 
-        reply = await asyncio.to_thread(built)  # it takes a second for ten thousand chunks
+        reply = await asyncio.to_thread(build_reply)  # it takes a second for ten thousand chunks
         return replace(
             reply, time=ended, latency=max(ended - max(started, _request_time(stream)), 0.0)
         )
 
-    def _reply(self, response: Any, stream: Any, chunks: list[Any], raw: StreamNotes) -> Message:
+    def _parse_reply(
+        self, response: Any, stream: Any, chunks: list[Any], notes: StreamNotes
+    ) -> Message:
         if response is None or not response.choices:
             raise ModelError(f"{self.name} gave an empty reply.", again=True)
         data = response.model_dump(warnings=False)
         choice, calls = data["choices"][0], assemble_tool_calls(chunks)
-        check_complete(self.name, stream, data, calls, finished=raw.finish, word=raw.word)
-        known = has_reported_usage(stream, chunks) and raw.usage is not False
-        usage = parse_chat_usage(data.get("usage")) if known else None
+        check_complete(
+            self.name, stream, data, calls, finished=notes.finish, finish_word=notes.word
+        )
+        has_usage = has_reported_usage(stream, chunks) and notes.usage is not False
+        usage = parse_chat_usage(data.get("usage")) if has_usage else None
         if (
-            usage is not None and self._claude
+            usage is not None and self._is_claude
         ):  # Anthropic tells none: what stands there LiteLLM counted
             usage = replace(usage, reasoning_tokens=None)
         message = {**choice["message"], "tool_calls": calls}
-        stop = "length" if raw.word in CONTEXT_FULL_REASONS else choice.get("finish_reason")
+        stop = "length" if notes.word in CONTEXT_FULL_REASONS else choice.get("finish_reason")
         return from_chat_message(message, stop=stop, usage=usage, model=self.name)
 
 
@@ -368,7 +379,7 @@ def _request_time(stream: Any) -> float:
 
 
 COUNT_SECONDS = 20.0
-_LOCAL = "local_tokenizer"
+_LOCAL_TOKENIZER = "local_tokenizer"
 
 
 async def count_provider_tokens(
@@ -383,37 +394,37 @@ async def count_provider_tokens(
         options: of which `api_base` and `api_key` are used.
     """
     chat = to_chat_messages(request.messages)
-    asked: dict[str, Any] = {"messages": chat, "tools": encode_tool_schemas(request.tools) or None}
+    prompt: dict[str, Any] = {"messages": chat, "tools": encode_tool_schemas(request.tools) or None}
     if "claude" in name or name.startswith("anthropic/"):
-        asked = _anthropic(chat, request, name)
+        prompt = _to_anthropic(chat, request, name)
     clients = getattr(litellm, "in_memory_llm_clients_cache", None)
     if clients is not None:
         clients.flush_cache()  # one of a loop that has ended may be found by the loop's address
-    places = {k: options[k] for k in ("api_base", "api_key") if options.get(k)}
+    connection = {k: options[k] for k in ("api_base", "api_key") if options.get(k)}
     try:
         async with asyncio.timeout(COUNT_SECONDS):
-            told = await litellm.acount_tokens(model=name, **asked, **places)
+            result = await litellm.acount_tokens(model=name, **prompt, **connection)
     except Exception:  # noqa: BLE001  LiteLLM raises many kinds; without its count there is ours
         return None
-    counted = told.tokenizer_type != _LOCAL and not told.error
-    return int(told.total_tokens) if counted and told.total_tokens > 0 else None
+    counted = result.tokenizer_type != _LOCAL_TOKENIZER and not result.error
+    return int(result.total_tokens) if counted and result.total_tokens > 0 else None
 
 
-def _anthropic(chat: list[dict[str, Any]], request: Request, name: str) -> dict[str, Any]:
+def _to_anthropic(chat: list[dict[str, Any]], request: Request, name: str) -> dict[str, Any]:
     """Return a prompt in Anthropic's own shape: LiteLLM's counting takes no other one there."""
     from litellm.litellm_core_utils.prompt_templates.factory import anthropic_messages_pt
 
     system = "\n\n".join(m["content"] for m in chat if m["role"] == "system")
-    said = [m for m in chat if m["role"] != "system"]
+    spoken_messages = [m for m in chat if m["role"] != "system"]
     tools = [
         {"name": t.name, "description": t.description, "input_schema": deepcopy(t.parameters)}
         for t in request.tools
     ]
-    messages = anthropic_messages_pt(said, model=name, llm_provider="anthropic")
+    messages = anthropic_messages_pt(spoken_messages, model=name, llm_provider="anthropic")
     return {"messages": messages, "system": system or None, "tools": tools or None}
 
 
-_KEYS = {
+_KEY_VARIABLES = {
     "anthropic": ("ANTHROPIC_API_KEY",),
     "cerebras": ("CEREBRAS_API_KEY",),
     "cohere": ("COHERE_API_KEY",),
@@ -430,7 +441,7 @@ _KEYS = {
     "xai": ("XAI_API_KEY",),
 }
 """Variables of which a provider needs one, as `litellm.validate_environment` has them."""
-_OTHERS = {
+_OTHER_KEY_VARIABLES = {
     "anthropic": ("ANTHROPIC_AUTH_TOKEN",),
     "fireworks_ai": ("FIREWORKS_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
 }
@@ -439,7 +450,12 @@ _OTHERS = {
 
 def list_key_variables() -> list[str]:
     """Return the variables of known providers that are set; what they hold is not looked at."""
-    every = [key for table in (_KEYS, _OTHERS) for keys in table.values() for key in keys]
+    every = [
+        key
+        for table in (_KEY_VARIABLES, _OTHER_KEY_VARIABLES)
+        for keys in table.values()
+        for key in keys
+    ]
     return sorted(key for key in every if os.environ.get(key))
 
 
@@ -459,9 +475,9 @@ def check_api_key(name: str, options: Mapping[str, Any]) -> None:
     """
     if options.get("api_key") or options.get("api_base") or "litellm" in sys.modules:
         return
-    provider = _provider(name)
-    keys = _KEYS.get(provider, ())
-    if any(k in os.environ for k in (*keys, *_OTHERS.get(provider, ()))):
+    provider = _provider_name(name)
+    keys = _KEY_VARIABLES.get(provider, ())
+    if any(k in os.environ for k in (*keys, *_OTHER_KEY_VARIABLES.get(provider, ()))):
         return
     if keys and not _has_env_file():
         raise ModelError(missing_key_message(name, keys))
@@ -472,14 +488,14 @@ def missing_key_message(name: str, keys: Iterable[str]) -> str:
     return f"{name} needs a key: set the environment variable {' or '.join(keys)}."
 
 
-def _provider(name: str) -> str:
+def _provider_name(name: str) -> str:
     head, slash, _ = name.partition("/")
     if slash:
         return head
     from ctxkit.tokens.prices import price
 
-    known = price(name)
-    return (known.provider if known else None) or ""
+    listed = price(name)
+    return (listed.provider if listed else None) or ""
 
 
 def _has_env_file() -> bool:

@@ -32,9 +32,9 @@ _CONNECTION_LOST = re.compile(
     r"|peer closed|clientpayloaderror|readerror|remoteprotocolerror|broken pipe"
     r"|before any terminal event|connection (?:was )?closed"
 )
-_PASSING = (408, 409, 425)
+_TEMPORARY_STATUSES = (408, 409, 425)
 """Refusals that SDKs ask again after: a timeout, a conflict, too early."""
-_RUNNER = re.compile(r"unexpected response from Ollama: \{'error'")
+_OLLAMA_RUNNER = re.compile(r"unexpected response from Ollama: \{'error'")
 """LiteLLM's words for an error in the middle of Ollama's stream: its runner died, or ran out."""
 _FAILURE_TEXTS: dict[FailureKind, str] = {
     "rate limit": "is over its rate limit",
@@ -65,13 +65,13 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
 
-    def wait(self, failure: FailureKind, attempt: int, asked: float | None) -> float | None:
+    def wait(self, failure: FailureKind, attempt: int, retry_after: float | None) -> float | None:
         """Return the seconds to wait after the attempt of that number, from 0; None: give up."""
-        full = failure in ("rate limit", "overload")
-        if attempt + 1 >= (self.attempts if full else min(self.attempts, 4)):
+        is_busy = failure in ("rate limit", "overload")
+        if attempt + 1 >= (self.attempts if is_busy else min(self.attempts, 4)):
             return None
-        if asked is not None:
-            return asked if asked <= self.longest else None
+        if retry_after is not None:
+            return retry_after if retry_after <= self.longest else None
         return min(self.pause * 2.0**attempt, self.cap) * (1 + self.chance() / 4)
 
 
@@ -92,37 +92,37 @@ def classify_failure(error: BaseException) -> FailureKind | None:
         "APIConnectionError" in text[:200]
     ):  # LiteLLM's name for whatever else went wrong on this side
         return None
-    if _RUNNER.search(text):
+    if _OLLAMA_RUNNER.search(text):
         return "server error"
-    passing = isinstance(status, int) and (status >= 500 or status in _PASSING)
-    return "server error" if passing else None
+    is_temporary = isinstance(status, int) and (status >= 500 or status in _TEMPORARY_STATUSES)
+    return "server error" if is_temporary else None
 
 
 def parse_retry_after(error: BaseException, now: Callable[[], float] = time.time) -> float | None:
     """Return the seconds that a server asked to wait (`retry-after`, RFC 9110), or None."""
-    for headers in _headers(error):
-        found = {str(k).lower(): str(v) for k, v in dict(headers).items()}
+    for headers in _list_headers(error):
+        values = {str(k).lower(): str(v) for k, v in dict(headers).items()}
         for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-            seconds = _seconds(found.get(name, ""), unit, now)
+            seconds = _parse_delay(values.get(name, ""), unit, now)
             if seconds is not None:
                 return seconds
-    told = re.search(r"(?i)(?:retry|try again) (?:after|in) (\d+(?:\.\d+)?) ?(ms|s|m)", str(error))
-    if told is None:
-        told = re.search(r'"retryDelay": ?"(\d+(?:\.\d+)?)(s)', str(error))  # Gemini's
-    if told is None:
+    match = re.search(r"(?i)(?:retry|try again) (?:after|in) (\d+(?:\.\d+)?) ?(ms|s|m)", str(error))
+    if match is None:
+        match = re.search(r'"retryDelay": ?"(\d+(?:\.\d+)?)(s)', str(error))  # Gemini's
+    if match is None:
         return None
-    return float(told[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[told[2].lower()]
+    return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[match[2].lower()]
 
 
-def _headers(error: BaseException) -> list[Any]:
-    inner = [error, getattr(error, "original_exception", None), error.__cause__, error.__context__]
-    found = [getattr(e, "litellm_response_headers", None) for e in inner]
-    found += [getattr(getattr(e, "response", None), "headers", None) for e in inner]
-    found += [getattr(e, "headers", None) for e in inner]
-    return [h for h in found if h]
+def _list_headers(error: BaseException) -> list[Any]:
+    errors = [error, getattr(error, "original_exception", None), error.__cause__, error.__context__]
+    headers = [getattr(e, "litellm_response_headers", None) for e in errors]
+    headers += [getattr(getattr(e, "response", None), "headers", None) for e in errors]
+    headers += [getattr(e, "headers", None) for e in errors]
+    return [h for h in headers if h]
 
 
-def _seconds(value: str, unit: float, now: Callable[[], float]) -> float | None:
+def _parse_delay(value: str, unit: float, now: Callable[[], float]) -> float | None:
     """Return seconds or a date as seconds from now; None for what is neither, or lies behind."""
     try:
         seconds = float(value) / unit

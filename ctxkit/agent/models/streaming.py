@@ -53,16 +53,16 @@ class _PartialCall:
 def assemble_tool_calls(chunks: Iterable[Any]) -> list[dict[str, Any]]:
     """Return the tool calls of a stream, each with an id, as Chat Completions has them."""
     calls: list[_PartialCall] = []
-    at: dict[int, _PartialCall] = {}
-    for delta in _deltas(chunks):
+    open_calls: dict[int, _PartialCall] = {}
+    for delta in _iter_call_deltas(chunks):
         function, index = getattr(delta, "function", None), getattr(delta, "index", None) or 0
         name, arguments = (
             getattr(function, "name", None) or "",
             getattr(function, "arguments", None),
         )
-        call = at.get(index)
+        call = open_calls.get(index)
         if call is None or _begins_call(call, name, getattr(delta, "id", None)):
-            call = at[index] = _PartialCall()
+            call = open_calls[index] = _PartialCall()
             calls.append(call)
         call.name = call.name or name
         call.id = call.id or getattr(delta, "id", None)
@@ -81,7 +81,7 @@ def assemble_tool_calls(chunks: Iterable[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _deltas(chunks: Iterable[Any]) -> Iterable[Any]:
+def _iter_call_deltas(chunks: Iterable[Any]) -> Iterable[Any]:
     for chunk in chunks:
         for choice in chunk.choices[:1] if getattr(chunk, "choices", None) else ():
             yield from getattr(choice.delta, "tool_calls", None) or ()
@@ -117,11 +117,12 @@ def check_complete(
     calls: Sequence[Any],
     *,
     finished: bool | None = None,
-    word: str | None = None,
+    finish_word: str | None = None,
 ) -> None:
     """Raise where a reply is none, or not the whole of it.
 
-    `finished` and `word` are what the server itself said of its end, where that is known (`Raw`).
+    `finished` and `finish_word` are what the server itself said of its end, where that is known
+    (`Raw`).
 
     Raises:
         ModelError: a web page came, the stream broke off, calls were promised and not sent
@@ -130,7 +131,7 @@ def check_complete(
     choice = data["choices"][0]
     message = choice["message"]
     empty = not calls and not (message.get("content") or message.get("reasoning_content"))
-    stop = None if finished is False else _finish(stream, choice.get("finish_reason"))
+    stop = None if finished is False else _finish_reason(stream, choice.get("finish_reason"))
     if empty and _is_html(stream):
         raise ModelError(
             f"{name} was answered by a web page and not by the model: check the address, and "
@@ -145,23 +146,26 @@ def check_complete(
         )
     if stop in ("tool_calls", "function_call") and not calls:
         raise ModelError(f"{name} said that it calls a tool, and sent no call.", again=True)
-    if word in _UNPARSED_CALLS and not calls:
-        raise ModelError(f"{name} wrote a tool call that it could not send ({word}).", again=True)
+    if finish_word in _UNPARSED_CALLS and not calls:
+        raise ModelError(
+            f"{name} wrote a tool call that it could not send ({finish_word}).", again=True
+        )
     if (
         str(stop).lower() in _REFUSALS
-        or str(word).lower() in _REFUSALS
+        or str(finish_word).lower() in _REFUSALS
         or choice.get("finish_reason") in _REFUSALS
     ):
-        more = "; what it had said is in the log" if not empty else ""
+        log_hint = "; what it had said is in the log" if not empty else ""
         raise ModelError(
-            f"{name} refused to answer (its finish reason is {_safe_word(word or stop)}){more}."
+            f"{name} refused to answer (its finish reason is {_safe_word(finish_word or stop)})"
+            f"{log_hint}."
         )
 
 
-def _finish(stream: Any, said: Any) -> Any:
+def _finish_reason(stream: Any, reported: Any) -> Any:
     """Return the finish reason that the server sent; LiteLLM ends any stream with `stop`."""
     if not hasattr(stream, "received_finish_reason"):
-        return said
+        return reported
     return stream.received_finish_reason or getattr(stream, "intermittent_finish_reason", None)
 
 
@@ -208,17 +212,17 @@ class StreamNotes:
 
 def watch_stream(stream: Any) -> StreamNotes:
     """Return the notes that fill as a stream of LiteLLM's is read."""
-    raw = StreamNotes()
+    notes = StreamNotes()
     if getattr(stream, "completion_stream", None) is not None:
-        stream.completion_stream = _hooked(stream.completion_stream, raw)
+        stream.completion_stream = _hook_stream(stream.completion_stream, notes)
     make = getattr(stream, "make_call", None)
     if make is not None:
 
-        async def made(*args: Any, **more: Any) -> Any:
-            return _hooked(await make(*args, **more), raw)
+        async def make_hooked(*args: Any, **more: Any) -> Any:
+            return _hook_stream(await make(*args, **more), notes)
 
-        stream.make_call = made
-    return raw
+        stream.make_call = make_hooked
+    return notes
 
 
 class PacedStream:
@@ -244,33 +248,33 @@ class PacedStream:
         return getattr(self._inner, name)
 
 
-def _hooked(inner: Any, raw: StreamNotes) -> Any:
+def _hook_stream(inner: Any, notes: StreamNotes) -> Any:
     """Return a stream that notes what it sends, and lets the loop run."""
-    for owner, name in ((inner, "chunk_parser"), (_within(inner), "_process_chunk")):
+    for owner, name in ((inner, "chunk_parser"), (_responses_reader(inner), "_process_chunk")):
         parse = getattr(owner, name, None)
         if parse is not None:
-            setattr(owner, name, _noting(parse, raw))
+            setattr(owner, name, _wrap_parser(parse, notes))
     return PacedStream(inner) if hasattr(inner, "__aiter__") else inner
 
 
-def _within(inner: Any) -> Any:
+def _responses_reader(inner: Any) -> Any:
     """Return the reader of a Responses stream within LiteLLM's translation of it."""
     return getattr(inner, "streaming_response", None)
 
 
-def _noting(parse: Any, raw: StreamNotes) -> Any:
-    def noted(chunk: Any, *args: Any, **more: Any) -> Any:
-        raw.note(_event(chunk))
+def _wrap_parser(parse: Any, notes: StreamNotes) -> Any:
+    def parse_and_note(chunk: Any, *args: Any, **more: Any) -> Any:
+        notes.note(_decode_event(chunk))
         return parse(chunk, *args, **more)
 
-    return noted
+    return parse_and_note
 
 
-def _event(chunk: Any) -> Any:
+def _decode_event(chunk: Any) -> Any:
     """Return an event; a stream's lines are not decoded but for the last, with the usage."""
     if not isinstance(chunk, str):
-        told = isinstance(chunk, dict) and chunk.get("type") in (None, "message_delta")
-        return chunk if told else None
+        is_noted = isinstance(chunk, dict) and chunk.get("type") in (None, "message_delta")
+        return chunk if is_noted else None
     if not any(f"response.{end}" in chunk for end in ("completed", "incomplete", "failed")):
         return None
     try:

@@ -21,40 +21,46 @@ if TYPE_CHECKING:
 
 
 JsonObject = dict[str, Any]
-_THOUGHT = "reasoning_content"
+_THINKING_FIELD = "reasoning_content"
 
 
 class _CallIds:
     """The tool calls of a conversation so far, and which of them are unanswered."""
 
     def __init__(self) -> None:
-        self._times: dict[str, int] = {}
-        self._open: list[tuple[str, str]] = []
+        self._repeats: dict[str, int] = {}
+        self._unanswered: list[tuple[str, str]] = []
 
-    def made(self, name: str, arguments: Any, given: Any) -> JsonObject:
+    def made(self, name: str, arguments: Any, given_id: Any) -> JsonObject:
         """Return a call as Chat Completions has it."""
-        said = json.dumps(arguments or {}, ensure_ascii=False)
+        arguments_text = json.dumps(arguments or {}, ensure_ascii=False)
         mark = sha256(f"{name}\0{json.dumps(arguments, sort_keys=True)}".encode()).hexdigest()[:8]
-        n = self._times[mark] = self._times.get(mark, 0) + 1
-        ident = str(given or (f"call_{mark}" if n == 1 else f"call_{mark}_{n}"))
-        self._open.append((ident, name))
-        return {"id": ident, "type": "function", "function": {"name": name, "arguments": said}}
+        n = self._repeats[mark] = self._repeats.get(mark, 0) + 1
+        ident = str(given_id or (f"call_{mark}" if n == 1 else f"call_{mark}_{n}"))
+        self._unanswered.append((ident, name))
+        return {
+            "id": ident,
+            "type": "function",
+            "function": {"name": name, "arguments": arguments_text},
+        }
 
-    def answered(self, name: str, given: Any) -> str:
+    def answered(self, name: str, given_id: Any) -> str:
         """Return the id of the call that a result answers: the first open one of that name."""
-        if given:
-            return str(given)
-        found = next((c for c in self._open if c[1] == name), None) or next(iter(self._open), None)
-        if found is None:
+        if given_id:
+            return str(given_id)
+        call = next((c for c in self._unanswered if c[1] == name), None) or next(
+            iter(self._unanswered), None
+        )
+        if call is None:
             return f"call_{name}"
-        self._open.remove(found)
-        return found[0]
+        self._unanswered.remove(call)
+        return call[0]
 
 
 # -- Gemini: https://ai.google.dev/api/generate-content ------------------------------------------
 
 
-def gemini_to_chat(body: JsonObject, said: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
+def gemini_to_chat(body: JsonObject, events: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
     """Return a request and the pieces of its answer as Chat Completions has them."""
     calls, messages = _CallIds(), []
     if system := _gemini_parts(body.get("systemInstruction") or body.get("system_instruction")):
@@ -62,16 +68,18 @@ def gemini_to_chat(body: JsonObject, said: Iterable[JsonObject]) -> tuple[JsonOb
     for content in _json_objects(body.get("contents")):
         messages += _gemini_messages(content, calls)
     pieces: list[JsonObject] = []
-    stop, told, model = None, None, body.get("model")
-    for event in said:
-        told, model = event.get("usageMetadata") or told, event.get("modelVersion") or model
+    stop, usage, model = None, None, body.get("model")
+    for event in events:
+        usage, model = event.get("usageMetadata") or usage, event.get("modelVersion") or model
         for candidate in _json_objects(event.get("candidates"))[:1]:
             pieces += _gemini_parts(candidate.get("content"))
             stop = candidate.get("finishReason") or stop
     message = _gemini_reply(pieces, calls)
     request = {"model": body.get("model"), "messages": messages, "tools": list(_gemini_tools(body))}
-    ended = {"STOP": "stop", "MAX_TOKENS": "length"}.get(str(stop), stop and str(stop).lower())
-    return request, _chat_response(message, ended, _gemini_usage(told), model)
+    finish_reason = {"STOP": "stop", "MAX_TOKENS": "length"}.get(
+        str(stop), stop and str(stop).lower()
+    )
+    return request, _chat_response(message, finish_reason, _gemini_usage(usage), model)
 
 
 def _gemini_messages(content: JsonObject, calls: _CallIds) -> Iterator[JsonObject]:
@@ -83,41 +91,41 @@ def _gemini_messages(content: JsonObject, calls: _CallIds) -> Iterator[JsonObjec
         result = part.get("functionResponse")
         if isinstance(result, dict):
             ident = calls.answered(str(result.get("name")), result.get("id"))
-            said = json.dumps(result.get("response"), ensure_ascii=False)
-            yield {"role": "tool", "tool_call_id": ident, "content": said}
-    asked = [p for p in parts if "functionResponse" not in p]
-    if asked:
-        yield {"role": "user", "content": _join_texts(asked)}
+            response = json.dumps(result.get("response"), ensure_ascii=False)
+            yield {"role": "tool", "tool_call_id": ident, "content": response}
+    user_parts = [p for p in parts if "functionResponse" not in p]
+    if user_parts:
+        yield {"role": "user", "content": _join_texts(user_parts)}
 
 
 def _gemini_reply(parts: list[JsonObject], calls: _CallIds) -> JsonObject:
     text = "".join(_part_text(p) for p in parts if not p.get("thought"))
     thought = "".join(_part_text(p) for p in parts if p.get("thought"))
-    made = [
+    tool_calls = [
         calls.made(str(c.get("name")), c.get("args"), c.get("id"))
         for p in parts if isinstance(c := p.get("functionCall"), dict)
     ]  # fmt: skip
-    return _assistant_message(text, thought, made)
+    return _assistant_message(text, thought, tool_calls)
 
 
 def _gemini_tools(body: JsonObject) -> Iterator[JsonObject]:
     for group in _json_objects(body.get("tools")):
         for tool in _json_objects(group.get("functionDeclarations")):
             schema = tool.get("parameters") or tool.get("parametersJsonSchema") or {}
-            told = {"name": tool.get("name"), "description": tool.get("description") or ""}
-            yield {"type": "function", "function": {**told, "parameters": schema}}
+            function = {"name": tool.get("name"), "description": tool.get("description") or ""}
+            yield {"type": "function", "function": {**function, "parameters": schema}}
 
 
-def _gemini_usage(told: Any) -> JsonObject | None:
-    if not isinstance(told, dict) or told.get("promptTokenCount") is None:
+def _gemini_usage(usage: Any) -> JsonObject | None:
+    if not isinstance(usage, dict) or usage.get("promptTokenCount") is None:
         return None
-    thoughts = told.get("thoughtsTokenCount")
-    out = (told.get("candidatesTokenCount") or 0) + (thoughts or 0)
-    prompt = told["promptTokenCount"] + (told.get("toolUsePromptTokenCount") or 0)
+    thoughts = usage.get("thoughtsTokenCount")
+    out = (usage.get("candidatesTokenCount") or 0) + (thoughts or 0)
+    prompt = usage["promptTokenCount"] + (usage.get("toolUsePromptTokenCount") or 0)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": out,
-        "prompt_tokens_details": {"cached_tokens": told.get("cachedContentTokenCount")},
+        "prompt_tokens_details": {"cached_tokens": usage.get("cachedContentTokenCount")},
         "completion_tokens_details": {"reasoning_tokens": thoughts},
     }
 
@@ -136,27 +144,27 @@ def _part_text(part: JsonObject) -> str:
     """Return the text of a part; what is none counts by its kind."""
     if isinstance(part.get("text"), str):
         return str(part["text"])
-    held = part.get("inlineData") or part.get("fileData")
-    return f"[{held.get('mimeType') or 'file'}]" if isinstance(held, dict) else ""
+    file = part.get("inlineData") or part.get("fileData")
+    return f"[{file.get('mimeType') or 'file'}]" if isinstance(file, dict) else ""
 
 
 # -- Ollama: https://docs.ollama.com/api/chat ----------------------------------------------------
 
 
-def ollama_to_chat(body: JsonObject, said: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
+def ollama_to_chat(body: JsonObject, events: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
     """Return a request and the pieces of its answer as Chat Completions has them."""
     calls = _CallIds()
     messages = [_ollama_message(m, calls) for m in _json_objects(body.get("messages"))]
-    whole: JsonObject = {"content": "", "thinking": "", "tool_calls": []}
+    joined: JsonObject = {"content": "", "thinking": "", "tool_calls": []}
     last: JsonObject = {}
-    for event in said:
+    for event in events:
         last = event
         piece = event.get("message")
         piece = piece if isinstance(piece, dict) else {}
-        whole["content"] += piece.get("content") or ""
-        whole["thinking"] += piece.get("thinking") or ""
-        whole["tool_calls"] += _json_objects(piece.get("tool_calls"))
-    message = _ollama_message({"role": "assistant", **whole}, calls)
+        joined["content"] += piece.get("content") or ""
+        joined["thinking"] += piece.get("thinking") or ""
+        joined["tool_calls"] += _json_objects(piece.get("tool_calls"))
+    message = _ollama_message({"role": "assistant", **joined}, calls)
     request = {"model": body.get("model"), "messages": messages, "tools": body.get("tools") or []}
     counts = last.get("prompt_eval_count"), last.get("eval_count")
     usage = (
@@ -175,10 +183,13 @@ def _ollama_message(message: JsonObject, calls: _CallIds) -> JsonObject:
         return {"role": "tool", "tool_call_id": ident, "content": text}
     if role != "assistant":
         return {"role": role, "content": text}
-    asked = [c["function"] | {"id": c.get("id")} for c in _json_objects(message.get("tool_calls"))
-             if isinstance(c.get("function"), dict)]  # fmt: skip
-    made = [calls.made(str(c.get("name")), c.get("arguments"), c["id"]) for c in asked]
-    return _assistant_message(text, str(message.get("thinking") or ""), made)
+    functions = [
+        c["function"] | {"id": c.get("id")}
+        for c in _json_objects(message.get("tool_calls"))
+        if isinstance(c.get("function"), dict)
+    ]
+    tool_calls = [calls.made(str(c.get("name")), c.get("arguments"), c["id"]) for c in functions]
+    return _assistant_message(text, str(message.get("thinking") or ""), tool_calls)
 
 
 # -- both ----------------------------------------------------------------------------------------
@@ -186,7 +197,7 @@ def _ollama_message(message: JsonObject, calls: _CallIds) -> JsonObject:
 
 def _assistant_message(text: str, thought: str, calls: list[JsonObject]) -> JsonObject:
     out: JsonObject = {"role": "assistant", "content": text or None}
-    out |= {_THOUGHT: thought} if thought else {}
+    out |= {_THINKING_FIELD: thought} if thought else {}
     return out | ({"tool_calls": calls} if calls else {})
 
 
@@ -229,8 +240,8 @@ def detect_api(url: str, body: Any) -> ApiKind | None:
     """Return which API a request goes to; None where it is no conversation known here."""
     path = urlsplit(url).path.rstrip("/")
     for end, (kind, key) in _API_PATHS.items():
-        said = body.get(key) if isinstance(body, dict) else None
-        if path.endswith(end) and isinstance(said, (list, str)):
+        conversation = body.get(key) if isinstance(body, dict) else None
+        if path.endswith(end) and isinstance(conversation, (list, str)):
             return kind
     return None
 
@@ -261,13 +272,13 @@ def parse_call(
             failed_response(kind, error) if error else parse_response(kind, data, status),
         )
     name = urlsplit(url).path.rpartition("/")[2].partition(":")[0]
-    said = [] if error or status >= 400 else _parse_objects(data)
-    broken = next((_error_message(e) for e in said if e.get("error")), "")
-    request, answer = _CONVERTERS[kind]({"model": name, **body}, said)
-    if error or broken or status >= 400:
+    events = [] if error or status >= 400 else _parse_objects(data)
+    stream_error = next((_error_message(e) for e in events if e.get("error")), "")
+    request, answer = _CONVERTERS[kind]({"model": name, **body}, events)
+    if error or stream_error or status >= 400:
         why = (
             error
-            or broken
+            or stream_error
             or _error_message(next(iter(_parse_objects(data)), None))
             or f"HTTP {status}"
         )
@@ -294,15 +305,15 @@ def parse_response(kind: ApiKind, data: bytes, status: int = 200) -> dict[str, A
         return failed_response(kind, _error_message(whole) or f"HTTP {status}")
     if isinstance(whole, dict):
         return whole
-    found = list(_parse_events(data))
-    broken = next((e for e in found if e.get("error") or e.get("type") == "error"), None)
-    if broken is not None and kind != "openai-responses":
-        return failed_response(kind, _error_message(broken) or "the stream broke off")
+    events = list(_parse_events(data))
+    error_event = next((e for e in events if e.get("error") or e.get("type") == "error"), None)
+    if error_event is not None and kind != "openai-responses":
+        return failed_response(kind, _error_message(error_event) or "the stream broke off")
     return {
         "openai": _join_chat_chunks,
         "anthropic": _join_anthropic_events,
         "openai-responses": _join_responses_events,
-    }[kind](found)
+    }[kind](events)
 
 
 def failed_response(kind: ApiKind, why: str) -> dict[str, Any]:
@@ -322,9 +333,9 @@ def failed_response(kind: ApiKind, why: str) -> dict[str, Any]:
 
 def _error_message(body: Any) -> str:
     """Return the words of an error's body."""
-    found = body.get("error", body) if isinstance(body, dict) else None
-    said = found.get("message") if isinstance(found, dict) else found
-    return str(said)[:1000] if said else ""
+    error = body.get("error", body) if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return str(message)[:1000] if message else ""
 
 
 def _parse_events(data: bytes, mark: str = "data:") -> Iterable[dict[str, Any]]:
@@ -341,18 +352,18 @@ def _parse_events(data: bytes, mark: str = "data:") -> Iterable[dict[str, Any]]:
 
 def _join_chat_chunks(events: list[dict[str, Any]]) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    said: dict[str, list[str]] = {"content": [], "reasoning_content": [], "refusal": []}
+    texts: dict[str, list[str]] = {"content": [], "reasoning_content": [], "refusal": []}
     stop = None
     for event in events:
         out |= {k: event[k] for k in ("id", "model", "created", "usage") if event.get(k)}
         for choice in _dict_items(event.get("choices"))[:1]:
             stop = choice.get("finish_reason") or stop
             delta = choice.get("delta") or {}
-            for key, pieces in said.items():
+            for key, pieces in texts.items():
                 if isinstance(delta.get(key), str):
                     pieces.append(delta[key])
     message: dict[str, Any] = {"role": "assistant", "content": None}
-    message |= {key: "".join(pieces) for key, pieces in said.items() if pieces}
+    message |= {key: "".join(pieces) for key, pieces in texts.items() if pieces}
     calls = assemble_tool_calls(_as_attributes(events))
     if calls:
         message["tool_calls"] = calls
@@ -404,17 +415,17 @@ def _finish_block(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _join_responses_events(events: list[dict[str, Any]]) -> dict[str, Any]:
-    begun: dict[str, Any] = {}
-    done: list[Any] = []
+    latest: dict[str, Any] = {}
+    items: list[Any] = []
     text: list[str] = []
     for event in events:
         kind, response = event.get("type"), event.get("response")
         if isinstance(response, dict):
-            begun = response
+            latest = response
             if kind in _FINAL_EVENTS:
-                return response if response.get("output") else {**response, "output": done}
+                return response if response.get("output") else {**response, "output": items}
         if kind == "response.output_item.done":
-            done.append(event.get("item"))
+            items.append(event.get("item"))
             text = []
         elif kind == "response.output_text.delta":
             text.append(str(event.get("delta")))
@@ -424,8 +435,8 @@ def _join_responses_events(events: list[dict[str, Any]]) -> dict[str, Any]:
             )
     if text:
         content = [{"type": "output_text", "text": "".join(text)}]
-        done.append({"type": "message", "role": "assistant", "content": content})
-    return {**begun, "status": "incomplete", "output": done}
+        items.append({"type": "message", "role": "assistant", "content": content})
+    return {**latest, "status": "incomplete", "output": items}
 
 
 def _dict_items(value: Any) -> list[dict[str, Any]]:

@@ -111,8 +111,8 @@ class ArtifactStore:
             nothing does.
     """
 
-    def __init__(self, root: Root, beside: Callable[[str, str], None] | None = None) -> None:
-        self._root, self._beside = root, beside
+    def __init__(self, root: Root, write_copy: Callable[[str, str], None] | None = None) -> None:
+        self._root, self._write_copy = root, write_copy
 
     def save(self, artifact: str, text: str, tool: str = "unknown", hint: str = "") -> None:
         """Keep a text, without keys, under the name that a stub of the pruning `offload` gives.
@@ -125,15 +125,15 @@ class ArtifactStore:
             OSError: it cannot be written.
         """
         clean = redact(text)
-        if self._beside is not None:
-            told = {
+        if self._write_copy is not None:
+            record = {
                 "id": artifact,
                 "tool": tool,
                 "hint": redact(hint),
                 "chars": len(clean),
                 "content": clean,
             }
-            self._beside(f"{artifact}.json", json.dumps(told, indent=2, ensure_ascii=False))
+            self._write_copy(f"{artifact}.json", json.dumps(record, indent=2, ensure_ascii=False))
         self._root.write(
             f"{ARTIFACTS_FOLDER}/{artifact}.txt", clean.encode("utf-8", "replace"), private=True
         )
@@ -168,8 +168,8 @@ class TurnLog:
 
     def __init__(self, writer: SnapshotWriter, session: Session) -> None:
         self._writer, self._session = writer, session
-        self._within = False
-        self._waiting: list[int] = []
+        self._in_turn = False
+        self._unmarked: list[int] = []
         """Compactions after which no call was made in this turn: the numbers of replies so far."""
         if session.calls:
             self.moved(session)
@@ -181,25 +181,25 @@ class TurnLog:
 
     def called(self, kind: str) -> None:
         """Note that a turn begins, or that a call is made in it."""
-        self._within = True
+        self._in_turn = True
         if kind == "model_call":
-            self._mark()
+            self._write_markers()
 
     def compacted(self, session: Session) -> None:
         """Note a compaction; between turns its mark is written at once."""
-        self._waiting.append(sum(c.message.stop != "error" for c in session.calls))
-        if not self._within:
-            self._mark()
+        self._unmarked.append(sum(c.message.stop != "error" for c in session.calls))
+        if not self._in_turn:
+            self._write_markers()
             self.stand(session)
 
     def end(self, session: Session) -> None:
         """Write the row of the turn that ended, if it was billed anything."""
-        if self._within and session.calls:
+        if self._in_turn and session.calls:
             turn = session.calls[-1].turn
             if turn == session.turns[-1]:
-                self._write(session, turn)
-        self._mark()
-        self._within = False
+                self._write_turn(session, turn)
+        self._write_markers()
+        self._in_turn = False
         self.stand(session)
 
     def moved(self, session: Session) -> None:
@@ -213,7 +213,7 @@ class TurnLog:
         if "frame" in self.__dict__:
             _update_frame(self.frame, _billed_turns(session))
 
-    def _write(self, session: Session, turn: int) -> None:
+    def _write_turn(self, session: Session, turn: int) -> None:
         calls = [c.message for c in session.calls if c.turn == turn]
         used = [m.usage for m in calls if m.usage is not None]
         times = [m.time for m in calls if m.time is not None]
@@ -225,10 +225,10 @@ class TurnLog:
             datetime.fromtimestamp(times[-1], UTC) if times else None,
         )
 
-    def _mark(self) -> None:
-        for replies in self._waiting:
+    def _write_markers(self) -> None:
+        for replies in self._unmarked:
             self._writer.marker(replies)
-        self._waiting.clear()
+        self._unmarked.clear()
 
 
 def _billed_turns(session: Session) -> pd.DataFrame:
@@ -236,11 +236,11 @@ def _billed_turns(session: Session) -> pd.DataFrame:
 
     A compaction after one of the others is one after the last turn before it that has a row.
     """
-    made = frame(session, per="turn")
-    billed = (made["turn_input_tokens"].fillna(0) > 0).astype(bool)
-    row = billed.cumsum() - 1  # of each turn: the last row so far
-    fired = set(row[made["compaction_occurred"].astype(bool)])
-    out = made[billed].reset_index(drop=True)
+    turns = frame(session, per="turn")
+    billed = (turns["turn_input_tokens"].fillna(0) > 0).astype(bool)
+    last_billed_row = billed.cumsum() - 1  # of each turn: the last row so far
+    fired = set(last_billed_row[turns["compaction_occurred"].astype(bool)])
+    out = turns[billed].reset_index(drop=True)
     out["compaction_occurred"] |= out.index.isin(fired)
     return out
 
@@ -248,7 +248,7 @@ def _billed_turns(session: Session) -> pd.DataFrame:
 def _update_frame(old: pd.DataFrame, new: pd.DataFrame) -> None:
     """Make a frame equal to another one, in place: whoever holds it sees the rows that came."""
     if not old.equals(new):
-        type(old).__init__(old, new)  # type: ignore[call-arg]  # pandas has no way to do this that lasts
+        type(old).__init__(old, new)  # type: ignore[call-arg]  # pandas has no lasting way
 
 
 MAX_REPORT_BYTES = 20_000_000
@@ -276,7 +276,7 @@ class ReportStore:
 
     def __init__(self, workspace: Workspace, session: str) -> None:
         self._workspace, self._session = workspace, session
-        self._taken: Counter[int] | None = None
+        self._reports_per_turn: Counter[int] | None = None
         self._path = workspace.folder / "logs" / f"context_reports_{session}.jsonl"
 
     def keep(self, session: Session, clock: Callable[[], float]) -> StoredReport | None:
@@ -288,31 +288,31 @@ class ReportStore:
             return None
         turn = session.calls[-1].turn
         try:
-            if self._taken is None:
-                self._taken = Counter(kept.turn for kept in self.all())
-            again = self._taken[turn]
-            name = f"{self._session}-{turn}" + (f"-{again + 1}" if again else "")
+            if self._reports_per_turn is None:
+                self._reports_per_turn = Counter(stored.turn for stored in self.all())
+            earlier = self._reports_per_turn[turn]
+            name = f"{self._session}-{turn}" + (f"-{earlier + 1}" if earlier else "")
             now = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="seconds")
-            made = StoredReport(id=name, time=now, turn=turn, report=report(session, -1))
+            new_report = StoredReport(id=name, time=now, turn=turn, report=report(session, -1))
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             with os.fdopen(self._workspace.open(self._path, flags), "wb") as file:
-                file.write(msgspec.json.encode(made) + b"\n")
-            self._taken[turn] += 1
+                file.write(msgspec.json.encode(new_report) + b"\n")
+            self._reports_per_turn[turn] += 1
         except (CtxkitError, OSError):
             return None
-        return made
+        return new_report
 
     def all(self) -> list[StoredReport]:
         """Return all of them, the oldest first; lines that are none are left out."""
-        found = []
+        reports = []
         for row in self._workspace.held(self._path.parent, self._path.name, MAX_REPORT_BYTES).split(
             "\n"
         ):
             try:
-                found.append(msgspec.json.decode(row, type=StoredReport))
+                reports.append(msgspec.json.decode(row, type=StoredReport))
             except (msgspec.DecodeError, RecursionError):
                 continue
-        return found
+        return reports
 
     def of(self, name: str) -> StoredReport:
         """Return a report by its id.
@@ -320,14 +320,14 @@ class ReportStore:
         Raises:
             BadArguments: there is none.
         """
-        known = {kept.id: kept for kept in self.all()}
-        if name not in known:
+        reports = {stored.id: stored for stored in self.all()}
+        if name not in reports:
             raise BadArguments(
                 f"No context report is called {sanitize_line(name, 60)!r}; `%context reports` "
                 "lists them."
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, reports)}"
             )
-        return known[name]
+        return reports[name]
 
 
 INTENTS_INTERVAL = 1.0
@@ -345,41 +345,43 @@ class WorkFiles:
 
     def __init__(self, workspace: Workspace, clock: Callable[[], float]) -> None:
         self._workspace, self._clock = workspace, clock
-        self._written, self._worked = float("-inf"), False
+        self._intents_written, self._tools_used = float("-inf"), False
 
     def hear(self, kind: str, session: Callable[[], Session]) -> None:
         """Take the kind of an event; the session is asked for where something is written."""
         if kind in ("tool_call", "tool_result"):
-            self._worked = True
+            self._tools_used = True
             now = self._clock()
-            if now - self._written >= INTENTS_INTERVAL:
-                self._written = now
-                self._intents(session())
-        elif kind == "turn_end" and self._worked:
-            self._worked = False
-            held = session()
-            if self._intents(held):
-                self._keep(held.id, CHANGES_FILE, encode_record(build_change_log(held)))
-                self._keep(held.id, EVIDENCE_FILE, encode_record(build_evidence_graph(held)))
+            if now - self._intents_written >= INTENTS_INTERVAL:
+                self._intents_written = now
+                self._write_intents(session())
+        elif kind == "turn_end" and self._tools_used:
+            self._tools_used = False
+            current = session()
+            if self._write_intents(current):
+                self._write_file(current.id, CHANGES_FILE, encode_record(build_change_log(current)))
+                self._write_file(
+                    current.id, EVIDENCE_FILE, encode_record(build_evidence_graph(current))
+                )
 
     def tools(self, session: Callable[[], str]) -> tuple[Tool, ...]:
         """Return the tools for the brief and the summary of a session, by its id."""
 
-        def held(name: str) -> str:
+        def read_work_file(name: str) -> str:
             return self._workspace.held(self._workspace.state(session()), name)
 
         return make_work_tools(
             lambda name, text: self._workspace.keep(self._workspace.state(session()), name, text),
-            held,
+            read_work_file,
         )
 
-    def _intents(self, held: Session) -> bool:
+    def _write_intents(self, session: Session) -> bool:
         """Write the intents; return whether there are any."""
-        made = build_intent_log(held)
-        if made.entries:
-            self._keep(held.id, INTENTS_FILE, encode_record(made))
-        return bool(made.entries)
+        intents = build_intent_log(session)
+        if intents.entries:
+            self._write_file(session.id, INTENTS_FILE, encode_record(intents))
+        return bool(intents.entries)
 
-    def _keep(self, session: str, name: str, data: bytes) -> None:
+    def _write_file(self, session: str, name: str, data: bytes) -> None:
         with suppress(StoreError):
             self._workspace.keep(self._workspace.state(session), name, data.decode("utf-8"))

@@ -67,8 +67,8 @@ class SessionLog:
         self,
         folder: str | Path,
         name: str,
-        fresh: Session,
-        begun: Callable[[str], None] = _ignore_name,
+        new_session: Session,
+        on_create: Callable[[str], None] = _ignore_name,
     ) -> None:
         self.folder, self.name = Path(folder), check_session_name(name)
         self.path = self.folder / f"{name}.jsonl"
@@ -76,14 +76,14 @@ class SessionLog:
         """What was set aside when the file was opened, for the user to read; None: it was whole."""
         self.stopped: str | None = None
         """Why nothing more can be written, for the user to read; None: it can."""
-        self._begun = begun
-        self._handle, self._beside, self._size = -1, -1, 0
-        self._place = self._opened_folder()
+        self._on_create = on_create
+        self._handle, self._lock_handle, self._size = -1, -1, 0
+        self._safe_folder = self._make_folder()
         try:
-            self._acquire()
-            self.session = self._open(fresh)
+            self._acquire_lock()
+            self.session = self._load_or_create(new_session)
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     # -- writing ----------------------------------------------------------------------------------
@@ -134,12 +134,12 @@ class SessionLog:
         if self._handle < 0:
             return
         try:
-            if self.stopped is None and self._cut():
-                self._stop("it was replaced or cut by another program", self.session)
+            if self.stopped is None and self._is_cut():
+                self._stop_writing("it was replaced or cut by another program", self.session)
         finally:
             if self.stopped is None:
-                self._place.remove(self._holder)
-            self._let_go()
+                self._safe_folder.remove(self._holder_file)
+            self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -158,65 +158,67 @@ class SessionLog:
             raise StoreError(self.stopped)
         if self._handle < 0:
             raise StoreError(f"Session {self.name!r} is closed; open it again to go on.")
-        changed = self._changed()
+        changed = self._describe_change()
         if changed:
-            self._stop(changed, session)
+            self._stop_writing(changed, session)
         try:
             written = os.write(self._handle, data)
             while written < len(data):
                 written += os.write(self._handle, data[written:])
         except OSError as e:
             os.ftruncate(self._handle, self._size)  # no half line stays behind
-            said = f"Session {self.name!r} could not be written ({e.strerror}); nothing was lost."
-            raise StoreError(said) from None
+            message = (
+                f"Session {self.name!r} could not be written ({e.strerror}); nothing was lost."
+            )
+            raise StoreError(message) from None
         self._size += len(data)
 
     # -- the file is the one that was opened ------------------------------------------------------
 
-    def _changed(self) -> str:
+    def _describe_change(self) -> str:
         """Return what happened to the file since it was last written; empty: nothing."""
         try:
-            there, mine = self._place.stat(self.path.name), os.fstat(self._handle)
+            on_disk, opened = self._safe_folder.stat(self.path.name), os.fstat(self._handle)
         except OSError as e:
             return f"it cannot be reached ({e.strerror})"
-        if there is None:
+        if on_disk is None:
             return "it was removed"
-        if not os.path.samestat(there, mine):
+        if not os.path.samestat(on_disk, opened):
             return "another file took its place"
-        return "" if mine.st_size == self._size else "another program changed it"
+        return "" if opened.st_size == self._size else "another program changed it"
 
-    def _cut(self) -> bool:
+    def _is_cut(self) -> bool:
         """Return True where the file is there, and lacks what was written."""
         with suppress(OSError):
-            there = self._place.stat(self.path.name)
-            if there is not None:
-                same = os.path.samestat(there, os.fstat(self._handle))
-                return not same or there.st_size < self._size
+            on_disk = self._safe_folder.stat(self.path.name)
+            if on_disk is not None:
+                same = os.path.samestat(on_disk, os.fstat(self._handle))
+                return not same or on_disk.st_size < self._size
         return False
 
-    def _stop(self, why: str, session: Session) -> None:
+    def _stop_writing(self, why: str, session: Session) -> None:
         """Write a session beside the file, and let nothing more be written.
 
         Raises:
             StoreError: always; it says why, and where the session is.
         """
         self.session = session
-        said = f"The file of session {self.name!r} is not the one that was opened: {why}. "
+        message = f"The file of session {self.name!r} is not the one that was opened: {why}. "
         try:
-            name = self._rescue(session)
-            said += (
+            name = self._write_rescue(session)
+            message += (
                 f"Nothing is lost: what the session holds is in {self.folder / name}.jsonl; "
                 f"`%%agent --session {name}` goes on there."
             )
         except OSError as e:
-            said += (
+            message += (
                 f"What the session holds could not be written beside it ({e.strerror}): "
                 "keep it by `ck.write(session, PATH)`."
             )
-        self.stopped = said
-        raise StoreError(said)
+        self.stopped = message
+        raise StoreError(message)
 
-    def _rescue(self, session: Session) -> str:
+    def _write_rescue(self, session: Session) -> str:
         """Write a session to a new file, in a folder made again if it is gone; return its name."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with SafeFolder(self.folder) as folder:
@@ -226,37 +228,39 @@ class SessionLog:
                 number += 1
                 name = f"{start}-{number}"
             folder.write(f"{name}.jsonl", encode_session_lines(session))
-        self._begun(name)
+        self._on_create(name)
         return name
 
     # -- opening ----------------------------------------------------------------------------------
 
     @property
-    def _holder(self) -> str:
+    def _holder_file(self) -> str:
         return f".{self.name}.holder"
 
-    def _opened_folder(self) -> SafeFolder:
+    def _make_folder(self) -> SafeFolder:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             return SafeFolder(self.folder)
         except (OSError, ValueError) as e:
             why = (e.strerror if isinstance(e, OSError) else None) or type(e).__name__
-            said = f"The folder {str(self.folder)!r} cannot be made or is a link ({why})."
-            raise StoreError(said) from None
+            message = f"The folder {str(self.folder)!r} cannot be made or is a link ({why})."
+            raise StoreError(message) from None
 
-    def _acquire(self) -> None:
+    def _acquire_lock(self) -> None:
         """Open the file, lock it, and say who has it."""
         try:
-            self._handle = self._place.open_own(self.path.name, os.O_RDWR | os.O_CREAT)
+            self._handle = self._safe_folder.open_own(self.path.name, os.O_RDWR | os.O_CREAT)
         except OSError as e:
-            said = (
+            message = (
                 f"{self.path} cannot be opened for writing ({e.strerror}); links are not followed."
             )
-            raise StoreError(said) from None
+            raise StoreError(message) from None
         try:
             if not LOCKS_THE_LOG:
-                self._beside = self._place.open(f".{self.name}.lock", os.O_RDWR | os.O_CREAT)
-            file = self._handle if LOCKS_THE_LOG else self._beside
+                self._lock_handle = self._safe_folder.open(
+                    f".{self.name}.lock", os.O_RDWR | os.O_CREAT
+                )
+            file = self._handle if LOCKS_THE_LOG else self._lock_handle
             free = lock_descriptor(file, blocking=False)
         except OSError as e:
             raise StoreError(
@@ -265,44 +269,49 @@ class SessionLog:
             ) from None
         if not free:
             raise StoreError(
-                f"Session {self.name!r} is being written by {self._who()}: stop it there, or "
-                "choose another name."
+                f"Session {self.name!r} is being written by {self._describe_holder()}: stop it"
+                " there, or choose another name."
             )
-        told = {"pid": os.getpid(), "host": socket.gethostname()}
+        holder = {"pid": os.getpid(), "host": socket.gethostname()}
         try:
-            self._place.remove(self._holder)
-            self._place.write(self._holder, (json.dumps(told).encode(),))
+            self._safe_folder.remove(self._holder_file)
+            self._safe_folder.write(self._holder_file, (json.dumps(holder).encode(),))
         except OSError as e:
             raise StoreError(f"{self.folder} cannot be written ({e.strerror}).") from None
 
-    def _who(self) -> str:
+    def _describe_holder(self) -> str:
         try:
-            with os.fdopen(self._place.open(self._holder, os.O_RDONLY), "rb") as file:
-                held = json.loads(file.read(1000))
-            return f"process {int(held['pid'])} on {str(held['host'])[:60]}"
+            with os.fdopen(self._safe_folder.open(self._holder_file, os.O_RDONLY), "rb") as file:
+                holder = json.loads(file.read(1000))
+            return f"process {int(holder['pid'])} on {str(holder['host'])[:60]}"
         except (OSError, ValueError, KeyError, TypeError):
             return "another process"
 
-    def _open(self, fresh: Session) -> Session:
+    def _load_or_create(self, new_session: Session) -> Session:
         self._size = os.fstat(self._handle).st_size
         if not self._size:
-            self._begun(self.name)
-            self._write(encode_line(encode_header(fresh)) + encode_session_facts(fresh), fresh)
-            return fresh
-        kept = self._read()  # before anything is changed: another program's file stays as it is
-        return self._read() if self._mend() else kept
+            self._on_create(self.name)
+            self._write(
+                encode_line(encode_header(new_session)) + encode_session_facts(new_session),
+                new_session,
+            )
+            return new_session
+        session = (
+            self._read_session()
+        )  # before anything is changed: another program's file stays as it is
+        return self._read_session() if self._repair_last_line() else session
 
-    def _read(self) -> Session:
+    def _read_session(self) -> Session:
         try:
             session = read(self.path, format="native")
         except ReadError as e:
             raise StoreError(f"{self.path} is no session of ours: {e.why}") from None
-        changed = self._changed()
+        changed = self._describe_change()
         if changed:
             raise StoreError(f"{self.path} cannot be opened: {changed}.")
         return session
 
-    def _mend(self) -> bool:
+    def _repair_last_line(self) -> bool:
         """Set a torn last line aside in a file of its own; return True where the log changed."""
         torn = read_last_line(self._handle, self._size)
         if not torn:
@@ -327,18 +336,18 @@ class SessionLog:
             StoreError: it cannot be kept there; then the session's file stays as it is.
         """
         try:
-            self._place.append(name, torn + b"\n")
+            self._safe_folder.append(name, torn + b"\n")
         except OSError as e:
-            said = f"{self.folder / name} cannot take a torn line ({e.strerror}): move it away."
-            raise StoreError(said) from None
+            message = f"{self.folder / name} cannot take a torn line ({e.strerror}): move it away."
+            raise StoreError(message) from None
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Close the files, which gives the lock free, and the folder."""
-        for handle in (self._handle, self._beside):
+        for handle in (self._handle, self._lock_handle):
             if handle >= 0:
                 os.close(handle)
-        self._handle = self._beside = -1
-        self._place.close()
+        self._handle = self._lock_handle = -1
+        self._safe_folder.close()
 
 
 MAX_CHECKPOINTS = 25
@@ -364,13 +373,13 @@ def list_checkpoints(session: Session) -> tuple[Checkpoint, ...]:
     """Return a session's checkpoints, of left branches too: oldest first, at most 25."""
     parents = session.parents or tuple(range(-1, len(session.log) - 1))
     on_path = set(session.indices)
-    found = [
+    checkpoints = [
         Checkpoint(n, parents[i], edit.trigger, edit.time, edit.tokens_before, i in on_path)
         for n, (i, edit) in enumerate(
             (i, e) for i, e in enumerate(session.log) if isinstance(e, Edit)
         )
     ]
-    return tuple(found[-MAX_CHECKPOINTS:])
+    return tuple(checkpoints[-MAX_CHECKPOINTS:])
 
 
 def get_checkpoint(session: Session, number: int) -> Checkpoint:
@@ -379,12 +388,16 @@ def get_checkpoint(session: Session, number: int) -> Checkpoint:
     Raises:
         BadArguments: there is none of that number.
     """
-    known = list_checkpoints(session)
-    for c in known:
-        if number in (c.number, c.number - (known[-1].number + 1)):
+    checkpoints = list_checkpoints(session)
+    for c in checkpoints:
+        if number in (c.number, c.number - (checkpoints[-1].number + 1)):
             return c
-    said = f"there are {known[0].number} to {known[-1].number}" if known else "none was made yet"
-    raise BadArguments(f"There is no checkpoint {number}: {said}.")
+    choices = (
+        f"there are {checkpoints[0].number} to {checkpoints[-1].number}"
+        if checkpoints
+        else "none was made yet"
+    )
+    raise BadArguments(f"There is no checkpoint {number}: {choices}.")
 
 
 def read_last_line(handle: int, size: int) -> bytes:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 WORKSPACE_FOLDER = ".ctxkit"
-_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_-])?")
-_DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
+_SESSION_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_-])?")
+_WINDOWS_DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
 """Names that stand for devices on Windows, whatever follows after a point."""
 
 
@@ -43,7 +43,7 @@ def check_session_name(name: str) -> str:
     Raises:
         BadArguments: it is none.
     """
-    if not _NAME.fullmatch(name) or _DEVICE.fullmatch(name):
+    if not _SESSION_NAME.fullmatch(name) or _WINDOWS_DEVICE.fullmatch(name):
         raise BadArguments(
             f"{name[:80]!r} is no name for a session: use letters, digits, '_', '-' and '.', at "
             "most 64, that begin with no sign, end with no point and are no device of Windows."
@@ -74,12 +74,12 @@ class Workspace:
         paths: list[Path] = []
         with suppress(OSError):  # a folder that cannot be entered
             paths += self.sessions.glob("*.jsonl")
-        found: list[tuple[float, str]] = []
+        by_age: list[tuple[float, str]] = []
         for path in paths:
             if not path.name.startswith((".", "ctx_", "events_")):
                 with suppress(OSError):  # a session that has just gone
-                    found.append((-path.lstat().st_mtime, path.stem))
-        return [name for _, name in sorted(found)]
+                    by_age.append((-path.lstat().st_mtime, path.stem))
+        return [name for _, name in sorted(by_age)]
 
     def scratch(self, session: str) -> Path:
         """Return the folder in which a session's tools work unless the user names one."""
@@ -152,8 +152,8 @@ class Workspace:
                 yield here
         except OSError as e:
             why = f"{e.strerror or type(e).__name__}; links are not followed there"
-            said = f"{e.filename or folder.name!s} in {folder} cannot be used ({why})."
-            raise StoreError(said) from None
+            message = f"{e.filename or folder.name!s} in {folder} cannot be used ({why})."
+            raise StoreError(message) from None
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         """Return a handle that writes at the end of a file of the workspace.
@@ -183,11 +183,11 @@ class Workspace:
         with self.reach(folder, make=0o700) as here:
             here.write(name, (text.encode("utf-8", "replace"),))
 
-    def held(self, folder: Path, name: str, most: int = 1_000_000) -> str:
+    def held(self, folder: Path, name: str, max_bytes: int = 1_000_000) -> str:
         """Return a text of the workspace, at most so many bytes; empty where unreadable."""
         try:
             with self.reach(folder) as here, os.fdopen(here.open(name, os.O_RDONLY), "rb") as file:
-                return file.read(most).decode("utf-8", "replace")
+                return file.read(max_bytes).decode("utf-8", "replace")
         except StoreError:
             return ""
 
@@ -225,7 +225,7 @@ class Workspace:
         Raises:
             BadArguments: it is another's; the sentence says the word that lets it pass.
         """
-        if not self.begun(name) or self._vouched(name):
+        if not self.begun(name) or self._is_trusted(name):
             return
         raise BadArguments(
             f"Session {name!r} lies in {self.sessions} but was not begun there by you: it may have "
@@ -240,21 +240,21 @@ class Workspace:
             StoreError: that cannot be noted.
         """
         with self.reach(self.sessions) as here:
-            found = here.stat(f"{check_session_name(name)}.jsonl")
-            if found is not None:
-                here.write(f".{name}.mine", (self._mark(name, found),))
+            status = here.stat(f"{check_session_name(name)}.jsonl")
+            if status is not None:
+                here.write(f".{name}.mine", (self._trust_mark(name, status),))
 
-    def _vouched(self, name: str) -> bool:
+    def _is_trusted(self, name: str) -> bool:
         with self.reach(self.sessions) as here:
-            found = here.stat(f"{name}.jsonl")
-            if found is None or here.stat(f".{name}.mine") is None:
+            status = here.stat(f"{name}.jsonl")
+            if status is None or here.stat(f".{name}.mine") is None:
                 return False
             with os.fdopen(here.open(f".{name}.mine", os.O_RDONLY), "rb") as file:
-                return secrets.compare_digest(file.read(100), self._mark(name, found))
+                return secrets.compare_digest(file.read(100), self._trust_mark(name, status))
 
-    def _mark(self, name: str, found: os.stat_result) -> bytes:
+    def _trust_mark(self, name: str, status: os.stat_result) -> bytes:
         folder = self._base.resolve() / self.sessions.relative_to(self._base)
-        return make_trust_mark(folder / f"{name}.jsonl", found.st_uid)
+        return make_trust_mark(folder / f"{name}.jsonl", status.st_uid)
 
 
 _KEY_BYTES = 32
@@ -296,9 +296,9 @@ def _user_key() -> bytes:
     try:
         with SafeFolder.own(folder) as here:
             with suppress(FileExistsError):
-                made = here.open("key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-                os.write(made, secrets.token_bytes(_KEY_BYTES))
-                os.close(made)
+                new_file = here.open("key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                os.write(new_file, secrets.token_bytes(_KEY_BYTES))
+                os.close(new_file)
             handle = here.open("key", os.O_RDONLY)
             with os.fdopen(handle, "rb") as file:
                 key = file.read(_KEY_BYTES + 1)

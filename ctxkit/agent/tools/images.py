@@ -52,9 +52,9 @@ def image_from_value(value: Any) -> Image | None:
         return value
     if isinstance(value, (bytes, bytearray)):
         return image_from_bytes(bytes(value)) if detect_media_type(bytes(value[:12])) else None
-    drawn = getattr(value, "_repr_png_", None)
-    if callable(drawn) and not isinstance(value, type):
-        data = drawn()
+    to_png = getattr(value, "_repr_png_", None)
+    if callable(to_png) and not isinstance(value, type):
+        data = to_png()
         return image_from_bytes(data, type(value).__name__) if isinstance(data, bytes) else None
     if type(value).__module__.startswith("matplotlib.") and callable(
         getattr(value, "savefig", None)

@@ -41,10 +41,10 @@ class Root:
         try:
             self.folder = Path(folder).expanduser().resolve()
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._is = _folder_identity(self.folder.stat())
+            self._identity = _folder_identity(self.folder.stat())
         except (OSError, RuntimeError, ValueError) as e:
-            said = f"The root folder {str(folder)!r} cannot be used"
-            raise StoreError(f"{said} ({_os_reason(e)}).") from None
+            problem = f"The root folder {str(folder)!r} cannot be used"
+            raise StoreError(f"{problem} ({_os_reason(e)}).") from None
 
     def resolve(self, path: str) -> Path:
         """Return the real path inside the root.
@@ -74,17 +74,17 @@ class Root:
         parts = self.parts(path)
         if not parts:
             raise StoreError(f"{path[:200]!r} is a folder, not a file.")
-        with self.opened_at(parts) as file:
+        with self.open_at(parts) as file:
             yield file
 
     @contextmanager
-    def opened_at(self, parts: Sequence[str]) -> Iterator[BinaryIO]:
+    def open_at(self, parts: Sequence[str]) -> Iterator[BinaryIO]:
         """Yield a regular file at the end of a path without links, open for reading.
 
         Raises:
             StoreError: it is no regular file, is missing, or a part of the path is a link.
         """
-        with self.folder_of(parts) as folder:
+        with self.open_parent(parts) as folder:
             file = os.fdopen(folder.open(parts[-1], os.O_RDONLY), "rb")
         with file:
             yield file
@@ -120,14 +120,14 @@ class Root:
         if not parts:
             raise StoreError(f"{path[:200]!r} is a folder, not a file.")
         check_writable(path, parts, self._allowed)
-        with self.folder_of(parts, make=0o777) as folder:
+        with self.open_parent(parts, make=0o777) as folder:
             if append:
                 folder.append(parts[-1], data, mode)
             else:
                 folder.write(parts[-1], (data,), mode)
         return self.folder.joinpath(*parts)
 
-    def relative(self, path: Path) -> str:
+    def relative_path(self, path: Path) -> str:
         """Return a path as the agent sees it: relative to the root, with forward slashes."""
         return path.relative_to(self.folder).as_posix() or "."
 
@@ -145,22 +145,22 @@ class Root:
 
     def is_file(self, parts: Sequence[str]) -> bool:
         """Return True where a regular file lies at the end of a path without links."""
-        found = self._stat(parts)
-        return found is not None and stat.S_ISREG(found.st_mode)
+        status = self._stat_path(parts)
+        return status is not None and stat.S_ISREG(status.st_mode)
 
-    def is_there(self, parts: Sequence[str]) -> bool:
+    def exists(self, parts: Sequence[str]) -> bool:
         """Return True where anything lies at the end of a path without links."""
-        return self._stat(parts) is not None
+        return self._stat_path(parts) is not None
 
-    def _stat(self, parts: Sequence[str]) -> os.stat_result | None:
+    def _stat_path(self, parts: Sequence[str]) -> os.stat_result | None:
         try:
-            with self.folder_of(parts) as folder:
+            with self.open_parent(parts) as folder:
                 return folder.stat(parts[-1])
         except (StoreError, ValueError):
             return None
 
     @contextmanager
-    def folder_of(self, parts: Sequence[str], make: int | None = None) -> Iterator[SafeFolder]:
+    def open_parent(self, parts: Sequence[str], make: int | None = None) -> Iterator[SafeFolder]:
         """Yield the folder of a path without links, held open; errors in it become sentences.
 
         Args:
@@ -188,7 +188,7 @@ class Root:
             OSError: a part is a link, is missing, or the system refuses.
         """
         top = SafeFolder(self.folder)
-        if SUPPORTS_DIR_FD and _folder_identity(top.itself()) != self._is:
+        if SUPPORTS_DIR_FD and _folder_identity(top.itself()) != self._identity:
             top.close()
             raise StoreError(
                 f"{self.folder} is another folder than before: open the session again."
@@ -196,8 +196,8 @@ class Root:
         return top.below(parts, make=make)
 
 
-def _folder_identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _folder_identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _os_reason(error: Exception) -> str:
@@ -251,10 +251,12 @@ def check_writable(path: str, parts: Sequence[str], allowed: Collection[str]) ->
     Raises:
         StoreError: it is not allowed; the sentence says how it can be.
     """
-    plain = "/".join(["", *(p.casefold().rstrip(" .") or p for p in parts), ""])
+    folded_path = "/".join(["", *(p.casefold().rstrip(" .") or p for p in parts), ""])
     for name in PROTECTED_NAMES:
-        held = f"/{name}/" in plain or (name == ".pth" and plain.endswith(".pth/"))
-        if held and name not in allowed:
+        is_protected = f"/{name}/" in folded_path or (
+            name == ".pth" and folded_path.endswith(".pth/")
+        )
+        if is_protected and name not in allowed:
             raise StoreError(
                 f"{path[:200]!r} was not written: what is in {name} runs by itself. The user can "
                 f"allow it by `--allow {name}`."

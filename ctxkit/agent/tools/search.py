@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 MAX_HITS = 200
 SEARCH_SECONDS = 20.0
 """How long a search may take."""
-_HIT = re.compile(rb"(?s)(?:\./)?(.+?)\0(\d+):(.*)")
-_UNREADABLE = re.compile(r"(?:rg: )?(?:\./)?(.*?): .*\(os error \d+\)")
+_HIT_LINE = re.compile(rb"(?s)(?:\./)?(.+?)\0(\d+):(.*)")
+_UNREADABLE_LINE = re.compile(r"(?:rg: )?(?:\./)?(.*?): .*\(os error \d+\)")
 _COMPARED_BYTES = 200
 """Bytes of a line in which a hit and the file must agree."""
 
@@ -61,16 +61,16 @@ def search_files(root: Root, pattern: str, path: str, files: str) -> str:
     if "\0" in pattern + files:
         raise BadArguments("A pattern has no NUL characters.")
     program = shutil.which("rg")
-    found = (
+    result = (
         _search_ripgrep(program, root, pattern, path, files)
         if program
         else _search_python(root, pattern, path, files)
     )
-    none = "(no hits in what was looked at)" if found.notes else "(no hits)"
-    lines = found.hits[:MAX_HITS] or [none]
-    if len(found.hits) > MAX_HITS:
+    no_hits = "(no hits in what was looked at)" if result.notes else "(no hits)"
+    lines = result.hits[:MAX_HITS] or [no_hits]
+    if len(result.hits) > MAX_HITS:
         lines.append(f"[more than {MAX_HITS} hits: narrow the pattern]")
-    return "\n".join([*lines, *found.notes])
+    return "\n".join([*lines, *result.notes])
 
 
 @contextmanager
@@ -80,11 +80,11 @@ def kill_after(
     """End a process when the time is over, and at the end; the event says that it was late."""
     late = threading.Event()
 
-    def end() -> None:
+    def end_process() -> None:
         late.set()
         process.kill()
 
-    clock = threading.Timer(seconds, end)
+    clock = threading.Timer(seconds, end_process)
     clock.daemon = True
     clock.start()
     try:
@@ -102,9 +102,9 @@ def _search_python(root: Root, pattern: str, path: str, files: str) -> SearchRes
     walk = FolderWalk(root, path, files)
     scan = PythonSearch(walk, pattern, MAX_HITS + 1)
     with kill_after(scan.process, SEARCH_SECONDS) as late:
-        hits, said = scan.results()
+        hits, errors = scan.results()
     if scan.process.returncode == search_worker.BAD_PATTERN_STATUS:
-        raise BadArguments(_bad_pattern_message(said))
+        raise BadArguments(_bad_pattern_message(errors))
     notes = [walk.told(), scan.told()]
     if late.is_set():
         notes.append(
@@ -129,19 +129,21 @@ def _search_ripgrep(program: str, root: Root, pattern: str, path: str, files: st
         with kill_after(process, SEARCH_SECONDS) as late:
             places = _parse_hits(process.stdout)
         errors.seek(0)
-        said = errors.read(1 << 20).decode("utf-8", "replace").strip().splitlines()
-    missed = [found[1] for line in said if (found := _UNREADABLE.fullmatch(line))]
-    if process.returncode == 2 and not places and len(missed) < len(said):
-        raise BadArguments(_bad_pattern_message("\n".join(said)))
-    hits, gone = _confirm_hits(root, places)
+        error_lines = errors.read(1 << 20).decode("utf-8", "replace").strip().splitlines()
+    missed = [match[1] for line in error_lines if (match := _UNREADABLE_LINE.fullmatch(line))]
+    if process.returncode == 2 and not places and len(missed) < len(error_lines):
+        raise BadArguments(_bad_pattern_message("\n".join(error_lines)))
+    hits, changed_hits = _confirm_hits(root, places)
     notes = []
     if missed:
-        known = [name for name in missed if root.is_there(tuple(name.split("/")))]
-        rest = len(missed) - len(known)
-        changed = [f"{rest:,} that changed or lie too deep"] if rest else []
-        notes.append(f"[not looked at: {', '.join([*filter(None, [list_some(known)]), *changed])}]")
-    if gone:
-        notes.append(f"[{gone} hits are left out: their files changed during the search]")
+        existing = [name for name in missed if root.exists(tuple(name.split("/")))]
+        changed_count = len(missed) - len(existing)
+        changed = [f"{changed_count:,} that changed or lie too deep"] if changed_count else []
+        notes.append(
+            f"[not looked at: {', '.join([*filter(None, [list_some(existing)]), *changed])}]"
+        )
+    if changed_hits:
+        notes.append(f"[{changed_hits} hits are left out: their files changed during the search]")
     if late.is_set():
         after = f" after {places[-1][0]}" if places else ""
         notes.append(f"[{_timeout_note()}: not all files{after} were looked at]")
@@ -152,7 +154,7 @@ def _parse_hits(lines: IO[bytes] | None) -> list[tuple[str, int, bytes]]:
     """Return the file, line and text of hits, until there are enough."""
     places: list[tuple[str, int, bytes]] = []
     for line in lines or ():
-        hit = _HIT.fullmatch(line.rstrip(b"\n"))
+        hit = _HIT_LINE.fullmatch(line.rstrip(b"\n"))
         if hit:
             places.append((hit[1].decode("utf-8", "surrogateescape"), int(hit[2]), hit[3]))
         if len(places) > MAX_HITS:
@@ -164,19 +166,19 @@ def _confirm_hits(root: Root, places: list[tuple[str, int, bytes]]) -> tuple[lis
     """Return hits as they stand in files below the root, and how many do not stand there."""
     hits: list[str] = []
     for name, group in groupby(places, key=lambda place: place[0]):
-        wanted = {number: text for _, number, text in group}
-        with suppress(StoreError, OSError), root.opened_at(tuple(name.split("/"))) as file:
+        texts_by_line = {number: text for _, number, text in group}
+        with suppress(StoreError, OSError), root.open_at(tuple(name.split("/"))) as file:
             for number, line in enumerate(file, 1):
-                said = wanted.get(number)
+                hit_text = texts_by_line.get(number)
                 if (
-                    said is not None
-                    and line.rstrip(b"\n")[:_COMPARED_BYTES] == said[:_COMPARED_BYTES]
+                    hit_text is not None
+                    and line.rstrip(b"\n")[:_COMPARED_BYTES] == hit_text[:_COMPARED_BYTES]
                 ):
                     shown = line.rstrip(b"\r\n").decode("utf-8", "replace")[
                         : search_worker.MAX_OUTPUT_CHARS
                     ]
                     hits.append(f"{_printable_name(name)}:{number}: {shown}")
-                if number >= max(wanted):
+                if number >= max(texts_by_line):
                     break
     return hits, len(places) - len(hits)
 
@@ -189,11 +191,11 @@ def _timeout_note() -> str:
     return f"stopped after {SEARCH_SECONDS:g} seconds; use a simpler pattern, or fewer files"
 
 
-def _bad_pattern_message(said: str) -> str:
-    return f"The pattern is no regular expression: {said[:300].strip().rstrip('.')}."
+def _bad_pattern_message(error: str) -> str:
+    return f"The pattern is no regular expression: {error[:300].strip().rstrip('.')}."
 
 
-_PIECE = 1 << 20
+_PIECE_BYTES = 1 << 20
 """Bytes of a file that are handed over at once."""
 
 
@@ -214,12 +216,12 @@ def start_search(
         stderr=subprocess.PIPE,
     )
     pipe, process.stdin = process.stdin, None  # it is the thread's from now on
-    asked = {"pattern": pattern, "hits": hits}
-    threading.Thread(target=_feed, args=(pipe, chain([asked], texts)), daemon=True).start()
+    request = {"pattern": pattern, "hits": hits}
+    threading.Thread(target=_feed_lines, args=(pipe, chain([request], texts)), daemon=True).start()
     return process
 
 
-def _feed(pipe: Any, lines: Iterable[Mapping[str, Any]]) -> None:
+def _feed_lines(pipe: Any, lines: Iterable[Mapping[str, Any]]) -> None:
     with suppress(BrokenPipeError, ValueError), pipe:  # it has its hits, or was ended
         for line in lines:
             pipe.write(json.dumps(line).encode("ascii") + b"\n")
@@ -238,7 +240,7 @@ class PythonSearch:
         self.at, self.failed = "the first file", ""
         """The file that is searched now; why the walk ended too early."""
         self._unread: list[str] = []
-        self.process = start_search(pattern, hits, self._texts(walk))
+        self.process = start_search(pattern, hits, self._iter_texts(walk))
 
     def results(self) -> tuple[list[str], str]:
         """Return the lines of hits, and what the process had to complain of, when it has ended."""
@@ -256,35 +258,35 @@ class PythonSearch:
         """Return a line that says which files were not read; empty where all were."""
         return f"[not read: {list_some(self._unread)}]" if self._unread else ""
 
-    def _texts(self, walk: FolderWalk) -> Iterator[dict[str, Any]]:
+    def _iter_texts(self, walk: FolderWalk) -> Iterator[dict[str, Any]]:
         try:
-            for found in walk:
-                yield from self._text(found)
+            for entry in walk:
+                yield from self._iter_file(entry)
         except Exception as e:  # noqa: BLE001  a thread has nobody to tell but this
             self.failed = type(e).__name__
 
-    def _text(self, found: FolderEntry) -> Iterator[dict[str, Any]]:
+    def _iter_file(self, entry: FolderEntry) -> Iterator[dict[str, Any]]:
         """Yield a text file in whole lines; of a long one its beginning."""
         first, carried = 1, b""
         try:
-            file = os.fdopen(found.folder.open(found.name, os.O_RDONLY), "rb")
+            file = os.fdopen(entry.folder.open(entry.name, os.O_RDONLY), "rb")
         except OSError:
-            self._unread.append(found.path)
+            self._unread.append(entry.path)
             return
         with file:
-            while piece := file.read(_PIECE):
+            while piece := file.read(_PIECE_BYTES):
                 if first == 1 and not carried and b"\0" in piece[:4096]:
                     return  # no text, which ripgrep passes over, too
                 whole, newline, rest = (carried + piece).rpartition(b"\n")
                 carried = rest if newline else rest[: search_worker.MAX_LINE_CHARS]
                 if newline:
-                    yield {"name": found.path, "first": first, "text": _decoded(whole)}
+                    yield {"name": entry.path, "first": first, "text": _decode_text(whole)}
                     first += whole.count(b"\n") + 1
             if carried:
-                yield {"name": found.path, "first": first, "text": _decoded(carried)}
+                yield {"name": entry.path, "first": first, "text": _decode_text(carried)}
 
 
-def _decoded(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
@@ -322,7 +324,7 @@ class FolderWalk:
 
     def __iter__(self) -> Iterator[FolderEntry]:
         if self._start and self._root.is_file(self._start):
-            with self._root.folder_of(self._start) as folder:
+            with self._root.open_parent(self._start) as folder:
                 yield FolderEntry(folder, self._start[-1], "/".join(self._start))
             return
         waiting, at = [self._start], self._start
@@ -332,7 +334,7 @@ class FolderWalk:
                 parts = waiting.pop()
                 try:
                     inside = here if parts and at == parts[:-1] else None
-                    there, entries = self._entered(parts, inside)
+                    there, entries = self._enter_folder(parts, inside)
                 except OSError:
                     self.missed.append("/".join(parts) or ".")
                     continue
@@ -348,7 +350,7 @@ class FolderWalk:
             if here is not None:
                 here.close()
 
-    def _entered(
+    def _enter_folder(
         self, parts: tuple[str, ...], inside: SafeFolder | None
     ) -> tuple[SafeFolder, list[tuple[str, bool]]]:
         """Return a folder, held open, and what is in it; entered from `inside`, or the root."""

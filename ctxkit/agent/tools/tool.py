@@ -43,10 +43,10 @@ def tool(function: Function, *, name: str | None = None, needs: str = "") -> Too
     Raises:
         BadArguments: a parameter has no annotation that JSON can express, or is positional-only.
     """
-    return Tool(schema=_schema(function, name or function.__name__), run=function, needs=needs)
+    return Tool(schema=_make_schema(function, name or function.__name__), run=function, needs=needs)
 
 
-def kit_tool(function: Function, *, needs: str = "") -> Tool:
+def kit_tool(function: Function, *, permission: str = "") -> Tool:
     """Return a tool made of a function of the kit itself.
 
     Each session defines these anew, over its own folder. Their code stays, and with it their
@@ -54,14 +54,14 @@ def kit_tool(function: Function, *, needs: str = "") -> Tool:
     """
     schema = _SCHEMAS.get(function.__code__)
     if schema is None:
-        schema = _SCHEMAS[function.__code__] = _schema(function, function.__name__)
-    return Tool(schema=schema, run=function, needs=needs)
+        schema = _SCHEMAS[function.__code__] = _make_schema(function, function.__name__)
+    return Tool(schema=schema, run=function, needs=permission)
 
 
 _SCHEMAS: dict[CodeType, ToolSchema] = {}
 
 
-def _schema(function: Function, name: str) -> ToolSchema:
+def _make_schema(function: Function, name: str) -> ToolSchema:
     description = inspect.cleandoc(function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     parameters = _parameters_schema(function, name)
     size = len(
@@ -99,7 +99,7 @@ def _parameters_schema(function: Function, name: str) -> dict[str, Any]:
     return schema
 
 
-def convert_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
+def convert_arguments(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return a model's arguments, checked and converted (`"3"` becomes 3 where an int is asked
     for).
 
@@ -107,22 +107,24 @@ def convert_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
         BadArguments: one is missing, unknown, or of another type; the sentence names it.
     """
     if tool.free:
-        return given
+        return arguments
     hints = get_type_hints(tool.run)
-    known = inspect.signature(tool.run).parameters
-    unknown = [k for k in given if k not in known]
-    missing = [k for k, p in known.items() if p.default is p.empty and k not in given]
+    parameters = inspect.signature(tool.run).parameters
+    unknown = [k for k in arguments if k not in parameters]
+    missing = [k for k, p in parameters.items() if p.default is p.empty and k not in arguments]
     if unknown or missing:
-        what = (
+        problem = (
             f"unknown {', '.join(map(repr, unknown))}"
             if unknown
             else f"missing {', '.join(map(repr, missing))}"
         )
-        raise BadArguments(f"{tool.name}: {what}; it takes {', '.join(known) or 'nothing'}.")
-    out: dict[str, Any] = {}
-    for key, value in given.items():
+        raise BadArguments(
+            f"{tool.name}: {problem}; it takes {', '.join(parameters) or 'nothing'}."
+        )
+    converted: dict[str, Any] = {}
+    for key, value in arguments.items():
         try:
-            out[key] = msgspec.convert(value, hints.get(key, str), strict=False)
+            converted[key] = msgspec.convert(value, hints.get(key, str), strict=False)
         except msgspec.ValidationError as e:
             raise BadArguments(f"{tool.name}: {key!r} is wrong: {e}.") from None
-    return out
+    return converted
