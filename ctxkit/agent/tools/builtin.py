@@ -1,4 +1,4 @@
-"""The tools that `--tools` names, and the tools for a session's brief and summary."""
+"""Built-in tools by the names of `--tools`, and the tools for a session's brief and summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 FILE_TOOLS = "files"
-"""The five file tools together; `shell` and `python` must be named."""
+"""Name of the five file tools together; `shell` and `python` are never included by default."""
 TOOL_NAMES = (FILE_TOOLS, "document", "work", "shell", "python")
 
 
@@ -30,9 +30,14 @@ def make_tools(
     store: ExtraFiles | None = None,
     work: Sequence[Tool] = (),
 ) -> list[Tool]:
-    """Return the tools that are named, in a root folder and with the user's variables for `python`.
+    """Return the tools of the given names.
 
-    Those that read files reach the shelves of a context store, too.
+    Args:
+        names: names out of `TOOL_NAMES`, or tools of the user.
+        root: folder in which the tools work.
+        namespace: the user's variables, for the tool `python`.
+        store: files beside the root that the file tools can read, such as a context store.
+        work: the tools that `work` stands for.
 
     Raises:
         BadArguments: there is no such tool.
@@ -62,23 +67,23 @@ def make_tools(
 
 BRIEF_FILE, SUMMARY_FILE = "brief.json", "context_summary.md"
 MAX_READ_CHARS = 8_000
-"""Characters of the summary that are read (fuseraft's `SessionContextPlugin.cs`)."""
+"""Characters of the summary that are returned (fuseraft's `SessionContextPlugin.cs`)."""
 MAX_WRITTEN_CHARS = 200_000
 
 
 def make_inert_work_tools() -> tuple[Tool, ...]:
-    """Return the tools as a model is told of them; they keep nothing."""
+    """Return the work tools for their schemas; they store nothing."""
     return make_work_tools(lambda _, __: None, lambda _: "")
 
 
 def make_work_tools(
     write: Callable[[str, str], None], read: Callable[[str], str]
 ) -> tuple[Tool, ...]:
-    """Return the tools.
+    """Return the tools for the brief and the summary of a session.
 
     Args:
-        write: writes a file of the session's work, by name and text.
-        read: returns the text of one; empty where there is none.
+        write: writes a work file, by name and text.
+        read: returns the text of a work file; empty if there is none.
     """
 
     def session_context_write(text: str) -> str:
@@ -128,10 +133,10 @@ def make_work_tools(
 
 
 def get_brief_field(brief: object, field: str) -> str:
-    """Return a field of a brief: under its name, else in lower case; what is no text as JSON.
+    """Return a field of a brief by its name, else by the name in lower case; other values as JSON.
 
     Raises:
-        BadArguments: it has none of that name.
+        BadArguments: there is no such field.
     """
     fields = brief if isinstance(brief, dict) else {}
     for name in (field, field.lower()):

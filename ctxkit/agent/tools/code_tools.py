@@ -29,7 +29,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 def make_python_tool(namespace: dict[str, Any]) -> Tool:
-    """Return a tool that runs Python in the user's namespace, and gives its output and value."""
+    """Return a tool that runs Python in the user's namespace and returns output and value."""
 
     def python(code: str) -> Any:
         """Run Python code in the notebook's namespace; gives what it printed and the value of its
@@ -43,7 +43,7 @@ def make_python_tool(namespace: dict[str, Any]) -> Tool:
         with capture_output() as out:
             try:
                 image = _execute_code(tree, namespace)
-            # whatever the code raises is the tool's result
+            # An exception in the user's code is the tool's result.
             except (Exception, SystemExit) as e:  # noqa: BLE001
                 out.write("".join(traceback.format_exception_only(e)))
         if image is not None:
@@ -54,7 +54,7 @@ def make_python_tool(namespace: dict[str, Any]) -> Tool:
 
 
 def _execute_code(tree: ast.Module, namespace: dict[str, Any]) -> Image | None:
-    """Run code; its last value is printed, or returned where it is a picture."""
+    """Run code; print its last value, or return it if it is an image."""
     end = tree.body[-1] if tree.body else None
     last = end.value if isinstance(end, ast.Expr) else None
     if last is not None:
@@ -70,7 +70,7 @@ def _execute_code(tree: ast.Module, namespace: dict[str, Any]) -> Image | None:
 
 
 def make_shell_tool(root: Root, seconds: float = 120.0) -> Tool:
-    """Return a tool that runs a shell command in the root folder, without any secrets."""
+    """Return a tool that runs a shell command in the root, with no secrets in its environment."""
 
     async def shell(command: str) -> str:
         """Run a shell command in the working folder; gives its output and, where it is not 0, its
@@ -109,24 +109,33 @@ def make_shell_tool(root: Root, seconds: float = 120.0) -> Tool:
 async def _read_output(
     process: asyncio.subprocess.Process, tree: ProcessTree, output: BoundedOutput
 ) -> None:
-    """Take all that a command says, keeping a bounded part of it, and wait for its end."""
+    """Read a command's output into a bounded buffer and wait for its end."""
     assert process.stdout is not None  # noqa: S101  for the type checker: it was asked for
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while chunk := await process.stdout.read(_CHUNK_BYTES):
         output.write(decoder.decode(chunk))
     output.write(decoder.decode(b"", final=True))
-    tree.leave()  # a server that it began beside itself goes on
+    tree.leave()  # a server that the command started in the background goes on
     await process.wait()
 
 
 HEAD_CHARS = TAIL_CHARS = 500_000
-"""Characters kept of the beginning and of the end of an output."""
+"""Characters of the head and of the tail of an output that are kept."""
 _routing_lock = threading.Lock()
 _capture_count = 0
 
 
+# Captured output
+#
+# Cells and tools print in many threads at once, and `sys.stdout` is one object. While at least one
+# capture is active it is a routing stream, which looks up the capture of the current context
+# (`ContextVar`), so each thread's and task's output goes to its own buffer. A count of active
+# captures says when to restore the original stream. Memory is bounded: the head is kept in full up
+# to HEAD_CHARS, then a deque of pieces, from which the oldest are dropped.
+
+
 class BoundedOutput:
-    """Text that is written piece by piece; of a flood only the head and the tail are kept."""
+    """A text buffer of bounded size: the head and the tail of what is written."""
 
     def __init__(self) -> None:
         self._head: list[str] = []
@@ -134,7 +143,7 @@ class BoundedOutput:
         self._head_left, self._tail_chars, self._dropped_chars = HEAD_CHARS, 0, 0
 
     def write(self, text: str) -> int:
-        """Take a piece; return how long it is."""
+        """Add a piece of text; return its length."""
         head, rest = text[: self._head_left], text[self._head_left :]
         if head:
             self._head.append(head)
@@ -149,7 +158,7 @@ class BoundedOutput:
         return len(text)
 
     def text(self) -> str:
-        """Return what was kept, with a line that says how much was not."""
+        """Return the text, with a line that says how much was left out."""
         tail = "".join(self._tail)
         lost = self._dropped_chars + max(len(tail) - TAIL_CHARS, 0)
         gap = f"\n[... {lost:,} characters left out ...]\n" if lost else ""
@@ -160,13 +169,13 @@ _capture: ContextVar[BoundedOutput | None] = ContextVar("ctxkit_captured", defau
 
 
 class _RoutedStream:
-    """A stream that writes to its context's capture, else to the stream it stands for."""
+    """A stream that writes to the capture of the current context, else to the original stream."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write to whom it belongs."""
+        """Write to the current capture, else to the original stream."""
         capture = _capture.get()
         return capture.write(text) if capture is not None else int(self._stream.write(text) or 0)
 
@@ -176,7 +185,7 @@ class _RoutedStream:
 
 @contextmanager
 def capture_output() -> Iterator[BoundedOutput]:
-    """Take what this thread prints inside the block; other threads print as before."""
+    """Capture what this context prints inside the block; other threads print as before."""
     out = BoundedOutput()
     token = _capture.set(out)
     _route_streams(1)
@@ -188,7 +197,7 @@ def capture_output() -> Iterator[BoundedOutput]:
 
 
 def _route_streams(change: int) -> None:
-    """Put the routing streams in place for the first user, and take them away after the last."""
+    """Install the routing streams for the first capture, and remove them after the last."""
     global _capture_count  # noqa: PLW0603  counts the users of the process's own streams
     with _routing_lock:
         _capture_count += change

@@ -29,12 +29,10 @@ MAX_LISTED_FILES = 500
 
 
 class ExtraFiles(Protocol):
-    """Files beside the root that can be read, under paths of their own
-    (`agent.context_store.ContextStore`).
-    """
+    """Readable files beside the root with paths of their own, such as those of a context store."""
 
     def holds(self, path: str) -> bool:
-        """Say whether a path is one of theirs."""
+        """Say whether a path belongs to these files."""
 
     def opened(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Yield a file, open for reading."""
@@ -43,16 +41,16 @@ class ExtraFiles(Protocol):
         """Return the paths of the files below a folder."""
 
     def searched(self, pattern: str, path: str, files: str) -> str:
-        """Return the hits of a regular expression below a folder."""
+        """Return the hits of a regular expression in the files below a folder."""
 
 
 def open_file(
     root: Root, extra_files: ExtraFiles | None, path: str
 ) -> AbstractContextManager[BinaryIO]:
-    """Return a file of the shelves or of the root, to be opened for reading.
+    """Return a context manager that opens a file of the extra files or of the root for reading.
 
     Raises:
-        StoreError: it is no regular file, is missing, or leads out.
+        StoreError: it is no regular file, is missing, or leads out of the root.
     """
     if extra_files is not None and extra_files.holds(path):
         return extra_files.opened(path)
@@ -60,7 +58,7 @@ def open_file(
 
 
 def make_file_tools(root: Root, extra_files: ExtraFiles | None = None) -> tuple[Tool, ...]:
-    """Return the five file tools, confined to a root folder; shelves are read and listed, too."""
+    """Return the five file tools, confined to a root; extra files can be read and listed, too."""
 
     def read_file(path: str, start: int = 1, end: int | None = None) -> str | Image:
         """Read a text file of the working folder; `start` and `end` are line numbers counted from
@@ -123,7 +121,7 @@ def make_file_tools(root: Root, extra_files: ExtraFiles | None = None) -> tuple[
 
 
 def _check_marks(path: str, new: bytes, old: bytes) -> None:
-    """Refuse to write a mark that stands for a key: the file would lose the key.
+    """Refuse to write a redaction mark that was not there before, as it would replace a secret.
 
     Raises:
         BadArguments: the new content has more marks than the old one.
@@ -147,7 +145,7 @@ _MAX_PIECES = 5_000
 
 
 def make_document_tool(root: Root, extra_files: ExtraFiles | None = None) -> Tool:
-    """Return the tool `document`, confined to a root folder and shelves."""
+    """Return the tool `document`, confined to a root and the extra files."""
 
     def document(path: str, part: str = "", start: int = 1, end: int | None = None) -> str:
         """Read a pdf, docx, pptx or xlsx file as text.
@@ -167,7 +165,7 @@ def make_document_tool(root: Root, extra_files: ExtraFiles | None = None) -> Too
 
 
 def _select_pieces(path: str, part: str) -> list[str] | None:
-    """Return the names of the pieces that a part means; None: all of them."""
+    """Return the piece names that a part selects; None: all pieces."""
     if not part or part == "all":
         return None
     match = _PART_RANGE.fullmatch(part.strip())
@@ -179,13 +177,13 @@ def _select_pieces(path: str, part: str) -> list[str] | None:
 
 
 def _format_outline(document: Document) -> str:
-    """Return what a document has, and how much text each part is."""
+    """Return the pieces of a document with the length of their texts."""
     lines = [f"{p.name}: {len(p.text):,} characters" for p in document.pieces]
     return "\n".join([*lines, *([f"[{document.note}]"] if document.note else [])])
 
 
 MAX_READ_BYTES = 10_000_000
-"""Bytes of a file that are given at once."""
+"""Bytes of a file that are returned at once."""
 _LINE_PIECE_BYTES = 1 << 20
 _MAX_COUNTED = 1000
 
@@ -193,9 +191,9 @@ _MAX_COUNTED = 1000
 def read_lines(
     file: BinaryIO, path: str, start: int, end: int | None, limit: int = MAX_READ_BYTES
 ) -> str:
-    """Return lines of a file, from `start` to `end`, counted from 1, at most `limit` bytes of them.
+    """Return the lines `start` to `end` of a file (from 1, both included), at most `limit` bytes.
 
-    Where they are more, the first line of what is returned says so, and how to read on.
+    If there are more, the first line of the result says so, and how to read on.
 
     Raises:
         BadArguments: the file ends before `start`.
@@ -216,7 +214,7 @@ def read_lines(
 
 
 def _numbered_pieces(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield the pieces of a file with the number of the line that each is of."""
+    """Yield the pieces of a file with their line numbers; a very long line has several."""
     number = 1
     while piece := file.readline(_LINE_PIECE_BYTES):
         yield number, piece
@@ -231,7 +229,7 @@ def _cut_notice(start: int, last: int, limit: int) -> str:
 
 
 def count_occurrences(text: str, piece: str) -> str:
-    """Return how often a text holds a piece, overlapping places included, in words."""
+    """Return as a phrase how often a text has a piece, overlapping places included."""
     position, occurrences, overlapping = text.find(piece) if piece else -1, 0, False
     while position >= 0 and occurrences < _MAX_COUNTED:
         occurrences += 1

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 Approve = Callable[["ToolCall"], bool | Awaitable[bool]]
-"""Says whether a call may run."""
+"""Decides whether a call may run."""
 OffloadResult = Callable[[str, str], str]
-"""Keeps a large result (tool, text) elsewhere and returns the stub that the model gets."""
+"""Stores a large result (tool, text) elsewhere and returns the stub for the model."""
 
 
 _MAX_STUB_CHARS = 1000
-"""Characters that no stub has."""
+"""Length that no stub reaches; a longer text is the result itself, which was not stored."""
 
 
 class ToolStopped(BaseException):
@@ -70,9 +70,13 @@ async def run_tool(
     limits = output_limits or OutputLimits()
     text, images, failed, answer = await _run_checked(call, tools, approve, pictures=takes_images)
     is_spilled = offload is not None and 0 < limits.spill < len(text)
-    if offload is not None and is_spilled:  # it is redacted first, a second for a megabyte
+    if (
+        offload is not None and is_spilled
+    ):  # in a thread, as redaction takes about a second per megabyte
         text = await run_in_thread(lambda: offload(call.name, text))
-    if not is_spilled or len(text) > _MAX_STUB_CHARS:  # what could not be kept comes back whole
+    if (
+        not is_spilled or len(text) > _MAX_STUB_CHARS
+    ):  # a result that could not be stored comes back whole
         text = limits.cut(text)
     return Message(
         role="tool",
@@ -89,9 +93,7 @@ async def run_tool(
 async def _run_checked(
     call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None, *, pictures: bool
 ) -> tuple[str, list[Image], bool, str]:
-    """Return the text and the pictures of a result, whether it is a failure, and what a person said
-    to the call.
-    """
+    """Return a result's text and images, whether it is a failure, and the user's decision."""
     answer = ""
     tool = tools.get(call.name)
     if tool is None:
@@ -110,13 +112,13 @@ async def _run_checked(
         return *_to_parts(await _call_tool(tool, arguments), pictures=pictures), False, answer
     except CtxkitError as e:
         return str(e), [], True, answer
-    # a tool may raise anything; the model is told
+    # A tool may raise anything: the model gets it as the result.
     except (Exception, SystemExit) as e:  # noqa: BLE001
         return f"{type(e).__name__}: {e}", [], True, answer
 
 
 def _to_parts(value: Any, *, pictures: bool) -> tuple[str, list[Image]]:
-    """Return what a tool gave as the text that the model reads, and the pictures for it."""
+    """Return a tool's value as text for the model and images."""
     candidates = [image_from_value(value)]
     if isinstance(value, (list, tuple)) and any(parts := [image_from_value(v) for v in value]):
         candidates = parts
@@ -131,7 +133,7 @@ def _to_parts(value: Any, *, pictures: bool) -> tuple[str, list[Image]]:
 
 
 def _to_text(value: Any) -> str:
-    """Return what a tool gave as the text that the model reads."""
+    """Return a tool's value as text for the model."""
     if isinstance(value, str):
         return value or "(no output)"
     if value is None:
@@ -153,11 +155,18 @@ async def _call_tool(tool: Tool, arguments: dict[str, Any]) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
-async def run_in_thread(work: Callable[[], Any]) -> Any:
-    """Do blocking work in a thread of its own; when its task is cancelled, the thread is told to
-    end too.
+# Stopping a thread
+#
+# Python cannot kill a thread. `_stop_thread` schedules an exception in it, which is raised at its
+# next bytecode; a tool that waits in C code goes on until it returns, and its late result is
+# ignored. The thread is a daemon, so it cannot keep the process alive. `ToolStopped` derives from
+# BaseException, so that a tool's `except Exception` does not catch it.
 
-    The default executor would not do: its threads are waited for when the loop ends, however long
+
+async def run_in_thread(work: Callable[[], Any]) -> Any:
+    """Run blocking work in a thread of its own; if the caller is cancelled, the thread is stopped.
+
+    The loop's default executor would not do: closing the loop waits for its threads, however long
     they take.
     """
     loop = asyncio.get_running_loop()
@@ -179,15 +188,20 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
             result = context.run(work)
         except ToolStopped:
             return
-        except (StopIteration, KeyboardInterrupt) as e:  # no future, and no loop, may carry these
+        except (
+            StopIteration,
+            KeyboardInterrupt,
+        ) as e:  # neither a future nor a loop can carry these
             error = RuntimeError(f"{type(e).__name__}: {e}")
-        except BaseException as e:  # noqa: BLE001  it is raised again where the result is awaited
+        except BaseException as e:  # noqa: BLE001  awaiting the future raises it again
             error = e
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(
+            RuntimeError
+        ):  # the loop is closed, and nobody waits for the result
             loop.call_soon_threadsafe(set_outcome, result, error)
 
     def run_thread() -> None:
-        with contextlib.suppress(ToolStopped):  # it may arrive after the work
+        with contextlib.suppress(ToolStopped):  # the exception may arrive after the work has ended
             run_work()
 
     thread = threading.Thread(target=run_thread, daemon=True, name="ctxkit-tool")
@@ -200,8 +214,9 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
 
 
 def _stop_thread(thread: threading.Thread) -> None:
-    """Raise `Stopped` in a thread; it arrives when the thread next runs Python, not while it waits
-    outside of it.
+    """Raise `ToolStopped` in a thread.
+
+    It arrives when the thread next runs Python code, so not while it waits in a system call.
     """
     if thread.ident is not None and thread.is_alive():
         ident, what = ctypes.c_ulong(thread.ident), ctypes.py_object(ToolStopped)
@@ -215,32 +230,39 @@ _RULE_PARAMETERS = {
     "truncate_mode": "mode",
     "large_output_threshold": "spill",
 }
-"""Settings of rules (ai's `toolOutput`) that are limits of a live session."""
+"""Settings of rules (ai's `toolOutput`) that are limits of a live session, by their field here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputLimits(Validated):
-    """Limits of one output (the defaults of ai's `tool_output.go`); 0: none."""
+    """Limits of a tool's output (defaults of ai's `tool_output.go`); 0 means no limit.
+
+    Example:
+        >>> from ctxkit.agent.tools.runner import OutputLimits
+        >>> output = chr(10).join("abcd")
+        >>> OutputLimits(lines=2, mode="head").cut(output).splitlines()[:2]
+        ['a', 'b']
+    """
 
     lines: Natural = 2000
     chars: Natural = 204_800
     bytes: Natural = 51_200
-    """Of UTF-8."""
+    """Bytes of the text in UTF-8."""
     mode: Literal["head", "head_tail", "middle"] = "head_tail"
-    """`head`; `head_tail` keeps both ends of the lines; `middle` of characters and bytes, too."""
+    """What is kept: `head`; `head_tail` of the lines; `middle` of characters and bytes, too."""
     spill: Natural = 204_800
-    """Characters above which all of it goes to a file."""
+    """Characters above which the whole output is stored in a file."""
 
     @classmethod
     def of(cls, rules: Rules, words: str = "") -> OutputLimits:
-        """Return the limits that rules and words set, the words first.
+        """Return the limits that rules and words set; words take precedence.
 
         Args:
-            rules: ai's have them among their settings.
-            words: such as `lines=500,spill=20000,mode=head`.
+            rules: ai's rules have such limits among their settings.
+            words: limits such as `lines=500,spill=20000,mode=head`.
 
         Raises:
-            BadArguments: a word is none, or a limit cannot be.
+            BadArguments: a word is no limit, or a value is not valid.
         """
         rule_limits: dict[str, Any] = {
             name: rules.parameters[key]
@@ -250,7 +272,7 @@ class OutputLimits(Validated):
         return replace(cls(**rule_limits), **_parse_limits(words))
 
     def cut(self, text: str) -> str:
-        """Return as much of an output as may be kept, with a last line that says what went."""
+        """Return an output within the limits; its last line says how much was left out."""
         return content.truncate_output(
             text, max_lines=self.lines, max_chars=self.chars, max_bytes=self.bytes, mode=self.mode
         )
