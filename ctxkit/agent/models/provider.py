@@ -1,8 +1,7 @@
-"""Any provider's model through LiteLLM: keys, calls, server-side context management, token
-counting.
+"""Models of providers through LiteLLM: keys, calls, server-side context management, token counting.
 
-Anthropic, OpenAI, Gemini and their hosts have an endpoint that counts; LiteLLM knows each, and
-tells where it had to count by itself, which is no count of the provider's.
+Anthropic, OpenAI, Gemini and their hosts have an endpoint that counts tokens. LiteLLM calls it, and
+says if it had to count by itself; such a count is not used.
 """
 
 from __future__ import annotations
@@ -56,22 +55,24 @@ if TYPE_CHECKING:
 
 
 _THINKING_OPTIONS = ("thinking", "reasoning_effort")
-"""Options that let a model of Anthropic's think."""
+"""Options that switch on thinking for models of Anthropic."""
 _EFFORT_TOKENS = 4096
-"""Tokens of thinking that LiteLLM asks for at most where an effort is named (its `high`)."""
+"""Tokens of thinking that LiteLLM requests for the highest named effort (`high`)."""
 _DEFAULT_MAX_TOKENS = 32_000
-"""Tokens of a reply of a model that the table does not know."""
+"""Reply tokens of a model that is not in LiteLLM's table."""
 _ROUTER_ERROR = "finish_reason: error"
-"""What LiteLLM says where a router ends a stream with the finish reason `error`."""
+"""LiteLLM's message if a router ends a stream with the finish reason `error`."""
 _RESPONSES_PREFIX = "openai/responses/"
 """LiteLLM's prefix for OpenAI's Responses API."""
 
 
 def load_litellm() -> ModuleType:
-    """Import LiteLLM without a request for its price map, without its debug lines."""
+    """Import LiteLLM without a request for its price map and without its debug output."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a name with "llama-3" would wait for a hub
+    os.environ.setdefault(
+        "HF_HUB_OFFLINE", "1"
+    )  # a name with "llama-3" would wait for Hugging Face
     tiktoken_folder = os.environ.get("TIKTOKEN_CACHE_DIR")
     try:
         import litellm
@@ -98,7 +99,19 @@ def anthropic_clearing(
     clear_at_least: int | None = None,
     exclude: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return Anthropic's own clearing of tool results for `server_edits`, with its defaults."""
+    """Return Anthropic's server-side clearing of tool results, for `server_edits`.
+
+    Args:
+        trigger: input tokens from which results are cleared.
+        keep: newest tool uses that keep their results.
+        clear_at_least: tokens that a clearing must remove; None: any number.
+        exclude: names of tools whose results stay.
+
+    Example:
+        >>> from ctxkit.agent.models.provider import anthropic_clearing
+        >>> anthropic_clearing(trigger=50_000)["edits"][0]["trigger"]
+        {'type': 'input_tokens', 'value': 50000}
+    """
     edit: dict[str, Any] = {
         "type": "clear_tool_uses_20250919",
         "trigger": {"type": "input_tokens", "value": trigger},
@@ -112,26 +125,50 @@ def anthropic_clearing(
 
 
 def openai_compaction(*, threshold: int) -> list[dict[str, Any]]:
-    """Return OpenAI's server-side compaction at a number of tokens, for `server_edits`."""
+    """Return OpenAI's server-side compaction, for `server_edits`.
+
+    Args:
+        threshold: tokens from which the server compacts.
+
+    Example:
+        >>> from ctxkit.agent.models.provider import openai_compaction
+        >>> openai_compaction(threshold=50_000)
+        [{'type': 'compaction', 'compact_threshold': 50000}]
+    """
     return [{"type": "compaction", "compact_threshold": threshold}]
 
 
+# A provider call
+#
+# Attempts are repeated only while nothing was streamed: after the first piece a repeat would show
+# the beginning twice, so the error is raised with `again=True`, and the live loop decides. A call
+# without any piece for `silence` seconds fails; every piece restarts that timer. Chunks are
+# collected and assembled at the end, in a thread, as ten thousand of them take a second. Errors
+# become one sentence, redacted and bounded.
+
+
 class Provider:
-    """A model behind LiteLLM's name for it (`anthropic/claude-sonnet-4-5`, `ollama_chat/qwen3:4b`,
-    `openai/gpt-5`).
+    """A provider's model, by LiteLLM's name for it.
+
+    Names are such as `anthropic/claude-sonnet-4-5`, `ollama_chat/qwen3:4b`, `openai/gpt-5`.
 
     Args:
         name: LiteLLM's model string.
-        attempts: how often it is asked where it is full or fails; an overflow is never retried.
-        pause: seconds before the first retry; see `Patience`.
-        cache_marks: send prompt-cache marks where the provider wants them (Anthropic and its
-            hosts).
+        attempts: calls in total if the server is busy or fails; an overflow is never retried.
+        pause: seconds before the first retry; see `RetryPolicy`.
+        cache_marks: send prompt-cache marks to providers that need them (Anthropic and its hosts).
         server_edits: the provider's own context management, from `anthropic_clearing` or
             `openai_compaction`.
-        context_window: the limit; None: from the table of prices.
-        silence: seconds without a word after which the provider is given up.
-        patience: how long it is waited for, in place of `attempts` and `pause`.
-        options: passed to LiteLLM as they are (`api_base`, `temperature`, `num_ctx`, ...).
+        context_window: tokens that a prompt may have; None: not known.
+        silence: seconds without any piece after which the call fails.
+        pictures: whether the model takes images; None: from the table of prices.
+        patience: retry policy, instead of `attempts` and `pause`.
+        options: passed to LiteLLM unchanged (`api_base`, `temperature`, `num_ctx`, ...).
+
+    Example:
+        >>> from ctxkit.agent.models.provider import Provider
+        >>> Provider("openai/gpt-5", context_window=400_000)
+        Provider('openai/gpt-5')
     """
 
     notice = ""
@@ -169,13 +206,15 @@ class Provider:
         """Stream a reply.
 
         Raises:
-            ModelError: no key, an overflow (`overflow=True`), or the provider's refusal, without
-                any key in it.
+            ModelError: there is no key, the prompt does not fit (`overflow=True`), or the provider
+                refused; the message has no key in it.
         """
         check_api_key(self.name, self._options)
         if "litellm" not in sys.modules:
             emit(Delta("wait", "LiteLLM is being imported, once a kernel: this takes some seconds"))
-        litellm = await asyncio.to_thread(load_litellm)  # a limit of time holds meanwhile
+        litellm = await asyncio.to_thread(
+            load_litellm
+        )  # in a thread, so that a time limit can fire
         self._check_key(litellm)
         has_output: list[bool] = []
 
@@ -207,10 +246,10 @@ class Provider:
         raise ModelError(f"{self.name}: no attempt was allowed; set attempts to 1 or more.")
 
     async def count(self, request: Request) -> int | None:
-        """Return the tokens of a prompt as the provider counts them; None where it does not.
+        """Return the tokens of a prompt as the provider counts them, or None if it does not.
 
         Raises:
-            ModelError: no key.
+            ModelError: there is no key.
         """
         check_api_key(self.name, self._options)
         litellm = load_litellm()
@@ -229,7 +268,7 @@ class Provider:
         *,
         again: bool,
     ) -> ModelError:
-        """Return an error of LiteLLM's as one of ours, in a sentence."""
+        """Return an error of LiteLLM's as a `ModelError` with one sentence."""
         text = redact(str(error).partition("\nTraceback")[0])[:1000]
         overflow = is_overflow(error)
         if _ROUTER_ERROR in text:
@@ -260,10 +299,10 @@ class Provider:
         return "claude" in self.name or "anthropic" in self.name
 
     def _max_tokens_with_thinking(self, litellm: ModuleType, options: Mapping[str, Any]) -> int:
-        """Return `max_tokens` with thinking, which is part of it: the model's own limit where none
-        was asked for.
+        """Return `max_tokens` such that it leaves room for the answer beside the thinking.
 
-        LiteLLM would leave 4,096 tokens for the answer, and cut a longer tool call in the middle.
+        Thinking counts towards it. Without an option it is the model's own limit: LiteLLM would
+        leave 4,096 tokens for the answer, and cut a longer tool call in the middle.
         """
         thinking = options.get("thinking")
         budget = thinking.get("budget_tokens", 0) if isinstance(thinking, dict) else _EFFORT_TOKENS
@@ -369,9 +408,9 @@ def _emit_chunk(chunk: Any, emit: Emit) -> None:
 
 
 def _request_time(stream: Any) -> float:
-    """Return when LiteLLM sent a call, in seconds since 1970; 0 where it does not say.
+    """Return when LiteLLM sent the request, in seconds since 1970; 0 if it does not say.
 
-    What it did before is not the model's: its first call of a kernel imports for a second or more.
+    The time before that is not the model's: LiteLLM's first call imports for a second or more.
     """
     details = getattr(getattr(stream, "logging_obj", None), "model_call_details", None)
     began = details.get("api_call_start_time") if isinstance(details, dict) else None
@@ -385,13 +424,13 @@ _LOCAL_TOKENIZER = "local_tokenizer"
 async def count_provider_tokens(
     litellm: ModuleType, name: str, request: Request, options: dict[str, Any]
 ) -> int | None:
-    """Return the tokens of a prompt as its provider counts them; None where it does not.
+    """Return the tokens of a prompt as its provider counts them, or None if it does not.
 
     Args:
         litellm: the module.
         name: LiteLLM's name of the model.
-        request: what would be sent.
-        options: of which `api_base` and `api_key` are used.
+        request: the prompt.
+        options: options of the model, of which `api_base` and `api_key` are used.
     """
     chat = to_chat_messages(request.messages)
     prompt: dict[str, Any] = {"messages": chat, "tools": encode_tool_schemas(request.tools) or None}
@@ -399,7 +438,7 @@ async def count_provider_tokens(
         prompt = _to_anthropic(chat, request, name)
     clients = getattr(litellm, "in_memory_llm_clients_cache", None)
     if clients is not None:
-        clients.flush_cache()  # one of a loop that has ended may be found by the loop's address
+        clients.flush_cache()  # keyed by the address of a loop, which may be reused
     connection = {k: options[k] for k in ("api_base", "api_key") if options.get(k)}
     try:
         async with asyncio.timeout(COUNT_SECONDS):
@@ -411,7 +450,7 @@ async def count_provider_tokens(
 
 
 def _to_anthropic(chat: list[dict[str, Any]], request: Request, name: str) -> dict[str, Any]:
-    """Return a prompt in Anthropic's own shape: LiteLLM's counting takes no other one there."""
+    """Return a prompt in Anthropic's format, the only one that LiteLLM counts for it."""
     from litellm.litellm_core_utils.prompt_templates.factory import anthropic_messages_pt
 
     system = "\n\n".join(m["content"] for m in chat if m["role"] == "system")
@@ -440,16 +479,16 @@ _KEY_VARIABLES = {
     "together_ai": ("TOGETHERAI_API_KEY",),
     "xai": ("XAI_API_KEY",),
 }
-"""Variables of which a provider needs one, as `litellm.validate_environment` has them."""
+"""Variables of which a provider needs one, as in `litellm.validate_environment`."""
 _OTHER_KEY_VARIABLES = {
     "anthropic": ("ANTHROPIC_AUTH_TOKEN",),
     "fireworks_ai": ("FIREWORKS_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
 }
-"""Variables that do as well, and are not what a newcomer sets."""
+"""Other variables that providers accept; error messages do not name them."""
 
 
 def list_key_variables() -> list[str]:
-    """Return the variables of known providers that are set; what they hold is not looked at."""
+    """Return the key variables of known providers that are set; values are not read."""
     every = [
         key
         for table in (_KEY_VARIABLES, _OTHER_KEY_VARIABLES)
@@ -460,18 +499,17 @@ def list_key_variables() -> list[str]:
 
 
 def check_api_key(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse a model whose provider has no key, as far as that can be said without LiteLLM.
+    """Refuse a model whose provider has no key, as far as that is known without importing LiteLLM.
 
-    Nothing is said of providers that are not in the table, of an address or a key given by hand,
-    where LiteLLM is imported already (it may have been told a key), and where a `.env` file lies
-    that it would read.
+    It lets pass: providers that are not in the table, a given address or key, an imported LiteLLM
+    (it may have been given a key), and a `.env` file that LiteLLM would read.
 
     Args:
         name: LiteLLM's model string.
-        options: what it is called with.
+        options: options of the call.
 
     Raises:
-        ModelError: no key; the sentence names the variable to set.
+        ModelError: there is no key; the sentence names the variable to set.
     """
     if options.get("api_key") or options.get("api_base") or "litellm" in sys.modules:
         return
@@ -484,7 +522,7 @@ def check_api_key(name: str, options: Mapping[str, Any]) -> None:
 
 
 def missing_key_message(name: str, keys: Iterable[str]) -> str:
-    """Return the sentence that asks for a key."""
+    """Return the error message for a missing key."""
     return f"{name} needs a key: set the environment variable {' or '.join(keys)}."
 
 
@@ -499,9 +537,9 @@ def _provider_name(name: str) -> str:
 
 
 def _has_env_file() -> bool:
-    """Say whether LiteLLM would find a `.env` to read keys from.
+    """Say whether LiteLLM would find a `.env` file to read keys from.
 
-    It looks above the working folder, or above itself.
+    It looks above the working folder, and above its own.
     """
     spec = util.find_spec("litellm")
     starts = [Path.cwd(), *([Path(spec.origin).parent] if spec and spec.origin else [])]

@@ -1,12 +1,6 @@
-"""Scripted models that need no key: replayed replies, two shipped scripts, a lookup model.
+"""Scripted models, which need no key: replayed replies, two shipped scripts, and a lookup model.
 
-They are written as code: every file they read they have written before, in a scratch folder, so
-their tools really run.
-
-It is asked for the sum of ports that stand in files, a service each. A number that its prompt does
-not show it reads from the file, for the first time or again. So rules that take a number away which
-is still needed make it take another step: what a replay, which keeps the recorded steps, cannot
-know. After `PATIENCE` steps of one question it gives up.
+Every file that a script reads it has written before, in a scratch folder, so its tools really run.
 """
 
 from __future__ import annotations
@@ -49,21 +43,21 @@ ScriptTurn = tuple[Message, ...]
 
 
 class ScriptedModel:
-    """Replays a script's replies, keyed to the turn and the step, not to the number of messages.
+    """Replays the replies of a script, found by turn and step, not by the number of messages.
 
-    Usage is counted, as a provider would bill it: the part of the prompt that begins like the
-    prompt before is read from the cache while that is younger than `cache_life`, the rest is
-    written to it. Past the last turn, and past the last reply of a turn, it answers that the script
-    is over or that the turn is done.
+    Usage is counted as a provider would bill it: the longest common prefix with the last prompt is
+    read from the cache while it is younger than `cache_life`, the rest is written to it. After the
+    last turn, and after the last reply of a turn, it answers that the script is over or that the
+    turn is done.
 
     Args:
         turns: the replies of each turn.
-        name: what stands in frames, after `scripted/`.
-        counter: counts the prompt and the reply in tokens.
-        context_window: above it a request fails as an overflow would; None: no limit.
+        name: name in frames, after `scripted/`.
+        counter: counts the tokens of prompts and replies.
+        context_window: tokens above which a request fails as an overflow; None: no limit.
         pause: seconds between two streamed words.
-        clock: seconds; decides whether the cache is still warm.
-        cache_life: seconds, Anthropic's and OpenAI's usual five minutes.
+        clock: returns seconds; decides whether the cache is warm.
+        cache_life: seconds; the default is the usual five minutes of Anthropic and OpenAI.
     """
 
     def __init__(
@@ -91,7 +85,7 @@ class ScriptedModel:
         self._last_time = float("-inf")
 
     async def __call__(self, request: Request, emit: Emit) -> Message:
-        """Stream the reply of this turn and step, and return it with a counted usage."""
+        """Stream the reply of this turn and step; return it with its counted usage."""
         prompt = self._prompt_tokens(request)
         if self.context_window is not None and prompt > self.context_window:
             raise ModelError(
@@ -149,7 +143,7 @@ class ScriptedModel:
 
 
 def split_replies(messages: Sequence[Message]) -> tuple[ScriptTurn, ...]:
-    """Return a talk's replies by turn: a turn begins at an input that follows a reply."""
+    """Return the replies of a conversation by turn; an input after a reply begins a turn."""
     turns: list[list[Message]] = []
     for message in messages:
         if message.role == "user" and (not turns or turns[-1]):
@@ -169,7 +163,7 @@ def _clean_reply(reply: Message) -> Message:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script: what the user asks in each turn, and the replies to it."""
+    """A script: the user's prompt of each turn, and the replies to it."""
 
     name: str
     prompts: tuple[str, ...]
@@ -177,7 +171,7 @@ class Script:
 
 
 class _Writer:
-    """Writes replies with ids of its own, so that two runs of a script are equal."""
+    """Makes replies with ids by a counter, so that two runs of a script are equal."""
 
     def __init__(self, name: str) -> None:
         self._name, self._calls = name, 0
@@ -211,7 +205,7 @@ def to_fahrenheit(celsius: float) -> float:
 
 
 def make_tour() -> Script:
-    """Return the short script: three turns that write, read, search and mend a small module."""
+    """Return the short script: three turns that write, read, search and fix a small module."""
     writer = _Writer("tour")
     turns: list[ScriptTurn] = [
         (
@@ -262,7 +256,7 @@ _LEDGER_ROWS = 90
 
 
 def _make_ledger(region: str, random: Random) -> tuple[str, str]:
-    """Return a region's ledger, and the id of the one row that is negative by mistake."""
+    """Return a region's ledger, and the id of its one row with a wrong sign."""
     rows = ["id,day,account,amount_cents,currency,note"]
     wrong_row = random.randrange(20, _LEDGER_ROWS - 10)
     wrong_id = ""
@@ -279,7 +273,7 @@ def _make_ledger(region: str, random: Random) -> tuple[str, str]:
 
 
 def make_audit() -> Script:
-    """Return the long script: a ledger a turn is written and mended; the last needs the first."""
+    """Return the long script: each turn writes and fixes a ledger; the last turn lists the fixes."""
     random = Random(20)  # noqa: S311  a script, not a secret
     writer = _Writer("audit")
     prompts = [
@@ -360,36 +354,42 @@ def get_script(name: str) -> Script:
 
 
 MAX_LOOKUPS = 6
-"""Files that it reads for one question, at most."""
+"""Files that the model reads for one question, at most."""
 GIVE_UP_TEXT = "I cannot find all of it."
 _PORT_LINE = re.compile(r"\b([a-z]+)_port = (\d+)")
 _QUESTION = re.compile(r"the ports? of ([a-z][a-z, ]*)")
 
 
 def find_ports(messages: Iterable[Message]) -> dict[str, int]:
-    """Return the ports by service that stand in messages, in a result or in a summary."""
+    """Return the ports by service that messages state, in results or summaries."""
     return {match[1]: int(match[2]) for m in messages for match in _PORT_LINE.finditer(m.text)}
 
 
 def parse_question(question: str) -> tuple[str, ...]:
-    """Return the services of the last question in a text: `... the ports of archive and zone?`."""
+    """Return the services in the last question of a text: `... the ports of archive and zone?`."""
     questions = _QUESTION.findall(question)
     return tuple(w for w in re.split(r"[, ]+|\band\b", questions[-1]) if w) if questions else ()
 
 
 def service_path(name: str) -> str:
-    """Return the file of a service."""
+    """Return the path of a service's file."""
     return f"etc/{name}.toml"
 
 
+# The question asks for the sum of ports, each stated in the file of its service. For a port that
+# the prompt does not show, the model reads the file, for the first time or again. So rules that
+# remove a port which is still needed cost another step, which a replay of the recorded steps
+# cannot show. The model gives up after MAX_LOOKUPS steps of one question.
+
+
 class LookupModel(ScriptedModel):
-    """Answers from what it is shown; billed as any scripted model.
+    """Answers from what its prompt shows; billed as any scripted model.
 
     Args:
-        tool: reads a file, given its `path`.
-        blind: it does not look, but believes what it was ever told: it takes the same steps under
-            any rules, so that what a replay foretells must come true.
-        name, counter, context_window, clock: see `Scripted`.
+        tool: name of the tool that reads a file, given its `path`.
+        blind: it answers from everything that it was ever shown, and so takes the same steps under
+            any rules; what a replay predicts must then come true.
+        name, counter, context_window, clock: see `ScriptedModel`.
     """
 
     def __init__(
@@ -412,7 +412,7 @@ class LookupModel(ScriptedModel):
         return await super().__call__(request, emit)
 
     def reply(self, turn: int, step: int) -> Message:
-        """Return the next step: read the first file whose number is not in sight, else answer."""
+        """Return the next step: read the file of the first missing port, else the answer."""
         assert self._request is not None  # noqa: S101  it is called with a request
         messages = self._request.messages
         visible_ports = find_ports(messages)
@@ -422,7 +422,7 @@ class LookupModel(ScriptedModel):
         questions = (
             parse_question(m.text) for m in reversed(messages) if m.role in ("user", "summary")
         )
-        services = next(filter(None, questions), ())  # what rules attach is no question
+        services = next(filter(None, questions), ())  # text that the rules add has no question
         missing = next((name for name in services if name not in visible_ports), None)
         if missing is not None and step >= MAX_LOOKUPS:
             return _text_reply(GIVE_UP_TEXT)

@@ -1,16 +1,7 @@
-"""Assemble streamed replies: tool calls, finish reasons, usage, and whether they are complete.
+"""Assembly of streamed replies: tool calls, finish reasons, usage, and whether a reply is complete.
 
-LiteLLM's own builder loses calls without an id, runs calls of one index together, ends a stream
-that broke off with `stop`, and counts tokens itself where the server told none; here each is what
-it is.
-
-LiteLLM gives every piece of Gemini's the finish reason `stop`, and counts tokens itself where a
-Responses stream tells no usage. Both are read from the events here, as they come to its parser.
-Where a release of LiteLLM has no such parser, nothing is noted, and what LiteLLM says holds.
-
-Events that have arrived already come without any wait, those that LiteLLM passes over even within
-one of its own steps. So the event loop gets its turn before each: a limit of time, and an
-interrupt, hold however fast a server sends.
+It replaces LiteLLM's own builder, which loses calls without an id, joins calls of one index, ends a
+stream that broke off with `stop`, and counts tokens itself if the server reported none.
 """
 
 from __future__ import annotations
@@ -30,9 +21,9 @@ if TYPE_CHECKING:
 
 _REFUSALS = ("content_filter", "refusal", "safety")
 _UNPARSED_CALLS = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
-"""Gemini's words for calls that it could not read itself."""
+"""Gemini's finish reasons for tool calls that it could not parse itself."""
 CONTEXT_FULL_REASONS = ("model_context_window_exceeded", "max_output_tokens")
-"""Words for a reply that was cut because there was no more room."""
+"""Finish reasons of a reply that was cut because the window was full."""
 
 
 @dataclass(slots=True)
@@ -43,15 +34,21 @@ class _PartialCall:
 
     @property
     def whole(self) -> bool:
-        """True where the arguments are a whole JSON object."""
+        """True if the arguments are a whole JSON object."""
         try:
             return isinstance(msgspec.json.decode("".join(self.arguments)), dict)
         except msgspec.DecodeError:
             return False
 
 
+# Tool calls in a stream come in pieces with an index, and servers use the index in different ways:
+# some repeat the id in every piece, some send none, some give every call index 0. A piece begins
+# another call if it has another id, or, without ids, a name after the current arguments are a whole
+# JSON object, or another name. A call without an id gets one by its position.
+
+
 def assemble_tool_calls(chunks: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the tool calls of a stream, each with an id, as Chat Completions has them."""
+    """Return the tool calls of a stream in the form of Chat Completions, each with an id."""
     calls: list[_PartialCall] = []
     open_calls: dict[int, _PartialCall] = {}
     for delta in _iter_call_deltas(chunks):
@@ -88,7 +85,7 @@ def _iter_call_deltas(chunks: Iterable[Any]) -> Iterable[Any]:
 
 
 def _begins_call(call: _PartialCall, name: str, ident: str | None) -> bool:
-    """Return True where a piece at a used index begins another call."""
+    """Return True if a piece at a used index begins another call."""
     if ident and call.id:
         return ident != call.id
     if not name:
@@ -97,10 +94,10 @@ def _begins_call(call: _PartialCall, name: str, ident: str | None) -> bool:
 
 
 def has_reported_usage(stream: Any, chunks: Iterable[Any]) -> bool:
-    """Return True where the server sent a usage, and not only zeros.
+    """Return True if the server sent a usage that is not all zeros.
 
-    LiteLLM keeps what came as `chunks` of the stream; what it gives out ends with a usage in any
-    case, if need be with a count of its own.
+    LiteLLM keeps the received pieces as `chunks` of the stream; the pieces that it yields end with
+    a usage in any case, if need be one that it counted itself.
     """
     for chunk in getattr(stream, "chunks", chunks):
         usage = getattr(chunk, "usage", None)
@@ -119,14 +116,19 @@ def check_complete(
     finished: bool | None = None,
     finish_word: str | None = None,
 ) -> None:
-    """Raise where a reply is none, or not the whole of it.
+    """Raise if a reply is not a complete answer of the model.
 
-    `finished` and `finish_word` are what the server itself said of its end, where that is known
-    (`Raw`).
+    Args:
+        name: name of the model, for messages.
+        stream: LiteLLM's stream.
+        data: the assembled response.
+        calls: the assembled tool calls.
+        finished: whether the server itself sent a finish reason; None: not known (`StreamNotes`).
+        finish_word: the finish reason in the server's own words, if known.
 
     Raises:
-        ModelError: a web page came, the stream broke off, calls were promised and not sent
-        (`again=True`: nothing was run, so it can be asked again); or the model refused.
+        ModelError: a web page came, the stream broke off, or announced calls are missing (with
+            `again=True`: nothing was run, so the call can be repeated); or the model refused.
     """
     choice = data["choices"][0]
     message = choice["message"]
@@ -182,17 +184,17 @@ def _safe_word(stop: object) -> str:
 
 @dataclass(slots=True)
 class StreamNotes:
-    """Notes on one stream: None where nothing is known."""
+    """Facts about one stream as the server sent it; None where not known."""
 
     finish: bool | None = None
-    """True where a finish reason came."""
+    """True if a finish reason came."""
     word: str | None = None
     """The finish reason in the server's own words (Gemini, Anthropic, Responses)."""
     usage: bool | None = None
-    """True where tokens came."""
+    """True if the usage has prompt tokens."""
 
     def note(self, event: Any) -> None:
-        """Note an event of Gemini's, Anthropic's or of the Responses API."""
+        """Note an event of Gemini, Anthropic or the Responses API."""
         if not isinstance(event, dict):
             return
         if "candidates" in event or "usageMetadata" in event:
@@ -210,8 +212,18 @@ class StreamNotes:
             self.usage = bool(self.usage) or bool(counts.get("input_tokens"))
 
 
+# LiteLLM gives every piece of Gemini's the finish reason `stop`, and counts tokens itself if a
+# Responses stream has no usage. So the raw events are observed on their way into its parsers
+# (`chunk_parser`, `_process_chunk`). In a release of LiteLLM without such a parser nothing is
+# noted, and LiteLLM's own values are used.
+#
+# Events that have arrived already come without any wait, also those that LiteLLM skips inside one
+# of its own steps. `PacedStream` lets the event loop run before each, so that a time limit and an
+# interrupt take effect however fast a server sends.
+
+
 def watch_stream(stream: Any) -> StreamNotes:
-    """Return the notes that fill as a stream of LiteLLM's is read."""
+    """Hook into a stream of LiteLLM's; return notes that fill as it is read."""
     notes = StreamNotes()
     if getattr(stream, "completion_stream", None) is not None:
         stream.completion_stream = _hook_stream(stream.completion_stream, notes)
@@ -226,10 +238,10 @@ def watch_stream(stream: Any) -> StreamNotes:
 
 
 class PacedStream:
-    """A stream that lets the event loop run before each of its events.
+    """A stream that yields to the event loop before each of its events.
 
     Args:
-        inner: the stream; whatever else is asked of it goes there.
+        inner: the stream; other attributes are looked up on it.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -249,7 +261,7 @@ class PacedStream:
 
 
 def _hook_stream(inner: Any, notes: StreamNotes) -> Any:
-    """Return a stream that notes what it sends, and lets the loop run."""
+    """Return a stream that notes its events and yields to the event loop."""
     for owner, name in ((inner, "chunk_parser"), (_responses_reader(inner), "_process_chunk")):
         parse = getattr(owner, name, None)
         if parse is not None:
@@ -258,7 +270,7 @@ def _hook_stream(inner: Any, notes: StreamNotes) -> Any:
 
 
 def _responses_reader(inner: Any) -> Any:
-    """Return the reader of a Responses stream within LiteLLM's translation of it."""
+    """Return the reader of a Responses stream inside LiteLLM's translation of it, or None."""
     return getattr(inner, "streaming_response", None)
 
 
@@ -271,7 +283,7 @@ def _wrap_parser(parse: Any, notes: StreamNotes) -> Any:
 
 
 def _decode_event(chunk: Any) -> Any:
-    """Return an event; a stream's lines are not decoded but for the last, with the usage."""
+    """Return the event of a chunk; of text lines only the last, with the usage, is decoded."""
     if not isinstance(chunk, str):
         is_noted = isinstance(chunk, dict) and chunk.get("type") in (None, "message_delta")
         return chunk if is_noted else None
