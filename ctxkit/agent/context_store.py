@@ -1,7 +1,7 @@
 """The context store of a project: import files and documents, index, list, search and remove them.
 
-A store may come with a folder from anybody: names, paths and texts in it are data. What is not
-sound is left out.
+A store may come with a folder from anybody: names, paths and texts in it are data, and invalid
+entries are left out.
 """
 
 from __future__ import annotations
@@ -45,21 +45,37 @@ __dir__ = public_dir(__all__)
 
 
 STORE_FOLDERS = (".ctxkit", ".fuseraft")
-"""Folders whose `context/` is a context store: our own, and fuseraft's."""
+"""Folders whose `context/` is a context store: ctxkit's and fuseraft's."""
 CONTEXT_FOLDER = "context"
 MAX_LISTED = 500
 """Files that are listed at once."""
 MAX_CHECKED_FILES = 20
-"""Files of an item that must be there for it to be used: those that an index names."""
+"""Files of an item that are checked for their existence before it is used."""
+
+
+# Layout and updates
+#
+# A store is `HOME/context/`: one folder per item, and `index.json`, which lists the items and their
+# files. An item is replaced in three steps under a lock: write the new folder under a temporary
+# name, swap it with the old one, write the index. A failure up to the swap leaves the store as it
+# was. Entries of an index are checked one by one; an entry whose files are missing is counted as a
+# fault and left out.
 
 
 class ContextStore:
-    """The context store of a working folder: our own and fuseraft's together.
+    """The context store of a working folder: ctxkit's and fuseraft's together.
 
-    Nothing is made before something is kept.
+    It is created with the first item.
 
     Args:
         base: the working folder; None: the current one.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent.context_store import ContextStore
+        >>> store = ContextStore(tempfile.mkdtemp())
+        >>> store.items()
+        {}
     """
 
     def __init__(self, base: str | Path | None = None) -> None:
@@ -72,11 +88,11 @@ class ContextStore:
     # -- what is there -----------------------------------------------------------------------------
 
     def items(self) -> dict[str, StoreItem]:
-        """Return what is there, by its path `HOME/context/NAME`, ours before fuseraft's."""
+        """Return the items by their path `HOME/context/NAME`, ctxkit's before fuseraft's."""
         return self._items_and_faults[0]
 
     def faults(self) -> list[str]:
-        """Return in sentences what in a store is not used."""
+        """Return sentences on entries of the stores that are not used."""
         return self._items_and_faults[1]
 
     @property
@@ -103,7 +119,7 @@ class ContextStore:
         """Return the path and the item of a name.
 
         Raises:
-            BadArguments: there is none.
+            BadArguments: there is no such item.
         """
         items_by_name = {
             path.rsplit("/", 1)[1]: (path, i) for path, i in reversed(self.items().items())
@@ -119,7 +135,7 @@ class ContextStore:
     # -- reading, by the paths that an agent is shown ----------------------------------------------
 
     def holds(self, path: str) -> bool:
-        """Say whether a path is one of the store, whatever there is."""
+        """Say whether a path belongs to the store, whether or not it exists."""
         return _split_store_path(path) is not None
 
     @contextmanager
@@ -136,7 +152,7 @@ class ContextStore:
             yield file
 
     def listed(self, path: str) -> list[str]:
-        """Return the paths of the files below a folder of the store, at most `LISTED` of them.
+        """Return the paths of the files below a folder of the store, at most `MAX_LISTED`.
 
         Raises:
             StoreError: there is no such folder.
@@ -156,20 +172,20 @@ class ContextStore:
         return below[:MAX_LISTED]
 
     def searched(self, pattern: str, path: str, files: str) -> str:
-        """Return the hits of a regular expression in the files of an item, or of a folder of it.
+        """Return the hits of a regular expression in the files of an item, or of a folder in it.
 
         Raises:
             BadArguments: the pattern is no regular expression.
             StoreError: there is no such folder.
         """
-        self.listed(path)  # of a store, nothing is read but what its index names
+        self.listed(path)  # raises for a folder that the index does not name
         return search_files(self._root, pattern, "/".join(_split_store_path(path) or ()), files)
 
     def text(self, path: str, limit: int = 10_000_000) -> str:
-        """Return the text of all files of an item, at most so many bytes of each.
+        """Return the text of all files of an item, at most `limit` bytes of each.
 
         Raises:
-            StoreError: one cannot be read.
+            StoreError: a file cannot be read.
         """
         out = []
         for each in self.listed(path):
@@ -189,19 +205,19 @@ class ContextStore:
         info: str = "",
         home: str = STORE_FOLDERS[0],
     ) -> StoreItem:
-        """Keep files under a name, in the place of what had that name in this store.
+        """Store files under a name, replacing the item of that name in this store.
 
         Args:
             name: letters, digits, `-` and `_`.
-            files: for each relative path its bytes, and the bytes of what it was taken from.
+            files: for each relative path its content, and the size of the file it was taken from.
             source: where it came from.
             description: one line for the index.
-            info: how its text was taken.
-            home: one of `HOMES`.
+            info: how its text was extracted.
+            home: one of `STORE_FOLDERS`.
 
         Raises:
-            BadArguments: the name is none, there are no files, or no such store.
-            StoreError: it cannot be written; what was there is as it was.
+            BadArguments: the name is not valid, there are no files, or no such store.
+            StoreError: it cannot be written; the store is unchanged.
         """
         check_item_name(name)
         if home not in STORE_FOLDERS or not files:
@@ -215,7 +231,9 @@ class ContextStore:
             name, sanitize_line(description, 300) or None, source, now, store_files, info or None
         )
         new_folder = f".new-{secrets.token_hex(4)}"
-        self._encode_update(home, name, item)  # a damaged index is refused before anything is made
+        self._encode_update(
+            home, name, item
+        )  # raises for a damaged index before anything is written
         with self._open_store(home, make=0o700) as store, store.locked():
             index = self._encode_update(home, name, item)
             try:
@@ -232,10 +250,10 @@ class ContextStore:
         return item
 
     def remove(self, name: str) -> StoreItem:
-        """Take an item out of the store, with its files.
+        """Remove an item and its files; return the item.
 
         Raises:
-            BadArguments: there is none.
+            BadArguments: there is no such item.
             StoreError: it cannot be removed.
         """
         indexed = {home: self._load_index(home)[0] for home in STORE_FOLDERS}
@@ -258,7 +276,7 @@ class ContextStore:
         return decode_index(data)
 
     def _read_index(self, home: str) -> bytes:
-        """Return the bytes of an index; an empty one where there is none.
+        """Return the bytes of an index; of an empty one if there is none.
 
         Raises:
             StoreError: it cannot be read, or is too large.
@@ -273,10 +291,10 @@ class ContextStore:
         return data
 
     def _encode_update(self, home: str, name: str, item: StoreItem | None) -> bytes:
-        """Return the bytes of an index with an item put in, or taken out.
+        """Return the bytes of an index with an item added or removed.
 
         Raises:
-            StoreError: what is there is no index; it stays as it is.
+            StoreError: the index is damaged; it stays as it is.
         """
         try:
             return update_index(self._read_index(home), name, item)
@@ -293,13 +311,13 @@ class ContextStore:
 
     @contextmanager
     def _open_store(self, home: str, make: int | None = None) -> Iterator[SafeFolder]:
-        """Yield the folder of a store, held open; errors in it become sentences."""
+        """Yield the folder of a store, held open; operating-system errors become sentences."""
         with self._root.open_parent((home, CONTEXT_FOLDER, INDEX_FILE), make=make) as store:
             yield store
 
 
 def _split_store_path(path: str) -> tuple[str, ...] | None:
-    """Return a path as an agent gives it as its parts, where it is one of a store."""
+    """Return the parts of a path that an agent gave, or None if it is not in a store."""
     parts = split_path(path.strip().removeprefix("./").rstrip("/"))
     is_store_path = (
         parts is not None and parts[0] in STORE_FOLDERS and parts[1:2] == (CONTEXT_FOLDER,)
@@ -308,7 +326,7 @@ def _split_store_path(path: str) -> tuple[str, ...] | None:
 
 
 def _swap_folder(store: SafeFolder, new: str, name: str) -> None:
-    """Give a folder a name; what has that name already goes then, and stays where that fails."""
+    """Rename a new folder to a name; the old one is restored if that fails, else removed."""
     old = f".old-{new}"
     with suppress(FileNotFoundError):
         store.rename(name, old)
@@ -323,7 +341,7 @@ def _swap_folder(store: SafeFolder, new: str, name: str) -> None:
 
 
 def _remove_tree(folder: SafeFolder, name: str) -> None:
-    """Remove what has a name in a folder, with all below it; links are removed, not followed."""
+    """Remove a file or folder with all below it; links are removed, not followed."""
     status = folder.stat(name)
     if status is None or not stat.S_ISDIR(status.st_mode):
         folder.remove(name)
@@ -333,30 +351,32 @@ def _remove_tree(folder: SafeFolder, name: str) -> None:
 
 
 MAX_FILES = 2_000
-"""Files of a folder."""
+"""Files that are imported of a folder."""
 MAX_FILE_BYTES = 20_000_000
-"""Bytes of a file that is kept as it is."""
+"""Bytes of a text file."""
 MAX_TOTAL_BYTES = 200_000_000
 _PROBE_BYTES = 8192
 
 
 class ImportedFiles(NamedTuple):
-    """What is to be kept."""
+    """Files to be stored."""
 
     files: dict[str, tuple[bytes, int]]
-    """For each relative path its text, and the bytes of the file that it was taken from."""
+    """For each relative path its text, and the size in bytes of the file it was taken from."""
     info: str
-    """How the text of documents was taken; empty where there were none."""
+    """How the text of documents was extracted; empty if there were none."""
     left: list[str]
-    """What was not taken, in words."""
+    """What was not imported, each with the reason."""
 
 
 def import_files(source: str | Path) -> ImportedFiles:
-    """Return what is taken of a file or a folder; links, hidden and binary files in it are passed
-    over.
+    """Return the text of a file or folder; links, hidden and binary files in a folder are skipped.
+
+    Args:
+        source: path of a file or a folder.
 
     Raises:
-        BadArguments: there is no such file or folder, it is no text, or there is too much of it.
+        BadArguments: it does not exist, is no text, or there is too much of it.
         StoreError: it cannot be read.
     """
     place = Path(source).expanduser()
@@ -382,7 +402,7 @@ def _import_folder(place: Path) -> ImportedFiles:
     walk, hidden = FolderWalk(root, ".", "*"), 0
     for each in islice(walk, MAX_FILES):
         if any(part.startswith(".") for part in each.path.split("/")):
-            hidden += 1  # keys and caches lie there
+            hidden += 1  # hidden files often hold keys and caches
             continue
         if split_path(each.path) is None:
             imported.left.append(f"{sanitize_line(each.path, 80)} (its name)")
@@ -416,7 +436,7 @@ def _has_more(walk: FolderWalk, seen: int) -> Iterator[bool]:
 
 
 def _import_file(imported: ImportedFiles, path: str, file: BinaryIO) -> str:
-    """Take a file; return why it is not, or nothing."""
+    """Import a file; return the reason if it is not, else an empty text."""
     size = os.fstat(file.fileno()).st_size
     if is_document(path):
         read = read_document(file, path)
@@ -440,7 +460,7 @@ def _drop_empty(imported: ImportedFiles, name: str) -> str:
 
 
 def _with_extraction_note(imported: ImportedFiles) -> ImportedFiles:
-    """Return what was taken with a sentence on what was extracted."""
+    """Return the files with a sentence on the text that was extracted from documents."""
     documents = [
         (len(data), raw) for path, (data, raw) in imported.files.items() if len(data) != raw
     ]
@@ -452,22 +472,22 @@ def _with_extraction_note(imported: ImportedFiles) -> ImportedFiles:
 
 
 def describe_skipped(skipped: list[str]) -> str:
-    """Return in a line what was not taken; empty where all was."""
+    """Return a line on what was not imported; empty if everything was."""
     return f"Not taken: {list_some(skipped)}." if skipped else ""
 
 
 INDEX_HEADING = "CONTEXT — reference material imported for this session (use read_file to access):"
 MAX_INDEX_CHARS = 8_000
-"""Characters of the block; what does not fit is counted in its last line."""
+"""Characters of the block; its last line counts the items that do not fit."""
 MAX_NAMED_FILES = 20
-"""Files of an item that are named (`shelves.LOOKED_AT`)."""
+"""Files of an item that the block lists."""
 
 
 def format_index_block(items: Mapping[str, StoreItem]) -> str:
-    """Return the block that says what is in the store; empty where nothing is.
+    """Return the prompt block that lists the store; empty if the store is.
 
     Args:
-        items: for each item its path, as `Library.items` gives them.
+        items: the items by path, as `ContextStore.items` returns them.
     """
     if not items:
         return ""
@@ -496,9 +516,9 @@ def _format_item(path: str, item: StoreItem) -> list[str]:
 
 INDEX_FILE = "index.json"
 MAX_INDEX_BYTES = 4_000_000
-"""Of an index; a larger one is none."""
+"""Bytes of an index; a larger one is refused."""
 MAX_ITEMS = 500
-"""Items that are used of an index, in the order of their names."""
+"""Items of an index that are used, the first by name."""
 _ITEM_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PATH_PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,200}")
 _MAX_DEPTH = 32
@@ -509,13 +529,13 @@ class StoreFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
     relative_path: str
     size_bytes: int
-    """Of the text that is kept."""
+    """Size of the stored text."""
     raw_bytes: int | None = None
-    """Of the file that it was taken from, where that is another one; fuseraft has no such key."""
+    """Size of the file it was taken from, if different; fuseraft has no such key."""
 
 
 class StoreItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Something that was imported: one file, or the files of a folder."""
+    """An imported file, or the imported files of a folder."""
 
     name: str
     description: str | None = None
@@ -524,7 +544,7 @@ class StoreItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     """ISO 8601."""
     files: tuple[StoreFile, ...] = ()
     extraction_info: Any = None
-    """What was said of how its text was taken: a sentence, from us."""
+    """How its text was extracted; ctxkit writes a sentence."""
 
     @property
     def size_bytes(self) -> int:
@@ -533,7 +553,7 @@ class StoreItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
     @property
     def raw_bytes(self) -> int:
-        """Bytes of the files that it was taken from."""
+        """Bytes of the files it was taken from."""
         return sum(f.size_bytes if f.raw_bytes is None else f.raw_bytes for f in self.files)
 
 
@@ -546,10 +566,10 @@ class _Index(msgspec.Struct, frozen=True):
 
 
 def check_item_name(name: str) -> str:
-    """Return the name of an item.
+    """Return a valid name of an item.
 
     Raises:
-        BadArguments: it is none.
+        BadArguments: the name is not valid.
     """
     if not _ITEM_NAME.fullmatch(name):
         raise BadArguments(
@@ -561,14 +581,14 @@ def check_item_name(name: str) -> str:
 
 
 def split_path(path: str) -> tuple[str, ...] | None:
-    """Return a relative path as its parts, or None where it is none: it leads up, or out."""
+    """Return the parts of a relative path, or None if it is not valid or leads out."""
     parts = tuple(path.split("/"))
     sound = all(_PATH_PART.fullmatch(p) and p not in (".", "..") for p in parts)
     return parts if sound and len(parts) <= _MAX_DEPTH else None
 
 
 def decode_index(data: bytes) -> tuple[dict[str, StoreItem], int]:
-    """Return the items of an index by name, sorted, and how many were not sound."""
+    """Return the valid items of an index by name, sorted, and the number of invalid ones."""
     try:
         raw_items = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Index).items
     except (msgspec.DecodeError, RecursionError):
@@ -588,14 +608,14 @@ def _decode_item(name: str, raw: msgspec.Raw) -> StoreItem | None:
 
 
 def update_index(data: bytes, name: str, item: StoreItem | None) -> bytes:
-    """Return an index with an item put in, or taken out: indented, in the order of the names.
+    """Return an index with an item added or removed: indented, in order of the names.
 
-    Whatever else it holds stays, also what is not sound or not known here: it may be fuseraft's.
+    Everything else in it stays, invalid or unknown parts included, as it may be fuseraft's.
 
     Args:
-        data: the index as it is; a file without a byte is an empty one.
-        name: of the item.
-        item: None: it is taken out.
+        data: the current index; an empty file is an empty index.
+        name: name of the item.
+        item: the item; None removes it.
 
     Raises:
         ValueError: it is no index.

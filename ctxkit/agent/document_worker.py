@@ -14,21 +14,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Pieces = Iterator[tuple[str, Callable[[], str]]]
-    """Names of pieces, each with what gives its text, asked only where the piece is wanted."""
+    """Names of pieces, each with a function that returns its text, called only if requested."""
 
 
 _MAX_NAME_CHARS = 200
-"""Characters of a piece's name; Excel's sheets have 31, a bomb's millions."""
+"""Characters of a piece's name; Excel allows 31, a malicious file may have millions."""
 _MAX_BLANK_ROWS = 3
-"""Empty rows in a row that are written as they are; more are counted."""
+"""Consecutive empty rows that are written as they are; more are counted."""
 
 
 class RefusedDocument(Exception):
-    """A document that is not read; its words are for the user."""
+    """A document that is not read; the text is the reason, for the user."""
+
+
+# The document is untrusted, and its parsers are large. So this process gets no secrets, limits its
+# own memory and time and forbids itself to write files before it reads a byte, and bounds every
+# text that it returns. It writes each piece as soon as it is read, so that the parent has what came
+# before a limit killed it.
 
 
 def main() -> None:
-    """Read what the one argument says, a JSON object: kind, the bounds, names that are wanted."""
+    """Read the request, a JSON object in the one argument; write the pieces as lines of JSON."""
     request = json.loads(sys.argv[1])
     warnings.simplefilter("ignore")
     _limit_resources(request)
@@ -49,7 +55,7 @@ def main() -> None:
 
 
 def read_pieces(data: bytes, request: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield the pieces of a document, and a note where not all was taken."""
+    """Yield the pieces of a document, and a note if not all was read."""
     if len(data) > request["file_bytes"]:
         raise RefusedDocument(f"it is larger than {request['file_bytes']:,} bytes")
     kind, piece_names = request["kind"], request["wanted"]
@@ -82,7 +88,7 @@ def read_pdf(data: bytes, _: dict[str, Any]) -> Pieces:
 
 
 def read_docx(data: bytes, _: dict[str, Any]) -> Pieces:
-    """Yield the body of a Word document: paragraphs and tables in their order."""
+    """Yield the body of a Word document, paragraphs and tables in their order."""
     from docx import Document
 
     document = Document(io.BytesIO(data))
@@ -98,7 +104,7 @@ def _iter_blocks(container: Any) -> Iterator[str]:
 
 
 def _iter_cells(row: Any) -> Iterator[str]:
-    """Yield the cells of a row, merged ones once, with the tables in them."""
+    """Yield the texts of a row's cells, merged cells once, with the tables in them."""
     before = None
     for cell in row.cells:
         if cell._tc is not before:  # noqa: SLF001  merged cells are one element
@@ -107,7 +113,7 @@ def _iter_cells(row: Any) -> Iterator[str]:
 
 
 def read_pptx(data: bytes, _: dict[str, Any]) -> Pieces:
-    """Yield the slides of a presentation, their notes at the end."""
+    """Yield the slides of a presentation, each with its notes at the end."""
     from pptx import Presentation
 
     for n, slide in enumerate(Presentation(io.BytesIO(data)).slides, 1):
@@ -131,7 +137,7 @@ def _iter_shapes(shapes: Any) -> Iterator[str]:
 
 
 def read_xlsx(data: bytes, request: dict[str, Any]) -> Pieces:
-    """Yield the sheets of a workbook, a line a row; of formulas what they last gave."""
+    """Yield the sheets of a workbook, a line per row; formulas have their last value."""
     from openpyxl import load_workbook
 
     book = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
@@ -141,10 +147,10 @@ def read_xlsx(data: bytes, request: dict[str, Any]) -> Pieces:
 
 
 def _format_sheet(sheet: Any, cells_left: list[int]) -> str:
-    """Return a sheet as lines; `cells_left` is what may still be read, of all sheets together."""
+    """Return a sheet as lines; `cells_left` counts down over all sheets."""
     out: list[str] = []
     blank = 0
-    sheet.reset_dimensions()  # what a file says of its own size may be wrong
+    sheet.reset_dimensions()  # the size that the file declares may be wrong
     for row in sheet.iter_rows(values_only=True):
         cells_left[0] -= len(row)
         if cells_left[0] < 0:
@@ -164,7 +170,7 @@ READERS: dict[str, Any] = {"pdf": read_pdf, "docx": read_docx, "pptx": read_pptx
 
 
 def _check_archive(data: bytes, request: dict[str, Any]) -> None:
-    """Refuse an archive that says that it unpacks to too much; Python unpacks no more than that."""
+    """Refuse an archive that declares too much; Python unpacks no more than is declared."""
     entries = zipfile.ZipFile(io.BytesIO(data)).infolist()
     size = sum(i.file_size for i in entries)
     if size > request["unpacked_bytes"] or len(entries) > request["entries"]:
@@ -172,10 +178,10 @@ def _check_archive(data: bytes, request: dict[str, Any]) -> None:
 
 
 def _limit_resources(request: dict[str, Any]) -> None:
-    """Hold the process to its memory and its time, where the system can."""
+    """Limit the memory and time of this process, where the system can."""
     try:
         import resource
-    except ImportError:  # Windows: the clock of the one who waits ends it
+    except ImportError:  # Windows: only the parent's timeout ends it
         return
     seconds = int(request["seconds"]) + 1
     for what, most in ((resource.RLIMIT_AS, request["memory"]), (resource.RLIMIT_CPU, seconds),

@@ -25,18 +25,34 @@ if TYPE_CHECKING:
 
 
 MAX_TOOLS, MAX_SCHEMA_CHARS, MAX_DESCRIPTION_CHARS = 200, 50_000, 4_000
-"""Tools of a server, characters of the schema of one, and of its description, at most."""
+"""Tools of a server; characters of a tool's schema, and of its description."""
 _MAX_PAGES = 20
 
 
+# The package `mcp` is asynchronous and holds its session in a task group, which must be entered and
+# left in one task. So `_run_session` is a task on the server's own loop that opens the session and
+# sleeps until it is cancelled. Two in-memory streams connect the session with the child process;
+# the package's own transport is not used, as `ChildProcess` bounds lines and ends process trees.
+# Descriptions and schemas of tools come from outside: they are redacted, bounded, and numbered at
+# most MAX_TOOLS.
+
+
 class McpServer(LoopOwner):
-    """A server of tools; it is started at `tools` and again where it ended.
+    """An MCP server in a child process, started at the first `tools` and again after it ended.
 
     Args:
         command: the program and its arguments.
-        name: what it is called in the names of its tools; empty: as it calls itself.
-        env: variables that it gets beside the environment, which it gets without keys.
-        seconds: how long a call may take, and how long the start.
+        name: name of the server in the names of its tools; empty: its own.
+        env: environment variables beside those of this process, which it gets without secrets.
+        seconds: seconds that a call may take, and the start.
+
+    Raises:
+        BadArguments: the command is empty.
+
+    Example:
+        >>> from ctxkit.agent.mcp import McpServer
+        >>> server = McpServer(["uvx", "mcp-server-time"], name="time")
+        >>> server.tools()  # doctest: +SKIP
     """
 
     _LOOP = "ctxkit-mcp"
@@ -59,16 +75,16 @@ class McpServer(LoopOwner):
             seconds,
         )
         self.notes: list[str] = []
-        """What must be said of its tools: sentences for the user."""
+        """Sentences for the user on tools that were left out."""
         self._child = ChildProcess(self._label)
         self._session: Any = None
         self._session_task: asyncio.Task[None] | None = None
 
     def tools(self) -> list[Tool]:
-        """Return its tools, under the names `mcp__SERVER__TOOL`.
+        """Return the server's tools, named `mcp__SERVER__TOOL`.
 
         Raises:
-            BadArguments: it cannot be started, does not answer, or speaks no MCP.
+            BadArguments: it cannot be started, does not answer, or does not speak MCP.
         """
         if util.find_spec("mcp") is None:
             raise BadArguments(
@@ -102,7 +118,7 @@ class McpServer(LoopOwner):
         return f"The MCP server {sanitize_line(self.name or self.command[0], 60)!r}"
 
     def _add_tool(self, description_fields: dict[str, Any], tools: dict[str, Tool]) -> None:
-        """Make a tool of what the server says of it, unless it is too large or there already."""
+        """Add a tool by its description, unless it is too large or there already."""
         server_tool = str(description_fields.get("name") or "")
         name = safe_tool_name(f"mcp__{self.name}__{server_tool}")
         description = redact(str(description_fields.get("description") or ""))[
@@ -133,7 +149,7 @@ class McpServer(LoopOwner):
         """Call a tool from the loop of a turn.
 
         Raises:
-            CtxkitError: it failed, in the server's words; or the server did.
+            CtxkitError: the tool failed, with the server's message; or the server did.
         """
         result = await self._on_loop().hear(self._call_on_loop(tool, arguments))
         parts = [to_result_part(p) for p in result.get("content") or () if isinstance(p, dict)]
@@ -184,7 +200,7 @@ class McpServer(LoopOwner):
         return out
 
     async def _ensure_running(self) -> None:
-        """Have a server that runs and was greeted."""
+        """Start the server and its session unless they run."""
         if (
             self._session_task is not None
             and not self._session_task.done()
@@ -199,7 +215,7 @@ class McpServer(LoopOwner):
         await greeted
 
     async def _run_session(self, child: ChildProcess, greeted: asyncio.Future[None]) -> None:
-        """Hold the conversation open until it is cancelled."""
+        """Hold the MCP session open until the task is cancelled."""
         import anyio
         from mcp import ClientSession
 
@@ -220,11 +236,11 @@ class McpServer(LoopOwner):
                 await anyio.sleep_forever()
         except asyncio.CancelledError:
             raise
-        except BaseException as e:  # noqa: BLE001  groups of exceptions, too
+        except BaseException as e:  # noqa: BLE001  exception groups, too
             failure = self._describe_failure(e)
         finally:
             await child.end()
-        if failure and not greeted.done():  # only now: whoever waits for it stops this task
+        if failure and not greeted.done():  # last, as the waiting caller then cancels this task
             greeted.set_exception(BadArguments(failure))
 
     async def _stop_client(self) -> None:
@@ -235,7 +251,7 @@ class McpServer(LoopOwner):
                 await serving
 
     def _describe_failure(self, error: BaseException) -> str:
-        """Return what went wrong in a sentence: how the server ended, or what it said wrongly."""
+        """Return why the server failed: how it ended, or its invalid answer."""
         if self._child.over:
             return self._child.over
         while isinstance(error, BaseExceptionGroup):
@@ -246,12 +262,12 @@ class McpServer(LoopOwner):
 
 
 async def _forward_received(child: ChildProcess, to: Any) -> None:
-    """Hand on what a server says; at its end the conversation is closed."""
+    """Forward the server's messages to the session; its stream is closed at their end."""
     from mcp.shared.message import SessionMessage
 
     async with to:
         while (message := await child.receive()) is not None:
-            with suppress(ValueError):  # what is no message of the protocol says nothing
+            with suppress(ValueError):  # invalid messages are skipped
                 await to.send(SessionMessage(to_rpc_message(message)))
 
 
@@ -264,11 +280,11 @@ async def _forward_sent(child: ChildProcess, of: Any) -> None:
 
 
 MAX_NAME_CHARS = 64
-"""Characters of a tool's name that providers take."""
+"""Characters of a tool's name that providers accept."""
 
 
 def to_rpc_message(message: dict[str, Any]) -> Any:
-    """Return a message as the package has it: version 2 by an adapter, version 1 by a model."""
+    """Return a message as the package `mcp` has it, in version 2 or version 1."""
     from mcp import types
 
     mcp_types: Any = types
@@ -279,14 +295,14 @@ def to_rpc_message(message: dict[str, Any]) -> Any:
 
 
 def page_params(cursor: str) -> Any:
-    """Return what asks for the page of a list behind a cursor."""
+    """Return the parameters that request the page of a list at a cursor."""
     from mcp import types
 
     return types.PaginatedRequestParams(cursor=cursor)
 
 
 def to_result_part(part: dict[str, Any]) -> Any:
-    """Return a part of a result: text, a picture, or words for what is neither."""
+    """Return a part of a result: text, an image, or a description of anything else."""
     kind = part.get("type")
     if kind == "text":
         return str(part.get("text") or "")
@@ -309,12 +325,15 @@ def to_result_part(part: dict[str, Any]) -> Any:
 
 
 def to_part_text(part: Any) -> str:
-    """Return a part as a text: one that is none as JSON."""
+    """Return a part as text; a part that is not text as JSON."""
     return part if isinstance(part, str) else msgspec.json.encode(part).decode()
 
 
 def safe_tool_name(name: str) -> str:
-    """Return a name that providers take: letters, digits, `_` and `-`, at most 64."""
+    """Return a name that providers accept: letters, digits, `_` and `-`, at most 64 characters.
+
+    A longer name is cut and gets a hash, so that two of them stay different.
+    """
     clean = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if len(clean) <= MAX_NAME_CHARS:
         return clean

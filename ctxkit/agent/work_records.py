@@ -1,9 +1,7 @@
-"""fuseraft's change log, intent log and evidence graph, built from a session, and claims checked
-against them.
+"""fuseraft's change log, intent log and evidence graph of a session, and checks of claims on them.
 
-The same record is what the policies `intents` and `evidence` write their texts from.
-
-A file may be anybody's: it is read to a bound, and what is no ledger is an error in a sentence.
+The policies `intents` and `evidence` write their texts from the same record. A file may come from
+anybody: it is read up to a bound, and an invalid one raises an error.
 """
 
 from __future__ import annotations
@@ -49,9 +47,9 @@ __dir__ = public_dir(__all__)
 
 
 _PATH_ARGUMENTS = ("path", "destination", "source", "file_path", "filepath", "filename")
-"""Arguments that name what is changed: fuseraft's three first, then what other agents call them."""
+"""Arguments that name the changed file: fuseraft's three, then those of other agents."""
 _COMMIT_COMMAND, _COMMIT_TOOL = "git commit", "gitcommit"
-"""In a command, and in a tool's name without underscores."""
+"""Text of a commit in a command, and in a tool's name without underscores."""
 _TRACKED_TOOLS = (
     "writefile",
     "patchfile",
@@ -66,7 +64,7 @@ _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 
 
 class CallRecord(NamedTuple):
-    """A tool call of a session, and what became of it."""
+    """A tool call of a session with its result."""
 
     call: ToolCall
     reply: Message
@@ -76,25 +74,25 @@ class CallRecord(NamedTuple):
 
     @property
     def outcome(self) -> tool_actions.Outcome:
-        """How it ended."""
+        """State of the call: `pending`, `failed` or `done`."""
         if self.result is None:
             return "pending"
         return "failed" if tool_actions.is_failed_result(self.result) else "done"
 
     @property
     def output(self) -> str:
-        """What the tool said."""
+        """Text of the result; empty if there is none."""
         return "" if self.result is None else plain_text(self.result)
 
     @property
     def path(self) -> str | None:
-        """What it works on, where an argument says so."""
+        """Path that the call works on, if an argument names one."""
         values = (self.call.arguments.get(k) for k in _PATH_ARGUMENTS)
         return next((v for v in values if isinstance(v, str) and v), None)
 
     @property
     def is_command(self) -> bool:
-        """True for a command of a shell."""
+        """True for a shell command."""
         return bool(tool_actions.SHELL_TOOL_PATTERN.search(self.call.name))
 
     @property
@@ -104,7 +102,7 @@ class CallRecord(NamedTuple):
 
     @property
     def commit(self) -> str:
-        """Command or message of the commit that it makes, without keys; empty: it makes none."""
+        """Command or message of the commit that the call makes, redacted; else empty."""
         if self.is_command:
             command = get_command(self)
             return command if _COMMIT_COMMAND in command else ""
@@ -127,7 +125,7 @@ class CallRecord(NamedTuple):
 
 
 def iter_calls(session: Session) -> Iterator[CallRecord]:
-    """Yield the tool calls of a session in order; a turn is counted from 0."""
+    """Yield the tool calls of a session in order; turns count from 0."""
     results = results_by_call(session.messages)
     turns = {id(c.message): c.turn for c in session.calls}
     for message in session.messages:
@@ -139,7 +137,7 @@ def iter_calls(session: Session) -> Iterator[CallRecord]:
 
 
 def build_change_log(session: Session) -> ChangeLog:
-    """Return a change log: an entry for each turn of an agent that changed anything."""
+    """Return a change log: one entry per turn of an agent that changed anything."""
     by_turn: dict[tuple[int, str], list[CallRecord]] = {}
     for act in iter_calls(session):
         if act.is_tracked and act.outcome != "pending":
@@ -149,18 +147,18 @@ def build_change_log(session: Session) -> ChangeLog:
 
 
 def build_intent_log(session: Session) -> IntentLog:
-    """Return an entry for each tracked tool call: `Pending` until its result came."""
+    """Return an intent log: one entry per tracked call, `Pending` until it has a result."""
     entries = (_intent_entry(session, act) for act in iter_calls(session) if act.is_tracked)
     return IntentLog(active_session_id=session.id, entries=tuple(entries))
 
 
 def to_iso_time(time: float | None) -> str:
-    """Return seconds since 1970 as ISO 8601; empty where they are not known."""
+    """Return seconds since 1970 in ISO 8601; empty for None."""
     return "" if time is None else datetime.fromtimestamp(time, UTC).isoformat()
 
 
 def get_command(act: CallRecord) -> str:
-    """Return the command that a call ran, without keys; a list of words as one line."""
+    """Return the command that a call ran, redacted; a list of words becomes one line."""
     arguments = act.call.arguments
     words = next((v for k in _COMMAND_ARGUMENTS if isinstance(v := arguments.get(k), list)), None)
     command = " ".join(map(str, words)) if words else content.call_target(act.call)
@@ -229,14 +227,14 @@ _TEST_COMMAND = re.compile(
     r"(?:npm|make|yarn) (?:run )?test)(?!\w)"
 )
 _CONTENT_ARGUMENTS = ("content", "new", "new_string", "text", "code")
-"""Arguments that hold what is written."""
+"""Arguments that have the written content."""
 
 
 def build_evidence_graph(session: Session) -> EvidenceGraph:
-    """Return what a session's record proves.
+    """Return the evidence graph: files, commands, tests, commits and symbols that a session proves.
 
-    A file that is written is verified by the next test command that succeeds; a symbol is defined
-    by the file whose content says so, and referred to by later files that name it.
+    A written file is verified by the next test command that succeeds. A symbol is defined by the
+    first file whose content defines it, and referred to by other files that name it.
     """
     nodes: list[EvidenceNode] = []
     edges: list[EvidenceEdge] = []
@@ -262,7 +260,12 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
 def find_symbols(
     written: Sequence[tuple[EvidenceNode, str]], first: int = 0
 ) -> tuple[list[EvidenceNode], list[EvidenceEdge]]:
-    """Return definitions and references in files that were written, and how they hang together."""
+    """Return the definitions and references of symbols in written files, with their edges.
+
+    Args:
+        written: nodes of the files, with their content.
+        first: number of the first new node.
+    """
     defined: dict[str, EvidenceNode] = {}
     nodes: list[EvidenceNode] = []
     edges: list[EvidenceEdge] = []
@@ -331,7 +334,7 @@ def _sha256(text: str) -> str:
 
 
 def _exit_code(act: CallRecord) -> int | None:
-    """Return the exit code that the output names, where it does."""
+    """Return the exit code that a command's output states, or None."""
     done = tool_actions.ToolAction(
         act.call.name, "", "", act.outcome, act.output, act.turn, act.agent, 0
     )
@@ -350,7 +353,7 @@ _DELETED_CLAIM = re.compile(
     rf"(?<!\w)(?:deleted|removed)(?: (?:the|file|old))*[ :]+{_FILE_PATTERN}", re.IGNORECASE
 )
 _MORE_FILES = re.compile(rf"[`'\"*]{{0,3}}(?:,? and|,) {_FILE_PATTERN}", re.IGNORECASE)
-"""What goes on with a list of files."""
+"""Continuation of a list of files."""
 _RAN_CLAIM = re.compile(r"(?<!\w)(?:ran|executed) `([^`\n]{2,200})`", re.IGNORECASE)
 _PASSED_CLAIM = re.compile(
     r"(?<!\w)(?:(?:all )?(?:the )?(?:\d+ )?tests? (?:now )?(?:pass|passed|are green|succeed)|"
@@ -364,7 +367,7 @@ GROUNDING_COLUMNS = ["turn", "message", "kind", "claim", "target", "grounded", "
 
 
 class Claim(NamedTuple):
-    """Something that an agent says it did."""
+    """A statement of an agent that it did something."""
 
     kind: str
     """`wrote`, `deleted`, `ran` or `passed`."""
@@ -374,15 +377,26 @@ class Claim(NamedTuple):
 
 @accepts_session
 def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFrame:
-    """Return one row a claim of an agent: whether the change log holds it by then.
+    """Check what an agent claims to have done against the change log.
 
-    Claims are found by their words ("I created a.py", "ran `pytest`", "all tests pass"), so this
-    finds some and not all; a claim that nothing proves need not be untrue, and the column `why`
-    says what was looked for. What is denied, wished for or to come is no claim.
+    Claims are found by their words ("I created a.py", "ran `pytest`", "all tests pass"), so some
+    are missed. A claim that is not grounded may still be true; the column `why` says what was
+    looked for. Statements that are negated, conditional or about the future are no claims.
 
     Args:
-        session: any session, the path of a log, or a list of messages.
-        changes: what it is held against, as `ledger` read it; None: made from the session's record.
+        session: a session, the path of a log, or a list of messages.
+        changes: change log to check against, as `read_record` returns it; None: built from the
+            session.
+
+    Returns:
+        One row per claim, with the columns `turn`, `message` (id), `kind` (`wrote`, `deleted`,
+        `ran`, `passed`), `claim` (its words), `target`, `grounded` and `why`.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent.work_records import grounding
+        >>> list(grounding(ck.samples.session("billing")).columns)
+        ['turn', 'message', 'kind', 'claim', 'target', 'grounded', 'why']
     """
     import pandas as pd
 
@@ -408,8 +422,13 @@ def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFram
     return table.astype({"turn": "Int64", "grounded": "boolean"})
 
 
+# Claims are matched by patterns for "wrote FILE", "deleted FILE", "ran `COMMAND`" and "tests pass".
+# A negation, condition or future within 40 characters before a match rejects it. A list of files
+# ("a.py, b.py and c.py") is followed to its end.
+
+
 def find_claims(text: str) -> Iterator[Claim]:
-    """Yield what a text says was done."""
+    """Yield the claims in a text."""
     for kind, pattern in (
         ("wrote", _WROTE_CLAIM),
         ("deleted", _DELETED_CLAIM),
@@ -428,7 +447,7 @@ def find_claims(text: str) -> Iterator[Claim]:
 
 
 def _check_claim(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
-    """Return whether the log holds a claim up to a turn, and why."""
+    """Return whether the log up to a turn supports a claim, and why."""
     past = [e for e in log.entries if e.turn_index <= turn]
     runs = [c for e in past for c in e.commands_run]
     if claim.kind in ("wrote", "deleted"):
@@ -439,7 +458,7 @@ def _check_claim(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
         named = any(c.succeeded and claim.target in c.command for c in runs)
         return named, "a command names it" if named else "no change of that file, no command"
     if claim.kind == "ran":
-        commands = [c.command for c in runs if c.command]  # a call may name none
+        commands = [c.command for c in runs if c.command]  # a call may have no command
         same = [c for c in commands if claim.target in c or c in claim.target]
         return (True, "the command was run") if same else (False, "no such command")
     return _check_tests_passed(runs)
@@ -454,20 +473,20 @@ def _check_tests_passed(runs: list[CommandRun]) -> tuple[bool, str]:
 
 
 def _is_same_path(claimed: str, path: str) -> bool:
-    """Say whether a name means a path: it is one, or the end of it."""
+    """Say whether two paths are equal, or one is the end of the other."""
     one, other = claimed.removeprefix("./"), path.removeprefix("./")
     return one == other or other.endswith(f"/{one}") or one.endswith(f"/{other}")
 
 
 MAX_RECORD_BYTES = 50_000_000
 MAX_OUTPUT_CHARS, MAX_ARGUMENT_CHARS = 4_096, 200
-"""Characters of an output, and of an argument, that are kept."""
+"""Characters of an output, and of an argument, that are stored."""
 IntentStatus = Literal["Pending", "Applied", "Failed", "Retryable"]
 RecordType = TypeVar("RecordType", bound=msgspec.Struct)
 
 
 class CommandRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A command of a turn. There is no exit code in it; `evidence.json` has some."""
+    """A command of a turn. It has no exit code; `evidence.json` has some."""
 
     command: str = msgspec.field(name="Command")
     succeeded: bool = True
@@ -496,7 +515,7 @@ class ChangeLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """What a tool call was to do."""
+    """The operation of a tool call."""
 
     function_name: str
     target_path: str | None = None
@@ -527,7 +546,7 @@ class IntentLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class EvidenceNode(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
-    """Something that is proved: a file, a command, a commit, a symbol."""
+    """A node of the graph: a file, a command, a commit or a symbol."""
 
     id: str
     node_type: str
@@ -550,7 +569,7 @@ class EvidenceNode(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", o
 
 
 class EvidenceEdge(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """How two nodes hang together: `produced_by`, `verified_by`, `depends_on`."""
+    """A relation of two nodes: `produced_by`, `verified_by`, `depends_on`."""
 
     from_: str = msgspec.field(name="From")
     to: str
@@ -566,14 +585,14 @@ class EvidenceGraph(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 def read_record(path: str | Path, kind: type[RecordType]) -> RecordType:
-    """Return what a file holds.
+    """Return the record in a file.
 
     Args:
-        path: `changes.json`, `intents.json` or `evidence.json`, ours or fuseraft's.
+        path: `changes.json`, `intents.json` or `evidence.json`, ctxkit's or fuseraft's.
         kind: `ChangeLog`, `IntentLog` or `EvidenceGraph`.
 
     Raises:
-        ReadError: it cannot be read, is too large, or is none.
+        ReadError: it cannot be read, is too large, or is not valid.
     """
     place = Path(path)
     try:
@@ -593,6 +612,6 @@ def read_record(path: str | Path, kind: type[RecordType]) -> RecordType:
 
 
 def encode_record(record: msgspec.Struct) -> bytes:
-    """Return a ledger as the bytes of its file: one object, indented."""
+    """Return a record as the bytes of its file: one JSON object, indented."""
     encoded: Any = msgspec.json.encode(record)
     return bytes(msgspec.json.format(encoded, indent=2))

@@ -273,7 +273,7 @@ def _make_ledger(region: str, random: Random) -> tuple[str, str]:
 
 
 def make_audit() -> Script:
-    """Return the long script: each turn writes and fixes a ledger; the last turn lists the fixes."""
+    """Return the long script: each turn writes and fixes a ledger; the last lists the fixes."""
     random = Random(20)  # noqa: S311  a script, not a secret
     writer = _Writer("audit")
     prompts = [

@@ -1,7 +1,6 @@
-"""Parse providers' HTTP requests and responses, whole or streamed, into reader input.
+"""Parsers of providers' HTTP requests and responses, whole or streamed, into input for the readers.
 
-Both may leave out the ids of tool calls: a call is then named by what it asks and how often that
-was asked before, so that it has one name in the reply and in every later request.
+Gemini and Ollama are converted to Chat Completions.
 """
 
 from __future__ import annotations
@@ -24,15 +23,20 @@ JsonObject = dict[str, Any]
 _THINKING_FIELD = "reasoning_content"
 
 
+# Gemini and Ollama may leave out the ids of tool calls. A call is then named by a hash of its name
+# and arguments and by how often those occurred before. Every later request repeats the conversation
+# from its start, so a call gets the same id in the reply and in all later requests.
+
+
 class _CallIds:
-    """The tool calls of a conversation so far, and which of them are unanswered."""
+    """The tool calls of a conversation so far, and which of them have no result yet."""
 
     def __init__(self) -> None:
         self._repeats: dict[str, int] = {}
         self._unanswered: list[tuple[str, str]] = []
 
     def made(self, name: str, arguments: Any, given_id: Any) -> JsonObject:
-        """Return a call as Chat Completions has it."""
+        """Add a tool call; return it in the form of Chat Completions."""
         arguments_text = json.dumps(arguments or {}, ensure_ascii=False)
         mark = sha256(f"{name}\0{json.dumps(arguments, sort_keys=True)}".encode()).hexdigest()[:8]
         n = self._repeats[mark] = self._repeats.get(mark, 0) + 1
@@ -61,7 +65,7 @@ class _CallIds:
 
 
 def gemini_to_chat(body: JsonObject, events: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
-    """Return a request and the pieces of its answer as Chat Completions has them."""
+    """Return a request and the events of its response in the form of Chat Completions."""
     calls, messages = _CallIds(), []
     if system := _gemini_parts(body.get("systemInstruction") or body.get("system_instruction")):
         messages.append({"role": "system", "content": _join_texts(system)})
@@ -141,7 +145,7 @@ def _join_texts(parts: list[JsonObject]) -> str:
 
 
 def _part_text(part: JsonObject) -> str:
-    """Return the text of a part; what is none counts by its kind."""
+    """Return the text of a part; for a file its type in brackets."""
     if isinstance(part.get("text"), str):
         return str(part["text"])
     file = part.get("inlineData") or part.get("fileData")
@@ -152,7 +156,7 @@ def _part_text(part: JsonObject) -> str:
 
 
 def ollama_to_chat(body: JsonObject, events: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
-    """Return a request and the pieces of its answer as Chat Completions has them."""
+    """Return a request and the events of its response in the form of Chat Completions."""
     calls = _CallIds()
     messages = [_ollama_message(m, calls) for m in _json_objects(body.get("messages"))]
     joined: JsonObject = {"content": "", "thinking": "", "tool_calls": []}
@@ -217,7 +221,7 @@ def _json_objects(value: Any) -> list[JsonObject]:
 
 
 ApiKind = Literal["openai", "anthropic", "openai-responses", "gemini", "ollama"]
-"""An API: by the name of its reader, or one that is put into the words of Chat Completions."""
+"""An API: the name of its reader, or one that is converted to Chat Completions."""
 _CONVERTERS = {"gemini": gemini_to_chat, "ollama": ollama_to_chat}
 _API_PATHS: dict[str, tuple[ApiKind, str]] = {
     "/chat/completions": ("openai", "messages"),
@@ -237,7 +241,7 @@ _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def detect_api(url: str, body: Any) -> ApiKind | None:
-    """Return which API a request goes to; None where it is no conversation known here."""
+    """Return the API that a request goes to; None if it is no known conversation."""
     path = urlsplit(url).path.rstrip("/")
     for end, (kind, key) in _API_PATHS.items():
         conversation = body.get(key) if isinstance(body, dict) else None
@@ -255,15 +259,15 @@ def parse_call(
     status: int = 200,
     error: str = "",
 ) -> tuple[ApiKind, dict[str, Any], dict[str, Any]]:
-    """Return a call as a reader takes it: of which API, what was asked, and what came back.
+    """Return a call as a reader takes it: the API, the request and the response.
 
     Args:
-        kind: the API.
-        url: Gemini has the model's name there.
-        body: what was sent.
-        data: what came back, as far as it was read.
-        status: of HTTP.
-        error: why nothing came back.
+        kind: the API of the request.
+        url: the address, which has the model's name for Gemini.
+        body: the request.
+        data: the response, as far as it was read.
+        status: HTTP status.
+        error: reason why there is no response; empty if there is one.
     """
     if kind not in _CONVERTERS:
         return (
@@ -287,7 +291,7 @@ def parse_call(
 
 
 def _parse_objects(data: bytes) -> list[dict[str, Any]]:
-    """Return the JSON objects of an answer: one, a list of them, one a line, or events."""
+    """Return the JSON objects of a response: one, a list, one a line, or server-sent events."""
     try:
         whole = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -296,7 +300,7 @@ def _parse_objects(data: bytes) -> list[dict[str, Any]]:
 
 
 def parse_response(kind: ApiKind, data: bytes, status: int = 200) -> dict[str, Any]:
-    """Return the response that bytes hold, as far as it goes where it is cut off."""
+    """Return the response in some bytes; of a truncated stream, what came of it."""
     try:
         whole = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -317,7 +321,7 @@ def parse_response(kind: ApiKind, data: bytes, status: int = 200) -> dict[str, A
 
 
 def failed_response(kind: ApiKind, why: str) -> dict[str, Any]:
-    """Return a call that failed as a response of its API."""
+    """Return a failed call as a response of its API."""
     if kind == "openai":
         message = {"role": "assistant", "content": None, "refusal": why}
         return {"choices": [{"message": message, "finish_reason": "error"}]}
@@ -332,14 +336,14 @@ def failed_response(kind: ApiKind, why: str) -> dict[str, Any]:
 
 
 def _error_message(body: Any) -> str:
-    """Return the words of an error's body."""
+    """Return the message in the body of an error; empty if there is none."""
     error = body.get("error", body) if isinstance(body, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
     return str(message)[:1000] if message else ""
 
 
 def _parse_events(data: bytes, mark: str = "data:") -> Iterable[dict[str, Any]]:
-    """Yield the JSON objects of server-sent events; a line that is cut, or none, is passed over."""
+    """Yield the JSON objects of server-sent events; incomplete lines are skipped."""
     for line in data.decode("utf-8", "replace").splitlines():
         if line.startswith(mark):
             try:
@@ -371,7 +375,7 @@ def _join_chat_chunks(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _as_attributes(events: list[dict[str, Any]]) -> list[Any]:
-    """Return the pieces of a stream as LiteLLM has them: objects with attributes."""
+    """Return the pieces of a stream as objects with attributes, like LiteLLM's."""
     pieces = [
         {"choices": [c for c in _dict_items(e.get("choices")) if c.get("delta")]} for e in events
     ]
@@ -404,7 +408,7 @@ def _add_delta(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 
 def _finish_block(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block whose input came in pieces with its input; one that was cut has none."""
+    """Return a content block with its input parsed; a truncated input becomes empty."""
     text = block.pop("partial_json", None)
     if text is not None:
         try:

@@ -1,4 +1,4 @@
-"""Listen to the calls that SDKs send through httpx, their streams included."""
+"""Observation of the model calls that SDKs send through httpx, streams included."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
 _LIBRARIES = ("httpx", "httpx2")
-"""openai 3 and anthropic 2 moved to the second; LiteLLM and older SDKs use the first."""
+"""openai 3 and anthropic 2 use the second; LiteLLM and older SDKs use the first."""
 _taps_lock = threading.Lock()
 _taps: list[HttpTap] = []
 _undo_patches: list[Callable[[], None]] = []
@@ -28,14 +28,14 @@ _undo_patches: list[Callable[[], None]] = []
 
 @dataclass
 class HttpExchange:
-    """One request and what came of it."""
+    """One request and its response."""
 
     kind: ApiKind
     url: str
     body: dict[str, Any]
     began: float
     litellm: bool
-    """True where LiteLLM sent it."""
+    """True if LiteLLM sent it."""
     data: list[bytes] = field(default_factory=list)
     status: int = 0
     encoding: str = ""
@@ -44,11 +44,11 @@ class HttpExchange:
 
     @property
     def bytes(self) -> bytes:
-        """The answer so far, unpacked."""
+        """The response so far, decompressed."""
         raw = b"".join(self.data)
         if not self.encoding:
             return raw
-        with suppress(Exception):  # what was cut cannot always be unpacked
+        with suppress(Exception):  # a truncated body cannot always be decompressed
             import httpx
 
             return httpx.Response(
@@ -58,11 +58,11 @@ class HttpExchange:
 
 
 class HttpTap:
-    """One listener.
+    """An observer of HTTP exchanges.
 
     Args:
-        begun: told when a call is sent.
-        over: told when its answer was read, left, or did not come.
+        on_begin: called when a request is sent.
+        on_end: called once, when its response was read, abandoned, or did not come.
     """
 
     def __init__(
@@ -72,26 +72,32 @@ class HttpTap:
         self.open: dict[int, HttpExchange] = {}
 
     def begin(self, exchange: HttpExchange) -> None:
-        """Note a call that is sent."""
+        """Note a request that is sent."""
         self.open[id(exchange)] = exchange
         self.begun(exchange)
 
     def end(self, exchange: HttpExchange) -> None:
-        """Note its end, once."""
+        """Note the end of an exchange, once."""
         if self.open.pop(id(exchange), None) is not None:
             exchange.ended = exchange.ended or time.time()
             self._on_end(exchange)
 
     def finish(self) -> None:
-        """Note the streams that were left without being closed."""
+        """End the streams that were abandoned without being closed."""
         for exchange in list(self.open.values()):
-            if exchange.status:  # else nothing has come yet: it is no answer
+            if exchange.status:  # without a status there is no response yet
                 self.end(exchange)
+
+
+# `send` of the sync and async clients is patched once for all taps, and restored with the last one.
+# A response that is streamed gets a tee: its bytes are kept as the program reads them, so neither
+# the order nor the time of reading changes. A stream that the program abandons is never closed; its
+# exchange ends with the block (`HttpTap.end_open`).
 
 
 @contextmanager
 def install_tap(tap: HttpTap) -> Iterator[HttpTap]:
-    """Let a tap hear every call of this process while the block runs."""
+    """Let a tap observe every call of this process inside the block."""
     with _taps_lock:
         if not _taps:
             _undo_patches.extend(
@@ -109,7 +115,7 @@ def install_tap(tap: HttpTap) -> Iterator[HttpTap]:
 
 
 def _patch_clients(library: Any) -> Callable[[], None]:
-    """Put an ear into the clients of a library; return what takes it out again."""
+    """Patch the clients of a library; return a function that undoes it."""
     sync_send, async_send, tee = (
         library.Client.send,
         library.AsyncClient.send,
@@ -137,7 +143,7 @@ def _patch_clients(library: Any) -> Callable[[], None]:
 
 
 def _make_tee_stream(library: Any) -> Any:
-    """Return the class of streams of a library that keep what is read of them."""
+    """Return a stream class of a library that keeps what is read of it."""
 
     class Tee(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, inner: Any, exchange: HttpExchange) -> None:
@@ -165,7 +171,7 @@ def _make_tee_stream(library: Any) -> Any:
 
 
 def _note_answer(exchange: HttpExchange | None, response: Any, tee: Any) -> Any:
-    """Note an answer, or let its stream be kept as it is read; return it as the program gets it."""
+    """Note a response, or wrap its stream so that it is kept; return the program's response."""
     if exchange is None:
         return response
     exchange.status = response.status_code
@@ -180,7 +186,7 @@ def _note_answer(exchange: HttpExchange | None, response: Any, tee: Any) -> Any:
 
 @contextmanager
 def _note_failure(exchange: HttpExchange | None) -> Iterator[None]:
-    """Note a call that got no answer."""
+    """Note a request that got no response."""
     try:
         yield
     except BaseException as e:
@@ -191,7 +197,7 @@ def _note_failure(exchange: HttpExchange | None) -> Iterator[None]:
 
 
 def _begin_exchange(request: Any) -> HttpExchange | None:
-    """Note a request that is a call of a model; None for any other."""
+    """Note a request to a model API; return None for any other request."""
     try:
         body = msgspec.json.decode(request.content)
     except Exception:  # noqa: BLE001  a body that streams, or no JSON: no call
@@ -212,6 +218,6 @@ def _end_exchange(exchange: HttpExchange) -> None:
 
 
 def _is_called_from(package: str) -> bool:
-    """Return True where a package is among the callers."""
+    """Return True if a package is among the callers."""
     names = (f.f_globals.get("__name__") for f, _ in walk_stack(None))
     return any(str(name).partition(".")[0] == package for name in names)

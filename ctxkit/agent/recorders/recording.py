@@ -1,4 +1,4 @@
-"""Record model calls of LiteLLM and HTTP clients as sessions."""
+"""Recording of the model calls of LiteLLM and HTTP clients as sessions."""
 
 from __future__ import annotations
 
@@ -36,11 +36,20 @@ NOTHING_RECORDED = (
     "has one), and not other processes."
 )
 _current_call: ContextVar[str | None] = ContextVar("ctxkit_asking", default=None)
-"""LiteLLM's id of the call that it is about to send."""
+"""LiteLLM's id of the call that it is about to send in this context."""
 
 
 def recorder(name: str = "recorded") -> Any:
-    """Return a callback for `litellm.callbacks` whose `recording` holds the session."""
+    """Return a callback for `litellm.callbacks` whose `recording` has the session.
+
+    Args:
+        name: id of the session.
+
+    Example:
+        >>> from ctxkit.agent.recorders import recorder
+        >>> callback = recorder("my-agent")  # doctest: +SKIP
+        >>> litellm.callbacks.append(callback)  # doctest: +SKIP
+    """
     load_litellm()
     return _make_callback(Recording(name))
 
@@ -86,10 +95,10 @@ def _make_callback(recording: Recording) -> Any:
                 "complete_streaming_response"
             )
             if kwargs.get("stream") and whole is None and error is None:
-                return  # a piece of a stream; the whole comes at its end
+                return  # a piece of a stream; the complete response comes at its end
             ident = str(kwargs.get("litellm_call_id"))
             if ident in self._seen:
-                return  # LiteLLM tells an async call twice
+                return  # LiteLLM reports an async call twice
             self._seen.add(ident)
             times = start.timestamp(), end.timestamp()
             self.recording.end(ident, kwargs, whole or response, times, error)
@@ -99,16 +108,28 @@ def _make_callback(recording: Recording) -> Any:
 
 @contextmanager
 def record(name: str = "recorded") -> Iterator[Recording]:
-    """Record every call of a model made inside the `with` block, of whichever framework, streams
-    and tools included.
+    """Record every model call inside the `with` block, of any framework, with streams and tools.
 
-    Seen are LiteLLM and what sends through `httpx` or `httpx2` to an API of the kind of OpenAI's,
-    Anthropic's, Gemini's or Ollama's: their SDKs, pydantic-ai, langchain-openai, OpenAI Agents.
-    LiteLLM is imported by whoever uses it, not here. A recording of nothing warns.
+    It sees LiteLLM, and what goes through `httpx` or `httpx2` to an API of the kind of OpenAI's,
+    Anthropic's, Gemini's or Ollama's: their SDKs, pydantic-ai, langchain-openai, OpenAI Agents. It
+    does not import LiteLLM itself. A recording without a call warns.
+
+    Args:
+        name: id of the session.
+
+    Returns:
+        A context manager whose value is a `Recording`; `session` is the session so far.
+
+    Raises:
+        BadArguments: the name is empty.
 
     Example:
-        ``with ck.record("my-agent") as live: agent.run("...")``, then
-        ``ck.plots.growth(live.session)``.
+        >>> import warnings
+        >>> import ctxkit as ck
+        >>> with warnings.catch_warnings(action="ignore"), ck.record("my-agent") as recording:
+        ...     pass  # run the agent here
+        >>> recording.session.id
+        'my-agent'
     """
     recording, undo = Recording(name), ExitStack()
 
@@ -141,7 +162,7 @@ def record(name: str = "recorded") -> Iterator[Recording]:
 
 
 def _remove_callback(litellm: Any, callback: Any) -> None:
-    """Take a callback out of LiteLLM: it copies its callbacks, and has no public way back."""
+    """Remove a callback from LiteLLM, which copies callbacks and has no public way to do so."""
     lists = [litellm.callbacks, litellm.success_callback, litellm.failure_callback]
     lists += [litellm.input_callback, litellm._async_success_callback]  # noqa: SLF001
     for callbacks in (*lists, litellm._async_failure_callback):  # noqa: SLF001
@@ -170,9 +191,20 @@ _REQUEST_FIELDS = (
 _READERS = {"anthropic": anthropic.read, "openai-responses": openai_responses.read}
 
 
+# From calls to conversations
+#
+# Calls arrive from many threads and in any order; they are sorted by their start. A call belongs to
+# the conversation whose response it names (`previous_response_id`), else to the one with the same
+# API, instructions and first message (`_conversation_key`). Cache marks are left out of the key, as
+# they move from call to call.
+#
+# A call of LiteLLM is seen twice: by its callback, which reports late and from another thread, and
+# by its HTTP client. The callback wins where it has a chat completion; for other APIs the HTTP
+# exchange has more. Streams that were abandoned are reported by the HTTP client alone.
+
+
 class Recording:
-    """The calls seen so far. Conversations are told apart by their opening; the longest is the main
-    session.
+    """The calls recorded so far, grouped into conversations; the longest is the main session.
 
     Args:
         name: id of the main session.
@@ -187,15 +219,15 @@ class Recording:
         self._begun_ids: set[str] = set()
         self._ended_ids: set[str] = set()
         self._unreported: dict[str, HttpExchange] = {}
-        """Calls of LiteLLM as its HTTP client saw them, in case it reports nothing of them."""
+        """Calls of LiteLLM as its HTTP client saw them, in case LiteLLM never reports them."""
         self.expects_litellm = False
-        """LiteLLM is there and may report."""
+        """True if LiteLLM was imported and may report calls."""
         self._last_report = time.monotonic()
         self._lock = threading.Lock()
 
     @property
     def session(self) -> Session:
-        """The session so far; other talks than the longest are its children."""
+        """The session so far; the other conversations are its children."""
         sessions = sorted(self.sessions, key=lambda s: -len(s.calls))
         if not sessions:
             return Session(id=self.name, format="live", product="litellm")
@@ -204,9 +236,9 @@ class Recording:
 
     @property
     def sessions(self) -> list[Session]:
-        """Every conversation by itself, in the order in which they began.
+        """Every conversation as a session, in the order of their first calls.
 
-        Calls of another service behind a path like an API's, which hold none, are left out.
+        Conversations without a valid call, of another service under a similar path, are left out.
         """
         with self._lock:
             calls = sorted(
@@ -214,7 +246,7 @@ class Recording:
             )  # threads tell them in any order
         threads: dict[bytes, list[dict[str, Any]]] = {}
         keys_by_response: dict[str, bytes] = {}
-        """The conversation of each response that a later request can name."""
+        """Conversation of each response that a later request can name."""
         for call in calls:
             continued = keys_by_response.get(str(call["request"].get("previous_response_id")))
             key = (
@@ -241,10 +273,10 @@ class Recording:
         return msgspec.structs.replace(session, format="live", product=calls[0]["via"], path_=None)
 
     def settle(self, unfinished: int = 0) -> None:
-        """Wait until every call has been reported, at most five seconds.
+        """Wait until every call was reported, at most `_MAX_WAIT_SECONDS`.
 
         Args:
-            unfinished: calls whose answer was left in the middle, of which no report may come.
+            unfinished: calls whose response was abandoned, which may never be reported.
         """
         until = time.monotonic() + _MAX_WAIT_SECONDS
         while time.monotonic() < until:
@@ -256,14 +288,14 @@ class Recording:
             time.sleep(0.02)
 
     def close(self) -> None:
-        """Take the calls of LiteLLM of which only the HTTP client knows: streams that were left."""
+        """Add the calls of LiteLLM that only the HTTP client saw: streams that were abandoned."""
         with self._lock:
             unreported, self._unreported = self._unreported, {}
             self._ended_ids |= set(unreported)
         for exchange in unreported.values():
             self._add_http_call(exchange, "litellm")
 
-    # -- what is told ------------------------------------------------------------------------------
+    # -- reports -----------------------------------------------------------------------------------
 
     def begin(self, ident: str) -> None:
         """Note that LiteLLM sent a call."""
@@ -279,7 +311,7 @@ class Recording:
         times: tuple[float, float],
         error: str | None,
     ) -> None:
-        """Note what LiteLLM asked and got, but for late reports of an earlier recording."""
+        """Note a call that LiteLLM reports; late reports of an earlier recording are ignored."""
         if times[0] < self.since:
             return
         answer = _as_object(response) if error is None else failed_response("openai", error)
@@ -289,7 +321,7 @@ class Recording:
             self._ended_ids.add(ident)
             self._last_report = time.monotonic()
             if "choices" not in answer and ident in self._unreported:
-                return  # of another API than Chat Completions: its client has heard more
+                return  # not a chat completion: the HTTP exchange has more
             self._unreported.pop(ident, None)
         optional = parameters.get("optional_params") or {}
         request = {k: parameters.get(k) or optional.get(k) for k in _REQUEST_FIELDS[:3]}
@@ -299,7 +331,12 @@ class Recording:
         self._append_call("openai", "litellm", request, answer, times, **more)
 
     def hear(self, exchange: HttpExchange, ident: str | None) -> None:
-        """Note an HTTP client's call; `ident`: one of LiteLLM's, which it mostly reports."""
+        """Note a call of an HTTP client.
+
+        Args:
+            exchange: the request and its response.
+            ident: id of LiteLLM's call, which LiteLLM usually reports itself; None: not LiteLLM's.
+        """
         with self._lock:
             self._last_report = time.monotonic()
             if ident is not None:
@@ -314,7 +351,7 @@ class Recording:
             parsed = parse_call(
                 *request_parts, exchange.bytes, status=exchange.status, error=exchange.error
             )
-        except DAMAGE_ERRORS:  # another service behind a path like an API's: the program goes on
+        except DAMAGE_ERRORS:  # another service under a similar path must not fail the program
             parsed = parse_call(*request_parts, b"", error="the answer is not of this API's kind")
         kind, body, answer = parsed
         request = {k: body[k] for k in _REQUEST_FIELDS if k in body}
@@ -347,7 +384,7 @@ class Recording:
 
 
 def _conversation_key(kind: ApiKind, request: Mapping[str, Any]) -> bytes:
-    """Return what tells talks apart: instructions, and the first words not by a model."""
+    """Return a key of a conversation: its instructions and the first message not by a model."""
     messages = request.get("messages") or request.get("input") or ()
     if isinstance(messages, str):
         messages = [messages]
@@ -364,7 +401,7 @@ def _message_role(message: Any) -> Any:
 
 
 def _without_cache_marks(value: Any) -> Any:
-    """Return a JSON value without marks for a provider's cache, which move from call to call."""
+    """Return a JSON value without prompt-cache marks, which move from call to call."""
     if isinstance(value, dict):
         return {k: _without_cache_marks(v) for k, v in value.items() if k != "cache_control"}
     return [_without_cache_marks(v) for v in value] if isinstance(value, list) else value
@@ -376,13 +413,13 @@ def _as_object(value: Any) -> dict[str, Any]:
 
 
 class _ImportHook(MetaPathFinder):
-    """Finds one module as all others do, and has its loader tell when it is imported."""
+    """An import finder that calls back when one module has been imported."""
 
     def __init__(self, name: str, on_import: Callable[[ModuleType], None]) -> None:
         self._name, self._on_import, self._is_searching = name, on_import, False
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
-        """Return how the module is imported; None for any other."""
+        """Return the spec of the module, with a loader that calls back; None for any other."""
         if name != self._name or self._is_searching:
             return None
         self._is_searching = True
@@ -403,7 +440,7 @@ class _ImportHook(MetaPathFinder):
 
 @contextmanager
 def on_import(name: str, callback: Callable[[ModuleType], None]) -> Iterator[None]:
-    """Call `callback` with a module: now if it is imported, else when it is, in the block."""
+    """Call `callback` with a module: now if it is imported, else once it is, inside the block."""
     imported = sys.modules.get(name)
     if imported is not None:
         callback(imported)
