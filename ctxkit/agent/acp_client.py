@@ -84,9 +84,8 @@ class AcpClient(LoopOwner):
         self._child = ChildProcess(self._label)
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._last_request = 0
-        self._deliveries: deque[asyncio.Task[None]] = deque(
-            maxlen=8
-        )  # references, so that running tasks are not garbage-collected
+        # References, so that running tasks are not garbage-collected.
+        self._deliveries: deque[asyncio.Task[None]] = deque(maxlen=8)
         self._pump: asyncio.Task[None] | None = None
         self._inbox: (
             tuple[asyncio.AbstractEventLoop, asyncio.Queue[dict[str, Any] | None]] | None
@@ -447,12 +446,10 @@ class ReplyBuilder:
         """End the open reply: yield it and the results of its calls."""
         calls = list(self._calls.items())
         parts = (*self._parts, *(_to_tool_call(i, c) for i, c in calls))
-        self._parts, self._calls, self._message_id, self._chars_left = (
-            [],
-            {},
-            None,
-            _MAX_REPLY_CHARS,
-        )
+        self._parts = []
+        self._calls = {}
+        self._message_id = None
+        self._chars_left = _MAX_REPLY_CHARS
         usage, self.usage = self.usage, None
         if not parts:
             return
@@ -576,9 +573,8 @@ def _format_for_review(part: Any) -> Any:
     path, old, new = _parse_change(part)
     if len(old) + len(new) > _MAX_DIFF_CHARS:
         return f"{path}: all of it becomes\n{new}"
-    return _unified_diff(
-        path, old.split("\n"), new.split("\n")
-    )  # split at "\n" only, so that other line ends stay visible
+    # Split at "\n" only, so that other line ends stay visible.
+    return _unified_diff(path, old.split("\n"), new.split("\n"))
 
 
 def _format_diff(change: dict[str, Any]) -> str:

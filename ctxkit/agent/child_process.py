@@ -144,9 +144,8 @@ def quote_output(data: bytes) -> str:
     It is the last line with "error" in it, as some programs print their version behind it, else the
     last line.
     """
-    text = redact(
-        data.decode("utf-8", "replace")
-    )  # redacted as a whole: a key may span several lines
+    # Redacted as a whole: a key may span several lines.
+    text = redact(data.decode("utf-8", "replace"))
     lines = [s for s in text.splitlines() if s.strip()]
     errors = [s for s in lines if "error" in s.casefold()]
     return sanitize_line((errors or lines)[-1], 200) if lines else ""

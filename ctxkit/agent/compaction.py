@@ -67,7 +67,8 @@ KEEP_NEWEST_TURN = Summary(keep_turns=1)
 #   runs on this event loop meanwhile (`_run_off_loop`). If the turn is cancelled there, the
 #   context has changes that are not in the transcript: it is rebuilt from the transcript.
 # * Every summary call is billed once, also if its summary is not used (`_unbilled`).
-# * A failed summary removes nothing; the failure is recorded, and a marker tells the model.
+# * If the summariser raises, nothing is removed, and the error is emitted. A policy may instead
+#   catch it and put a marker in place of the messages (`error_of`); that counts as "failed", too.
 
 
 class Compactor:
@@ -110,12 +111,10 @@ class Compactor:
         self._summary_model, self._seconds, self._memory_flusher = writer, seconds, memory
         self._summariser: ModelSummariser | None = None
         self._unbilled: list[Usage] = []
-        self._tools, self._limit, self._start_emitted, self._save_artifact = (
-            tools,
-            limit,
-            False,
-            save_artifact,
-        )
+        self._tools = tools
+        self._limit = limit
+        self._start_emitted = False
+        self._save_artifact = save_artifact
         self.budget = LiveBudget(rules, transcript.session, emit)
         self.made = 0
         """Compactions since the turn began."""
@@ -296,17 +295,17 @@ class Compactor:
         self, policy: Policy | None = None, focus: str = "", *, draft: bool = False
     ) -> BasePolicy:
         """Return the policy of a compaction by hand, with its focus; a `draft` calls no model."""
-        own = self.rules.bare if policy is None else as_policy(policy)
+        base = self.rules.bare if policy is None else as_policy(policy)
         rules_summariser, writer = self.rules.summariser, None if draft else self._summariser
-        if policy is None and own is not None and not isinstance(rules_summariser, Extractive):
+        if policy is None and base is not None and not isinstance(rules_summariser, Extractive):
             writer = None  # the rules name their own summariser
-        own = KEEP_NEWEST_TURN if own is None else own
-        own = (
-            own.using(rules_summariser)
+        base = KEEP_NEWEST_TURN if base is None else base
+        base = (
+            base.using(rules_summariser)
             if writer is None
-            else _without_default_summariser(own).using(writer)
+            else _without_default_summariser(base).using(writer)
         )
-        return own.focused(focus) if focus else own
+        return base.focused(focus) if focus else base
 
     # -- events, edits and bills ------------------------------------------------------------------
 

@@ -231,9 +231,8 @@ class ContextStore:
             name, sanitize_line(description, 300) or None, source, now, store_files, info or None
         )
         new_folder = f".new-{secrets.token_hex(4)}"
-        self._encode_update(
-            home, name, item
-        )  # raises for a damaged index before anything is written
+        # Raises for a damaged index before anything is written.
+        self._encode_update(home, name, item)
         with self._open_store(home, make=0o700) as store, store.locked():
             index = self._encode_update(home, name, item)
             try:

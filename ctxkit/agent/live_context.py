@@ -290,8 +290,8 @@ class ArtifactOffloader:
         for p, name in artifact_ids.items():
             if name in results and name not in self._saved_ids:
                 place = places[p]
-                asked = None if place is None else rows.asked(place)
-                if self._save_result(name, results[name], asked):
+                origin = None if place is None else rows.asked(place)
+                if self._save_result(name, results[name], origin):
                     self._saved_ids.add(name)
         sent = list(shown.messages)
         for p, name in artifact_ids.items():

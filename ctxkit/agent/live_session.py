@@ -148,10 +148,8 @@ class LiveSession:
         self.workspace.check(name)
         self.root = Root(root or self._open_scratch(), allow)
         self._agent_name = self.name if agent == "main" else agent
-        self._has_own_root, self.store = (
-            root is not None,
-            ContextStore(self.workspace.folder.parent),
-        )
+        self._has_own_root = root is not None
+        self.store = ContextStore(self.workspace.folder.parent)
         work_files = WorkFiles(self.workspace, clock)
         work_tools = work_files.tools(lambda: self.id)
         namespace = {} if namespace is None else namespace

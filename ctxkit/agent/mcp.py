@@ -68,12 +68,10 @@ class McpServer(LoopOwner):
         super().__init__()
         if not command:
             raise BadArguments("Name the command of the MCP server, such as 'uvx mcp-server-time'.")
-        self.command, self.name, self._env, self._seconds = (
-            list(command),
-            name,
-            dict(env or {}),
-            seconds,
-        )
+        self.command = list(command)
+        self.name = name
+        self._env = dict(env or {})
+        self._seconds = seconds
         self.notes: list[str] = []
         """Sentences for the user on tools that were left out."""
         self._child = ChildProcess(self._label)
@@ -100,16 +98,16 @@ class McpServer(LoopOwner):
         except CtxkitError:
             self.close()
             raise
-        known: dict[str, Tool] = {}
+        tools_by_name: dict[str, Tool] = {}
         self.notes = []
         for each in descriptions[:MAX_TOOLS]:
-            self._add_tool(each, known)
+            self._add_tool(each, tools_by_name)
         if len(descriptions) > MAX_TOOLS:
             self.notes.append(
                 f"{self._label} offers {len(descriptions):,} tools; the first {MAX_TOOLS} are"
                 " taken."
             )
-        return list(known.values())
+        return list(tools_by_name.values())
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -133,8 +131,8 @@ class McpServer(LoopOwner):
         )
         if name in tools or size > MAX_SCHEMA_CHARS:
             why = "is there twice" if name in tools else f"has a schema of {size:,} characters"
-            shown_name = sanitize_line(server_tool, 60)
-            self.notes.append(f"{self._label}: its tool {shown_name!r} {why}, and is left out.")
+            quoted = sanitize_line(server_tool, 60)
+            self.notes.append(f"{self._label}: its tool {quoted!r} {why}, and is left out.")
             return
 
         async def run(**arguments: Any) -> Any:

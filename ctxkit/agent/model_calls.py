@@ -93,7 +93,7 @@ class ModelCaller:
             ModelError: the model failed, or the prompt does not fit even when trimmed.
             asyncio.CancelledError: the turn was stopped; the text so far is in the session, marked.
         """
-        stage, compacted, compactor, repeats = -1, False, self._compactor, 0
+        compactor, stage, compacted, repeats = self._compactor, -1, False, 0
         while True:
             turn.check(self._model, compactor.context.coming, self._transcript.clock())
             await compactor.prepare(turn.spent, turn.limits)
@@ -312,10 +312,8 @@ class PromptComposition:
     def __init__(self) -> None:
         self._counts_by_id: dict[str, tuple[Message, list[int]]] = {}
         self._counted_prompt: tuple[Message, ...] = ()
-        self._sums, self._role_counts = (
-            [0] * (len(CONTENT_KINDS) + 1),
-            dict.fromkeys(MESSAGE_ROLES, 0),
-        )
+        self._sums = [0] * (len(CONTENT_KINDS) + 1)
+        self._role_counts = dict.fromkeys(MESSAGE_ROLES, 0)
 
     def of(
         self, messages: Sequence[Message], *, seq: int, schema_chars: int, tokens: int
@@ -351,11 +349,9 @@ class PromptComposition:
         """
         counted = len(self._counted_prompt)
         if messages[:counted] != self._counted_prompt:
-            self._sums, self._role_counts, counted = (
-                [0] * (len(CONTENT_KINDS) + 1),
-                dict.fromkeys(MESSAGE_ROLES, 0),
-                0,
-            )
+            self._sums = [0] * (len(CONTENT_KINDS) + 1)
+            self._role_counts = dict.fromkeys(MESSAGE_ROLES, 0)
+            counted = 0
         for message in messages[counted:]:
             self._sums = [
                 a + b for a, b in zip(self._sums, self._count_message(message), strict=True)

@@ -224,9 +224,9 @@ def _describe_passage_end(passage: Passage) -> str:
     """Return a clause that says where the passage ends; empty if it is the whole history."""
     if passage.before >= len(passage.history):
         return ""
-    first_kept = passage.history[passage.before]
-    begins = next((p.text for p in first_kept.parts if isinstance(p, Text) and p.text), "")
-    begins = begins or ", ".join(c.name for c in first_kept.tool_calls)
+    next_message = passage.history[passage.before]
+    begins = next((p.text for p in next_message.parts if isinstance(p, Text) and p.text), "")
+    begins = begins or ", ".join(c.name for c in next_message.tool_calls)
     return PASSAGE_END_CLAUSE.format(text=sanitize_line(begins, 160)) if begins else ""
 
 
@@ -234,8 +234,8 @@ def sum_usage(usages: list[Usage]) -> Usage:
     """Return the sum of usages by class; a class that none of them reports stays missing."""
 
     def sum_field(name: str) -> int | None:
-        known = [getattr(u, name) for u in usages if getattr(u, name) is not None]
-        return sum(known) if known else None
+        values = [getattr(u, name) for u in usages if getattr(u, name) is not None]
+        return sum(values) if values else None
 
     costs = [u.cost_usd for u in usages]
     cost = None if None in costs else sum(c or 0.0 for c in costs)

@@ -85,9 +85,8 @@ class ProcessTree:
         """Start ending the whole tree; a second call does nothing."""
         while self._pipe_ends:
             end = self._pipe_ends.pop()
-            with suppress(
-                OSError
-            ):  # written too, as a forked process may hold a copy of the pipe open
+            # Written too, as a forked process may hold a copy of the pipe open.
+            with suppress(OSError):
                 os.write(end, b".")
             os.close(end)
         if self._pid and os.name != "posix":

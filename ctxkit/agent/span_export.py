@@ -153,10 +153,11 @@ class SpanExport:
 
     def _send_new(self) -> bool:
         """Send the new spans of the newest session; return False if a request failed."""
+        # Read in this order: `close` sets the session before the flag.
         closing, session = (
             self._closing,
             self._newest,
-        )  # read in this order: `close` sets the session before the flag
+        )
         if session is None:
             return True
         try:

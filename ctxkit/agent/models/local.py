@@ -178,9 +178,8 @@ class LocalModel:
 
 
 def _load_server(path: Path, window: int, threads: int) -> Any:
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "PASSIVE"
-    )  # its threads would spin, and starve a busy machine
+    # Its threads would otherwise spin while they wait.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import xllamacpp
     except ImportError:
@@ -309,9 +308,8 @@ def extract_answer(text: str) -> str:
     if match is None:
         return ""
     answer: str = json.loads(f'"{match[1]}"', strict=False)
-    return (
-        answer[:-1] if answer and "\ud800" <= answer[-1] <= "\udbff" else answer
-    )  # without half a surrogate pair
+    # Without half a surrogate pair.
+    return answer[:-1] if answer and "\ud800" <= answer[-1] <= "\udbff" else answer
 
 
 def _iter_chunks(piece: Any) -> Iterator[dict[str, Any]]:

@@ -118,9 +118,8 @@ def _make_provider(name: str, options: dict[str, Any]) -> Model:
 
     names = ("attempts", "cache_marks", "server_edits", "context_window", "silence", "pictures")
     provider_options = {k: options.pop(k) for k in names if k in options}
-    if (
-        "context_window" not in provider_options
-    ):  # `num_ctx` is what Ollama allocates, and so the limit
+    # `num_ctx` is what Ollama allocates, and so the limit.
+    if "context_window" not in provider_options:
         provider_options["context_window"] = (
             options.get("num_ctx") or _server_window(name, options) or context_limit(name)
         )

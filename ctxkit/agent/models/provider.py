@@ -70,9 +70,8 @@ def load_litellm() -> ModuleType:
     """Import LiteLLM without a request for its price map and without its debug output."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
-    os.environ.setdefault(
-        "HF_HUB_OFFLINE", "1"
-    )  # a name with "llama-3" would wait for Hugging Face
+    # A name with "llama-3" would wait for Hugging Face.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     tiktoken_folder = os.environ.get("TIKTOKEN_CACHE_DIR")
     try:
         import litellm
@@ -86,9 +85,8 @@ def load_litellm() -> ModuleType:
     if tiktoken_folder is not None:
         os.environ["TIKTOKEN_CACHE_DIR"] = tiktoken_folder
     litellm.suppress_debug_info = True
-    warnings.filterwarnings(
-        "ignore", "Pydantic serializer warnings", UserWarning
-    )  # of its own usage, at each reply
+    # LiteLLM's own models raise it at each reply.
+    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
     return litellm  # type: ignore[no-any-return]
 
 
@@ -193,11 +191,9 @@ class Provider:
         self.pictures = listed.pictures if listed is not None else pictures
         self._retry_policy = patience or RetryPolicy(attempts=attempts, pause=pause)
         self._cache_marks = cache_marks
-        self._server_edits, self._options, self._silence = (
-            server_edits,
-            dict(options or {}),
-            silence,
-        )
+        self._server_edits = server_edits
+        self._options = dict(options or {})
+        self._silence = silence
 
     def __repr__(self) -> str:
         return f"Provider({self.name!r})"
@@ -212,9 +208,8 @@ class Provider:
         check_api_key(self.name, self._options)
         if "litellm" not in sys.modules:
             emit(Delta("wait", "LiteLLM is being imported, once a kernel: this takes some seconds"))
-        litellm = await asyncio.to_thread(
-            load_litellm
-        )  # in a thread, so that a time limit can fire
+        # In a thread, so that a time limit can fire.
+        litellm = await asyncio.to_thread(load_litellm)
         self._check_key(litellm)
         has_output: list[bool] = []
 
@@ -340,18 +335,16 @@ class Provider:
             and "api_base" in options
             and not os.environ.get("OPENAI_API_KEY")
         ):
-            options.setdefault(
-                "api_key", "none"
-            )  # a server of one's own asks for none, its client insists on one
+            # The client insists on a key, also for a local server that needs none.
+            options.setdefault("api_key", "none")
         if self._server_edits is not None:
             options |= {
                 "context_management": self._server_edits,
                 "allowed_openai_params": ["context_management"],
             }
             if name.startswith("openai/") and not name.startswith(_RESPONSES_PREFIX):
-                name = _RESPONSES_PREFIX + name.removeprefix(
-                    "openai/"
-                )  # its Chat Completions know no such thing
+                # OpenAI's Chat Completions API has no context management.
+                name = _RESPONSES_PREFIX + name.removeprefix("openai/")
         chunks, loop, started = [], asyncio.get_running_loop(), time.time()
         async with asyncio.timeout(self._silence) as silence_timer:
             stream = await litellm.acompletion(model=name, messages=messages, **options)
@@ -383,9 +376,8 @@ class Provider:
         )
         has_usage = has_reported_usage(stream, chunks) and notes.usage is not False
         usage = parse_chat_usage(data.get("usage")) if has_usage else None
-        if (
-            usage is not None and self._is_claude
-        ):  # Anthropic tells none: what stands there LiteLLM counted
+        # Anthropic does not report reasoning tokens: LiteLLM counted them itself.
+        if usage is not None and self._is_claude:
             usage = replace(usage, reasoning_tokens=None)
         message = {**choice["message"], "tool_calls": calls}
         stop = "length" if notes.word in CONTEXT_FULL_REASONS else choice.get("finish_reason")

@@ -105,9 +105,8 @@ def classify_failure(error: BaseException) -> FailureKind | None:
         return "unreachable"
     if _CONNECTION_LOST.search(text):
         return "broken off"
-    if (
-        "APIConnectionError" in text[:200]
-    ):  # LiteLLM's name for whatever else went wrong on this side
+    # LiteLLM's name for any other error on this side of the connection.
+    if "APIConnectionError" in text[:200]:
         return None
     if _OLLAMA_RUNNER.search(text):
         return "server error"

@@ -75,12 +75,10 @@ class ScriptedModel:
         self.name = f"scripted/{name}"
         self.notice = SCRIPTED_NOTICE
         self.context_window = context_window
-        self._counter, self._pause, self._clock, self._cache_life = (
-            counter,
-            pause,
-            clock,
-            cache_life,
-        )
+        self._counter = counter
+        self._pause = pause
+        self._clock = clock
+        self._cache_life = cache_life
         self._last_prompt: tuple[Message, ...] = ()
         self._last_time = float("-inf")
 

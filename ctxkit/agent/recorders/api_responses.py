@@ -326,8 +326,8 @@ def failed_response(kind: ApiKind, why: str) -> dict[str, Any]:
         message = {"role": "assistant", "content": None, "refusal": why}
         return {"choices": [{"message": message, "finish_reason": "error"}]}
     if kind == "anthropic":
-        said = [{"type": "text", "text": why}]
-        return {"type": "message", "role": "assistant", "content": said, "stop_reason": "error"}
+        blocks = [{"type": "text", "text": why}]
+        return {"type": "message", "role": "assistant", "content": blocks, "stop_reason": "error"}
     content = [{"type": "output_text", "text": why}]
     return {
         "status": "failed",

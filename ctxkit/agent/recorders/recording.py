@@ -241,9 +241,8 @@ class Recording:
         Conversations without a valid call, of another service under a similar path, are left out.
         """
         with self._lock:
-            calls = sorted(
-                self._calls, key=lambda c: c["startTime"]
-            )  # threads tell them in any order
+            # Threads report them in any order.
+            calls = sorted(self._calls, key=lambda c: c["startTime"])
         threads: dict[bytes, list[dict[str, Any]]] = {}
         keys_by_response: dict[str, bytes] = {}
         """Conversation of each response that a later request can name."""
@@ -257,11 +256,11 @@ class Recording:
             threads.setdefault(key, []).append(call)
             if ident := call["response"].get("id"):
                 keys_by_response[str(ident)] = key
-        out = []
+        found_sessions = []
         for i, thread in enumerate(threads.values()):
             with suppress(ReadError):
-                out.append(self._make_session(i, thread))
-        return out
+                found_sessions.append(self._make_session(i, thread))
+        return found_sessions
 
     def _make_session(self, i: int, calls: list[dict[str, Any]]) -> Session:
         name, kind = f"{self.name}-{i}", calls[0]["kind"]

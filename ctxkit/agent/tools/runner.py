@@ -10,7 +10,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from ctxkit.policies.texts import content
 from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Image, Message, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Mapping, Sequence
 
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.policies.base import Natural
@@ -68,53 +68,63 @@ async def run_tool(
         takes_images: False replaces each image by a line that describes it.
     """
     limits = output_limits or OutputLimits()
-    text, images, failed, answer = await _run_checked(call, tools, approve, pictures=takes_images)
+    result = await _run_checked(call, tools, approve, takes_images=takes_images)
+    text = result.text
     is_spilled = offload is not None and 0 < limits.spill < len(text)
-    if (
-        offload is not None and is_spilled
-    ):  # in a thread, as redaction takes about a second per megabyte
-        text = await run_in_thread(lambda: offload(call.name, text))
-    if (
-        not is_spilled or len(text) > _MAX_STUB_CHARS
-    ):  # a result that could not be stored comes back whole
+    if offload is not None and is_spilled:
+        # In a thread: redaction takes about a second per megabyte.
+        text = await run_in_thread(lambda: offload(call.name, result.text))
+    if not is_spilled or len(text) > _MAX_STUB_CHARS:
+        # A result that could not be stored comes back whole.
         text = limits.cut(text)
+    has_decision = result.decision and (asked_tools is None or call.name in asked_tools)
     return Message(
         role="tool",
-        parts=(Text(text), *images),
+        parts=(Text(text), *result.images),
         tool=call.name,
         call_id=call.id,
-        is_error=failed,
-        details={APPROVAL_KEY: answer}
-        if answer and (asked_tools is None or call.name in asked_tools)
-        else {},
+        is_error=result.failed,
+        details={APPROVAL_KEY: result.decision} if has_decision else {},
     )
 
 
+class _CheckedResult(NamedTuple):
+    """The result of a tool call before its limits are applied."""
+
+    text: str
+    images: Sequence[Image] = ()
+    failed: bool = True
+    decision: str = ""
+    """The user's decision on the call; empty if nobody was asked."""
+
+
 async def _run_checked(
-    call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None, *, pictures: bool
-) -> tuple[str, list[Image], bool, str]:
-    """Return a result's text and images, whether it is a failure, and the user's decision."""
-    answer = ""
+    call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None, *, takes_images: bool
+) -> _CheckedResult:
+    """Run a call after the checks; whatever goes wrong is a failed result."""
+    decision = ""
     tool = tools.get(call.name)
     if tool is None:
         suggestion, tool_names = did_you_mean(call.name, tools), ", ".join(tools)
-        return f"There is no tool {call.name!r}.{suggestion} Known: {tool_names}.", [], True, answer
+        return _CheckedResult(f"There is no tool {call.name!r}.{suggestion} Known: {tool_names}.")
     if call.raw is not None:
-        return "The arguments are no JSON object; send them again as one.", [], True, answer
+        return _CheckedResult("The arguments are no JSON object; send them again as one.")
     try:
         arguments = convert_arguments(tool, call.arguments)
         if approve is not None:
-            decision = approve(call)
-            allowed = await decision if inspect.isawaitable(decision) else decision
-            answer = APPROVAL_DECISIONS[not allowed]
+            approval = approve(call)
+            allowed = await approval if inspect.isawaitable(approval) else approval
+            decision = APPROVAL_DECISIONS[not allowed]
             if not allowed:
-                return "The user did not allow this call.", [], True, answer
-        return *_to_parts(await _call_tool(tool, arguments), pictures=pictures), False, answer
+                return _CheckedResult("The user did not allow this call.", decision=decision)
+        value = await _call_tool(tool, arguments)
+        text, images = _to_parts(value, pictures=takes_images)
+        return _CheckedResult(text, images, failed=False, decision=decision)
     except CtxkitError as e:
-        return str(e), [], True, answer
+        return _CheckedResult(str(e), decision=decision)
     # A tool may raise anything: the model gets it as the result.
     except (Exception, SystemExit) as e:  # noqa: BLE001
-        return f"{type(e).__name__}: {e}", [], True, answer
+        return _CheckedResult(f"{type(e).__name__}: {e}", decision=decision)
 
 
 def _to_parts(value: Any, *, pictures: bool) -> tuple[str, list[Image]]:
@@ -195,9 +205,8 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
             error = RuntimeError(f"{type(e).__name__}: {e}")
         except BaseException as e:  # noqa: BLE001  awaiting the future raises it again
             error = e
-        with contextlib.suppress(
-            RuntimeError
-        ):  # the loop is closed, and nobody waits for the result
+        # The loop is closed, and nobody waits for the result.
+        with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(set_outcome, result, error)
 
     def run_thread() -> None:

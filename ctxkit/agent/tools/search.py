@@ -179,10 +179,10 @@ def _confirm_hits(root: Root, places: list[tuple[str, int, bytes]]) -> tuple[lis
                     hit_text is not None
                     and line.rstrip(b"\n")[:_COMPARED_BYTES] == hit_text[:_COMPARED_BYTES]
                 ):
-                    shown = line.rstrip(b"\r\n").decode("utf-8", "replace")[
+                    line_text = line.rstrip(b"\r\n").decode("utf-8", "replace")[
                         : search_worker.MAX_OUTPUT_CHARS
                     ]
-                    hits.append(f"{_printable_name(name)}:{number}: {shown}")
+                    hits.append(f"{_printable_name(name)}:{number}: {line_text}")
                 if number >= max(texts_by_line):
                     break
     return hits, len(places) - len(hits)
