@@ -328,7 +328,7 @@ class Agent:
                     requested,
                     self.tools,
                     approve=self._make_approver(turn),
-                    asked_tools=getattr(self.approve, "tools", None),
+                    approval_tools=getattr(self.approve, "tools", None),
                     offload=self._offload,
                     output_limits=self.outputs,
                     takes_images=accepts_images(self.model) is not False,

@@ -90,7 +90,7 @@ class CachedPrefix(NamedTuple):
     tokens: int
     window: int
 
-    def is_cheaper(self, model: str, own_tokens: int, ask_tokens: int, limit: int | None) -> bool:
+    def is_cheaper(self, model: str, text_tokens: int, ask_tokens: int, limit: int | None) -> bool:
         """Say whether asking behind the prefix costs less than a prompt of its own; False without
         prices.
         """
@@ -102,7 +102,7 @@ class CachedPrefix(NamedTuple):
         prefix_cost = (
             self.held * rates.read + (self.tokens - self.held + ask_tokens) * rates.write()
         )
-        return fits and prefix_cost < own_tokens * rates.write()
+        return fits and prefix_cost < text_tokens * rates.write()
 
 
 class ModelSummariser:
@@ -154,11 +154,11 @@ class ModelSummariser:
         instructions = "\n\n".join(t for t in (SUMMARY_PROMPT, passage.instructions) if t)
         limit = f"\n\nWrite at most {passage.limit} tokens." if passage.limit else ""
         text = summary_prompts.pi_transcript(passage.messages)
-        own_tokens = (len(instructions) + len(text)) // 4
+        text_tokens = (len(instructions) + len(text)) // 4
         prefix = self._cached_prefix() if not passage.start else None
         name, max_tokens = self.model.name, passage.limit
         if prefix is not None and prefix.is_cheaper(
-            name, own_tokens, len(instructions) // 4, max_tokens
+            name, text_tokens, len(instructions) // 4, max_tokens
         ):
             ask = (
                 PREFIX_SUMMARY_PROMPT.format(ask=instructions, upto=_describe_passage_end(passage))
@@ -173,7 +173,7 @@ class ModelSummariser:
         passage_message = Message(role="user", id="passage", parts=(conversation,))
         ask_message = Message(role="system", id="ask", parts=(Text(instructions + limit),))
         request = Request(messages=(ask_message, passage_message), max_output_tokens=max_tokens)
-        return redact(self._request_summary(request, own_tokens, "text").text)
+        return redact(self._request_summary(request, text_tokens, "text").text)
 
     def _request_summary(self, request: Request, tokens: int, kind: str) -> Message:
         """Call the model on its loop and wait for the reply."""

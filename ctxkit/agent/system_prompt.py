@@ -205,7 +205,7 @@ class _FilePart(NamedTuple):
     text: str
     size: int
     """Bytes of the whole file."""
-    taken: int
+    bytes_read: int
     """Bytes of it that were read."""
 
 
@@ -219,10 +219,10 @@ def project_section(sources: PromptSources, _: float) -> PromptSection | None:
         if part is None or not part.text.strip() or part.text in seen:
             continue
         seen.add(part.text)
-        whole = part.taken == part.size
-        cut = "" if whole else f" (truncated to {part.taken:,} of {part.size:,} bytes)"
+        whole = part.bytes_read == part.size
+        cut = "" if whole else f" (truncated to {part.bytes_read:,} of {part.size:,} bytes)"
         texts.append(f"{name}{cut}:\n{fence_text(part.text)}")
-        raw, bytes_left = raw + part.size, bytes_left - part.taken
+        raw, bytes_left = raw + part.size, bytes_left - part.bytes_read
     return make_section("project", "\n\n".join([_PROJECT_HEADING, *texts]), raw) if texts else None
 
 

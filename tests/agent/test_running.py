@@ -124,7 +124,7 @@ def test_what_a_person_said_to_a_call_is_kept_with_its_result():
     said = [
         ran(lambda: "x", approve=lambda _: True).details,
         ran(lambda: "x", approve=lambda _: False).details,
-        ran(lambda: "x", approve=lambda _: True, asked_tools=frozenset({"other"})).details,
+        ran(lambda: "x", approve=lambda _: True, approval_tools=frozenset({"other"})).details,
         ran(lambda: "x").details,
     ]
     assert said == [{"approval": "allowed"}, {"approval": "refused"}, {}, {}]

@@ -35,12 +35,12 @@ class _CallIds:
         self._repeats: dict[str, int] = {}
         self._unanswered: list[tuple[str, str]] = []
 
-    def made(self, name: str, arguments: Any, given_id: Any) -> JsonObject:
+    def add_call(self, name: str, arguments: Any, provider_id: Any) -> JsonObject:
         """Add a tool call; return it in the form of Chat Completions."""
         arguments_text = json.dumps(arguments or {}, ensure_ascii=False)
         mark = sha256(f"{name}\0{json.dumps(arguments, sort_keys=True)}".encode()).hexdigest()[:8]
         n = self._repeats[mark] = self._repeats.get(mark, 0) + 1
-        ident = str(given_id or (f"call_{mark}" if n == 1 else f"call_{mark}_{n}"))
+        ident = str(provider_id or (f"call_{mark}" if n == 1 else f"call_{mark}_{n}"))
         self._unanswered.append((ident, name))
         return {
             "id": ident,
@@ -48,10 +48,10 @@ class _CallIds:
             "function": {"name": name, "arguments": arguments_text},
         }
 
-    def answered(self, name: str, given_id: Any) -> str:
+    def find_answered(self, name: str, provider_id: Any) -> str:
         """Return the id of the call that a result answers: the first open one of that name."""
-        if given_id:
-            return str(given_id)
+        if provider_id:
+            return str(provider_id)
         call = next((c for c in self._unanswered if c[1] == name), None) or next(
             iter(self._unanswered), None
         )
@@ -94,7 +94,7 @@ def _gemini_messages(content: JsonObject, calls: _CallIds) -> Iterator[JsonObjec
     for part in parts:
         result = part.get("functionResponse")
         if isinstance(result, dict):
-            ident = calls.answered(str(result.get("name")), result.get("id"))
+            ident = calls.find_answered(str(result.get("name")), result.get("id"))
             response = json.dumps(result.get("response"), ensure_ascii=False)
             yield {"role": "tool", "tool_call_id": ident, "content": response}
     user_parts = [p for p in parts if "functionResponse" not in p]
@@ -106,7 +106,7 @@ def _gemini_reply(parts: list[JsonObject], calls: _CallIds) -> JsonObject:
     text = "".join(_part_text(p) for p in parts if not p.get("thought"))
     thought = "".join(_part_text(p) for p in parts if p.get("thought"))
     tool_calls = [
-        calls.made(str(c.get("name")), c.get("args"), c.get("id"))
+        calls.add_call(str(c.get("name")), c.get("args"), c.get("id"))
         for p in parts if isinstance(c := p.get("functionCall"), dict)
     ]  # fmt: skip
     return _assistant_message(text, thought, tool_calls)
@@ -183,7 +183,7 @@ def _ollama_message(message: JsonObject, calls: _CallIds) -> JsonObject:
     role, text = str(message.get("role")), str(message.get("content") or "")
     if role == "tool":
         name = str(message.get("tool_name") or message.get("name"))
-        ident = calls.answered(name, message.get("tool_call_id"))
+        ident = calls.find_answered(name, message.get("tool_call_id"))
         return {"role": "tool", "tool_call_id": ident, "content": text}
     if role != "assistant":
         return {"role": role, "content": text}
@@ -192,7 +192,9 @@ def _ollama_message(message: JsonObject, calls: _CallIds) -> JsonObject:
         for c in _json_objects(message.get("tool_calls"))
         if isinstance(c.get("function"), dict)
     ]
-    tool_calls = [calls.made(str(c.get("name")), c.get("arguments"), c["id"]) for c in functions]
+    tool_calls = [
+        calls.add_call(str(c.get("name")), c.get("arguments"), c["id"]) for c in functions
+    ]
     return _assistant_message(text, str(message.get("thinking") or ""), tool_calls)
 
 

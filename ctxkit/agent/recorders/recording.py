@@ -144,7 +144,9 @@ def record(name: str = "recorded") -> Iterator[Recording]:
 
     call_ids: dict[int, str | None] = {}
     tap = HttpTap(
-        lambda heard: call_ids.update({id(heard): _current_call.get() if heard.litellm else None}),
+        lambda exchange: call_ids.update(
+            {id(exchange): _current_call.get() if exchange.litellm else None}
+        ),
         add_exchange,
     )
     try:

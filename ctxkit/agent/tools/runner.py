@@ -50,7 +50,7 @@ async def run_tool(
     tools: Mapping[str, Tool],
     *,
     approve: Approve | None = None,
-    asked_tools: Container[str] | None = None,
+    approval_tools: Container[str] | None = None,
     offload: OffloadResult | None = None,
     output_limits: OutputLimits | None = None,
     takes_images: bool = True,
@@ -61,7 +61,7 @@ async def run_tool(
         call: the call as the model requested it.
         tools: the tools by name.
         approve: decides whether the call may run; None: every call may.
-        asked_tools: names of the tools for which `approve` asks a person; None: all. Only their
+        approval_tools: names of the tools for which `approve` asks a person; None: all. Only their
             results carry the decision in their details.
         offload: stores a result longer than `output_limits.spill` and returns its stub.
         output_limits: limits of the result's text; None: the defaults.
@@ -77,7 +77,7 @@ async def run_tool(
     if not is_spilled or len(text) > _MAX_STUB_CHARS:
         # A result that could not be stored comes back whole.
         text = limits.cut(text)
-    has_decision = result.decision and (asked_tools is None or call.name in asked_tools)
+    has_decision = result.decision and (approval_tools is None or call.name in approval_tools)
     return Message(
         role="tool",
         parts=(Text(text), *result.images),
