@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 #   running call and for each call behind it; a killed kernel is repaired at the next turn.
 # * Tools get the arguments as the model sent them; transcript and events get them redacted.
 # * Limits are checked before each model call with the prompt about to be sent. Time spent waiting
-#   for an approval does not count (`Turn.pause_deadline`).
+#   for an approval does not count (`Turn.paused`).
 
 CONTINUE_PROMPT = "Your reply was cut by its limit of length. Go on exactly where it ended."
 

@@ -28,8 +28,8 @@ class BackgroundTask(Generic[T]):
 
     Args:
         coroutine: the coroutine.
-        ended: called in the thread when it is over, whatever happened.
-        begin: False: it runs from `begin` on.
+        on_end: called in the thread at its end, whatever happened.
+        start: False: it starts with `begin`.
     """
 
     def __init__(

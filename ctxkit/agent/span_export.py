@@ -91,9 +91,9 @@ class SpanExport:
     """Sends the span of each call when it is complete, and the agent's span at the end.
 
     Args:
-        session: gives the session as it stands; asked only in the thread that calls `hear`.
-        to: where to.
-        say: is told once that a collector failed, as event `export_failed`.
+        session: returns the session so far; called only in the thread that calls `hear`.
+        address: address of the collector.
+        emit: called once if the collector failed, with the event `export_failed` (kind, payload).
     """
 
     def __init__(

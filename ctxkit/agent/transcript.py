@@ -30,7 +30,7 @@ class Transcript:
 
     Args:
         session: the session so far.
-        keep: appends entries; None: in memory only.
+        append: appends entries; None: in memory only.
         clock: returns seconds since 1970.
     """
 

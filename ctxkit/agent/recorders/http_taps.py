@@ -92,7 +92,7 @@ class HttpTap:
 # `send` of the sync and async clients is patched once for all taps, and restored with the last one.
 # A response that is streamed gets a tee: its bytes are kept as the program reads them, so neither
 # the order nor the time of reading changes. A stream that the program abandons is never closed; its
-# exchange ends with the block (`HttpTap.end_open`).
+# exchange ends with the block (`HttpTap.finish`).
 
 
 @contextmanager

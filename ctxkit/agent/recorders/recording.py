@@ -177,10 +177,11 @@ def _error_text(kwargs: dict[str, Any]) -> str:
 
 
 _MAX_WAIT_SECONDS, _QUIET_SECONDS = 5.0, 0.4
-"""Seconds to wait at the end for calls that are reported late: LiteLLM does so from another thread,
-and for some providers says nothing when a call begins. At most `_WAIT`, at least until nothing was
-heard for `_QUIET`; where LiteLLM is there and nothing was heard at all, `_WAIT`: its first report
-loads what it reports with."""
+"""Seconds to wait at the end for late reports: the longest wait, and the silence that ends it.
+
+LiteLLM reports from another thread, and for some providers does not say that a call began. If it
+was imported and has reported nothing at all, only the longest wait ends: its first report imports
+modules, which takes time."""
 _REQUEST_FIELDS = (
     "model",
     "messages",
