@@ -105,10 +105,12 @@ class LiveContext:
 
     def _replay_record(self) -> None:
         """Advance the run to the end of the log, with all recorded edits in force."""
+        # A run that only repeats the recorded edits, with triggers, pruning and guards switched off.
         no_actions: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
         record_rules = self.rules.but(policy=RecordedCompactions(), guards=(), **no_actions)
         record_run = Run(self.log, record_rules, self.run.room.limit)
         advance(record_run, record_rules, self.log.calls)
+        # Edits after the last reply belong to the call that comes next; no call has applied them.
         was = history = record_run.history.at(self.log.calls)
         for call, edit in self.log.recorded:
             if call == self.log.calls:
@@ -116,6 +118,7 @@ class LiveContext:
         if history is not was:
             record_run.by_hand(history, "recorded", "recorded")
         self.run.resume(record_run)
+        # The usage of the last reply corrects later sizes, unless an edit changed the prompt since.
         edited = bool(self.log.recorded) and self.log.recorded[-1][0] == self.log.calls
         if self.log.calls and not edited and self.log.replies[-1] is not None:
             reply, call = self.log.replies[-1], self.log.calls - 1
@@ -285,6 +288,7 @@ class ArtifactOffloader:
         missing = set(artifact_ids.values()) - self._saved_ids
         if not missing:
             return shown
+        # Save the texts of new artifacts, as the policies that offloaded them have them.
         results, rows = _find_offloaded(run, missing), HistoryRows(run.history.at(call))
         places = {p: rows.place(shown.row(p)) for p in artifact_ids}
         for p, name in artifact_ids.items():
@@ -293,9 +297,10 @@ class ArtifactOffloader:
                 origin = None if place is None else rows.asked(place)
                 if self._save_result(name, results[name], origin):
                     self._saved_ids.add(name)
+        # Undo the stubs of all others: with the offloaded text, else with the history's message.
         sent = list(shown.messages)
         for p, name in artifact_ids.items():
-            if name not in self._saved_ids:  # no policy has its text: use the history's message
+            if name not in self._saved_ids:
                 place = places[p]
                 original = sent[p] if place is None else rows.message(place)
                 sent[p] = replace(sent[p], parts=results.get(name, original).parts)

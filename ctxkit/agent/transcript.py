@@ -59,6 +59,7 @@ class Transcript:
 
     def find_unanswered_calls(self) -> list[ToolCall]:
         """Return the tool calls of the last reply that have no result."""
+        # Walk back over the results at the end to the reply that made the calls.
         answered: set[str | None] = set()
         for entry in reversed(self.session.path):
             if not isinstance(entry, Message) or not entry.visible:

@@ -147,6 +147,8 @@ class SessionMemory:
         Raises:
             StoreError: an entry cannot be stored.
         """
+        # New is a lesson that no entry states yet, whose guid and name were not forgotten by hand and
+        # belong to no entry of another author. Of too many the newest are taken.
         entries, audit_rows = self.store.entries(), self.store.newest_rows()
         stored_keys = {(e.type, e.description) for e in entries}
         protected = [
