@@ -147,8 +147,8 @@ class SessionMemory:
         Raises:
             StoreError: an entry cannot be stored.
         """
-        # New is a lesson that no entry states yet, whose guid and name were not forgotten by hand and
-        # belong to no entry of another author. Of too many the newest are taken.
+        # A lesson is new if no entry states it, and if its guid and name were neither forgotten by
+        # hand nor belong to an entry of another author. Of too many the newest are taken.
         entries, audit_rows = self.store.entries(), self.store.newest_rows()
         stored_keys = {(e.type, e.description) for e in entries}
         protected = [
