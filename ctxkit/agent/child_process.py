@@ -69,7 +69,7 @@ class ChildProcess:
         self._stderr_task = asyncio.ensure_future(self._read_stderr())
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Write a message; one that is over takes it in silence, and `over` says why."""
+        """Write a message; after the program has ended it is dropped, and `over` says why."""
         pipe = self._process.stdin
         with suppress(OSError, RuntimeError):
             if pipe is not None and not pipe.is_closing():
@@ -77,7 +77,7 @@ class ChildProcess:
                 await pipe.drain()
 
     async def receive(self) -> dict[str, Any] | None:
-        """Return the next message, or None where there is none any more: `over` says why."""
+        """Return the next message, or None after the last one; then `over` says why."""
         out = self._process.stdout
         while out is not None and not self.over:
             try:

@@ -105,7 +105,7 @@ class LiveContext:
 
     def _replay_record(self) -> None:
         """Advance the run to the end of the log, with all recorded edits in force."""
-        # A run that only repeats the recorded edits, with triggers, pruning and guards switched off.
+        # A run that only repeats the recorded edits, without triggers, pruning and guards.
         no_actions: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
         record_rules = self.rules.but(policy=RecordedCompactions(), guards=(), **no_actions)
         record_run = Run(self.log, record_rules, self.run.room.limit)
