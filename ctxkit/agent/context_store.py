@@ -299,9 +299,8 @@ class ContextStore:
             return update_index(self._read_index(home), name, item)
         except ValueError:
             raise StoreError(
-                f"{home}/{CONTEXT_FOLDER}/{INDEX_FILE} is damaged: mend it, or move it away; "
-                "what is there "
-                "would be lost."
+                f"{home}/{CONTEXT_FOLDER}/{INDEX_FILE} is damaged, and writing it would "
+                "lose its content: repair it, or move it away."
             ) from None
 
     def _has_file(self, home: str, name: str, file: StoreFile) -> bool:

@@ -179,7 +179,7 @@ class ModelSummariser:
         """Call the model on its loop and wait for the reply."""
         exceeded = self._exceeded_limit(tokens)
         if exceeded:
-            raise ModelError(f"The summary was not asked for: it would pass {exceeded}.")
+            raise ModelError(f"The summary was not requested: it would exceed {exceeded}.")
         if self._stopped:
             raise ModelError("The turn was stopped before the summary was written.")
         self.asked += 1

@@ -388,6 +388,6 @@ def _check_section_name(name: str, names: Sequence[str]) -> None:
     if name in names:
         return
     if name == "tools":
-        raise BadArguments("Tool schemas go with the tools: `--tools` names fewer of them.")
+        raise BadArguments("Tool schemas are no section: `--tools` offers fewer tools.")
     message = f"There is no section {name[:60]!r}; there are {', '.join(names)}, on and off."
     raise BadArguments(f"{message}{did_you_mean(name, names)}")

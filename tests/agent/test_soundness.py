@@ -251,7 +251,7 @@ def test_a_summary_that_would_pass_a_limit_is_not_asked_for():
     write = ModelSummariser(
         writer, loop, allowed=lambda tokens: "the limit of 1 calls" if tokens > 100 else None
     )
-    with pytest.raises(ModelError, match="would pass the limit of 1 calls"):
+    with pytest.raises(ModelError, match="would exceed the limit of 1 calls"):
         write(Passage(log, 1))
     loop.close()
     assert not writer.asked

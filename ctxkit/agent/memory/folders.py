@@ -168,7 +168,7 @@ class MemoryStore:
             return local_matches[0]
         if matches:
             guids = ", ".join(entry.guid[:8] for _, entry in matches)
-            raise BadArguments(f"Several entries are called so: say which by {guids}.")
+            raise BadArguments(f"Several entries have that name: choose one by its guid, {guids}.")
         near = did_you_mean(name, [entry.name for _, entry in entries])
         raise BadArguments(f"Nothing is remembered as {sanitize_line(name, 80)!r}.{near}")
 
@@ -228,9 +228,8 @@ class MemoryStore:
         ]
         if "name" in changes and any(h.guid != old.guid for h in namesakes):
             raise BadArguments(
-                f"Another entry is called {sanitize_line(edited.name, 80)!r}: choose a name of "
-                "its own, or"
-                " forget that one first."
+                f"Another entry is called {sanitize_line(edited.name, 80)!r}: choose another "
+                "name, or forget that entry first."
             )
         folder.put(edited)
         self._add_audit_row(folder, "changed", edited, by=by, fields=sorted(changes))

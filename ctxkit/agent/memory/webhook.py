@@ -131,7 +131,9 @@ async def _post_json(url: str, body: dict[str, Any], headers: dict[str, str]) ->
         if not answer.is_success:
             raise StoreError(f"The memory's webhook answered with HTTP {answer.status_code}.")
         if answer.headers.get("content-encoding", "identity") != "identity":
-            raise StoreError("The memory's webhook packed its answer, which it was asked not to.")
+            raise StoreError(
+                "The memory's webhook compressed its answer, which it was asked not to do."
+            )
         data = bytearray()
         async for piece in answer.aiter_raw(65_536):
             data += piece

@@ -272,8 +272,8 @@ class SessionLog:
             free = lock_descriptor(file, blocking=False)
         except OSError as e:
             raise StoreError(
-                f"{self.folder} lies where files cannot be locked ({e.strerror}): keep the "
-                "session in a folder of this machine."
+                f"Files in {self.folder} cannot be locked ({e.strerror}): keep the session in a"
+                " folder of this machine."
             ) from None
         if not free:
             raise StoreError(
@@ -311,7 +311,7 @@ class SessionLog:
         try:
             session = read(self.path, format="native")
         except ReadError as e:
-            raise StoreError(f"{self.path} is no session of ours: {e.why}") from None
+            raise StoreError(f"{self.path} is not a ctxkit session: {e.why}") from None
         changed = self._describe_change()
         if changed:
             raise StoreError(f"{self.path} cannot be opened: {changed}.")

@@ -41,8 +41,8 @@ def check_session_name(name: str) -> str:
     """
     if not _SESSION_NAME.fullmatch(name) or _WINDOWS_DEVICE.fullmatch(name):
         raise BadArguments(
-            f"{name[:80]!r} is no name for a session: use letters, digits, '_', '-' and '.', at "
-            "most 64, that begin with no sign, end with no point and are no device of Windows."
+            f"{name[:80]!r} is no name for a session: use at most 64 letters, digits, '_', '-' and "
+            "'.', with no '-' or '.' at the start, no '.' at the end, and no Windows device name."
         )
     return name
 

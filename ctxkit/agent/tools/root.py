@@ -59,7 +59,7 @@ class Root:
             StoreError: the path leads out of the root, or is not a path.
         """
         if "\0" in path or len(path) > 4096:
-            raise StoreError("The path is not a path: it holds a NUL or is too long.")
+            raise StoreError("The path is not valid: it has a NUL character or is too long.")
         try:
             real = (self.folder / path.strip()).resolve()
         except (OSError, RuntimeError, ValueError):
