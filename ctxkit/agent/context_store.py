@@ -442,7 +442,10 @@ def _import_file(imported: ImportedFiles, path: str, file: BinaryIO) -> str:
         name = f"{path}.txt" if name in imported.files else name
         imported.files[name] = read.text.encode(), size
         imported.left.extend([f"{sanitize_line(path, 80)} ({read.note})"] if read.note else [])
-        return "" if read.text.strip() else _drop_empty(imported, name)
+        if read.text.strip():
+            return ""
+        del imported.files[name]
+        return "it holds no text; pictures of pages are not read"
     if size > MAX_FILE_BYTES:
         return f"it has more than {MAX_FILE_BYTES:,} bytes"
     data = file.read(MAX_FILE_BYTES + 1)
@@ -450,11 +453,6 @@ def _import_file(imported: ImportedFiles, path: str, file: BinaryIO) -> str:
         return "it is no text"
     imported.files[path] = data, len(data)
     return ""
-
-
-def _drop_empty(imported: ImportedFiles, name: str) -> str:
-    del imported.files[name]
-    return "it holds no text; pictures of pages are not read"
 
 
 def _with_extraction_note(imported: ImportedFiles) -> ImportedFiles:

@@ -104,25 +104,18 @@ def _make_scripted(
     return ScriptedModel(turns, name=name, counter=counter, clock=clock, context_window=window)
 
 
-def _server_window(name: str, options: dict[str, Any]) -> int | None:
-    """Return the window that the server at `api_base` reports, or None."""
-    if not (base := options.get("api_base")):
-        return None
-
-    return fetch_window(str(base), name.partition("/")[2])
-
-
 def _make_provider(name: str, options: dict[str, Any]) -> Model:
     from ctxkit.agent.models.provider import Provider
     from ctxkit.tokens.prices import context_limit
 
     names = ("attempts", "cache_marks", "server_edits", "context_window", "silence", "pictures")
     provider_options = {k: options.pop(k) for k in names if k in options}
-    # `num_ctx` is what Ollama allocates, and so the limit.
     if "context_window" not in provider_options:
-        provider_options["context_window"] = (
-            options.get("num_ctx") or _server_window(name, options) or context_limit(name)
-        )
+        # What Ollama allocates is the limit, else what a local server reports, else the table.
+        window, base = options.get("num_ctx"), options.get("api_base")
+        if not window and base:
+            window = fetch_window(str(base), name.partition("/")[2])
+        provider_options["context_window"] = window or context_limit(name)
     return Provider(name, options=options, **provider_options)
 
 
