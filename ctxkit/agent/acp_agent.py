@@ -1,7 +1,7 @@
-"""An agent of another program, driven over ACP, recorded as a live session.
+"""External agents: another program's agent, driven over ACP and recorded as a live session.
 
-It leads itself: its model, its tools, its compactions. The gauge is what it tells of its context; a
-compaction is a fall of that, and marked as derived. Its own log knows more (`own_log`).
+The program chooses its own model, tools and compactions. It reports how full its context is; a drop
+of that is recorded as a derived compaction. Its own log has more (`acp_client.find_agent_log`).
 """
 
 from __future__ import annotations
@@ -34,19 +34,36 @@ if TYPE_CHECKING:
 
 
 COMPACTION_DROP = 1 / 3
-"""Share of its context by which the gauge of an agent falls at a compaction, at least."""
+"""Smallest drop of an agent's reported context size, as a share, that counts as a compaction."""
 ACP_SESSION_KEY = "acp_session"
-"""Where `Message.details` has the id of the agent's own conversation."""
+"""Key of the agent's own conversation id in `Message.details`."""
 _SILENCE_SECONDS = 900.0
 
 
+# A turn of an external agent
+#
+#   open      a new program, a resumed conversation (its id is in the last message), or a new one
+#   prompt    then messages arrive in one queue, in the order of the agent:
+#               session/update     text, tool calls, context size -> `ReplyBuilder` -> transcript
+#               request with id    a permission question, which is answered; others are refused
+#               the prompt's own answer   ends the turn
+#               None               the program has ended
+#   stop      on cancellation or a limit: `session/cancel`, then up to `_CANCEL_SECONDS` for the
+#             agent to answer, then its process is killed
+#
+# Whatever way a turn ends, the text so far is stored, and each open call gets a result that says
+# so.
+
+
 class ExternalAgent(Agent):
-    """An agent of another program at work on one session; takes what `Agent` takes, and the agent.
+    """An agent of another program that works on one session.
 
     Args:
-        acp: the agent.
-        folder: where it works.
-        servers: MCP servers that it is told of, as the protocol has them.
+        session: the session to continue.
+        acp: client of the agent.
+        folder: its working folder.
+        servers: MCP servers for the agent, as the protocol describes them.
+        more: the other arguments of `Agent`.
     """
 
     def __init__(
@@ -59,25 +76,25 @@ class ExternalAgent(Agent):
         **more: Any,
     ) -> None:
         self.acp, self._folder, self._servers = acp, folder, servers
-        self.used, self.size, self._dollars = 0, 0, 0.0
-        self._fresh_start = False
+        self.used, self.size, self._total_cost_usd = 0, 0, 0.0
+        self._needs_new_session = False
         super().__init__(session, **more)
 
-    def _offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:  # noqa: ARG002  those of its own
+    def _offer_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:  # noqa: ARG002  those of its own
         return ()
 
-    def _fresh(self) -> SpentInTurn:
-        return SpentInTurn(free=True)  # no price is known before the agent tells one
+    def _new_spending(self) -> SpentInTurn:
+        return SpentInTurn(free=True)  # no price is known before the agent reports a cost
 
     def gauge(self) -> tuple[int, int]:
-        """Return the tokens of its context and its window, as told; else as counted here."""
+        """Return the tokens of the context and the window, as reported, else as counted here."""
         used, size = super().gauge()
         return (self.used or used), (self.size or size)
 
-    def move(self, session: Any, keep: Any = None) -> None:
-        """Stand elsewhere; the agent, which cannot go back, begins anew there."""
-        super().move(session, keep)
-        self._fresh_start = True
+    def move(self, session: Any, append: Any = None) -> None:
+        """Continue from another point; the agent cannot go back, so it gets a new conversation."""
+        super().move(session, append)
+        self._needs_new_session = True
 
     async def compact(
         self,
@@ -86,7 +103,7 @@ class ExternalAgent(Agent):
         focus: str = "",  # noqa: ARG002
         instead: Policy | None = None,  # noqa: ARG002
     ) -> tuple[Edit, ...]:
-        """Refuse: the agent compacts by itself.
+        """Refuse, as the agent compacts by itself.
 
         Raises:
             BadArguments: always.
@@ -97,47 +114,55 @@ class ExternalAgent(Agent):
 
     # -- the turn --------------------------------------------------------------------------------
 
-    def _begin(self, prompt: Message, heard: Sequence[Message]) -> Turn:
-        if self.limits.tokens is not None:  # which only the agent itself could keep
+    def _begin_turn(self, prompt: Message, preceding: Sequence[Message]) -> Turn:
+        if self.limits.tokens is not None:  # only the agent itself could keep this limit
             raise BadArguments(
                 f"{self.model.name} counts its tokens by itself: give --max-seconds or --max-calls."
             )
-        return super()._begin(prompt, heard)
+        return super()._begin_turn(prompt, preceding)
 
-    async def _answer(self, turn: Turn) -> str:
-        turn.spent.free, turn.spent.cost_usd, turn.dollars = False, None, self._dollars
-        await self._opened()
-        said = self.transcript.session.messages[-1]
-        if not self.acp.pictures and any(isinstance(p, Image) for p in said.parts):
+    async def _answer_prompt(self, turn: Turn) -> str:
+        turn.spent.free, turn.spent.cost_usd, turn.dollars = False, None, self._total_cost_usd
+        await self._open_session()
+        prompt = self.transcript.session.messages[-1]
+        if not self.acp.pictures and any(isinstance(p, Image) for p in prompt.parts):
             raise ModelError(f"{self.model.name} takes no pictures: leave --attach out.")
-        told = ReplyBuilder(self.model.name)
-        queue = await self.acp.prompt([to_acp_content(p) for p in said.parts])
+        builder = ReplyBuilder(self.model.name)
+        queue = await self.acp.prompt([to_acp_content(p) for p in prompt.parts])
         try:
-            return await self._listen(queue, told, turn)
+            return await self._receive_messages(queue, builder, turn)
         except (asyncio.CancelledError, LimitReached) as e:
             await stop_acp_turn(self.acp, queue)
-            self._left(told, turn, e)
+            self._store_unfinished(builder, turn, e)
             raise
         except ModelError:
-            self._left(told, turn, None)
+            self._store_unfinished(builder, turn, None)
             raise
         finally:
             self.acp.done()
 
-    async def _opened(self) -> None:
-        said = (e.details.get(ACP_SESSION_KEY) for e in reversed(self.transcript.session.messages))
-        known = next(filter(None, said), None)
-        running, before = self.acp.session, bool(self.transcript.session.calls)
-        if self._fresh_start:
-            self.acp.session, running, known = None, None, None
-        goes_on = await self.acp.open(self._folder, again=known or running, servers=self._servers)
-        self._fresh_start = False
-        if before and not goes_on:
+    async def _open_session(self) -> None:
+        session_ids = (
+            e.details.get(ACP_SESSION_KEY) for e in reversed(self.transcript.session.messages)
+        )
+        stored_id = next(filter(None, session_ids), None)
+        open_id, has_calls = self.acp.session, bool(self.transcript.session.calls)
+        if self._needs_new_session:
+            self.acp.session, open_id, stored_id = None, None, None
+        resumed = await self.acp.open(
+            self._folder, resume_id=stored_id or open_id, servers=self._servers
+        )
+        self._needs_new_session = False
+        if has_calls and not resumed:
             why = "it begins anew here, and knows nothing of what was said before"
             self.tell("model_wait", {"why": f"{self.model.name}: {why}"})
 
-    async def _listen(self, queue: asyncio.Queue[Any], told: ReplyBuilder, turn: Turn) -> str:
-        """Take what comes until the agent answers the prompt; return what must be said of that."""
+    async def _receive_messages(
+        self, queue: asyncio.Queue[Any], builder: ReplyBuilder, turn: Turn
+    ) -> str:
+        """Process messages until the agent answers the prompt; return a note on how it ended, or
+        "".
+        """
         while True:
             try:
                 message = await asyncio.wait_for(queue.get(), _SILENCE_SECONDS)
@@ -151,50 +176,52 @@ class ExternalAgent(Agent):
             if message is None:
                 raise ModelError(self.acp.gone or f"{self.model.name} is gone.")
             if "method" not in message:
-                return self._ended(message, told, turn)
+                return self._finish_answer(message, builder, turn)
             if "id" in message:
-                await self._requested(message, told, turn)
+                await self._answer_request(message, builder, turn)
             elif message["method"] == "session/update":
-                self._update(as_dict(as_dict(message.get("params")).get("update")), told, turn)
+                self._apply_update(
+                    as_dict(as_dict(message.get("params")).get("update")), builder, turn
+                )
 
-    def _update(self, update: dict[str, Any], told: ReplyBuilder, turn: Turn) -> None:
+    def _apply_update(self, update: dict[str, Any], builder: ReplyBuilder, turn: Turn) -> None:
         kind = update.get("sessionUpdate")
         if kind in ("agent_message_chunk", "agent_thought_chunk"):
-            word = "thinking" if kind == "agent_thought_chunk" else "text"
-            self._keep(told.say(word, update), turn)
-            if told.usage is not None and told.usage.prompt_tokens:
-                self._measured(told.usage.prompt_tokens)
+            delta_kind = "thinking" if kind == "agent_thought_chunk" else "text"
+            self._store_messages(builder.say(delta_kind, update), turn)
+            if builder.usage is not None and builder.usage.prompt_tokens:
+                self._apply_context_size(builder.usage.prompt_tokens)
             piece = as_dict(update.get("content")).get("text")
             if isinstance(piece, str):
-                delta = Delta(word, piece)  # type: ignore[arg-type]  # one of two of its words
+                delta = Delta(delta_kind, piece)  # type: ignore[arg-type]  # one of two of its words
                 self.tell("delta", {"kind": delta.kind, "text": delta.text})
         elif kind in ("tool_call", "tool_call_update"):
-            self._called(update, told, turn)
+            self._apply_tool_call(update, builder, turn)
         elif kind == "usage_update":
-            self._gauged(update, turn)
+            self._apply_usage_update(update, turn)
 
-    def _called(self, update: dict[str, Any], told: ReplyBuilder, turn: Turn) -> None:
+    def _apply_tool_call(self, update: dict[str, Any], builder: ReplyBuilder, turn: Turn) -> None:
         ident = str(update.get("toolCallId") or "")
-        known = told.knows(ident)
-        self._keep(told.call(update), turn)
-        call = told.called(ident)
-        if not known:
+        is_reported = builder.has_call(ident)
+        self._store_messages(builder.call(update), turn)
+        call = builder.called(ident)
+        if not is_reported:
             self.tell("tool_call", {"tool_name": call.name, "args": call.arguments})
 
-    def _gauged(self, update: dict[str, Any], turn: Turn) -> None:
-        """Take what the agent tells of its context, and of its cost."""
+    def _apply_usage_update(self, update: dict[str, Any], turn: Turn) -> None:
+        """Apply the context size and the cost that the agent reports."""
         used, size, cost = (update.get(k) for k in ("used", "size", "cost"))
         if type(size) is int and size > 0:
             self.size = size
         amount = as_dict(cost).get("amount")
         if as_dict(cost).get("currency", "USD") == "USD" and isinstance(amount, (int, float)):
-            self._dollars = max(float(amount), self._dollars)
-            turn.spent.cost_usd = self._dollars - turn.dollars
+            self._total_cost_usd = max(float(amount), self._total_cost_usd)
+            turn.spent.cost_usd = self._total_cost_usd - turn.dollars
         if type(used) is int and used >= 0:
-            self._measured(used)
+            self._apply_context_size(used)
 
-    def _measured(self, used: int) -> None:
-        """Take how much the agent's context holds; a fall is a compaction."""
+    def _apply_context_size(self, used: int) -> None:
+        """Set the size of the agent's context; a large drop is recorded as a compaction."""
         before, self.used = self.used, used
         if before and self.used < before * (1 - COMPACTION_DROP):
             mark = make_derived_compaction(f"fall{len(self.transcript.session.log)}", before, used)
@@ -203,70 +230,80 @@ class ExternalAgent(Agent):
             sizes = {"tokens_before": before, "tokens_after": used}
             self.tell("compaction_end", {"outcome": "compacted", "trigger": "its own", **sizes})
 
-    def _keep(self, messages: Iterator[Message], turn: Turn) -> None:
-        """Write what is whole; a reply counts as a call."""
+    def _store_messages(self, messages: Iterator[Message], turn: Turn) -> None:
+        """Store complete messages; each reply counts as a model call."""
         ids: dict[str, str] = {}
         for message in messages:
             if message.role == "tool":
-                kept = self._said(self.transcript.add(with_call_id(message, ids), "r"))
-                self.tell("tool_result", tool_result_payload(kept))
+                stored = self._record(self.transcript.add(with_call_id(message, ids), "r"))
+                self.tell("tool_result", tool_result_payload(stored))
                 continue
             details = {
                 ACP_SESSION_KEY: self.acp.session,
                 **({"used": self.used} if self.used else {}),
             }
-            begun = self.transcript.session.context_window
-            window = self.size if self.size and self.size != begun else None
+            initial_window = self.transcript.session.context_window
+            window = self.size if self.size and self.size != initial_window else None
             reply = replace(message, details=details, context_window=window)
-            kept = self._said(self.transcript.add(reply, "a"))
-            calls = zip(message.tool_calls, kept.tool_calls, strict=True)
+            stored = self._record(self.transcript.add(reply, "a"))
+            calls = zip(message.tool_calls, stored.tool_calls, strict=True)
             ids = {was.id: now.id for was, now in calls}
-            turn.last, turn.sent, turn.steps = kept, self.gauge()[0], turn.steps + 1
+            turn.last, turn.sent, turn.steps = stored, self.gauge()[0], turn.steps + 1
             turn.spent.calls += 1
-            if kept.usage is not None:
-                add_reported_usage(turn, kept.usage)
-            how = {"model": kept.model, "finish_reason": kept.stop, "call_seq": turn.spent.calls}
-            self.tell("model_response", how)
-            most, dollars = self.limits.calls, self.limits.cost_usd
-            if most is not None and turn.spent.calls >= most and kept.tool_calls:
-                raise LimitReached(f"the limit of {most} calls")
-            if dollars is not None and self._dollars - turn.dollars > dollars:
-                raise LimitReached(f"the limit of ${dollars:g}")
+            if stored.usage is not None:
+                add_reported_usage(turn, stored.usage)
+            payload = {
+                "model": stored.model,
+                "finish_reason": stored.stop,
+                "call_seq": turn.spent.calls,
+            }
+            self.tell("model_response", payload)
+            max_calls, max_cost_usd = self.limits.calls, self.limits.cost_usd
+            if max_calls is not None and turn.spent.calls >= max_calls and stored.tool_calls:
+                raise LimitReached(f"the limit of {max_calls} calls")
+            if max_cost_usd is not None and self._total_cost_usd - turn.dollars > max_cost_usd:
+                raise LimitReached(f"the limit of ${max_cost_usd:g}")
 
-    def _ended(self, answer: dict[str, Any], told: ReplyBuilder, turn: Turn) -> str:
-        self._keep(told.end(), turn)
+    def _finish_answer(self, answer: dict[str, Any], builder: ReplyBuilder, turn: Turn) -> str:
+        self._store_messages(builder.end(), turn)
         if "error" in answer:
             raise ModelError(self.acp.failure(answer["error"], "session/prompt"))
         result = as_dict(answer.get("result"))
         usage = parse_acp_usage(result.get("usage"))
-        if usage is not None and not turn.spent.tokens:  # else each reply told its own
+        if usage is not None and not turn.spent.tokens:  # otherwise each reply reported its own
             add_reported_usage(turn, usage)
         return describe_stop_reason(result.get("stopReason"), answered=bool(turn.last.text))
 
-    def _left(self, told: ReplyBuilder, turn: Turn, why: BaseException | None) -> None:
-        """Keep what was said of a turn that did not end; calls without an end say so."""
+    def _store_unfinished(
+        self, builder: ReplyBuilder, turn: Turn, error: BaseException | None
+    ) -> None:
+        """Store the unfinished reply of a turn; open calls get a result that says so."""
         with suppress(LimitReached):
-            self._keep(told.end(), turn)
-        if isinstance(why, asyncio.CancelledError):
+            self._store_messages(builder.end(), turn)
+        if isinstance(error, asyncio.CancelledError):
             self.tell("cancelled", {"why": turn.over if turn.late else INTERRUPTED_RESULT})
 
-    # -- what it asks ----------------------------------------------------------------------------
+    # -- requests of the agent -------------------------------------------------------------------
 
-    async def _requested(self, message: dict[str, Any], told: ReplyBuilder, turn: Turn) -> None:
+    async def _answer_request(
+        self, message: dict[str, Any], builder: ReplyBuilder, turn: Turn
+    ) -> None:
         params = as_dict(message.get("params"))
         if message["method"] != "session/request_permission":
-            await self.acp.refuse(message["id"], str(message["method"]))
+            await self.acp.refuse_request(message["id"], str(message["method"]))
             return
         call = as_dict(params.get("toolCall"))
-        self._called({**call, "sessionUpdate": "tool_call"}, told, turn)
-        word = await self._permitted(told.asked(str(call.get("toolCallId") or "")), turn)
-        chosen = choose_permission_option(params.get("options"), word)
-        taken = {"outcome": "selected", "optionId": chosen}
-        outcome = {"outcome": taken if chosen else {"outcome": "cancelled"}}
+        self._apply_tool_call({**call, "sessionUpdate": "tool_call"}, builder, turn)
+        decision = await self._ask_permission(
+            builder.asked(str(call.get("toolCallId") or "")), turn
+        )
+        chosen = choose_permission_option(params.get("options"), decision)
+        selection = {"outcome": "selected", "optionId": chosen}
+        outcome = {"outcome": selection if chosen else {"outcome": "cancelled"}}
         await self.acp.answer(message["id"], outcome)
 
-    async def _permitted(self, call: ToolCall, turn: Turn) -> str:
-        """Ask the person: `allow`, `always` or `deny`; where nobody can be asked it is a no."""
+    async def _ask_permission(self, call: ToolCall, turn: Turn) -> str:
+        """Ask the user for `allow`, `always` or `deny`; `deny` if nobody can be asked."""
         ask = getattr(self.approve, "permit", None)
         if ask is None:
             return "deny"
@@ -283,10 +320,10 @@ _PERMISSION_KINDS = {
     "always": ("allow_once", "allow_always"),
     "deny": ("reject_once", "reject_always"),
 }
-"""Which kinds of options a person's word means, the first that is there; "always" is remembered
-here, in this session, rather than in the agent's own settings.
+"""Kinds of options for each decision, in order of preference. "always" prefers to allow once: it is
+remembered by this session rather than in the agent's own settings.
 """
-_GRACE = 5.0
+_CANCEL_SECONDS = 5.0
 _STOP_REASONS = {
     "max_tokens": "the reply was cut by its limit of length",
     "max_turn_requests": "the agent stopped at its own limit of calls",
@@ -296,7 +333,7 @@ _STOP_REASONS = {
 
 
 class AcpModel:
-    """The model of an agent that is led elsewhere: a name, which nobody here can call."""
+    """The model of an external agent: it has a name and cannot be called from here."""
 
     notice = ""
     context_window: int | None = None
@@ -306,27 +343,25 @@ class AcpModel:
 
     @property
     def name(self) -> str:
-        """`acp/` and what the agent calls itself, once it has said that."""
+        """`acp/` and the agent's name, as reported once it runs."""
         return f"acp/{self._agent.name}"
 
     @property
     def pictures(self) -> bool | None:
-        """Whether the agent takes pictures; None: it was not asked yet."""
+        """Whether the agent takes images; None: not known before it runs."""
         return self._agent.pictures if self._agent.told else None
 
     def close(self) -> None:
-        """End the agent."""
+        """End the agent's process."""
         self._agent.close()
 
     async def __call__(self, request: Request, emit: Emit) -> NoReturn:  # noqa: ARG002  a model's shape
-        """Refuse: only the agent itself asks its model."""
+        """Refuse, as only the agent itself can call its model."""
         raise ModelError(f"{self.name} leads itself: its model cannot be asked from here.")
 
 
 def choose_permission_option(options: Any, word: str) -> str | None:
-    """Return the option that a word means; for "always" one that allows once, where there is no
-    other.
-    """
+    """Return the id of the option for a decision, or None if the agent offers none."""
     offered = [o for o in options if isinstance(o, dict)] if isinstance(options, list) else []
     for kind in _PERMISSION_KINDS.get(word, ()):
         for option in offered:
@@ -336,14 +371,14 @@ def choose_permission_option(options: Any, word: str) -> str | None:
 
 
 def describe_stop_reason(stop: Any, *, answered: bool) -> str:
-    """Return what must be said of how an agent ended its turn; nothing where it answered."""
+    """Return a note on how an agent ended its turn; empty if it answered."""
     if stop == "end_turn":
         return "" if answered else "the agent gave no answer"
     return _STOP_REASONS.get(str(stop)) or f"the agent ended with {sanitize_line(str(stop), 40)}"
 
 
 def make_derived_compaction(ident: str, before: int, used: int) -> Edit:
-    """Return the mark of a compaction that shows in nothing but an agent's gauge."""
+    """Return an edit for a compaction that only shows in the reported context size."""
     return Edit(
         kind="dropped",
         id=ident,
@@ -357,12 +392,9 @@ def make_derived_compaction(ident: str, before: int, used: int) -> Edit:
 
 
 async def stop_acp_turn(agent: AcpClient, queue: asyncio.Queue[Any]) -> None:
-    """Have an agent end its turn; what it still says is left, and its questions are answered so.
-
-    One that does not end is ended.
-    """
+    """Cancel an agent's turn: drop its messages, cancel its questions, kill it if it goes on."""
     with suppress(ModelError, TimeoutError):
-        async with asyncio.timeout(_GRACE):
+        async with asyncio.timeout(_CANCEL_SECONDS):
             await agent.cancel()
             while (message := await queue.get()) is not None and "method" in message:
                 if message["method"] == "session/request_permission":
@@ -372,14 +404,14 @@ async def stop_acp_turn(agent: AcpClient, queue: asyncio.Queue[Any]) -> None:
 
 
 def add_reported_usage(turn: Turn, usage: Usage) -> None:
-    """Count what an agent told of its usage."""
+    """Add the usage that an agent reported to the turn."""
     turn.spent.fresh += (usage.prompt_tokens or 0) - (usage.cache_read_tokens or 0)
     turn.spent.cached += usage.cache_read_tokens or 0
     turn.spent.output += usage.output_tokens or 0
 
 
 def to_acp_content(part: Any) -> dict[str, Any]:
-    """Return a part of a prompt as the protocol has it."""
+    """Return a part of a prompt as an ACP content block."""
     if isinstance(part, Image):
         return {"type": "image", "data": part.data, "mimeType": part.media_type}
     return {"type": "text", "text": part.text}

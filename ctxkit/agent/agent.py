@@ -1,4 +1,4 @@
-"""The agent: one turn asks the model and runs its tools until it answers or a limit stops it."""
+"""The agent loop: call the model and run its tools until it answers or a limit stops the turn."""
 
 from __future__ import annotations
 
@@ -46,6 +46,25 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Edit, ToolCall
     from ctxkit.session.session import Session
 
+# The turn as a state machine
+#
+#   _begin_turn     repair calls without a result, append sections, other agents' messages, prompt
+#   _answer_prompt  loop: call the model -> run its tool calls -> react to the stop reason
+#                     tool calls         run them one by one, call the model again
+#                     "length"           compact, ask it to continue; at most `Limits.attempts`
+#                     no tool call       the turn is answered
+#                     compact requested  compact after the step, since a step is never split
+#   _end_turn       totals, event `turn_end`, `Outcome`
+#
+# Invariants, which hold at every await and so also when the turn is cancelled:
+# * The transcript is the only state. Whatever is in the context and not in the transcript is
+#   dropped by rebuilding the context, so a crash between two writes loses nothing.
+# * Every tool call in the transcript has exactly one result. Cancellation writes one for the
+#   running call and for each call behind it; a killed kernel is repaired at the next turn.
+# * Tools get the arguments as the model sent them; transcript and events get them redacted.
+# * Limits are checked before each model call with the prompt about to be sent. Time spent waiting
+#   for an approval does not count (`Turn.paused`).
+
 CONTINUE_PROMPT = "Your reply was cut by its limit of length. Go on exactly where it ended."
 
 
@@ -55,34 +74,34 @@ def compact_conversation() -> str:
 
 
 COMPACT_TOOL = tool(compact_conversation)
-"""The tool that every agent has; what it asks for is done after the step."""
+"""A tool that every agent has; the compaction that it requests runs after the step."""
 
 
 class Agent:
-    """An agent at work on one session.
+    """An agent that works on one session.
 
     Args:
-        session: where it goes on; its edits are in force.
-        model: answers.
+        session: the session to continue; its edits are in force.
+        model: answers the prompts.
         rules: the context manager, the same that a replay takes.
-        tools: what it may do; `compact_conversation` is always among them.
-        keep: writes entries; what it returns is the session from then on. None: memory only.
-        limits: of each turn.
-        clock: seconds since 1970.
-        hear: is told every event.
-        approve: asked before each tool call, given as the tool will run it; None: all may run.
-            The time it takes counts for no limit.
-        offload: keeps results that are too large.
-        summary_model: writes summaries; None: `model`, unless that is a scripted one (then the
-            rules' own summariser).
-        summary_seconds: how long a summary may take.
-        save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay
-            whole.
-        prompts: what knows the prompts that were sent before; None: nothing was.
-        memory: the folder in which `memory/` lies, for rules that save before they compact; None:
-            nothing is saved.
-        sections: what is put into prompts before anybody speaks; None: nothing.
-        outputs: how much of a tool's output is kept; None: as the rules say, else the usual.
+        tools: tools that it may call; `compact_conversation` is always added.
+        keep: appends entries to the session and returns it; None: in memory only.
+        limits: limits of each turn.
+        clock: returns seconds since 1970.
+        hear: called with every event.
+        approve: decides before each tool call, given the arguments that the tool will get; None:
+            every call may run. The time that it takes counts towards no limit.
+        offload: stores tool results that are too large and returns their stubs.
+        summary_model: writes summaries; None: `model`, or the rules' own summariser where `model`
+            is a scripted one.
+        summary_seconds: seconds that a summary may take.
+        save: stores the results that stubs of the pruning `offload` name (id, text, tool, hint);
+            None: results stay whole.
+        prompts: the prompts sent so far; None: none were.
+        memory: folder in which `memory/` lies, for rules that save notes before they compact;
+            None: nothing is saved.
+        sections: prompt sections that the agent adds by itself; None: none.
+        outputs: limits of a tool's output; None: those of the rules, else the defaults.
     """
 
     def __init__(
@@ -108,36 +127,36 @@ class Agent:
     ) -> None:
         self.sections, self.outputs = sections, outputs or OutputLimits.of(rules)
         self.model, self.limits = model, limits or Limits()
-        self.tools = {t.name: t for t in self._offered(tools)}
+        self.tools = {t.name: t for t in self._offer_tools(tools)}
         self.approve, self._offload, self._clock = approve, offload, clock
         self._events = LiveEvents(hear, clock, lambda: self.transcript.turn)
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
-        """The model that is asked beside the conversation; None: there is none."""
-        self.writer_seconds = summary_seconds
-        self._place, self._wanted, self._save = memory, False, save
+        """The model for summaries and memory; None: no model is called for them."""
+        self.summary_seconds = summary_seconds
+        self._memory_root, self._compaction_requested, self._save_artifact = memory, False, save
         self.prompts = prompts or SentPrompts()
-        self._lead(rules, Transcript(session, keep, clock))
+        self._apply_rules(rules, Transcript(session, keep, clock))
 
     def take(self, rules: Rules) -> None:
-        """Keep the context by other rules from the next call on; what was done stays."""
-        self._lead(rules, self.transcript)
+        """Manage the context by other rules from the next call on; past edits stay in force."""
+        self._apply_rules(rules, self.transcript)
 
-    def _lead(self, rules: Rules, transcript: Transcript) -> None:
+    def _apply_rules(self, rules: Rules, transcript: Transcript) -> None:
         self.rules = rules
-        self._memory = None
-        if rules.flush and self._place:
-            self._memory = MemoryFlusher(
-                rules.flush, self._place, self.writer, self._clock, self.tell
+        self._memory_flusher = None
+        if rules.flush and self._memory_root:
+            self._memory_flusher = MemoryFlusher(
+                rules.flush, self._memory_root, self.writer, self._clock, self.tell
             )
-        self._stand(transcript)
+        self._rebuild_compactor(transcript)
 
     @property
     def session(self) -> Session:
-        """The session as it stands; what its calls were sent is known to it."""
+        """The session so far, with the prompts that its calls were sent."""
         return self.compactor.session
 
     def backed(self, session: Session) -> Session:
-        """Return a session of this agent, knowing what its calls were sent."""
+        """Return a session of this agent with the prompts that its calls were sent."""
         return session.backed(self.prompts.of(session))
 
     async def turn(
@@ -146,18 +165,21 @@ class Agent:
         heard: Sequence[Message] = (),
         attached: Sequence[Image] = (),
         details: Mapping[str, Any] | None = None,
-        waited: float = 0.0,
+        seconds_used: float = 0.0,
     ) -> Outcome:
-        """Take one turn; `heard` is what others said since the last one, written before the prompt.
+        """Run one turn.
 
-        `attached` are pictures that go with the prompt, `details` what is kept with it and never
-        sent. `waited` is how many seconds of its limit are gone already.
+        Args:
+            prompt: the user's message.
+            heard: messages of other agents since the last turn; they are stored before the prompt.
+            attached: images that are sent with the prompt.
+            details: stored with the prompt and never sent.
+            seconds_used: seconds of the turn's limit that have passed already.
 
         Raises:
-            BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no
-                pictures.
-            asyncio.CancelledError: the turn was interrupted; what was said so far is in the
-                session, marked.
+            BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no images.
+            asyncio.CancelledError: the turn was interrupted; the session holds the text so far,
+                marked as interrupted.
         """
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
@@ -165,11 +187,13 @@ class Agent:
             raise BadArguments(images_unsupported_message(self.model))
         ended: TurnEnd = "answered"
         user = Message(role="user", parts=(Text(prompt), *attached), details=dict(details or {}))
-        turn, most = self._begin(user, heard), self.limits.seconds
-        turn.began, turn.task = turn.began - waited, asyncio.current_task()
+        turn, max_seconds = self._begin_turn(user, heard), self.limits.seconds
+        turn.began, turn.task = turn.began - seconds_used, asyncio.current_task()
         try:
-            async with asyncio.timeout(None if most is None else most - waited) as turn.deadline:
-                why = await self._answer(turn)
+            async with asyncio.timeout(
+                None if max_seconds is None else max_seconds - seconds_used
+            ) as turn.deadline:
+                why = await self._answer_prompt(turn)
         except (TimeoutError, OutOfTime):
             ended, why = "limit", turn.over
             self.tell("limit_reached", {"limit": why})
@@ -179,126 +203,135 @@ class Agent:
         except ModelError as e:
             ended, why = "error", str(e)
         except Exception:
-            self.compactor.stand()  # what is not in the session did not happen
+            # The transcript is the only state: drop what the context has beyond it.
+            self.compactor.stand()
             raise
-        return self._end(turn, ended, why)
+        return self._end_turn(turn, ended, why)
 
     def instruct(self, text: str) -> None:
-        """Begin the session with instructions.
+        """Store the instructions that the session begins with.
 
         Raises:
-            BadArguments: it began otherwise.
+            BadArguments: the session began with others, or with none.
         """
-        said = self.transcript.instruct(text)
-        if said is not None:
-            self._said(said)
+        message = self.transcript.instruct(text)
+        if message is not None:
+            self._record(message)
 
     def gauge(self) -> tuple[int, int]:
-        """Return how large the session is, in tokens (see `tokens.live_prompt_sizes`), and its
-        window.
+        """Return the size of the session (see `tokens.live_prompt_sizes`) and its window, in
+        tokens.
         """
         return size_now(self.session).tokens, self.compactor.context.run.room.limit
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand (see `Compactor.compact`), within the limits of a turn of its own."""
+        """Compact by hand (see `Compactor.compact`); the limits count as for a turn of its own."""
         return await self.compactor.compact(
-            self._fresh(), self.limits, policy, trigger="manual", focus=focus, instead=instead
+            self._new_spending(),
+            self.limits,
+            policy,
+            trigger="manual",
+            focus=focus,
+            instead=instead,
         )
 
     def move(self, session: Session, keep: AppendEntries | None = None) -> None:
-        """Go on from another place: a branch, an earlier checkpoint, another session."""
-        self._stand(Transcript(session, keep, self._clock))
+        """Continue from another point: a branch, a checkpoint, or another session."""
+        self._rebuild_compactor(Transcript(session, keep, self._clock))
 
     def tell(self, kind: str, payload: dict[str, Any]) -> None:
-        """Tell an event to whoever listens, without keys."""
+        """Emit an event with its payload redacted."""
         self._events.tell(kind, payload)
 
-    def restate(self, session: Session) -> None:
-        """Take a session of the same entries that says something else of itself."""
+    def replace_session(self, session: Session) -> None:
+        """Replace the session by one with the same entries and other metadata."""
         self.transcript.session = session
 
     # -- the turn ---------------------------------------------------------------------------------
 
-    def _begin(self, prompt: Message, heard: Sequence[Message]) -> Turn:
-        turn = Turn(self.limits, self._fresh(), began=self._clock())
-        # what cannot be kept is said before anything is written
-        turn.spent.exceeded(self.limits, self.model.name, 0)
-        self.compactor.made, self._wanted = 0, False
-        # the kernel was killed, or the kit failed, while a tool ran
-        for call in self.transcript.unanswered():
-            self._said(self.transcript.unrun(call, LOST_RESULT))
+    def _begin_turn(self, prompt: Message, preceding: Sequence[Message]) -> Turn:
+        turn = Turn(self.limits, self._new_spending(), began=self._clock())
+        # Raises for a limit that cannot be kept, before anything is written.
+        turn.spent.exceeded_limit(self.limits, self.model.name, 0)
+        self.compactor.made, self._compaction_requested = 0, False
+        # A killed kernel leaves calls without a result, and providers refuse such a conversation.
+        for call in self.transcript.find_unanswered_calls():
+            self._record(self.transcript.unrun(call, LOST_RESULT))
         self.transcript.begin()
         self.compactor.budget.begin()
-        put_in = self._put_in()
-        for message in heard:
-            self._said(self.transcript.add(message, "h"))
-        self._said(self.transcript.add(prompt, "u"))
+        section_payload = self._add_sections()
+        for message in preceding:
+            self._record(self.transcript.add(message, "h"))
+        self._record(self.transcript.add(prompt, "u"))
         self.tell("turn_start", {"content_chars": len(prompt.text)})
-        if put_in:
-            self.tell("sections_said", put_in)
+        if section_payload:
+            self.tell("sections_said", section_payload)
         return turn
 
-    async def _answer(self, turn: Turn) -> str:
-        """Ask and run tools until the model is done; return what must be said of its last reply."""
+    async def _answer_prompt(self, turn: Turn) -> str:
+        """Call the model and run its tools until it is done; return a note on its last reply, or
+        "".
+        """
         while True:
-            turn.last = reply = await self._calls.make(turn)
+            turn.last = reply = await self._caller.make(turn)
             if reply.tool_calls:
-                await self._run(reply, turn)
+                await self._run_tools(reply, turn)
             if reply.stop == "length":
-                if not turn.attempt():
+                if not turn.start_attempt():
                     return "the reply was cut by its limit of length"
                 await self.compactor.force(turn.spent, self.limits, "length")
                 if not reply.tool_calls:
-                    self._said(self.transcript.user(CONTINUE_PROMPT, kind="injected"))
+                    self._record(self.transcript.user(CONTINUE_PROMPT, kind="injected"))
             elif not reply.tool_calls:
                 return _explain_empty_reply(reply)
-            if self._wanted:
-                self._wanted = False
+            if self._compaction_requested:
+                self._compaction_requested = False
                 await self.compactor.force(turn.spent, self.limits, "agent_requested")
 
-    def _end(self, turn: Turn, ended: TurnEnd, why: str) -> Outcome:
-        s = turn.spent
-        s.seconds = self._clock() - turn.began
-        told = {
-            "input_tokens": s.fresh + s.cached,
-            "output_tokens": s.output,
-            "cached_input_tokens": s.cached,
-            "elapsed_ms": round(s.seconds * 1000),
-            "tool_rounds": s.calls,
+    def _end_turn(self, turn: Turn, ended: TurnEnd, why: str) -> Outcome:
+        spent = turn.spent
+        spent.seconds = self._clock() - turn.began
+        payload = {
+            "input_tokens": spent.fresh + spent.cached,
+            "output_tokens": spent.output,
+            "cached_input_tokens": spent.cached,
+            "elapsed_ms": round(spent.seconds * 1000),
+            "tool_rounds": spent.calls,
             "ended": ended,
         }
-        self.tell("turn_end", told)
+        self.tell("turn_end", payload)
         used, window = self.gauge()
         return Outcome(
             text=plain_text(turn.last),
             ended=ended,
             why=redact(why),
-            spent=s,
+            spent=spent,
             compactions=self.compactor.made,
             context_tokens=used,
             context_window=window,
             notice=self.model.notice,
         )
 
-    async def _run(self, reply: Message, turn: Turn) -> None:
-        """Run the tools of a reply one by one; an interrupt leaves a result for each call.
+    async def _run_tools(self, reply: Message, turn: Turn) -> None:
+        """Run the tool calls of a reply one by one, and store one result for each.
 
-        A tool gets what the model said (`turn.asked`); what is told and kept has no keys (`reply`).
+        Tools get the arguments as the model sent them (`turn.asked`); events and the transcript
+        get the redacted ones (`reply`).
         """
-        for i, (call, asked) in enumerate(zip(reply.tool_calls, turn.asked, strict=True)):
+        for i, (call, requested) in enumerate(zip(reply.tool_calls, turn.asked, strict=True)):
             self.tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
                 turn.hold()
                 result = await run_tool(
-                    asked,
+                    requested,
                     self.tools,
-                    approve=self._approver(turn),
-                    asks=getattr(self.approve, "tools", None),
+                    approve=self._make_approver(turn),
+                    approval_tools=getattr(self.approve, "tools", None),
                     offload=self._offload,
-                    outputs=self.outputs,
-                    pictures=accepts_images(self.model) is not False,
+                    output_limits=self.outputs,
+                    takes_images=accepts_images(self.model) is not False,
                 )
             except asyncio.CancelledError:
                 why = (
@@ -306,34 +339,35 @@ class Agent:
                     if turn.late
                     else INTERRUPTED_RESULT
                 )
-                for left in reply.tool_calls[i:]:
-                    self._said(self.transcript.unrun(left, why))
+                for unrun_call in reply.tool_calls[i:]:
+                    self._record(self.transcript.unrun(unrun_call, why))
                 self.tell("cancelled", {"tool": call.name, "why": why})
                 raise
             result = replace(result, tool=call.name, call_id=call.id)
-            kept = self._said(self.transcript.add(result, "r"))
-            images = sum(isinstance(p, Image) for p in kept.parts)
+            stored = self._record(self.transcript.add(result, "r"))
+            images = sum(isinstance(p, Image) for p in stored.parts)
             self.tell(
-                "tool_result", tool_result_payload(kept) | ({"pictures": images} if images else {})
+                "tool_result",
+                tool_result_payload(stored) | ({"pictures": images} if images else {}),
             )
 
-    def _put_in(self) -> dict[str, Any]:
-        """Say the sections that are due; return what is told of them, nothing where none was."""
-        due = self.sections and self.sections.due(self.transcript.session, self._clock())
-        if not due:
+    def _add_sections(self) -> dict[str, Any]:
+        """Store the prompt sections that are new or changed; return the event's payload, or {}."""
+        message = self.sections and self.sections.due(self.transcript.session, self._clock())
+        if not message:
             return {}
-        kept = self._said(self.transcript.add(due, due.role[0]))
-        names = [name for name, _, _ in kept.sections]
-        return {"names": names, "chars": len(kept.text), "top": kept.role == "system"}
+        stored = self._record(self.transcript.add(message, message.role[0]))
+        names = [name for name, _, _ in stored.sections]
+        return {"names": names, "chars": len(stored.text), "top": stored.role == "system"}
 
-    def _offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
-        """Return the tools that its model is told of."""
-        return (*tools, replace(COMPACT_TOOL, run=self._asked_to_compact))
+    def _offer_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """Return the tools that the model is offered."""
+        return (*tools, replace(COMPACT_TOOL, run=self._request_compaction))
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _approver(self, turn: Turn) -> Approve | None:
-        """Return what allows the calls of a turn; the time that it takes does not count."""
+    def _make_approver(self, turn: Turn) -> Approve | None:
+        """Return `approve` such that the time it takes does not count towards the turn's limit."""
         approve = self.approve
         if approve is None:
             return None
@@ -345,7 +379,7 @@ class Agent:
 
         return approved
 
-    def _stand(self, transcript: Transcript) -> None:
+    def _rebuild_compactor(self, transcript: Transcript) -> None:
         schemas = tuple(t.schema for t in self.tools.values())
         self.transcript = transcript
         self.compactor = Compactor(
@@ -354,35 +388,35 @@ class Agent:
             tools=schemas,
             limit=self.model.context_window,
             writer=self.writer,
-            seconds=self.writer_seconds,
-            memory=self._memory,
-            tell=self.tell,
-            save=self._save,
-            own=self.writer is self.model,
+            seconds=self.summary_seconds,
+            memory=self._memory_flusher,
+            emit=self.tell,
+            save_artifact=self._save_artifact,
+            writer_is_main=self.writer is self.model,
             prompts=self.prompts,
         )
-        self._calls = ModelCaller(self.model, schemas, self.compactor, self.tell)
+        self._caller = ModelCaller(self.model, schemas, self.compactor, self.tell)
 
-    def _fresh(self) -> SpentInTurn:
+    def _new_spending(self) -> SpentInTurn:
         return SpentInTurn(free=bool(self.model.notice))
 
-    def _said(self, message: Message) -> Message:
+    def _record(self, message: Message) -> Message:
         self.compactor.context.add(message)
         return message
 
-    def _asked_to_compact(self) -> str:
-        self._wanted = True
+    def _request_compaction(self) -> str:
+        self._compaction_requested = True
         return compact_conversation()
 
 
 def tool_result_payload(result: Message) -> dict[str, Any]:
-    """Return what an event tells of a tool's result."""
+    """Return the payload of a `tool_result` event."""
     chars, failed = len(result.text), result.is_error
     return {"tool_name": result.tool, "result_chars": chars, "is_error": failed}
 
 
 def _explain_empty_reply(reply: Message) -> str:
-    """Return what must be said of a reply that ended in good order without a word; else nothing."""
+    """Return a note for a reply without text; empty for any other."""
     if plain_text(reply).strip():
         return ""
     if reply.thinks:

@@ -1,6 +1,6 @@
-"""A child process that exchanges JSON lines over stdin and stdout.
+"""A child process that exchanges lines of JSON over stdin and stdout.
 
-Each is a child process that speaks lines of JSON. What comes from it is data: bounded, never run.
+Its output is data: bounded, and never executed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.formatting import sanitize_line
 from ctxkit._internal.redaction import redact
-from ctxkit.agent.process_tree import GRACE, ProcessTree
+from ctxkit.agent.process_tree import END_SECONDS, ProcessTree
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 
 
 MAX_LINE_BYTES = 16 << 20
-"""Bytes of a line, at most."""
-_MAX_NOISE = 1000
-"""Lines that are no JSON object, at most: some programs greet on their output."""
-_GRACE = 2.0
-"""Seconds for a program to end by itself when its input is closed."""
+"""Bytes of one line."""
+_MAX_OTHER_LINES = 1000
+"""Lines without a JSON object that are skipped, as some programs print a greeting."""
+_EXIT_SECONDS = 2.0
+"""Seconds for a program to end by itself after its input is closed."""
 _STDERR_CHUNK = 4096
 
 
 class ChildProcess:
-    """A program that runs; made by `begin`.
+    """A running program.
 
     Args:
-        name: what it is called in sentences, such as `The MCP server 'time'`.
+        name: its name in error messages, such as `The MCP server 'time'`.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.over = ""
-        """Why nothing more comes from it, for the user to read; empty: it runs."""
-        self._noise = 0
-        self._told: deque[bytes] = deque(maxlen=32)
+        """Reason why the program ended, a sentence for the user; empty while it runs."""
+        self._other_lines = 0
+        self._stderr: deque[bytes] = deque(maxlen=32)
 
     async def begin(self, command: Sequence[str], *, env: Mapping[str, str]) -> None:
-        """Start it.
+        """Start the program.
 
         Raises:
             BadArguments: there is no such program, or it cannot be started.
@@ -66,10 +66,10 @@ class ChildProcess:
             raise BadArguments(
                 f"{self.name} cannot be started: {sanitize_line(command[0], 80)}: {why}."
             ) from None
-        self._listening = asyncio.ensure_future(self._listen())
+        self._stderr_task = asyncio.ensure_future(self._read_stderr())
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Write a message; one that is over takes it in silence, and `over` says why."""
+        """Write a message; after the program has ended it is dropped, and `over` says why."""
         pipe = self._process.stdin
         with suppress(OSError, RuntimeError):
             if pipe is not None and not pipe.is_closing():
@@ -77,7 +77,7 @@ class ChildProcess:
                 await pipe.drain()
 
     async def receive(self) -> dict[str, Any] | None:
-        """Return the next message, or None where there is none any more: `over` says why."""
+        """Return the next message, or None after the last one; then `over` says why."""
         out = self._process.stdout
         while out is not None and not self.over:
             try:
@@ -89,60 +89,64 @@ class ChildProcess:
                 )
                 break
             if not data:
-                await self._ended()
+                await self._note_end()
                 break
             message = _decode_object(data)
             if message is not None:
                 return message
-            self._noise += 1
-            if self._noise > _MAX_NOISE:
+            self._other_lines += 1
+            if self._other_lines > _MAX_OTHER_LINES:
                 self.over = f"{self.name} prints what is no message{self.words(data)}"
         return None
 
     def words(self, data: bytes | None = None) -> str:
-        """Return the last that it said beside its messages, as the end of a sentence."""
-        quoted = quote_output(data if data is not None else b"".join(self._told))
+        """Return the last line of stderr (or of `data`) as the end of a sentence."""
+        quoted = quote_output(data if data is not None else b"".join(self._stderr))
         return f". It said: {quoted}" if quoted else "."
 
     async def end(self) -> None:
-        """End it, with everything that it started."""
+        """End the program and everything that it started."""
         self.over = self.over or f"{self.name} was ended."
         pipe = self._process.stdin
         if pipe is not None:
             pipe.close()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), _GRACE)
+            await asyncio.wait_for(self._process.wait(), _EXIT_SECONDS)
         self._tree.end()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), GRACE)
+            await asyncio.wait_for(self._process.wait(), END_SECONDS)
         self._tree.sweep(self._process.returncode)
-        self._listening.cancel()
+        self._stderr_task.cancel()
         with suppress(asyncio.CancelledError):
-            await self._listening
-        # nothing public closes pipes of which something else holds the other end
+            await self._stderr_task
+        # A process that outlived the program may hold the other end of a pipe: only the private
+        # transport can close ours.
         self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
 
-    async def _ended(self) -> None:
-        """Say how it ended; what it says of that on its way is waited for a moment."""
+    async def _note_end(self) -> None:
+        """Note how the program ended, after a moment for its last lines on stderr."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self._listening), _GRACE)
+            await asyncio.wait_for(asyncio.shield(self._stderr_task), _EXIT_SECONDS)
         code = self._process.returncode
         how = "closed its output" if code is None else _describe_exit(code)
         self.over = self.over or f"{self.name} {how}{self.words()}"
 
-    async def _listen(self) -> None:
-        told = self._process.stderr
-        while told is not None and (piece := await told.read(_STDERR_CHUNK)):
-            self._told.append(piece)
+    async def _read_stderr(self) -> None:
+        stderr = self._process.stderr
+        while stderr is not None and (piece := await stderr.read(_STDERR_CHUNK)):
+            self._stderr.append(piece)
         await self._process.wait()
 
 
 def quote_output(data: bytes) -> str:
-    """Return the line of a program's output that tells why it failed, without keys: the last error,
-    for some programs say their version after it, else the last line; empty where it said nothing.
+    """Return the redacted line of an output that best explains a failure; empty without output.
+
+    It is the last line with "error" in it, as some programs print their version behind it, else the
+    last line.
     """
-    said = redact(data.decode("utf-8", "replace"))  # as a whole: a key may have several lines
-    lines = [s for s in said.splitlines() if s.strip()]
+    # Redacted as a whole: a key may span several lines.
+    text = redact(data.decode("utf-8", "replace"))
+    lines = [s for s in text.splitlines() if s.strip()]
     errors = [s for s in lines if "error" in s.casefold()]
     return sanitize_line((errors or lines)[-1], 200) if lines else ""
 
@@ -153,7 +157,7 @@ def _describe_exit(code: int) -> str:
 
 def _decode_object(data: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None

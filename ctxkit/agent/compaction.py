@@ -1,6 +1,4 @@
-"""Compact a live session, automatically or by hand, and warn when token budgets are nearly
-spent.
-"""
+"""Compaction of a live session, automatic and by hand, and warnings about token budgets."""
 
 from __future__ import annotations
 
@@ -49,9 +47,28 @@ if TYPE_CHECKING:
 
 
 _MANUAL_TRIGGERS = ("manual", "agent_requested")
-"""Triggers that somebody pulled; all others are automatic."""
+"""Triggers of a user or the model; all others are automatic."""
 KEEP_NEWEST_TURN = Summary(keep_turns=1)
-"""Done where the rules' own policy finds nothing: all but the newest turn is summarised."""
+"""Fallback if the rules' own policy finds nothing: summarise all but the newest turn."""
+
+
+# One automatic compaction, in order
+#
+#   1. ai's `llm` excerpts: a model summarises old tool results (an edit of its own)
+#   2. memory flush: notes are saved while the messages are still in the prompt
+#   3. prepare: the engine checks triggers, compacts and prunes. `compaction_start` is emitted at
+#      the first summary call, or afterwards if no model was called
+#   4. store: edits get sizes in billed tokens and the usage of their summaries, go into the
+#      transcript, and `compaction_end` is emitted
+#   5. flush of dropped messages, where the rules save those rather than the whole prompt
+#
+# Invariants:
+# * Policies are synchronous and may call a summary model, so they run in a thread, and the model
+#   runs on this event loop meanwhile (`_run_off_loop`). If the turn is cancelled there, the
+#   context has changes that are not in the transcript: it is rebuilt from the transcript.
+# * Every summary call is billed once, also if its summary is not used (`_unbilled`).
+# * If the summariser raises, nothing is removed, and the error is emitted. A policy may instead
+#   catch it and put a marker in place of the messages (`error_of`); that counts as "failed", too.
 
 
 class Compactor:
@@ -60,14 +77,16 @@ class Compactor:
     Args:
         transcript: the session; its edits are in force.
         rules: the context manager.
-        tools: schemas of what every prompt carries; no message holds them.
-        limit: the model's window where the rules name none.
+        tools: tool schemas that every prompt carries beside the messages.
+        limit: the model's window in tokens, used if the rules name none.
         writer: the model that writes summaries; None: the rules' own summariser.
-        seconds: how long it may take.
-        memory: where notes are saved before a compaction, if the rules say so.
-        tell: is told what happens (event, payload).
-        own: the writer is the model of the conversation, and holds its beginning in a cache.
-        prompts: keeps the runs that prepare the calls.
+        seconds: seconds that a summary may take.
+        memory: saves notes before a compaction, if the rules say so.
+        emit: called with each event (kind, payload).
+        save_artifact: stores the results that stubs name; None: results stay whole.
+        writer_is_main: the writer is the model of the conversation, so that its prompt cache holds
+            the beginning of the conversation.
+        prompts: records the prompts that are sent.
     """
 
     def __init__(
@@ -80,122 +99,130 @@ class Compactor:
         writer: Model | None,
         seconds: float,
         memory: MemoryFlusher | None,
-        tell: Callable[[str, dict[str, Any]], None],
-        save: SaveArtifact | None = None,
-        own: bool = False,
+        emit: Callable[[str, dict[str, Any]], None],
+        save_artifact: SaveArtifact | None = None,
+        writer_is_main: bool = False,
         prompts: SentPrompts | None = None,
     ) -> None:
-        self._own = own
-        self._last: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
+        self._writer_is_main = writer_is_main
+        self._last_answered: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
         self.prompts = prompts or SentPrompts()
-        self.transcript, self.rules, self._tell = transcript, rules, tell
-        self._model, self._seconds, self._memory = writer, seconds, memory
-        self._writer: ModelSummariser | None = None
-        self._owed: list[Usage] = []
-        self._tools, self._limit, self._begun, self._save_as = tools, limit, False, save
-        self.budget = LiveBudget(rules, transcript.session, tell)
+        self.transcript, self.rules, self._emit = transcript, rules, emit
+        self._summary_model, self._seconds, self._memory_flusher = writer, seconds, memory
+        self._summariser: ModelSummariser | None = None
+        self._unbilled: list[Usage] = []
+        self._tools = tools
+        self._limit = limit
+        self._start_emitted = False
+        self._save_artifact = save_artifact
+        self.budget = LiveBudget(rules, transcript.session, emit)
         self.made = 0
-        """Compactions made since the count was last set back."""
+        """Compactions since the turn began."""
         self.stand()
 
     def stand(self) -> None:
-        """Take the context from the session, whatever was done to it without being kept."""
+        """Rebuild the context from the transcript; changes that are not stored there are lost."""
         self.context = LiveContext(
             self.transcript.session,
             self.rules,
             fixed=schemas(self._tools),
             limit=self._limit,
-            save=self._save_as,
+            save=self._save_artifact,
             prompts=self.prompts,
         )
 
     def learn(self, window: int) -> None:
-        """Take a model's window from what it said of it, where that is less than what was assumed.
+        """Use the window that the model named in an error, if it is smaller than assumed.
 
-        The reserve becomes a quarter of it at most: the one that was set may be larger than the
-        window.
+        The reserve becomes at most a quarter of it, as the one set may exceed the whole window.
         """
         if window < self.context.run.room.limit:
-            less = min(self.rules.reserve, window // 4)
-            self.rules = self.rules.but(window=window, assumed=True, reserve=less)
+            reserve = min(self.rules.reserve, window // 4)
+            self.rules = self.rules.but(window=window, assumed=True, reserve=reserve)
             self.stand()
 
     def answered(self, messages: tuple[Message, ...]) -> None:
-        """Note a prompt that was answered: the provider's cache holds it for a while."""
-        self._last = self.transcript.clock(), messages
+        """Note an answered prompt: the provider caches it for `rules.cache_life` seconds."""
+        self._last_answered = self.transcript.clock(), messages
 
-    def _held(self) -> CachedPrefix | None:
-        """Return the conversation as it stands, where the writer's cache holds its beginning."""
-        at, last = self._last
-        if not self._own or not last or self.transcript.clock() - at > self.rules.cache_life:
+    def _cached_prefix(self) -> CachedPrefix | None:
+        """Return the next prompt if the writer's cache holds its beginning, else None."""
+        answered_at, last = self._last_answered
+        if (
+            not self._writer_is_main
+            or not last
+            or self.transcript.clock() - answered_at > self.rules.cache_life
+        ):
             return None
-        log, (now, tokens) = self.context.log, self.context.preview()
-        same = 0
-        while same < min(len(last), len(now)) and last[same] == now[same]:
-            same += 1
-        held = log.fixed + sum(map(log.measure, now[:same]))
-        return CachedPrefix(now, self._tools, held, tokens, self.context.run.room.limit)
+        # The cache holds the longest common prefix with the last answered prompt.
+        log, (prompt, tokens) = self.context.log, self.context.preview()
+        common = 0
+        while common < min(len(last), len(prompt)) and last[common] == prompt[common]:
+            common += 1
+        cached_tokens = log.fixed + sum(map(log.measure, prompt[:common]))
+        return CachedPrefix(prompt, self._tools, cached_tokens, tokens, self.context.run.room.limit)
 
     async def prepare(self, spent: SpentInTurn, limits: Limits) -> PreparedCall:
-        """Prepare the next call: save memory and compact where the rules say so, prune, and tell
-        what was done.
-        """
+        """Prepare the next call: flush memory and compact if the rules say so, then prune."""
         await self._summarise_results(spent, limits)
         before, run = size_now(self.session), self.context.run
-        window, self._begun = run.room.limit, False
-        known, edits = self.context.tokens, len(self.transcript.session.edits)
-        if self._memory and self._memory.due(known, window, edits):
-            await self._save(self.context.preview()[0], spent, limits, self._tools)
-        context, size = self.context, self.context.messages
-        prepared: PreparedCall = await self._off_loop(
+        window, self._start_emitted = run.room.limit, False
+        context_tokens, edits = self.context.tokens, len(self.transcript.session.edits)
+        if self._memory_flusher and self._memory_flusher.due(context_tokens, window, edits):
+            await self._flush_memory(self.context.preview()[0], spent, limits, self._tools)
+        context, message_count = self.context, self.context.messages
+        prepared: PreparedCall = await self._run_off_loop(
             lambda: context.prepare(self.transcript.clock()),
             spent,
             limits,
-            lambda: self._begin(run.due, before, size),
+            lambda: self._emit_start(run.due, before, message_count),
         )
         for name in prepared.warned:
-            self.budget.warned(name, prepared.tokens, size)
+            self.budget.warned(name, prepared.tokens, message_count)
         if prepared.edits:
             self.budget.cut(prepared.edits[0].trigger, before.tokens, window)
-            self._begin(run.due, before, size)
-            self._kept(prepared.edits, before, size, spent)
-            await self._save_dropped(prepared.edits, spent, limits)
+            self._emit_start(run.due, before, message_count)
+            self._store_edits(prepared.edits, before, message_count, spent)
+            await self._flush_dropped(prepared.edits, spent, limits)
         elif prepared.failed:
-            self._begin(run.due, before, size)
-            how = {"outcome": "failed", "error": failure_text("; ".join(prepared.failed))}
-            self._end(how, run.due, before, size)
-        self._bill(spent, self._taken())
+            self._emit_start(run.due, before, message_count)
+            outcome = {"outcome": "failed", "error": failure_text("; ".join(prepared.failed))}
+            self._emit_end(outcome, run.due, before, message_count)
+        self._bill_usage(spent, self._take_unbilled())
         self.budget.shown(len(prepared.messages), limits)
         return prepared
 
     async def _summarise_results(self, spent: SpentInTurn, limits: Limits) -> None:
-        """Let a model say what stood in results that are old, where the rules are ai's with `llm`.
+        """Replace old tool results by a model's summaries, if the rules have ai's excerpts with
+        `llm`.
 
-        Where it fails, an excerpt stands in their place for the call, as without a model.
+        If the model fails, excerpts replace them in the prompt, as without a model.
         """
-        if self._model is not None:
+        if self._summary_model is not None:
             history = self.context.run.history.at(self.context.run.call)
-            said: dict[str, str] = {}
-            failed = ""
+            summaries: dict[str, str] = {}
+            error = ""
             for result in find_results_to_summarise(self.rules.pruning, history.messages):
-                if _exceeded_limit(spent, limits, self._model, len(result.text) // 4):
+                if _exceeded_limit(spent, limits, self._summary_model, len(result.text) // 4):
                     break
-                text, usage, failed = await summarise_result(self._model, result)
+                text, usage, error = await summarise_result(self._summary_model, result)
                 if usage is not None:
-                    self._owed.append(usage)
-                if failed:  # the others would fail as well, and take their time
+                    self._unbilled.append(usage)
+                if error:  # the other results would fail too, and cost time
                     break
-                said[result.id] = text
-            if failed:
-                size, n = size_now(self.session), self.context.messages
-                self._begun = False
-                self._begin(TOOL_SUMMARY_TRIGGER, size, n)
-                self._end({"outcome": "failed", "error": failed}, TOOL_SUMMARY_TRIGGER, size, n)
-            if said:
-                await self.compact(
-                    spent, limits, ArchivedResults(said=said), trigger=TOOL_SUMMARY_TRIGGER
+                summaries[result.id] = text
+            if error:
+                size, message_count = size_now(self.session), self.context.messages
+                self._start_emitted = False
+                self._emit_start(TOOL_SUMMARY_TRIGGER, size, message_count)
+                self._emit_end(
+                    {"outcome": "failed", "error": error}, TOOL_SUMMARY_TRIGGER, size, message_count
                 )
-        self._bill(spent, self._taken())
+            if summaries:
+                await self.compact(
+                    spent, limits, ArchivedResults(said=summaries), trigger=TOOL_SUMMARY_TRIGGER
+                )
+        self._bill_usage(spent, self._take_unbilled())
 
     async def compact(
         self,
@@ -207,49 +234,56 @@ class Compactor:
         focus: str = "",
         instead: Policy | None = None,
     ) -> tuple[Edit, ...]:
-        """Compact now; return the edits that were kept, none where there is too little to compact.
+        """Compact now; return the stored edits, none if there is too little to compact.
 
-        `policy` does it (None: the rules' own), and `instead` where that finds nothing to do (None:
-        nobody).
+        Args:
+            spent: what the turn has used; summaries are added.
+            limits: limits of the turn; they hold for summaries too.
+            policy: makes the compaction; None: the rules' own policy.
+            trigger: name of the trigger, for the log.
+            focus: what the summary should pay attention to.
+            instead: used if `policy` finds nothing to do; None: nothing is.
 
         Raises:
-            ModelError: the summariser failed; nothing was changed.
+            ModelError: the summariser failed; the session is unchanged.
         """
         focus = redact(focus)
-        context, self._begun = self.context, False
-        before, size = size_now(self.session), context.messages
-        self._begin(trigger, before, size, focus=focus)
+        context, self._start_emitted = self.context, False
+        before, message_count = size_now(self.session), context.messages
+        self._emit_start(trigger, before, message_count, focus=focus)
 
-        def work() -> tuple[Edit, ...]:
+        def apply_policies() -> tuple[Edit, ...]:
             done = context.compact(self.chosen(policy, focus), trigger)
             if done or instead is None:
                 return done
             return context.compact(self.chosen(instead, focus), trigger)
 
         try:
-            edits: tuple[Edit, ...] = await self._off_loop(work, spent, limits)
+            edits: tuple[Edit, ...] = await self._run_off_loop(apply_policies, spent, limits)
         except ModelError as e:
-            self._bill(spent, self._taken())
-            self._end({"outcome": "failed", "error": failure_text(e)}, trigger, before, size)
+            self._bill_usage(spent, self._take_unbilled())
+            self._emit_end(
+                {"outcome": "failed", "error": failure_text(e)}, trigger, before, message_count
+            )
             raise
         if edits:
-            edits = self._kept(edits, before, size, spent)
-            await self._save_dropped(edits, spent, limits)
+            edits = self._store_edits(edits, before, message_count, spent)
+            await self._flush_dropped(edits, spent, limits)
         else:
-            self._end({"outcome": "skipped"}, trigger, before, size)
-        self._bill(spent, self._taken())
+            self._emit_end({"outcome": "skipped"}, trigger, before, message_count)
+        self._bill_usage(spent, self._take_unbilled())
         return edits
 
     async def force(self, spent: SpentInTurn, limits: Limits, trigger: str) -> bool:
-        """Compact because it must be.
+        """Compact as the prompt or reply did not fit, or the model asked; return whether it did.
 
-        A failed summary takes nothing out; the marker of failure is said in the context, so that
-        the model knows. What did not fit is larger than it was counted: where the rules find too
-        little, all but the newest turn goes.
+        If the summary fails, nothing is removed, and a marker tells the model so. A prompt that did
+        not fit is larger than it was counted: if the rules find too little to compact, all but the
+        newest turn is summarised.
         """
-        instead = None if trigger == "length" else KEEP_NEWEST_TURN
+        fallback = None if trigger == "length" else KEEP_NEWEST_TURN
         try:
-            return bool(await self.compact(spent, limits, trigger=trigger, instead=instead))
+            return bool(await self.compact(spent, limits, trigger=trigger, instead=fallback))
         except ModelError as e:
             marker = self.transcript.user(
                 failure_marker([self.transcript.turn], str(e)), kind="injected"
@@ -260,147 +294,163 @@ class Compactor:
     def chosen(
         self, policy: Policy | None = None, focus: str = "", *, draft: bool = False
     ) -> BasePolicy:
-        """Return the policy of a compaction by hand, with its focus; a draft asks no model."""
-        own = self.rules.bare if policy is None else as_policy(policy)
-        lent, writer = self.rules.summariser, None if draft else self._writer
-        if policy is None and own is not None and not isinstance(lent, Extractive):
-            writer = None  # the rules name who writes
-        own = KEEP_NEWEST_TURN if own is None else own
-        own = own.using(lent) if writer is None else _without_default_summariser(own).using(writer)
-        return own.focused(focus) if focus else own
+        """Return the policy of a compaction by hand, with its focus; a `draft` calls no model."""
+        base = self.rules.bare if policy is None else as_policy(policy)
+        rules_summariser, writer = self.rules.summariser, None if draft else self._summariser
+        if policy is None and base is not None and not isinstance(rules_summariser, Extractive):
+            writer = None  # the rules name their own summariser
+        base = KEEP_NEWEST_TURN if base is None else base
+        base = (
+            base.using(rules_summariser)
+            if writer is None
+            else _without_default_summariser(base).using(writer)
+        )
+        return base.focused(focus) if focus else base
 
-    # -- what was done ----------------------------------------------------------------------------
+    # -- events, edits and bills ------------------------------------------------------------------
 
     @property
     def session(self) -> Session:
-        """The session as it stands; what its calls were sent is known to it."""
+        """The session so far, with the prompts that its calls were sent."""
         session = self.transcript.session
         return session.backed(self.prompts.of(session))
 
-    def _begin(self, trigger: str, size: PromptSize, messages: int, *, focus: str = "") -> None:
-        if not self._begun:
-            self._begun = True
-            told = _compaction_payload(trigger, size.tokens, messages)
-            self._tell("compaction_start", {**told, "focus": focus or None})
+    def _emit_start(
+        self, trigger: str, size: PromptSize, messages: int, *, focus: str = ""
+    ) -> None:
+        if not self._start_emitted:
+            self._start_emitted = True
+            payload = _compaction_payload(trigger, size.tokens, messages)
+            self._emit("compaction_start", {**payload, "focus": focus or None})
 
-    def _end(
+    def _emit_end(
         self,
-        how: dict[str, Any],
+        outcome: dict[str, Any],
         trigger: str | None,
         size: PromptSize,
         messages: int,
-        left: int | None = None,
+        tokens_after: int | None = None,
     ) -> None:
-        """Tell how a compaction ended; `left`: the tokens after it, None: as many as before."""
-        told = _compaction_payload(trigger, size.tokens, messages)
-        after = {"tokens_after": size.tokens if left is None else left}
-        self._tell("compaction_end", {**how, **told, "after": self.context.messages, **after})
+        """Emit `compaction_end`; `tokens_after` None: the size did not change."""
+        payload = _compaction_payload(trigger, size.tokens, messages)
+        after = {"tokens_after": size.tokens if tokens_after is None else tokens_after}
+        self._emit(
+            "compaction_end", {**outcome, **payload, "after": self.context.messages, **after}
+        )
 
-    def _kept(
-        self, edits: tuple[Edit, ...], before: PromptSize, size: int, spent: SpentInTurn
+    def _store_edits(
+        self, edits: tuple[Edit, ...], before: PromptSize, message_count: int, spent: SpentInTurn
     ) -> tuple[Edit, ...]:
-        """Keep the edits of a compaction; return them with their sizes and what they cost."""
+        """Store the edits of a compaction with their sizes and usage; return them so."""
         after = self.context.estimate_size()
-        edits = _sized(edits, before.tokens, after)
-        usage, writer = self._taken(), self._writer
-        ways = list(writer.ways) if writer is not None else []
-        if self._model is not None and (usage is not None or (writer is not None and writer.asked)):
-            details = {**edits[0].details, "summary_calls": ways} if ways else edits[0].details
-            first = replace(edits[0], usage=usage, model=redact(self._model.name), details=details)
+        edits = _with_sizes(edits, before.tokens, after)
+        usage, writer = self._take_unbilled(), self._summariser
+        call_kinds = list(writer.ways) if writer is not None else []
+        if self._summary_model is not None and (
+            usage is not None or (writer is not None and writer.asked)
+        ):
+            details = (
+                {**edits[0].details, "summary_calls": call_kinds}
+                if call_kinds
+                else edits[0].details
+            )
+            first = replace(
+                edits[0], usage=usage, model=redact(self._summary_model.name), details=details
+            )
             edits = (first, *edits[1:])
-        self._bill(spent, usage)
+        self._bill_usage(spent, usage)
         self.transcript.edit(edits)
         self.made += 1
         self.budget.compacted()
-        gone = sum(len(e.targets) for e in edits)
-        told = {k: v for k, v in edits[0].details.items() if k == "summary_calls"}
-        if failed := error_of(edits):
-            told[ERROR] = failed
-        outcome = "failed" if failed else "compacted"
-        how = {"outcome": outcome, "messages": gone, "tokens_source": "estimated", **told}
-        self._end(how, edits[0].trigger, before, size, after)
+        removed = sum(len(e.targets) for e in edits)
+        payload = {k: v for k, v in edits[0].details.items() if k == "summary_calls"}
+        if error := error_of(edits):
+            payload[ERROR] = error
+        outcome = "failed" if error else "compacted"
+        how = {"outcome": outcome, "messages": removed, "tokens_source": "estimated", **payload}
+        self._emit_end(how, edits[0].trigger, before, message_count, after)
         return edits
 
-    def _bill(self, spent: SpentInTurn, usage: Usage | None) -> None:
-        """Bill what the writer's calls cost, also where they came to nothing."""
-        if usage is not None and self._model is not None:
-            spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
+    def _bill_usage(self, spent: SpentInTurn, usage: Usage | None) -> None:
+        """Add the usage of summary calls to the turn, also if their summaries are not used."""
+        if usage is not None and self._summary_model is not None:
+            spent.add_summary(
+                usage, self._summary_model.name, free=bool(self._summary_model.notice)
+            )
 
-    def _taken(self) -> Usage | None:
-        """Return what the writer's calls cost that are not billed yet."""
-        written = self._writer.take() if self._writer is not None else None
-        owed, self._owed = self._owed, []
-        owed += [written] if written is not None else []
-        return sum_usage(owed) if owed else None
+    def _take_unbilled(self) -> Usage | None:
+        """Return the usage of summary calls that is not billed yet, and reset it."""
+        written = self._summariser.take() if self._summariser is not None else None
+        usages, self._unbilled = self._unbilled, []
+        usages += [written] if written is not None else []
+        return sum_usage(usages) if usages else None
 
     # -- memory -----------------------------------------------------------------------------------
 
-    async def _save_dropped(
+    async def _flush_dropped(
         self, edits: tuple[Edit, ...], spent: SpentInTurn, limits: Limits
     ) -> None:
-        if self._memory is not None and self._memory.flush.below is None:
+        if self._memory_flusher is not None and self._memory_flusher.flush.below is None:
             ids = {t for e in edits for t in e.targets}
-            gone = [m for m in self.transcript.session.messages if m.id in ids]
-            await self._save(gone, spent, limits, ())
+            dropped = [m for m in self.transcript.session.messages if m.id in ids]
+            await self._flush_memory(dropped, spent, limits, ())
 
-    async def _save(
+    async def _flush_memory(
         self, messages: Any, spent: SpentInTurn, limits: Limits, tools: tuple[ToolSchema, ...]
     ) -> None:
-        assert self._memory is not None  # noqa: S101  for the type checker: whoever calls has looked
-        if self._model is not None and _exceeded_limit(
-            spent, limits, self._model, self.context.tokens
+        assert self._memory_flusher is not None  # noqa: S101  for the type checker
+        if self._summary_model is not None and _exceeded_limit(
+            spent, limits, self._summary_model, self.context.tokens
         ):
             return
-        reply = await self._memory.save(messages, tools=tools, seconds=limits.seconds)
+        reply = await self._memory_flusher.save(messages, tools=tools, seconds=limits.seconds)
         if reply is not None:
-            self._bill(spent, reply.usage)
+            self._bill_usage(spent, reply.usage)
 
     # -- off the loop -----------------------------------------------------------------------------
 
-    async def _off_loop(
+    async def _run_off_loop(
         self,
         work: Callable[[], Any],
         spent: SpentInTurn,
         limits: Limits,
-        begun: Callable[[], None] | None = None,
+        on_first_call: Callable[[], None] | None = None,
     ) -> Any:
-        """Do what may summarise in a thread, so that a summary model can run on this loop
-        meanwhile.
+        """Run work that may summarise in a thread, so that the summary model can run on this loop.
 
-        What it has done to the context by the time it is cancelled was not kept: the context is
-        then taken anew.
+        If it is cancelled, the context is rebuilt, as it may have changes that were not stored.
         """
-        model = self._model
+        model = self._summary_model
         if model is not None:
-            self._writer = ModelSummariser(
+            self._summariser = ModelSummariser(
                 model,
                 asyncio.get_running_loop(),
                 self._seconds,
                 allowed=lambda tokens: _exceeded_limit(spent, limits, model, tokens),
-                begun=begun,
-                held=self._held,
+                on_first_call=on_first_call,
+                cached_prefix=self._cached_prefix,
             )
             if self.rules.bare is not None and isinstance(self.rules.summariser, Extractive):
-                self.context.rules = self.rules.but(policy=self.rules.bare.using(self._writer))
+                self.context.rules = self.rules.but(policy=self.rules.bare.using(self._summariser))
         try:
             return await run_in_thread(work)
         except asyncio.CancelledError:
-            if self._writer is not None:
-                self._writer.stop()
+            if self._summariser is not None:
+                self._summariser.stop()
             self.stand()
             raise
 
 
 def _exceeded_limit(spent: SpentInTurn, limits: Limits, model: Model, tokens: int) -> str | None:
-    """Return which limit a call to the writer would pass, in words, or None."""
+    """Return the limit that a summary call would exceed, as a phrase, or None."""
     try:
-        return spent.exceeded(limits, model.name, tokens, free=bool(model.notice))
+        return spent.exceeded_limit(limits, model.name, tokens, free=bool(model.notice))
     except BadArguments as e:
         return f"what can be checked: {e}"
 
 
 def _without_default_summariser(policy: BasePolicy) -> BasePolicy:
-    """Return a policy without the extractive summariser that other rules lent it."""
+    """Return a policy with its extractive summarisers removed, so that another can be set."""
     if isinstance(policy, CompositePolicy):
         return but(policy, parts=tuple(map(_without_default_summariser, policy.parts)))
     if isinstance(policy, Summary) and isinstance(policy.summariser, Extractive):
@@ -408,48 +458,58 @@ def _without_default_summariser(policy: BasePolicy) -> BasePolicy:
     return policy
 
 
-def _sized(edits: tuple[Edit, ...], before: int, after: int) -> tuple[Edit, ...]:
-    """Return the edits of a compaction with the sizes of its prompts; those of a chain lie between
-    as their counts do.
+def _with_sizes(edits: tuple[Edit, ...], before: int, after: int) -> tuple[Edit, ...]:
+    """Return the edits of one compaction with sizes in billed tokens.
+
+    Only the sizes before the first and after the last edit are known (`before`, `after`); those in
+    between are interpolated linearly from the counted ones.
     """
     first, last = edits[0].tokens_before or 0, edits[-1].tokens_after or 0
     rate = (before - after) / (first - last) if first != last else 0.0
 
-    def size(counted: int | None) -> int:
+    def interpolate_size(counted: int | None) -> int:
         return max(round(after + rate * ((counted or 0) - last)), 0)
 
     return tuple(
-        replace(e, tokens_before=size(e.tokens_before), tokens_after=size(e.tokens_after))
+        replace(
+            e,
+            tokens_before=interpolate_size(e.tokens_before),
+            tokens_after=interpolate_size(e.tokens_after),
+        )
         for e in edits
     )
 
 
 def _compaction_payload(trigger: str | None, tokens: int, messages: int) -> dict[str, Any]:
-    """Return what is told of a compaction at its beginning and again at its end."""
+    """Return the payload that `compaction_start` and `compaction_end` share."""
     how = {"auto": trigger not in _MANUAL_TRIGGERS, "trigger": trigger}
     return {**how, "before": messages, "tokens_before": tokens}
 
 
 class LiveBudget:
-    """Tokens sent since the last compaction and in this turn, beside the thresholds of the rules.
+    """Prompt tokens since the last compaction and in this turn, and events about their thresholds.
+
+    A cycle lasts from one compaction to the next; the cap on messages is warned of once a cycle.
 
     Args:
-        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens`, as
-            fuseraft names them, or a trigger on tokens spent.
-        session: where it goes on.
-        tell: is told what happens (event, payload).
+        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens` (fuseraft's
+            names), or a trigger on tokens spent.
+        session: the session so far.
+        emit: called with each event (kind, payload).
     """
 
     def __init__(
-        self, rules: Rules, session: Session, tell: Callable[[str, dict[str, Any]], None]
+        self, rules: Rules, session: Session, emit: Callable[[str, dict[str, Any]], None]
     ) -> None:
-        set_at = budget_thresholds(rules)
-        self.warn_at: int | None = set_at["warn_at"] or None
-        self.cutover_at: int | None = set_at["cutover_at"] or None
-        self.single: int | None = rules.parameters.get("max_single_turn_input_tokens") or None
-        self.cumulative, self.turn = _since_compaction(session), 0
-        self._tell, self._capped = tell, False
-        self._cap: tuple[int, float] = (
+        thresholds = budget_thresholds(rules)
+        self.warn_at: int | None = thresholds["warn_at"] or None
+        self.cutover_at: int | None = thresholds["cutover_at"] or None
+        self.max_turn_tokens: int | None = (
+            rules.parameters.get("max_single_turn_input_tokens") or None
+        )
+        self.cumulative, self.turn = _tokens_since_compaction(session), 0
+        self._emit, self._cap_warned = emit, False
+        self._rules_cap: tuple[int, float] = (
             rules.parameters.get("max_tail_messages") or 0,
             rules.parameters.get("context_cap_fraction") or 0.0,
         )
@@ -459,52 +519,60 @@ class LiveBudget:
         self.turn = 0
 
     def called(self, usage: Usage | None) -> None:
-        """Count a call."""
+        """Add the prompt tokens of a call."""
         tokens = (usage.prompt_tokens if usage else None) or 0
         self.cumulative += tokens
         self.turn += tokens
 
     def warned(self, trigger: str, tokens: int, messages: int) -> None:
-        """Tell a warning that became due."""
+        """Emit a warning whose condition was met."""
         if trigger == NearCap.word:
-            self._near(messages, *self._cap)
+            self._emit_near_cap(messages, *self._rules_cap)
             return
         sums = {
             "cumulative_input_tokens": self.cumulative,
             "warn_at": self.warn_at,
             "cutover_at": self.cutover_at,
         }
-        self._tell("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
+        self._emit("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
 
     def cut(self, trigger: str | None, tokens: int, window: int) -> None:
-        """Tell that a budget was used up and what was kept begins a new cycle."""
-        if self.single and self.turn >= self.single:
-            told: dict[str, Any] = {"input_tokens": self.turn, "cutover_at": self.single}
-            told["reason"] = "single_turn_limit"
+        """Emit `context_budget_cutover` with the budget that was exceeded."""
+        if self.max_turn_tokens and self.turn >= self.max_turn_tokens:
+            payload: dict[str, Any] = {
+                "input_tokens": self.turn,
+                "cutover_at": self.max_turn_tokens,
+            }
+            payload["reason"] = "single_turn_limit"
         elif self.cutover_at and self.cumulative >= self.cutover_at:
-            told = {"cumulative_input_tokens": self.cumulative, "cutover_at": self.cutover_at}
+            payload = {"cumulative_input_tokens": self.cumulative, "cutover_at": self.cutover_at}
         else:
-            told = {"input_tokens": tokens, "context_window": window, "reason": trigger}
-        self._tell("context_budget_cutover", told)
+            payload = {"input_tokens": tokens, "context_window": window, "reason": trigger}
+        self._emit("context_budget_cutover", payload)
 
     def compacted(self) -> None:
-        """Begin a new cycle."""
-        self.cumulative, self._capped = 0, False
+        """Start a new cycle after a compaction."""
+        self.cumulative, self._cap_warned = 0, False
 
     def shown(self, messages: int, limits: Limits) -> None:
-        """Tell, once a cycle, that a prompt nears the cap on messages."""
-        if limits.messages is None or self._capped:
+        """Emit a warning, once a cycle, if a prompt is near the cap on messages."""
+        if limits.messages is None or self._cap_warned:
             return
         if messages > int(limits.messages * limits.messages_share):
-            self._capped = True
-            self._near(messages, limits.messages, limits.messages_share)
+            self._cap_warned = True
+            self._emit_near_cap(messages, limits.messages, limits.messages_share)
 
-    def _near(self, messages: int, cap: int, share: float) -> None:
-        told = {"messages": messages, "cap": cap, "fraction": share, "threshold": int(cap * share)}
-        self._tell("context_window_warn", told)
+    def _emit_near_cap(self, messages: int, cap: int, share: float) -> None:
+        payload = {
+            "messages": messages,
+            "cap": cap,
+            "fraction": share,
+            "threshold": int(cap * share),
+        }
+        self._emit("context_window_warn", payload)
 
 
-def _since_compaction(session: Session) -> int:
+def _tokens_since_compaction(session: Session) -> int:
     since = takewhile(lambda entry: not isinstance(entry, Edit), reversed(session.path))
     usages = (entry.usage for entry in since if isinstance(entry, Message) and entry.usage)
     return sum(usage.prompt_tokens or 0 for usage in usages)

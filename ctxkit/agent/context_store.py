@@ -1,7 +1,7 @@
 """The context store of a project: import files and documents, index, list, search and remove them.
 
-A store may come with a folder from anybody: names, paths and texts in it are data. What is not
-sound is left out.
+A store may come with a folder from anybody: names, paths and texts in it are data, and invalid
+entries are left out.
 """
 
 from __future__ import annotations
@@ -45,21 +45,37 @@ __dir__ = public_dir(__all__)
 
 
 STORE_FOLDERS = (".ctxkit", ".fuseraft")
-"""Folders whose `context/` is a context store: our own, and fuseraft's."""
+"""Folders whose `context/` is a context store: ctxkit's and fuseraft's."""
 CONTEXT_FOLDER = "context"
 MAX_LISTED = 500
 """Files that are listed at once."""
 MAX_CHECKED_FILES = 20
-"""Files of an item that must be there for it to be used: those that an index names."""
+"""Files of an item that are checked for their existence before it is used."""
+
+
+# Layout and updates
+#
+# A store is `HOME/context/`: one folder per item, and `index.json`, which lists the items and their
+# files. An item is replaced in three steps under a lock: write the new folder under a temporary
+# name, swap it with the old one, write the index. A failure up to the swap leaves the store as it
+# was. Entries of an index are checked one by one; an entry whose files are missing is counted as a
+# fault and left out.
 
 
 class ContextStore:
-    """The context store of a working folder: our own and fuseraft's together.
+    """The context store of a working folder: ctxkit's and fuseraft's together.
 
-    Nothing is made before something is kept.
+    It is created with the first item.
 
     Args:
         base: the working folder; None: the current one.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent.context_store import ContextStore
+        >>> store = ContextStore(tempfile.mkdtemp())
+        >>> store.items()
+        {}
     """
 
     def __init__(self, base: str | Path | None = None) -> None:
@@ -72,52 +88,54 @@ class ContextStore:
     # -- what is there -----------------------------------------------------------------------------
 
     def items(self) -> dict[str, StoreItem]:
-        """Return what is there, by its path `HOME/context/NAME`, ours before fuseraft's."""
-        return self._found[0]
+        """Return the items by their path `HOME/context/NAME`, ctxkit's before fuseraft's."""
+        return self._items_and_faults[0]
 
     def faults(self) -> list[str]:
-        """Return in sentences what in a store is not used."""
-        return self._found[1]
+        """Return sentences on entries of the stores that are not used."""
+        return self._items_and_faults[1]
 
     @property
-    def _found(self) -> tuple[dict[str, StoreItem], list[str]]:
+    def _items_and_faults(self) -> tuple[dict[str, StoreItem], list[str]]:
         items: dict[str, StoreItem] = {}
-        said: list[str] = []
+        faults: list[str] = []
         for home in STORE_FOLDERS:
-            known, unsound = self._index(home)
-            for name, item in known.items():
-                shown = item.files[:MAX_CHECKED_FILES]
-                if shown and all(self._is_there(home, name, f) for f in shown):
+            indexed, unsound = self._load_index(home)
+            for name, item in indexed.items():
+                checked = item.files[:MAX_CHECKED_FILES]
+                if checked and all(self._has_file(home, name, f) for f in checked):
                     items[f"{home}/{CONTEXT_FOLDER}/{name}"] = item
                 else:
                     unsound += 1
             if unsound:
                 are = "entry is" if unsound == 1 else "entries are"
-                said.append(
+                faults.append(
                     f"{unsound} {are} not used of {home}/{CONTEXT_FOLDER}: damaged, or files "
                     "are not there."
                 )
-        return items, said
+        return items, faults
 
     def of(self, name: str) -> tuple[str, StoreItem]:
         """Return the path and the item of a name.
 
         Raises:
-            BadArguments: there is none.
+            BadArguments: there is no such item.
         """
-        found = {path.rsplit("/", 1)[1]: (path, i) for path, i in reversed(self.items().items())}
-        if name not in found:
-            known = ", ".join(found) or "none"
-            near = did_you_mean(name, found)
+        items_by_name = {
+            path.rsplit("/", 1)[1]: (path, i) for path, i in reversed(self.items().items())
+        }
+        if name not in items_by_name:
+            names = ", ".join(items_by_name) or "none"
+            near = did_you_mean(name, items_by_name)
             raise BadArguments(
-                f"The context store has no {sanitize_line(name, 80)!r}.{near} It has: {known}."
+                f"The context store has no {sanitize_line(name, 80)!r}.{near} It has: {names}."
             )
-        return found[name]
+        return items_by_name[name]
 
     # -- reading, by the paths that an agent is shown ----------------------------------------------
 
     def holds(self, path: str) -> bool:
-        """Say whether a path is one of the store, whatever there is."""
+        """Say whether a path belongs to the store, whether or not it exists."""
         return _split_store_path(path) is not None
 
     @contextmanager
@@ -130,11 +148,11 @@ class ContextStore:
         parts = _split_store_path(path)
         if parts is None or len(parts) < 4:
             raise StoreError(f"There is no file {sanitize_line(path, 200)!r} in the context store.")
-        with self._root.opened_at(parts) as file:
+        with self._root.open_at(parts) as file:
             yield file
 
     def listed(self, path: str) -> list[str]:
-        """Return the paths of the files below a folder of the store, at most `LISTED` of them.
+        """Return the paths of the files below a folder of the store, at most `MAX_LISTED`.
 
         Raises:
             StoreError: there is no such folder.
@@ -144,9 +162,9 @@ class ContextStore:
             raise StoreError(
                 f"There is no folder {sanitize_line(path, 200)!r} in the context store."
             )
-        at = "/".join(parts)
-        found = [f"{base}/{f.relative_path}" for base, i in self.items().items() for f in i.files]
-        below = [p for p in found if p == at or p.startswith(f"{at}/")]
+        folder = "/".join(parts)
+        paths = [f"{base}/{f.relative_path}" for base, i in self.items().items() for f in i.files]
+        below = [p for p in paths if p == folder or p.startswith(f"{folder}/")]
         if not below:
             raise StoreError(
                 f"There is nothing at {sanitize_line(path, 200)!r} in the context store."
@@ -154,20 +172,20 @@ class ContextStore:
         return below[:MAX_LISTED]
 
     def searched(self, pattern: str, path: str, files: str) -> str:
-        """Return the hits of a regular expression in the files of an item, or of a folder of it.
+        """Return the hits of a regular expression in the files of an item, or of a folder in it.
 
         Raises:
             BadArguments: the pattern is no regular expression.
             StoreError: there is no such folder.
         """
-        self.listed(path)  # of a store, nothing is read but what its index names
+        self.listed(path)  # raises for a folder that the index does not name
         return search_files(self._root, pattern, "/".join(_split_store_path(path) or ()), files)
 
     def text(self, path: str, limit: int = 10_000_000) -> str:
-        """Return the text of all files of an item, at most so many bytes of each.
+        """Return the text of all files of an item, at most `limit` bytes of each.
 
         Raises:
-            StoreError: one cannot be read.
+            StoreError: a file cannot be read.
         """
         out = []
         for each in self.listed(path):
@@ -187,172 +205,176 @@ class ContextStore:
         info: str = "",
         home: str = STORE_FOLDERS[0],
     ) -> StoreItem:
-        """Keep files under a name, in the place of what had that name in this store.
+        """Store files under a name, replacing the item of that name in this store.
 
         Args:
             name: letters, digits, `-` and `_`.
-            files: for each relative path its bytes, and the bytes of what it was taken from.
+            files: for each relative path its content, and the size of the file it was taken from.
             source: where it came from.
             description: one line for the index.
-            info: how its text was taken.
-            home: one of `HOMES`.
+            info: how its text was extracted.
+            home: one of `STORE_FOLDERS`.
 
         Raises:
-            BadArguments: the name is none, there are no files, or no such store.
-            StoreError: it cannot be written; what was there is as it was.
+            BadArguments: the name is not valid, there are no files, or no such store.
+            StoreError: it cannot be written; the store is unchanged.
         """
         check_item_name(name)
         if home not in STORE_FOLDERS or not files:
             raise BadArguments(
                 f"Name a store of {', '.join(STORE_FOLDERS)}, and at least one file."
             )
-        kept = tuple(StoreFile(path, len(data), raw if raw != len(data) else None)
+        store_files = tuple(StoreFile(path, len(data), raw if raw != len(data) else None)
                      for path, (data, raw) in sorted(files.items()))  # fmt: skip
         now = datetime.now(UTC).isoformat(timespec="seconds")
         item = StoreItem(
-            name, sanitize_line(description, 300) or None, source, now, kept, info or None
+            name, sanitize_line(description, 300) or None, source, now, store_files, info or None
         )
-        fresh = f".new-{secrets.token_hex(4)}"
-        self._changed(home, name, item)  # a damaged index is refused before anything is made
-        with self._shelf(home, make=0o700) as shelf, shelf.locked():
-            index = self._changed(home, name, item)
+        new_folder = f".new-{secrets.token_hex(4)}"
+        # Raises for a damaged index before anything is written.
+        self._encode_update(home, name, item)
+        with self._open_store(home, make=0o700) as store, store.locked():
+            index = self._encode_update(home, name, item)
             try:
                 for path, (data, _) in files.items():
-                    *folders, last = (fresh, *path.split("/"))
-                    with shelf.enter(".").below(folders, make=0o700) as folder:
+                    *folders, last = (new_folder, *path.split("/"))
+                    with store.enter(".").below(folders, make=0o700) as folder:
                         folder.write(last, (data,))
-                _swap_folder(shelf, fresh, name)
+                _swap_folder(store, new_folder, name)
             except OSError as e:
                 with suppress(OSError):
-                    _remove_tree(shelf, fresh)
+                    _remove_tree(store, new_folder)
                 raise StoreError(f"{name!r} could not be kept ({e.strerror}).") from None
-            shelf.write(INDEX_FILE, (index,))
+            store.write(INDEX_FILE, (index,))
         return item
 
     def remove(self, name: str) -> StoreItem:
-        """Take an item out of the store, with its files.
+        """Remove an item and its files; return the item.
 
         Raises:
-            BadArguments: there is none.
+            BadArguments: there is no such item.
             StoreError: it cannot be removed.
         """
-        known = {home: self._index(home)[0] for home in STORE_FOLDERS}
-        home = next((h for h in STORE_FOLDERS if name in known[h]), None)
+        indexed = {home: self._load_index(home)[0] for home in STORE_FOLDERS}
+        home = next((h for h in STORE_FOLDERS if name in indexed[h]), None)
         if home is None:
             self.of(name)
             raise StoreError(f"{name!r} cannot be removed.")
-        with self._shelf(home) as shelf, suppress(FileNotFoundError), shelf.locked():
-            shelf.write(INDEX_FILE, (self._changed(home, name, None),))
-            _remove_tree(shelf, name)
-        return known[home][name]
+        with self._open_store(home) as store, suppress(FileNotFoundError), store.locked():
+            store.write(INDEX_FILE, (self._encode_update(home, name, None),))
+            _remove_tree(store, name)
+        return indexed[home][name]
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _index(self, home: str) -> tuple[dict[str, StoreItem], int]:
+    def _load_index(self, home: str) -> tuple[dict[str, StoreItem], int]:
         try:
-            data = self._data(home)
+            data = self._read_index(home)
         except StoreError:
             return {}, 1
         return decode_index(data)
 
-    def _data(self, home: str) -> bytes:
-        """Return the bytes of an index; an empty one where there is none.
+    def _read_index(self, home: str) -> bytes:
+        """Return the bytes of an index; of an empty one if there is none.
 
         Raises:
             StoreError: it cannot be read, or is too large.
         """
         parts = (home, CONTEXT_FOLDER, INDEX_FILE)
-        if not self.base.is_dir() or not self._root.is_there(parts):
+        if not self.base.is_dir() or not self._root.exists(parts):
             return b"{}"
-        with self._root.opened_at(parts) as file:
+        with self._root.open_at(parts) as file:
             data = file.read(MAX_INDEX_BYTES + 1)
         if len(data) > MAX_INDEX_BYTES:
             raise StoreError(f"{'/'.join(parts)} has more than {MAX_INDEX_BYTES:,} bytes.")
         return data
 
-    def _changed(self, home: str, name: str, item: StoreItem | None) -> bytes:
-        """Return the bytes of an index with an item put in, or taken out.
+    def _encode_update(self, home: str, name: str, item: StoreItem | None) -> bytes:
+        """Return the bytes of an index with an item added or removed.
 
         Raises:
-            StoreError: what is there is no index; it stays as it is.
+            StoreError: the index is damaged; it stays as it is.
         """
         try:
-            return update_index(self._data(home), name, item)
+            return update_index(self._read_index(home), name, item)
         except ValueError:
             raise StoreError(
-                f"{home}/{CONTEXT_FOLDER}/{INDEX_FILE} is damaged: mend it, or move it away; "
-                "what is there "
-                "would be lost."
+                f"{home}/{CONTEXT_FOLDER}/{INDEX_FILE} is damaged, and writing it would "
+                "lose its content: repair it, or move it away."
             ) from None
 
-    def _is_there(self, home: str, name: str, file: StoreFile) -> bool:
+    def _has_file(self, home: str, name: str, file: StoreFile) -> bool:
         inside = split_path(file.relative_path)
         return inside is not None and self._root.is_file((home, CONTEXT_FOLDER, name, *inside))
 
     @contextmanager
-    def _shelf(self, home: str, make: int | None = None) -> Iterator[SafeFolder]:
-        """Yield the folder of a store, held open; errors in it become sentences."""
-        with self._root.folder_of((home, CONTEXT_FOLDER, INDEX_FILE), make=make) as shelf:
-            yield shelf
+    def _open_store(self, home: str, make: int | None = None) -> Iterator[SafeFolder]:
+        """Yield the folder of a store, held open; operating-system errors become sentences."""
+        with self._root.open_parent((home, CONTEXT_FOLDER, INDEX_FILE), make=make) as store:
+            yield store
 
 
 def _split_store_path(path: str) -> tuple[str, ...] | None:
-    """Return a path as an agent gives it as its parts, where it is one of a store."""
-    found = split_path(path.strip().removeprefix("./").rstrip("/"))
-    named = found is not None and found[0] in STORE_FOLDERS and found[1:2] == (CONTEXT_FOLDER,)
-    return found if named else None
+    """Return the parts of a path that an agent gave, or None if it is not in a store."""
+    parts = split_path(path.strip().removeprefix("./").rstrip("/"))
+    is_store_path = (
+        parts is not None and parts[0] in STORE_FOLDERS and parts[1:2] == (CONTEXT_FOLDER,)
+    )
+    return parts if is_store_path else None
 
 
-def _swap_folder(shelf: SafeFolder, fresh: str, name: str) -> None:
-    """Give a folder a name; what has that name already goes then, and stays where that fails."""
-    old = f".old-{fresh}"
+def _swap_folder(store: SafeFolder, new: str, name: str) -> None:
+    """Rename a new folder to a name; the old one is restored if that fails, else removed."""
+    old = f".old-{new}"
     with suppress(FileNotFoundError):
-        shelf.rename(name, old)
+        store.rename(name, old)
     try:
-        shelf.rename(fresh, name)
+        store.rename(new, name)
     except OSError:
         with suppress(FileNotFoundError):
-            shelf.rename(old, name)
+            store.rename(old, name)
         raise
     with suppress(OSError):
-        _remove_tree(shelf, old)
+        _remove_tree(store, old)
 
 
-def _remove_tree(shelf: SafeFolder, name: str) -> None:
-    """Remove what has a name in a folder, with all below it; links are removed, not followed."""
-    found = shelf.stat(name)
-    if found is None or not stat.S_ISDIR(found.st_mode):
-        shelf.remove(name)
+def _remove_tree(folder: SafeFolder, name: str) -> None:
+    """Remove a file or folder with all below it; links are removed, not followed."""
+    status = folder.stat(name)
+    if status is None or not stat.S_ISDIR(status.st_mode):
+        folder.remove(name)
         return
-    path, where = shelf.at(name)
+    path, where = folder.at(name)
     shutil.rmtree(path, dir_fd=where.get("dir_fd"))
 
 
 MAX_FILES = 2_000
-"""Files of a folder."""
+"""Files that are imported of a folder."""
 MAX_FILE_BYTES = 20_000_000
-"""Bytes of a file that is kept as it is."""
+"""Bytes of a text file."""
 MAX_TOTAL_BYTES = 200_000_000
 _PROBE_BYTES = 8192
 
 
 class ImportedFiles(NamedTuple):
-    """What is to be kept."""
+    """Files to be stored."""
 
     files: dict[str, tuple[bytes, int]]
-    """For each relative path its text, and the bytes of the file that it was taken from."""
+    """For each relative path its text, and the size in bytes of the file it was taken from."""
     info: str
-    """How the text of documents was taken; empty where there were none."""
+    """How the text of documents was extracted; empty if there were none."""
     left: list[str]
-    """What was not taken, in words."""
+    """What was not imported, each with the reason."""
 
 
 def import_files(source: str | Path) -> ImportedFiles:
-    """Return what is taken of a file or a folder; links, hidden and binary files in it are passed
-    over.
+    """Return the text of a file or folder; links, hidden and binary files in a folder are skipped.
+
+    Args:
+        source: path of a file or a folder.
 
     Raises:
-        BadArguments: there is no such file or folder, it is no text, or there is too much of it.
+        BadArguments: it does not exist, is no text, or there is too much of it.
         StoreError: it cannot be read.
     """
     place = Path(source).expanduser()
@@ -365,45 +387,45 @@ def import_files(source: str | Path) -> ImportedFiles:
         raise BadArguments(
             f"{sanitize_line(place.name, 200)!r} cannot be the name of a file in the store."
         )
-    with Root(place.parent).opened_at((place.name,)) as file:
-        found = ImportedFiles({}, "", [])
-        why = _import_file(found, place.name, file)
+    with Root(place.parent).open_at((place.name,)) as file:
+        imported = ImportedFiles({}, "", [])
+        why = _import_file(imported, place.name, file)
     if isinstance(why, str) and why:
         raise BadArguments(f"{sanitize_line(place.name, 200)!r} is not taken: {why}.")
-    return _with_extraction_note(found)
+    return _with_extraction_note(imported)
 
 
 def _import_folder(place: Path) -> ImportedFiles:
-    root, found, size = Root(place), ImportedFiles({}, "", []), 0
+    root, imported, size = Root(place), ImportedFiles({}, "", []), 0
     walk, hidden = FolderWalk(root, ".", "*"), 0
     for each in islice(walk, MAX_FILES):
         if any(part.startswith(".") for part in each.path.split("/")):
-            hidden += 1  # keys and caches lie there
+            hidden += 1  # hidden files often hold keys and caches
             continue
         if split_path(each.path) is None:
-            found.left.append(f"{sanitize_line(each.path, 80)} (its name)")
+            imported.left.append(f"{sanitize_line(each.path, 80)} (its name)")
             continue
         try:
             with os.fdopen(each.folder.open(each.name, os.O_RDONLY), "rb") as file:
-                why = _import_file(found, each.path, file)
+                why = _import_file(imported, each.path, file)
         except (OSError, StoreError, BadArguments) as e:
             why = sanitize_line(str(e), 120)
         if why:
-            found.left.append(f"{sanitize_line(each.path, 80)} ({why})")
-        size = sum(len(data) for data, _ in found.files.values())
+            imported.left.append(f"{sanitize_line(each.path, 80)} ({why})")
+        size = sum(len(data) for data, _ in imported.files.values())
         if size > MAX_TOTAL_BYTES:
-            said = (
+            problem = (
                 f"{sanitize_line(str(place), 200)!r} holds more than {MAX_TOTAL_BYTES:,} "
                 "bytes of text"
             )
-            raise BadArguments(f"{said}: add less.")
-    found.left.extend([f"{hidden:,} hidden files (add one by its own path)"] if hidden else [])
-    found.left.extend(f"{sanitize_line(p, 80)} (not looked into)" for p in walk.missed)
-    if next(iter(_has_more(walk, len(found.files) + len(found.left) + hidden)), None):
-        found.left.append(f"all after {MAX_FILES:,} files")
-    if not found.files:
+            raise BadArguments(f"{problem}: add less.")
+    imported.left.extend([f"{hidden:,} hidden files (add one by its own path)"] if hidden else [])
+    imported.left.extend(f"{sanitize_line(p, 80)} (not looked into)" for p in walk.missed)
+    if next(iter(_has_more(walk, len(imported.files) + len(imported.left) + hidden)), None):
+        imported.left.append(f"all after {MAX_FILES:,} files")
+    if not imported.files:
         raise BadArguments(f"{sanitize_line(str(place), 200)!r} holds no text that can be taken.")
-    return _with_extraction_note(found)
+    return _with_extraction_note(imported)
 
 
 def _has_more(walk: FolderWalk, seen: int) -> Iterator[bool]:
@@ -411,68 +433,68 @@ def _has_more(walk: FolderWalk, seen: int) -> Iterator[bool]:
         yield from (True for _ in islice(walk, MAX_FILES, MAX_FILES + 1))
 
 
-def _import_file(found: ImportedFiles, path: str, file: BinaryIO) -> str:
-    """Take a file; return why it is not, or nothing."""
+def _import_file(imported: ImportedFiles, path: str, file: BinaryIO) -> str:
+    """Import a file; return the reason if it is not, else an empty text."""
     size = os.fstat(file.fileno()).st_size
     if is_document(path):
         read = read_document(file, path)
         name = path.rsplit(".", 1)[0] + ".txt"
-        name = f"{path}.txt" if name in found.files else name
-        found.files[name] = read.text.encode(), size
-        found.left.extend([f"{sanitize_line(path, 80)} ({read.note})"] if read.note else [])
-        return "" if read.text.strip() else _drop_empty(found, name)
+        name = f"{path}.txt" if name in imported.files else name
+        imported.files[name] = read.text.encode(), size
+        imported.left.extend([f"{sanitize_line(path, 80)} ({read.note})"] if read.note else [])
+        if read.text.strip():
+            return ""
+        del imported.files[name]
+        return "it holds no text; pictures of pages are not read"
     if size > MAX_FILE_BYTES:
         return f"it has more than {MAX_FILE_BYTES:,} bytes"
     data = file.read(MAX_FILE_BYTES + 1)
     if b"\0" in data[:_PROBE_BYTES]:
         return "it is no text"
-    found.files[path] = data, len(data)
+    imported.files[path] = data, len(data)
     return ""
 
 
-def _drop_empty(found: ImportedFiles, name: str) -> str:
-    del found.files[name]
-    return "it holds no text; pictures of pages are not read"
-
-
-def _with_extraction_note(found: ImportedFiles) -> ImportedFiles:
-    """Return what was taken with a sentence on what was extracted."""
-    documents = [(len(data), raw) for path, (data, raw) in found.files.items() if len(data) != raw]
+def _with_extraction_note(imported: ImportedFiles) -> ImportedFiles:
+    """Return the files with a sentence on the text that was extracted from documents."""
+    documents = [
+        (len(data), raw) for path, (data, raw) in imported.files.items() if len(data) != raw
+    ]
     if not documents:
-        return found
+        return imported
     size, raw = (sum(column) for column in zip(*documents, strict=True))
     many = f"{len(documents)} documents" if len(documents) > 1 else "a document"
-    return found._replace(info=f"{size:,} bytes of text out of {many} of {raw:,} bytes")
+    return imported._replace(info=f"{size:,} bytes of text out of {many} of {raw:,} bytes")
 
 
-def describe_skipped(left: list[str]) -> str:
-    """Return in a line what was not taken; empty where all was."""
-    return f"Not taken: {list_some(left)}." if left else ""
+def describe_skipped(skipped: list[str]) -> str:
+    """Return a line on what was not imported; empty if everything was."""
+    return f"Not taken: {list_some(skipped)}." if skipped else ""
 
 
 INDEX_HEADING = "CONTEXT — reference material imported for this session (use read_file to access):"
 MAX_INDEX_CHARS = 8_000
-"""Characters of the block; what does not fit is counted in its last line."""
+"""Characters of the block; its last line counts the items that do not fit."""
 MAX_NAMED_FILES = 20
-"""Files of an item that are named (`shelves.LOOKED_AT`)."""
+"""Files of an item that the block lists."""
 
 
 def format_index_block(items: Mapping[str, StoreItem]) -> str:
-    """Return the block that says what is in the store; empty where nothing is.
+    """Return the prompt block that lists the store; empty if the store is.
 
     Args:
-        items: for each item its path, as `Library.items` gives them.
+        items: the items by path, as `ContextStore.items` returns them.
     """
     if not items:
         return ""
     lines, size, n = [INDEX_HEADING], len(INDEX_HEADING), 0
     for path, item in sorted(items.items(), key=lambda each: each[1].name):
-        said = _format_item(path, item)
-        if size + sum(map(len, said)) + len(said) > MAX_INDEX_CHARS:
+        item_lines = _format_item(path, item)
+        if size + sum(map(len, item_lines)) + len(item_lines) > MAX_INDEX_CHARS:
             lines.append(f"  ({len(items) - n} more are not named here: use list_files)")
             break
-        lines += said
-        size, n = size + sum(map(len, said)) + len(said), n + 1
+        lines += item_lines
+        size, n = size + sum(map(len, item_lines)) + len(item_lines), n + 1
     return "\n".join(lines)
 
 
@@ -483,18 +505,18 @@ def _format_item(path: str, item: StoreItem) -> list[str]:
     if len(names) == 1:
         return [f"{head}: {names[0]}"]
     more = len(names) - MAX_NAMED_FILES
-    shown = [f"    {name}" for name in names[:MAX_NAMED_FILES]]
+    file_lines = [f"    {name}" for name in names[:MAX_NAMED_FILES]]
     rest = [f"    ({more} more: list_files {path})"] if more > 0 else []
-    return [f"{head} ({len(names)} files):", *shown, *rest]
+    return [f"{head} ({len(names)} files):", *file_lines, *rest]
 
 
 INDEX_FILE = "index.json"
 MAX_INDEX_BYTES = 4_000_000
-"""Of an index; a larger one is none."""
+"""Bytes of an index; a larger one is refused."""
 MAX_ITEMS = 500
-"""Items that are used of an index, in the order of their names."""
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,200}")
+"""Items of an index that are used, the first by name."""
+_ITEM_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PATH_PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,200}")
 _MAX_DEPTH = 32
 
 
@@ -503,13 +525,13 @@ class StoreFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
     relative_path: str
     size_bytes: int
-    """Of the text that is kept."""
+    """Size of the stored text."""
     raw_bytes: int | None = None
-    """Of the file that it was taken from, where that is another one; fuseraft has no such key."""
+    """Size of the file it was taken from, if different; fuseraft has no such key."""
 
 
 class StoreItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Something that was imported: one file, or the files of a folder."""
+    """An imported file, or the imported files of a folder."""
 
     name: str
     description: str | None = None
@@ -518,7 +540,7 @@ class StoreItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     """ISO 8601."""
     files: tuple[StoreFile, ...] = ()
     extraction_info: Any = None
-    """What was said of how its text was taken: a sentence, from us."""
+    """How its text was extracted; ctxkit writes a sentence."""
 
     @property
     def size_bytes(self) -> int:
@@ -527,7 +549,7 @@ class StoreItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
     @property
     def raw_bytes(self) -> int:
-        """Bytes of the files that it was taken from."""
+        """Bytes of the files it was taken from."""
         return sum(f.size_bytes if f.raw_bytes is None else f.raw_bytes for f in self.files)
 
 
@@ -540,12 +562,12 @@ class _Index(msgspec.Struct, frozen=True):
 
 
 def check_item_name(name: str) -> str:
-    """Return the name of an item.
+    """Return a valid name of an item.
 
     Raises:
-        BadArguments: it is none.
+        BadArguments: the name is not valid.
     """
-    if not _NAME.fullmatch(name):
+    if not _ITEM_NAME.fullmatch(name):
         raise BadArguments(
             f"{sanitize_line(name, 80)!r} is no name for the context store: use letters, "
             "digits, '-' and "
@@ -555,21 +577,21 @@ def check_item_name(name: str) -> str:
 
 
 def split_path(path: str) -> tuple[str, ...] | None:
-    """Return a relative path as its parts, or None where it is none: it leads up, or out."""
+    """Return the parts of a relative path, or None if it is not valid or leads out."""
     parts = tuple(path.split("/"))
-    sound = all(_PART.fullmatch(p) and p not in (".", "..") for p in parts)
+    sound = all(_PATH_PART.fullmatch(p) and p not in (".", "..") for p in parts)
     return parts if sound and len(parts) <= _MAX_DEPTH else None
 
 
 def decode_index(data: bytes) -> tuple[dict[str, StoreItem], int]:
-    """Return the items of an index by name, sorted, and how many were not sound."""
+    """Return the valid items of an index by name, sorted, and the number of invalid ones."""
     try:
-        told = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Index).items
+        raw_items = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Index).items
     except (msgspec.DecodeError, RecursionError):
         return {}, 1
-    found = {n: _decode_item(n, raw) for n, raw in sorted(told.items())[:MAX_ITEMS]}
-    sound = {name: item for name, item in found.items() if item is not None}
-    return sound, len(told) - len(sound)
+    decoded = {n: _decode_item(n, raw) for n, raw in sorted(raw_items.items())[:MAX_ITEMS]}
+    sound = {name: item for name, item in decoded.items() if item is not None}
+    return sound, len(raw_items) - len(sound)
 
 
 def _decode_item(name: str, raw: msgspec.Raw) -> StoreItem | None:
@@ -577,30 +599,30 @@ def _decode_item(name: str, raw: msgspec.Raw) -> StoreItem | None:
         item = msgspec.json.decode(raw, type=StoreItem)
     except (msgspec.DecodeError, RecursionError):
         return None
-    sound = _NAME.fullmatch(name) and item.name == name
+    sound = _ITEM_NAME.fullmatch(name) and item.name == name
     return item if sound and all(split_path(f.relative_path) for f in item.files) else None
 
 
 def update_index(data: bytes, name: str, item: StoreItem | None) -> bytes:
-    """Return an index with an item put in, or taken out: indented, in the order of the names.
+    """Return an index with an item added or removed: indented, in order of the names.
 
-    Whatever else it holds stays, also what is not sound or not known here: it may be fuseraft's.
+    Everything else in it stays, invalid or unknown parts included, as it may be fuseraft's.
 
     Args:
-        data: the index as it is; a file without a byte is an empty one.
-        name: of the item.
-        item: None: it is taken out.
+        data: the current index; an empty file is an empty index.
+        name: name of the item.
+        item: the item; None removes it.
 
     Raises:
         ValueError: it is no index.
     """
     try:
-        whole = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf") or b"{}", type=_RawObject)
-        held = msgspec.json.decode(whole.get("items", _EMPTY_OBJECT), type=_RawObject)
+        index = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf") or b"{}", type=_RawObject)
+        items = msgspec.json.decode(index.get("items", _EMPTY_OBJECT), type=_RawObject)
     except RecursionError:
         raise ValueError("It is nested too deeply.") from None
-    held.pop(name, None)
+    items.pop(name, None)
     if item is not None:
-        held[name] = msgspec.Raw(msgspec.json.encode(item))
-    told = {**whole, "items": dict(sorted(held.items()))}
-    return msgspec.json.format(msgspec.json.encode(told), indent=2)
+        items[name] = msgspec.Raw(msgspec.json.encode(item))
+    updated = {**index, "items": dict(sorted(items.items()))}
+    return msgspec.json.format(msgspec.json.encode(updated), indent=2)

@@ -1,4 +1,4 @@
-"""Read pdf, docx, pptx and xlsx files as text, in a bounded worker process."""
+"""Text of pdf, docx, pptx and xlsx files, read in a worker process with bounded time and memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __dir__ = public_dir(__all__)
 
 
 DOCUMENT_MODULES = {".pdf": "pypdf", ".docx": "docx", ".pptx": "pptx", ".xlsx": "openpyxl"}
-"""Endings of documents that are read, and the module that reads each."""
+"""Suffixes of the documents that can be read, with the module that reads each."""
 _PASSED_VARIABLES = (
     "PATH",
     "PYTHONPATH",
@@ -43,7 +43,7 @@ _PASSED_VARIABLES = (
     "HOME",
     "TMPDIR",
 )
-"""What the process gets of the environment: no key is among it."""
+"""Environment variables that the worker gets; none of them holds a key."""
 
 
 class DocumentPiece(NamedTuple):
@@ -54,21 +54,21 @@ class DocumentPiece(NamedTuple):
 
 
 class Document(NamedTuple):
-    """What was read of a document."""
+    """The text of a document."""
 
     pieces: tuple[DocumentPiece, ...]
     raw_bytes: int
     """Size of the file."""
     note: str = ""
-    """What was left out, in words; empty where all was read."""
+    """Note on what was left out; empty if everything was read."""
 
     @property
     def text(self) -> str:
-        """All of it, each piece under its name where there are several."""
+        """The whole text; with several pieces each has its name as a heading."""
         if len(self.pieces) == 1 and not self.note:
             return self.pieces[0].text
-        said = [f"## {p.name}\n\n{p.text}" for p in self.pieces]
-        return "\n\n".join([*said, *([f"[{self.note}]"] if self.note else [])])
+        sections = [f"## {p.name}\n\n{p.text}" for p in self.pieces]
+        return "\n\n".join([*sections, *([f"[{self.note}]"] if self.note else [])])
 
 
 def is_document(name: str) -> bool:
@@ -80,7 +80,7 @@ def detect_document_kind(name: str) -> str:
     """Return the kind of a document by its name.
 
     Raises:
-        BadArguments: it is none, or what reads it is not installed.
+        BadArguments: it is no document, or the package that reads it is not installed.
     """
     ending = Path(name).suffix.lower()
     if ending not in DOCUMENT_MODULES:
@@ -89,43 +89,43 @@ def detect_document_kind(name: str) -> str:
             f"{', '.join(DOCUMENT_MODULES)}."
         )
     if find_spec(DOCUMENT_MODULES[ending]) is None:
-        raise BadArguments(f"A {ending} file is read with `pip install 'ctxkit[documents]'`.")
+        raise BadArguments(f"To read a {ending} file, run `pip install 'ctxkit[documents]'`.")
     return ending[1:]
 
 
 def read_document(
     file: BinaryIO,
     name: str,
-    wanted: Sequence[str] | None = None,
+    piece_names: Sequence[str] | None = None,
     bounds: DocumentBounds | None = None,
 ) -> Document:
     """Return the text of a document.
 
-    It is read by another process, which is held to time and memory: what it had read by then is
-    returned with a note.
+    A worker process with bounded time and memory reads it. If a bound ends it, what it had read so
+    far is returned with a note.
 
     Args:
-        file: open for reading, a real file.
-        name: its name, by which its kind is known.
-        wanted: names of pieces; None: all.
-        bounds: where reading ends.
+        file: a real file, open for reading.
+        name: its name, which says its kind.
+        piece_names: names of the pieces to read; None: all.
+        bounds: bounds of reading; None: the defaults.
 
     Raises:
-        BadArguments: its kind is not read.
-        StoreError: it is damaged, too large, or takes too much.
+        BadArguments: documents of this kind cannot be read.
+        StoreError: it is damaged, too large, or takes too much time or memory.
     """
     bounds = bounds or DocumentBounds()
-    asked = {"kind": detect_document_kind(name), "wanted": wanted, **bounds._asdict()}
+    request = {"kind": detect_document_kind(name), "wanted": piece_names, **bounds._asdict()}
     size = os.fstat(file.fileno()).st_size
-    said, note = _run_worker(file, msgspec.json.encode(asked).decode(), bounds.seconds)
+    rows, note = _run_worker(file, msgspec.json.encode(request).decode(), bounds.seconds)
     pieces, why = [], ""
-    for told in said:
-        if "error" in told:
-            why = told["error"]
-        elif "note" in told:
-            note = told["note"]
+    for row in rows:
+        if "error" in row:
+            why = row["error"]
+        elif "note" in row:
+            note = row["note"]
         else:
-            pieces.append(DocumentPiece(told["name"], told["text"]))
+            pieces.append(DocumentPiece(row["name"], row["text"]))
     if why or (note and not pieces):
         raise StoreError(
             f"{sanitize_line(name, 200)!r} was not read: {sanitize_line(why or note, 300)}."
@@ -133,12 +133,12 @@ def read_document(
     return Document(tuple(pieces), size, note)
 
 
-def _run_worker(file: BinaryIO, asked: str, seconds: float) -> tuple[list[dict[str, str]], str]:
-    """Return the lines that the process wrote, and a note where it was ended."""
-    passed = {k: os.environ[k] for k in _PASSED_VARIABLES if k in os.environ}
-    words = [sys.executable, "-P", "-B", str(Path(document_worker.__file__)), asked]
+def _run_worker(file: BinaryIO, request: str, seconds: float) -> tuple[list[dict[str, str]], str]:
+    """Return the worker's lines, and a note if it was ended or failed."""
+    environment = {k: os.environ[k] for k in _PASSED_VARIABLES if k in os.environ}
+    command = [sys.executable, "-P", "-B", str(Path(document_worker.__file__)), request]
     with subprocess.Popen(  # noqa: S603  our own file, and numbers
-        words, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=passed
+        command, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
     ) as child:
         try:
             out, _ = child.communicate(timeout=seconds)
@@ -154,32 +154,32 @@ def _run_worker(file: BinaryIO, asked: str, seconds: float) -> tuple[list[dict[s
 
 
 def _parse_lines(out: bytes) -> list[dict[str, str]]:
-    """Return the lines that are whole."""
-    told = []
+    """Return the complete lines of JSON."""
+    rows = []
     for each in out.split(b"\n"):
         try:
-            told.append(msgspec.json.decode(each, type=dict[str, str]))
+            rows.append(msgspec.json.decode(each, type=dict[str, str]))
         except (msgspec.DecodeError, msgspec.ValidationError):
-            continue  # the last one, cut off
-    return told
+            continue  # the last line, cut off
+    return rows
 
 
 class DocumentBounds(NamedTuple):
-    """Where reading a document ends."""
+    """Bounds of reading a document."""
 
     file_bytes: int = 100_000_000
-    """A larger file is refused."""
+    """Bytes of the file; a larger one is refused."""
     unpacked_bytes: int = 400_000_000
-    """The same for what an archive (docx, pptx, xlsx) says that it unpacks to."""
+    """Bytes that an archive (docx, pptx, xlsx) declares to unpack to; a larger one is refused."""
     entries: int = 20_000
     """Files in such an archive."""
     pieces: int = 2_000
     """Pages, slides or sheets that are read."""
     cells: int = 1_000_000
-    """Cells of a workbook that are read, empty ones between others included."""
+    """Cells of a workbook that are read, including empty ones between others."""
     chars: int = 10_000_000
-    """Characters of text that are taken."""
+    """Characters of text that are returned."""
     seconds: float = 60.0
-    """By the clock; the process is ended then."""
+    """Seconds after which the worker is killed."""
     memory: int = 1_500_000_000
-    """Bytes of address space of that process, where the system can hold it to them."""
+    """Bytes of the worker's address space, where the system can limit it."""

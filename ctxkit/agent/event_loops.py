@@ -1,10 +1,8 @@
-"""Run coroutines and long-lived clients on event loops in worker threads, interruptible from a
-notebook.
+"""Event loops in worker threads, for coroutines and long-lived clients, interruptible by the user.
 
-A kernel's own loop is busy while a cell runs, so `asyncio.run` fails there; and a coroutine on that
-loop could not be interrupted promptly. The waiting thread waits on an event, never in
-`Thread.join`: on Python 3.11 a join that was interrupted marks the thread as stopped while it still
-runs.
+A kernel's own loop is busy while a cell runs, so `asyncio.run` fails there, and a coroutine on it
+could not be interrupted promptly. The caller waits on an event, never in `Thread.join`: on Python
+3.11 an interrupted join marks the thread as stopped while it still runs.
 """
 
 from __future__ import annotations
@@ -29,17 +27,17 @@ class BackgroundTask(Generic[T]):
     """A coroutine that runs in a thread of its own.
 
     Args:
-        coroutine: what to run.
-        ended: called in the thread when it is over, whatever happened.
-        begin: False: it runs from `begin` on.
+        coroutine: the coroutine.
+        on_end: called in the thread at its end, whatever happened.
+        start: False: it starts with `begin`.
     """
 
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, T],
-        ended: Callable[[], None] | None = None,
+        on_end: Callable[[], None] | None = None,
         *,
-        begin: bool = True,
+        start: bool = True,
     ) -> None:
         self._done, self._started = threading.Event(), threading.Event()
         self._result: T | None = None
@@ -47,37 +45,39 @@ class BackgroundTask(Generic[T]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
-        # what is printed and displayed stays in the cell that began it
+        # Output of the task belongs to the notebook cell that started it.
         context = contextvars.copy_context()
-        work = (self._work, coroutine, ended)
+        work = (self._run_thread, coroutine, on_end)
         self._thread = threading.Thread(
             target=context.run, args=work, daemon=True, name="ctxkit-agent"
         )
-        if begin:
+        if start:
             self.begin()
 
     def begin(self) -> None:
-        """Let it run."""
+        """Start the thread."""
         self._thread.start()
 
-    def _work(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[], None] | None) -> None:
-        async def main() -> None:
+    def _run_thread(
+        self, coroutine: Coroutine[Any, Any, T], on_end: Callable[[], None] | None
+    ) -> None:
+        async def run_and_report() -> None:
             self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
             self._started.set()
             try:
                 self._result = await coroutine
-            except BaseException as e:  # noqa: BLE001  it is raised again by whoever asks for the result
+            except BaseException as e:  # noqa: BLE001  `result` raises it again
                 self._error = e
             try:
-                if ended is not None:
-                    ended()
+                if on_end is not None:
+                    on_end()
             except Exception as e:  # noqa: BLE001  as above
                 self._error = self._error or e
-            # before the loop is closed: that waits for tools that cannot be cancelled
+            # Before the loop is closed, which waits for tools that cannot be cancelled.
             self._done.set()
 
         try:
-            asyncio.run(main())
+            asyncio.run(run_and_report())
         except BaseException as e:  # noqa: BLE001  as above
             self._error = self._error or e
         finally:
@@ -86,7 +86,7 @@ class BackgroundTask(Generic[T]):
 
     @property
     def state(self) -> str:
-        """`running`, `stopped`, `failed` or `done`."""
+        """`running`, `stopping`, `stopped`, `failed` or `done`."""
         if not self._done.is_set():
             return "stopping" if self._stopped else "running"
         if isinstance(self._error, asyncio.CancelledError):
@@ -94,29 +94,30 @@ class BackgroundTask(Generic[T]):
         return "failed" if self._error is not None else "done"
 
     def stop(self) -> None:
-        """Cancel it; what it has done so far is kept."""
+        """Cancel the coroutine."""
         self._stopped = True
         self._started.wait(1)
         if not self._done.is_set() and self._loop is not None and self._task is not None:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it is over, at most so long; return whether it is. An interrupt reaches the
-        waiting thread.
+        """Wait for the end, at most `seconds`; return whether it has ended.
+
+        It waits in short steps, so that a keyboard interrupt reaches the waiting thread.
         """
-        left = float("inf") if seconds is None else seconds
-        while left > 0:
-            if self._done.wait(min(_TICK, left)):
+        remaining = float("inf") if seconds is None else seconds
+        while remaining > 0:
+            if self._done.wait(min(_TICK, remaining)):
                 return True
-            left -= _TICK
+            remaining -= _TICK
         return self._done.is_set()
 
     def result(self, seconds: float | None = None) -> T:
         """Return what the coroutine returned.
 
         Raises:
-            TimeoutError: it is not over yet.
-            BaseException: whatever it raised; `asyncio.CancelledError` where it was stopped.
+            TimeoutError: it still runs.
+            BaseException: whatever it raised; `asyncio.CancelledError` if it was stopped.
         """
         if not self.wait(seconds):
             raise TimeoutError("It still runs.")
@@ -129,12 +130,12 @@ def run_coroutine(coroutine: Coroutine[Any, Any, T], *, grace: float = 5.0) -> T
     """Run a coroutine to its end from any thread, in a kernel, a terminal or a test.
 
     Raises:
-        KeyboardInterrupt: the user interrupted it; it was cancelled and given `grace` seconds to
-            leave things whole.
+        KeyboardInterrupt: the user interrupted it; it was cancelled and had `grace` seconds to
+            clean up.
     """
-    running = BackgroundTask(coroutine, begin=False)
+    running = BackgroundTask(coroutine, start=False)
     try:
-        running.begin()  # in here: an interrupt may come before this line is left
+        running.begin()  # inside the `try`: an interrupt may come right after the start
         return running.result()
     except KeyboardInterrupt:
         running.stop()
@@ -146,36 +147,36 @@ LoopResult = TypeVar("LoopResult")
 
 
 class LoopThread:
-    """An event loop that runs until it is closed."""
+    """An event loop in a thread of its own that runs until it is closed."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._work, daemon=True, name=name)
+        self._thread = threading.Thread(target=self._run_loop, daemon=True, name=name)
         self._thread.start()
 
-    def _work(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         self._loop.close()
 
     def wait(self, work: Coroutine[Any, Any, LoopResult], seconds: float) -> LoopResult:
-        """Run work there and wait for it.
+        """Run a coroutine on this loop and block until it is done.
 
         Raises:
-            TimeoutError: it took longer; it was cancelled.
+            TimeoutError: it took longer than `seconds` and was cancelled.
         """
         return asyncio.run_coroutine_threadsafe(
             asyncio.wait_for(work, seconds), self._loop
         ).result()
 
     async def hear(self, work: Coroutine[Any, Any, LoopResult]) -> LoopResult:
-        """Run work there from another loop; where the waiting task is cancelled, so is the work."""
+        """Await a coroutine of this loop from another loop; cancelling the caller cancels it."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def close(self, seconds: float = 5.0) -> None:
-        """End the loop; what runs in it is cancelled."""
+        """Cancel all tasks and end the loop."""
 
-        async def cancelled() -> None:
+        async def cancel_tasks() -> None:
             mine = asyncio.current_task()
             tasks = [t for t in asyncio.all_tasks() if t is not mine]
             for task in tasks:
@@ -183,29 +184,29 @@ class LoopThread:
             await asyncio.wait(tasks, timeout=seconds) if tasks else None
 
         if self._loop.is_running():
-            asyncio.run_coroutine_threadsafe(cancelled(), self._loop).result(seconds + 1)
+            asyncio.run_coroutine_threadsafe(cancel_tasks(), self._loop).result(seconds + 1)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(seconds)
 
 
 class LoopOwner(ABC):
-    """What lives on a loop of its own, begun when first asked for, ended with the process."""
+    """Base of clients on a loop of their own, started at first use and ended with the process."""
 
     _LOOP = "ctxkit"
-    """The name of the loop's thread."""
+    """Name of the loop's thread."""
 
     def __init__(self) -> None:
         self._loop: LoopThread | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """End it, with everything that it started."""
+        """End the client and its loop."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None:
             atexit.unregister(self.close)
             with suppress(TimeoutError):
-                loop.wait(self._stop(), 10)
+                loop.wait(self._stop_client(), 10)
             loop.close()
 
     def _on_loop(self) -> LoopThread:
@@ -216,5 +217,5 @@ class LoopOwner(ABC):
             return self._loop
 
     @abstractmethod
-    async def _stop(self) -> None:
-        """End what runs on the loop."""
+    async def _stop_client(self) -> None:
+        """End what the client runs on the loop."""

@@ -1,4 +1,4 @@
-"""Prepare each prompt of a live session with the replay engine, and remember what was sent."""
+"""Prompts of a live session: prepared by the replay engine, and recorded as they were sent."""
 
 from __future__ import annotations
 
@@ -36,30 +36,44 @@ if TYPE_CHECKING:
 _replace = msgspec.structs.replace
 
 
+# Live context
+#
+# A live session is a replay whose log grows: `LiveContext` owns the same `Run` that replays a
+# recorded session, appends each message to its log and opens the next call. So live and replayed
+# prompts are equal by construction.
+#
+# * Sizes are the token counter's, not scaled to usage. The provider's bill of the last reply
+#   corrects them by one offset (`log.fixed`), which covers what no counter sees: chat templates,
+#   hidden instructions. A compaction resets the offset, as it was measured on another prompt.
+# * At the start the recorded edits are replayed with a policy that only repeats them, so the run
+#   stands at the end of the log with every recorded edit in force and no rule fired.
+# * Trimming and unsaved artifacts change a prompt after the engine made it. `SentPrompts` keeps
+#   such prompts by call, so `session.sent(call)` returns what really went out.
+
+
 class PreparedCall(NamedTuple):
-    """What the next call is sent, and what was done for it."""
+    """The prompt of the next call, and what was done to prepare it."""
 
     messages: tuple[Message, ...]
     tokens: int
     edits: tuple[Edit, ...]
-    """Compactions made before this call, to be kept in the session."""
+    """Edits of the compactions before this call; the caller stores them in the session."""
     warned: tuple[str, ...]
-    """Names of the warnings that became due."""
+    """Names of the warnings whose condition was met."""
     failed: tuple[str, ...]
-    """Compactions that failed or were refused, in words."""
+    """Reasons of the compactions that failed or were refused."""
 
 
 class LiveContext:
-    """A session's context while it runs: messages are added, calls prepared by the same engine that
-    replays.
+    """The context of a running session: add messages, prepare calls, compact.
 
     Args:
-        session: what is there already, its edits in force.
+        session: the session so far; its edits are in force.
         rules: the rules from now on.
-        fixed: tokens of each prompt that no message holds (tool schemas).
-        limit: the model's window where the rules name none.
-        save: keeps what stubs name; None: results stay whole.
-        prompts: keeps the runs that prepare the calls.
+        fixed: tokens of each prompt outside the messages (tool schemas).
+        limit: the model's window in tokens, used if the rules name none.
+        save: stores the results that stubs name; None: results stay whole.
+        prompts: records the prompts that are sent.
     """
 
     def __init__(
@@ -72,9 +86,9 @@ class LiveContext:
         save: SaveArtifact | None = None,
         prompts: SentPrompts | None = None,
     ) -> None:
-        self._offloads = ArtifactOffloader(save)
+        self._offloader = ArtifactOffloader(save)
         self.schemas = fixed
-        """Tokens of each prompt that no message holds, as counted."""
+        """Tokens of each prompt outside the messages, as counted."""
         self.rules = rules
         counter = rules.counter
         self.log = log_from_session(
@@ -82,155 +96,160 @@ class LiveContext:
         )
         self.log.fixed = fixed
         self.run = Run(self.log, rules, limit)
-        self._stand()
-        self._shown = self._went = self.run.shown()
+        self._replay_record()
+        self._prepared_view = self._sent_view = self.run.shown()
         self.prompts = prompts or SentPrompts()
         self.prompts.begin(self.run, fixed)
-        self._numbered = len(session.edits)
+        self._next_compaction = len(session.edits)
         self._label = rules.label
 
-    def _stand(self) -> None:
-        """Bring the run to the end of the log, all recorded edits in force."""
-        none: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
-        past = self.rules.but(policy=RecordedCompactions(), guards=(), **none)
-        then = Run(self.log, past, self.run.room.limit)
-        advance(then, past, self.log.calls)
-        was = history = then.history.at(self.log.calls)
+    def _replay_record(self) -> None:
+        """Advance the run to the end of the log, with all recorded edits in force."""
+        # A run that only repeats the recorded edits, without triggers, pruning and guards.
+        no_actions: dict[str, Any] = {"trigger": None, "pruning": None, "on_compacted": None}
+        record_rules = self.rules.but(policy=RecordedCompactions(), guards=(), **no_actions)
+        record_run = Run(self.log, record_rules, self.run.room.limit)
+        advance(record_run, record_rules, self.log.calls)
+        # Edits after the last reply belong to the call that comes next; no call has applied them.
+        was = history = record_run.history.at(self.log.calls)
         for call, edit in self.log.recorded:
             if call == self.log.calls:
                 history = history.apply(edit)
         if history is not was:
-            then.by_hand(history, "recorded", "recorded")
-        self.run.resume(then)
+            record_run.by_hand(history, "recorded", "recorded")
+        self.run.resume(record_run)
+        # The usage of the last reply corrects later sizes, unless an edit changed the prompt since.
         edited = bool(self.log.recorded) and self.log.recorded[-1][0] == self.log.calls
         if self.log.calls and not edited and self.log.replies[-1] is not None:
             reply, call = self.log.replies[-1], self.log.calls - 1
-            said = reply.details.get(COUNTED)
-            whole = then.sizes(call, call + 1)[0]
-            counted = self.schemas + said if isinstance(said, int) else whole
+            counted_now = reply.details.get(COUNTED)
+            run_size = record_run.sizes(call, call + 1)[0]
+            counted = self.schemas + counted_now if isinstance(counted_now, int) else run_size
             self.log.fixed = self.schemas + billing_offset(reply, counted)
 
     def add(self, message: Message) -> None:
-        """Write a message that was said; a reply's bill corrects the count of prompts to come."""
+        """Add a message; the usage of a reply corrects the sizes of later prompts."""
         self.log.append(message)
         if message.role == "assistant" and self.run.call == self.log.calls:
-            call, before = self.run.call - 1, self.log.fixed - self.schemas
-            known = self.run.sizes(call, call + 1)[0]
-            self.log.owe((billed_prompt(message) or self._went.tokens) - known)
+            call, offset_before = self.run.call - 1, self.log.fixed - self.schemas
+            estimated = self.run.sizes(call, call + 1)[0]
+            self.log.owe((billed_prompt(message) or self._sent_view.tokens) - estimated)
             self.log.fixed = self.schemas + billing_offset(
-                message, self.schemas + self.counted, before
+                message, self.schemas + self.counted, offset_before
             )
 
     @property
     def counted(self) -> int:
-        """Tokens of the messages that the last call was sent, as counted."""
-        return self._went.tokens - self.log.fixed_at[self.run.call - 1]
+        """Tokens of the messages of the last prompt, as counted."""
+        return self._sent_view.tokens - self.log.fixed_at[self.run.call - 1]
 
     def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
-        """Open the next call: compact where the rules say so, prune, and return what is sent."""
+        """Open the next call: compact if the rules say so, prune, and return the prompt."""
         run = self.run
-        cuts, warned, held = len(run.cuts), len(run.warned), len(run.held)
+        compactions, warnings, failed_so_far = len(run.cuts), len(run.warned), len(run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
-        if len(run.cuts) > cuts:
-            self.log.fixed = self.schemas  # the last bill was of another prompt
-        shown = run.shown()
-        self._shown = self._went = self._offloads.settled(run, shown)
-        if self._shown is not shown:
-            self.prompts.changed(self._shown.messages, "not offloaded")
+        if len(run.cuts) > compactions:
+            self.log.fixed = self.schemas  # the last usage was measured on another prompt
+        view = run.shown()
+        self._prepared_view = self._sent_view = self._offloader.settled(run, view)
+        if self._prepared_view is not view:
+            self.prompts.changed(self._prepared_view.messages, "not offloaded")
         return PreparedCall(
-            self._shown.messages,
-            self._shown.tokens,
-            self._edits(run.cuts[cuts:]),
-            tuple(name for _, name in run.warned[warned:]),
-            tuple(h.said for h in run.held[held:]),
+            self._prepared_view.messages,
+            self._prepared_view.tokens,
+            self._number_edits(run.cuts[compactions:]),
+            tuple(name for _, name in run.warned[warnings:]),
+            tuple(h.said for h in run.held[failed_so_far:]),
         )
 
     @property
     def stages(self) -> tuple[Any, ...]:
-        """What is done, one after the other, where a prompt does not fit whatever the rules did."""
+        """Policies that trim a prompt that does not fit, from the mildest to the strongest."""
         return last_resort_stages(self.rules.pruning)
 
     def trimmed(self, stage: int) -> History:
-        """Return what the prepared call is sent at a stage (-1: before the first); it goes out so.
+        """Trim the prepared prompt to a stage (-1: untrimmed) and return it as the one to send.
 
-        Nothing of it is kept.
+        The session does not change.
         """
-        shown = self._shown
-        self._went = shown if stage < 0 else apply_policy(self.stages[stage], shown, self.run.room)
-        return self._went
+        view = self._prepared_view
+        self._sent_view = (
+            view if stage < 0 else apply_policy(self.stages[stage], view, self.run.room)
+        )
+        return self._sent_view
 
     def preview(self) -> tuple[tuple[Message, ...], int]:
-        """Return what the next call would be sent uncompacted, and its tokens; nothing changes."""
+        """Return the next prompt if nothing were compacted, and its tokens; changes nothing."""
         view = self.run.coming()
         return view.messages, view.tokens
 
     def tried(self, policy: Policy) -> Compaction | None:
-        """Return what a policy would do now, or None where it does nothing; nothing changes."""
-        was = self.run.history.at(self.run.call)
-        new = apply_policy(policy, was, self.run.room)
+        """Return the compaction that a policy would make now, or None; changes nothing."""
+        before = self.run.history.at(self.run.call)
+        after = apply_policy(policy, before, self.run.room)
         return (
-            None if new is was else Compaction(self.run.call, was, new, "manual", name_of(policy))
+            None
+            if after is before
+            else Compaction(self.run.call, before, after, "manual", name_of(policy))
         )
 
     def compact(self, policy: Policy, trigger: str = "manual") -> tuple[Edit, ...]:
-        """Do what a policy does now; return the edits to keep, none where it does nothing.
+        """Apply a policy now; return its edits for the caller to store, none if it does nothing.
 
         Raises:
             ModelError: the summariser failed.
         """
-        cut = self.tried(policy)
-        if cut is None:
+        planned = self.tried(policy)
+        if planned is None:
             return ()
-        done = self.run.by_hand(cut.new, trigger, cut.by)
+        done = self.run.by_hand(planned.new, trigger, planned.by)
         self.log.fixed = self.schemas
-        return self._edits([done])
+        return self._number_edits([done])
 
     @property
     def coming(self) -> int:
-        """Tokens that the next call would be sent, pruned, if nothing were compacted: as the
-        triggers have it.
-        """
+        """Tokens of the next prompt, pruned and not compacted, as triggers see it."""
         return self.run.coming().tokens
 
     def estimate_size(self, compacted: History | None = None) -> int:
-        """Return what the next prompt would be billed, pruned, as estimated.
+        """Estimate the billed tokens of the next prompt, pruned.
 
         Args:
-            compacted: what a compaction would leave; None: the context as it stands.
+            compacted: the history that a compaction would leave; None: the current one.
         """
         view = self.run.coming(compacted)
-        known = bills(self.log.replies, self.schemas)
-        return estimate(self.schemas + view.tokens - view.fixed, known)
+        billed_prompts = bills(self.log.replies, self.schemas)
+        return estimate(self.schemas + view.tokens - view.fixed, billed_prompts)
 
     @property
     def tokens(self) -> int:
-        """Tokens of the next prompt, as it stands, before any pruning."""
+        """Tokens of the next prompt before any pruning."""
         return self.run.history.at(self.run.call).tokens
 
     @property
     def messages(self) -> int:
-        """Messages of the next prompt, as it stands."""
+        """Number of messages of the next prompt."""
         return len(self.run.history.at(self.run.call))
 
-    def _edits(self, cuts: list[Compaction]) -> tuple[Edit, ...]:
+    def _number_edits(self, compactions: list[Compaction]) -> tuple[Edit, ...]:
         out: list[Edit] = []
-        for cut in cuts:
-            for i, edit in enumerate(cut.edits):
-                name = f"{self._label}-{self._numbered}.{i}"
+        for compaction in compactions:
+            for i, edit in enumerate(compaction.edits):
+                name = f"{self._label}-{self._next_compaction}.{i}"
                 inserted = tuple(_with_id(m, name, k) for k, m in enumerate(edit.inserted))
                 out.append(_replace(edit, id=name, inserted=inserted))
-            self._numbered += 1
+            self._next_compaction += 1
         return tuple(out)
 
 
 def _with_id(message: Message, edit: str, number: int) -> Message:
-    """Give a message that an edit brings an id of its own, where it has none."""
+    """Return a message inserted by an edit with an id, made from the edit's if it has none."""
     return message if message.id else _replace(message, id=f"{edit}/{number}")
 
 
 def _count_messages(session: Session, counter: Any) -> list[int]:
-    """Count every message: a live session's sizes are the counter's own, not scaled to usage."""
+    """Return the tokens of every message by the counter alone, not scaled to usage."""
     from ctxkit.tokens import default_counter
 
     count = (counter or default_counter()).message
@@ -238,76 +257,88 @@ def _count_messages(session: Session, counter: Any) -> list[int]:
 
 
 SaveArtifact = Callable[[str, str, str, str], None]
-"""Keeps an artifact (id, text, tool, on what); raises `StoreError` or `OSError` where not."""
+"""Stores an artifact (id, text, tool, hint); raises `StoreError` or `OSError` on failure."""
 
 
 class ArtifactOffloader:
-    """Keeps artifacts, each once.
+    """Stores offloaded results before the prompt with their stubs is sent, each once.
+
+    Invariant: no prompt has a stub whose artifact cannot be read. A result that could not be
+    stored is sent whole.
 
     Args:
-        save: None: there is no place for them, so that no result is offloaded.
+        save: stores an artifact; None: nothing is stored, so no result is offloaded.
     """
 
     def __init__(self, save: SaveArtifact | None) -> None:
-        self._save = save
-        self._kept: set[str] = set()
+        self._save_artifact = save
+        self._saved_ids: set[str] = set()
 
     def settled(self, run: Run, shown: History) -> History:
-        """Return what the last call is sent, without stubs that name nothing, else `shown`."""
+        """Store the artifacts that a prompt's stubs name; return the prompt without dead stubs.
+
+        Args:
+            run: the run that made the prompt, of its last call.
+            shown: the prompt. It is returned itself if every artifact could be stored.
+        """
         call = max(run.call - 1, 0)
-        named = {p: name for p, m in enumerate(shown.messages) if (name := artifact_in_stub(m))}
-        missing = set(named.values()) - self._kept
+        artifact_ids = {
+            p: name for p, m in enumerate(shown.messages) if (name := artifact_in_stub(m))
+        }
+        missing = set(artifact_ids.values()) - self._saved_ids
         if not missing:
             return shown
-        given, rows = _find_offloaded(run, missing), HistoryRows(run.history.at(call))
-        places = {p: rows.place(shown.row(p)) for p in named}
-        for p, name in named.items():
-            if name in given and name not in self._kept:
+        # Save the texts of new artifacts, as the policies that offloaded them have them.
+        results, rows = _find_offloaded(run, missing), HistoryRows(run.history.at(call))
+        places = {p: rows.place(shown.row(p)) for p in artifact_ids}
+        for p, name in artifact_ids.items():
+            if name in results and name not in self._saved_ids:
                 place = places[p]
-                asked = None if place is None else rows.asked(place)
-                if self._saved(name, given[name], asked):
-                    self._kept.add(name)
+                origin = None if place is None else rows.asked(place)
+                if self._save_result(name, results[name], origin):
+                    self._saved_ids.add(name)
+        # Undo the stubs of all others: with the offloaded text, else with the history's message.
         sent = list(shown.messages)
-        for p, name in named.items():
-            if name not in self._kept:  # what no part tells of goes as the history has it
+        for p, name in artifact_ids.items():
+            if name not in self._saved_ids:
                 place = places[p]
-                said = sent[p] if place is None else rows.message(place)
-                sent[p] = replace(sent[p], parts=given.get(name, said).parts)
-        same = all(sent[p] == shown.messages[p] for p in named)
+                original = sent[p] if place is None else rows.message(place)
+                sent[p] = replace(sent[p], parts=results.get(name, original).parts)
+        same = all(sent[p] == shown.messages[p] for p in artifact_ids)
         return shown if same else shown.become(sent, "no artifact could be kept")
 
-    def _saved(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
-        if self._save is None:
+    def _save_result(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
+        if self._save_artifact is None:
             return False
         tool = result.tool or (call.name if call else "unknown")
         try:
-            self._save(artifact, result.text, tool, call_hint(call))
+            self._save_artifact(artifact, result.text, tool, call_hint(call))
         except (StoreError, OSError):
             return False
         return True
 
 
-def _find_offloaded(run: Run, wanted: set[str]) -> dict[str, Message]:
-    """Return the results that were offloaded at the last call, by their artifacts."""
-    found: dict[str, Message] = {}
+def _find_offloaded(run: Run, artifact_ids: set[str]) -> dict[str, Message]:
+    """Return the results that were offloaded at the last call, by artifact id."""
+    results: dict[str, Message] = {}
 
-    def walk(part: BasePolicy, view: History) -> History:
-        if isinstance(part, CompositePolicy):  # each works on what the one before left
+    def apply_part(part: BasePolicy, view: History) -> History:
+        if isinstance(part, CompositePolicy):  # each part works on the view that the last one left
             for each in part.parts:
-                view = walk(each, view)
+                view = apply_part(each, view)
             return view
-        if isinstance(part, Offload) and wanted - found.keys():
-            told = part.artifacts(view.messages)
-            found.update({name: told[name] for name in wanted & told.keys()})
+        if isinstance(part, Offload) and artifact_ids - results.keys():
+            artifacts = part.artifacts(view.messages)
+            results.update({name: artifacts[name] for name in artifact_ids & artifacts.keys()})
         return apply_policy(part, view, run.room)
 
     if run.rules.pruning is not None:
-        walk(run.rules.pruning, run.history.at(max(run.call - 1, 0)))
-    return found
+        apply_part(run.rules.pruning, run.history.at(max(run.call - 1, 0)))
+    return results
 
 
 class _PromptRun(NamedTuple):
-    """A run, and the calls of it whose prompt was changed behind it: what went out, and by whom."""
+    """A run, and the prompts changed after it made them: call -> (messages, changed by)."""
 
     run: Run
     changed: dict[int, tuple[tuple[Message, ...], str]]
@@ -316,101 +347,105 @@ class _PromptRun(NamedTuple):
 
 
 class SentPrompts:
-    """The prompts of an agent. A reply names its call: branches and resumes do not mix."""
+    """The prompts that an agent's calls were sent.
+
+    A call is identified by its number and the id of its reply, so branches and resumed sessions
+    do not mix.
+    """
 
     def __init__(self) -> None:
-        self._made: list[_PromptRun] = []
+        self._runs: list[_PromptRun] = []
 
     def begin(self, run: Run, schemas: int = 0) -> None:
-        """Take the run that prepares the calls from now on.
+        """Add the run that prepares the calls from now on.
 
         Args:
-            run: prepares them.
-            schemas: tokens of the tools' schemas in each of their prompts, as counted.
+            run: the run.
+            schemas: tokens of the tool schemas in each of its prompts, as counted.
         """
-        self._made = [m for m in self._made if m.run.call > m.run.begin]  # others made no call
-        self._made.append(_PromptRun(run, {}, schemas))
+        self._runs = [m for m in self._runs if m.run.call > m.run.begin]  # drop runs without a call
+        self._runs.append(_PromptRun(run, {}, schemas))
 
     def changed(self, messages: tuple[Message, ...], by: str) -> None:
-        """Note that the last call goes out with these messages, and what changed them."""
-        run, changed, _ = self._made[-1]
+        """Note that the last call is sent these messages, and what changed them."""
+        run, changed, _ = self._runs[-1]
         changed[run.call - 1] = messages, by
 
     def of(self, session: Session) -> SessionPrompts:
-        """Return what the calls of a session were sent."""
+        """Return the prompts of a session's calls."""
         return SessionPrompts(self, session)
 
     def made(self, call: int, reply: Message | None) -> _PromptRun:
-        """Return what made a call; made elsewhere: the latest, that has it as recorded."""
-        for made in reversed(self._made):
-            replies = made.run.log.replies
-            if reply is not None and made.run.begin <= call < len(replies):
+        """Return the run that made a call; the latest run for a call made elsewhere."""
+        for prompt_run in reversed(self._runs):
+            replies = prompt_run.run.log.replies
+            if reply is not None and prompt_run.run.begin <= call < len(replies):
                 then = replies[call]
                 if then is not None and then.id == reply.id:
-                    return made
-        return self._made[-1]
+                    return prompt_run
+        return self._runs[-1]
 
 
 class SessionPrompts:
-    """What the calls of one session were sent."""
+    """The prompts of one session's calls, with the interface of `Run` that a session reads."""
 
     def __init__(self, prompts: SentPrompts, session: Session) -> None:
         self._prompts, self._session = prompts, session
 
     @property
-    def _latest(self) -> Run:
+    def _latest_run(self) -> Run:
         return self._prompts.made(-1, None).run
 
     @property
     def prunes(self) -> bool:
-        """True where calls are sent less than what stands."""
-        return self._latest.prunes
+        """True if prompts may leave out or shorten messages of the context."""
+        return self._latest_run.prunes
 
     @property
     def counter(self) -> str:
-        """Name of the counter of its sizes."""
-        return self._latest.counter
+        """Name of the token counter."""
+        return self._latest_run.counter
 
     @property
     def schemas(self) -> int:
-        """Tokens of the tools' schemas in each prompt, as counted."""
+        """Tokens of the tool schemas in each prompt, as counted."""
         return self._prompts.made(-1, None).schemas
 
     @property
     def counted_next(self) -> int:
-        """Tokens of what the next call would be sent, uncompacted, as counted: schemas included."""
-        view = self._latest.coming()
+        """Tokens of the next prompt if not compacted, as counted, schemas included."""
+        view = self._latest_run.coming()
         return self.schemas + view.tokens - view.fixed
 
     @property
     def row_sizes(self) -> list[int]:
-        """Tokens of each message that can be sent, as it was said."""
-        return self._latest.row_sizes
+        """Tokens of each message in full, in the order of the log."""
+        return self._latest_run.row_sizes
 
     def prompt_sizes(self, calls: int) -> list[int | None]:
-        """Return the tokens of the prompts of the first so many calls."""
+        """Return the prompt tokens of the first `calls` calls."""
         return [self.prompt_size(call) for call in range(calls)]
 
     def prompt_size(self, call: int) -> int:
-        """Return the tokens of the prompt of a call, as the triggers had it."""
-        run, *_ = self._of(call)
+        """Return the prompt tokens of a call, as the triggers saw it."""
+        run, *_ = self._find_run(call)
         if run.begin <= call < run.call:
             return run.sizes(call, call + 1)[0]
         return sum(item.tokens for item in self.sent(call))
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
-        """Return what went out at a call; None: what would go out next."""
+        """Return the prompt of a call; None: of the next one."""
         if call is None:
-            return self._latest.sent(None)
-        run, changed, _ = self._of(call)
+            return self._latest_run.sent(None)
+        run, changed, _ = self._find_run(call)
         items = run.sent(call)
         return tuple(_changed_items(items, *changed[call], run)) if call in changed else items
 
     def left_out(self, call: int | None) -> dict[int, str]:
-        """Return the rows that stood at a call and that were left out of it, with what did that."""
+        """Return the rows of the context that a call's prompt left out, with what left them out."""
         if call is None:
-            return self._latest.left_out(None)
-        run, changed, _ = self._of(call)
+            return self._latest_run.left_out(None)
+        run, changed, _ = self._find_run(call)
         out = dict(run.left_out(call))
         if call in changed:
             there = {item.row for item in self.sent(call)}
@@ -418,32 +453,32 @@ class SessionPrompts:
         return out
 
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[PromptChange]:
-        """Yield what came into the prompt and went out of it at each call."""
+        """Yield the messages that entered and left the prompt at each call."""
         stop = len(self._session.calls) if stop is None else stop
-        for _, calls in groupby(range(start, stop), key=self._stretch):
+        for _, calls in groupby(range(start, stop), key=self._group_key):
             span = list(calls)
-            run, changed, _ = self._of(span[0])
+            run, changed, _ = self._find_run(span[0])
             if any(call in changed for call in span):
                 for call in span:
                     yield full_prompt_change(call, self.sent(call))
             else:
                 yield from run.turnovers(span[0], span[-1] + 1)
 
-    def _of(self, call: int) -> _PromptRun:
+    def _find_run(self, call: int) -> _PromptRun:
         return self._prompts.made(call, self._session.calls[call].message)
 
-    def _stretch(self, call: int) -> tuple[int, bool]:
-        made = self._of(call)
-        return id(made.run), call in made.changed
+    def _group_key(self, call: int) -> tuple[int, bool]:
+        prompt_run = self._find_run(call)
+        return id(prompt_run.run), call in prompt_run.changed
 
 
 def _changed_items(
     items: Sequence[SentItem], messages: tuple[Message, ...], by: str, run: Run
 ) -> Iterator[SentItem]:
-    """Yield the items of a prompt as they went out after it was changed."""
-    went = {_origin_id(m): m for m in messages}
+    """Yield the items of a prompt as sent, after it was changed."""
+    sent_messages = {_origin_id(m): m for m in messages}
     for item in items:
-        message, row = went.get(_origin_id(item.message)), item.row
+        message, row = sent_messages.get(_origin_id(item.message)), item.row
         if item.message.kind == FIXED_KIND:
             yield item
         elif message is None:

@@ -1,4 +1,4 @@
-"""A live session: an agent whose session, events, snapshots and artifacts are kept on disk."""
+"""A live session: an agent with its session, events, snapshots and artifacts on disk."""
 
 from __future__ import annotations
 
@@ -64,38 +64,55 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Edit, Image, Message, ToolSchema
 
 MEMORY_GRACE = 2.0
-"""Seconds in which a memory is told of a turn that used up its time."""
+"""Seconds for saving the conversation to memory after a turn that used up its time."""
 _APPEND_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
+# What a live session adds to an agent
+#
+# * The session log is appended to before anything is shown, so a killed kernel loses nothing that
+#   a user saw (`SessionLog`). Events, snapshots, reports and work files are derived from it: where
+#   one of them cannot be written, the turn goes on.
+# * One turn or compaction at a time (`alone`). The flag is not a lock: all work on a session runs
+#   on one event loop at a time, and a second request is an error for the user, not a wait.
+# * Every event goes, in this order, to the event log, the work files, the turn log, memory, and
+#   then to the listeners. A listener that raises is removed, and its failure is logged.
+# * The settings (model, rules, tools, limits) are stored under the user's seal whenever they
+#   change, so a resumed session can say what is different (`agent.resume`).
+
+
 class LiveSession:
-    """A session of this project that can be talked to.
+    """A session in a project's workspace, with an agent that continues it.
 
     Args:
-        name: its name; one that exists is resumed.
-        model: answers.
+        name: name of the session; an existing one is resumed.
+        model: answers the prompts.
         rules: the context manager.
-        tools: names out of `files`, `document`, `work`, `shell`, `python`, or tools of the user's
-            own.
+        clock: returns seconds since 1970.
+        tools: some of `files`, `document`, `work`, `shell`, `python`, or tools of the user.
         root: folder of the tools; None: a scratch folder of the session.
-        allow: names of `agent.tools.root` that its tools may write all the same.
-        workspace: where it is kept.
+        allow: protected names (`agent.tools.root.PROTECTED_NAMES`) that its tools may write.
+        workspace: where the session is stored; None: the current folder's.
         namespace: the user's variables, for the tool `python`.
-        words: how its parts were named, to be kept in it: `model`, `rules`, `tools`, `root`, ...;
-            what is not among them is kept as the parts call themselves.
-        seed: what the id of a new session follows from (see `Workspace.new_id`).
-        limits: of each turn; None: those that it was kept with.
-        memory: what is remembered for it; None: nothing is, and nothing is kept.
-        agent: its name among others; a team has several.
-        parent: id of the session that it is a part of.
-        outputs: how much of a tool's output is kept; None: as the rules say, else the usual.
-        via: makes what works on it (`guests.Guest`); None: an `Agent`.
-        more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
+        seed: makes the id of a new session reproducible (see `Workspace.new_id`).
+        hear: called with every event.
+        limits: limits of each turn; None: those stored in the session, else the defaults.
+        approve: decides before each tool call whether it may run; None: every call may.
+        summary_model: writes summaries; None: as for `Agent`.
+        summary_seconds: seconds that a summary may take.
+        words: how the user named the parts (`model`, `rules`, `tools`, `root`, ...), stored in the
+            session; a part that is missing is stored under its own name.
+        prompts: the prompts sent so far; None: none were.
+        memory: memory of the session; None: it has none.
+        agent: name of the agent; the sessions of a team have several.
+        parent: id of the session that this one is part of.
+        outputs: limits of a tool's output; None: those of the rules, else the defaults.
+        via: makes the agent, with the arguments of `Agent`; None: `Agent` itself.
 
     Raises:
         StoreError: another process writes the session.
-        BadArguments: the session was not begun here by this user, and nobody vouched for it; an
-            unknown tool, or a script for a conversation with a model.
+        BadArguments: this user neither began the session here nor trusted it; a tool is unknown;
+            or a script would continue a conversation with a model.
     """
 
     def __init__(
@@ -129,14 +146,15 @@ class LiveSession:
         self.workspace.make()
         self.name, self._clock, self._listeners = check_session_name(name), clock, [hear]
         self.workspace.check(name)
-        self.root = Root(root or self._scratch(), allow)
-        self._called = self.name if agent == "main" else agent
-        self._named, self.store = root is not None, ContextStore(self.workspace.folder.parent)
-        files = WorkFiles(self.workspace, clock)
-        work = files.tools(lambda: self.id)
+        self.root = Root(root or self._open_scratch(), allow)
+        self._agent_name = self.name if agent == "main" else agent
+        self._has_own_root = root is not None
+        self.store = ContextStore(self.workspace.folder.parent)
+        work_files = WorkFiles(self.workspace, clock)
+        work_tools = work_files.tools(lambda: self.id)
         namespace = {} if namespace is None else namespace
-        own = make_tools(tools, self.root, namespace, self.store, work)
-        offered = () if via else tuple(t.schema for t in (*own, COMPACT_TOOL))
+        agent_tools = make_tools(tools, self.root, namespace, self.store, work_tools)
+        schemas = () if via else tuple(t.schema for t in (*agent_tools, COMPACT_TOOL))
         self.settings = {
             "model": model.name,
             "rules": rules.label,
@@ -145,8 +163,8 @@ class LiveSession:
             "allow": ",".join(allow),
             **(words or {}),
         }
-        """How its parts were named."""
-        fresh = Session(
+        """How the user named the parts."""
+        new_session = Session(
             id=self.workspace.new_id(name, seed),
             format="live",
             title=name,
@@ -157,36 +175,36 @@ class LiveSession:
             started=clock(),
             cwd=str(Path.cwd()),
             context_window=rules.window or model.context_window,
-            tools=offered,
+            tools=schemas,
             details={k: n for k, n in budget_thresholds(rules).items() if n},
         )
-        fresh = with_session_settings(
-            fresh, make_session_settings(self.settings, rules, limits or Limits())
+        new_session = with_session_settings(
+            new_session, make_session_settings(self.settings, rules, limits or Limits())
         )
         self.notes: tuple[str, ...] = ()
-        """What must be said of how it goes on: sentences for the user."""
-        self._busy = False
+        """Sentences for the user on what differs from the stored settings."""
+        self._is_busy = False
         self._exports: list[SpanExport] = []
-        self.log = SessionLog(self.workspace.sessions, name, fresh, self._begun)
+        self.log = SessionLog(self.workspace.sessions, name, new_session, self._trust_session)
         try:
-            if self.log.session is fresh:  # which says already how it is led
+            if self.log.session is new_session:  # its settings are stored already
                 limits = limits or Limits()
             else:
-                limits = self._lead(model, rules, limits, offered)
+                limits = self._store_settings(model, rules, limits, schemas)
             events = self.workspace.open(self.workspace.events(self.id), _APPEND_FLAGS)
-            self._events = EventLog(events, self.id, agent)
-            keep = partial(self.workspace.keep, self.workspace.results(self.id))
-            artifacts = ArtifactStore(self.root, keep)
-            self._work = files
+            self._event_log = EventLog(events, self.id, agent)
+            write_artifact = partial(self.workspace.keep, self.workspace.results(self.id))
+            artifacts = ArtifactStore(self.root, write_artifact)
+            self._work_files = work_files
             self.agent = (via or Agent)(
                 self.log.session,
                 model=model,
                 rules=rules,
-                tools=own,
+                tools=agent_tools,
                 keep=self.log.append,
                 limits=limits,
                 clock=clock,
-                hear=self._told,
+                hear=self._on_event,
                 approve=approve,
                 offload=artifacts.keep,
                 save=artifacts.save,
@@ -204,59 +222,58 @@ class LiveSession:
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )
             self.reports = ReportStore(self.workspace, self.id)
-            """What filled the window at the end of each turn."""
-            self._turns = TurnLog(self._snapshots, self.session)
-            self._promotions = MemoryPromoter(memory, lambda: self.session, self._say)
+            """Context reports, one per turn."""
+            self._turn_log = TurnLog(self._snapshots, self.session)
+            self._promoter = MemoryPromoter(memory, lambda: self.session, self._emit)
         except BaseException:
             self.log.close()
             raise
 
-    def take(self, rules: Rules, words: str) -> None:
-        """Go on under other rules from here; what was done stays, and so does the log of it.
+    def take(self, rules: Rules, name: str) -> None:
+        """Manage the context by other rules from the next call on; past edits stay in force.
 
         Args:
             rules: the context manager from the next call on.
-            words: what names it, as `%%agent --rules` takes it: kept in the session.
+            name: name of the rules as `%%agent --rules` takes it, stored in the session.
 
         Raises:
-            BadArguments: a turn runs.
+            BadArguments: a turn is running.
         """
-        if self._busy:
+        if self._is_busy:
             raise busy_error(self.name)
-        offered = tuple(tool.schema for tool in self.agent.tools.values())
-        self.settings["rules"] = words
-        self._lead(self.agent.model, rules, self.agent.limits, offered)
+        schemas = tuple(tool.schema for tool in self.agent.tools.values())
+        self.settings["rules"] = name
+        self._store_settings(self.agent.model, rules, self.agent.limits, schemas)
         self.agent.take(rules)
-        self._say("moved", {"rules": words})
+        self._emit("moved", {"rules": name})
 
     @property
     def session(self) -> Session:
-        """The session as it stands; what its calls were sent is known to it."""
+        """The session so far, with the prompts that its calls were sent."""
         return self.agent.backed(self.log.session)
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
-        """Return what went out at a call, as `session.sent` does; None: what would go out next."""
+        """Return the prompt of a call, as `session.sent` does; None: of the next call."""
         return self.session.sent(call)
 
     def inject(self, words: str, own: str = "") -> None:
-        """Set what is put into prompts from the next turn on: sections as
-        `agent.system_prompt.parse_section_names` names them.
-
-        Without any, `own` is all that the session begins with.
+        """Set the prompt sections from the next turn on.
 
         Args:
-            words: `on`, `off`, names, or names with signs.
-            own: the agent's own instructions; empty: none, or those that it began with.
+            words: `on`, `off`, names, or names with signs (see
+                `agent.system_prompt.parse_section_names`).
+            own: instructions of the agent; empty: none, or those that the session began with.
+                Without sections they are all that the session begins with.
 
         Raises:
             BadArguments: there is no such section, or the session began with other instructions.
         """
         names = parse_section_names(words)
         memory = self.memory.text if self.memory is not None else None
-        root = self.root if self._named else None
+        root = self.root if self._has_own_root else None
         folder, store = self.root.folder, self.store
-        around = PromptSources(folder=folder, root=root, own=own, store=store, memory=memory)
-        sections = PromptSections(names, around)
+        sources = PromptSources(folder=folder, root=root, own=own, store=store, memory=memory)
+        sections = PromptSections(names, sources)
         if names:
             sections.check(self.session)
         elif own:
@@ -265,165 +282,184 @@ class LiveSession:
 
     @property
     def id(self) -> str:
-        """Its id, eight hexadecimal digits."""
+        """Id of the session, eight hexadecimal digits."""
         return self.log.session.id
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """All who are told events."""
+        """The listeners that get every event."""
         return tuple(self._listeners)
 
-    def listen(self, hear: Listener) -> None:
-        """Tell events to one more listener from now on."""
-        self._listeners.append(hear)
+    def listen(self, listener: Listener) -> None:
+        """Add a listener, called with every event from now on."""
+        self._listeners.append(listener)
 
     def export(self, to: SpanAddress) -> SpanExport:
-        """Send the spans of the session to a collector from now on, beside what it does."""
-        spans = SpanExport(lambda: self.session, to, self._say)
+        """Send the session's spans to an OTLP collector from now on, in the background."""
+        spans = SpanExport(lambda: self.session, to, self._emit)
         self._exports.append(spans)
         self.listen(spans.hear)
         return spans
 
-    def unlisten(self, hear: Listener) -> None:
-        """Tell a listener no more events."""
-        if hear in self._listeners:
-            self._listeners.remove(hear)
+    def unlisten(self, listener: Listener) -> None:
+        """Remove a listener."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
     async def turn(
         self,
         prompt: str,
-        heard: Sequence[Message] = (),
+        preceding: Sequence[Message] = (),
         attached: Sequence[Image] = (),
         details: Mapping[str, Any] | None = None,
     ) -> Outcome:
-        """Take one turn; a snapshot row is written at its end, however it ends.
+        """Run one turn; however it ends, a snapshot row and a context report are written.
 
-        `heard` is what other agents said since the last turn: it is written before the prompt;
-        `attached` are pictures that go with it, `details` what is kept with it and never sent.
+        Args:
+            prompt: the user's message.
+            preceding: messages of other agents since the last turn; they are stored before the
+                prompt.
+            attached: images that are sent with the prompt.
+            details: stored with the prompt and never sent.
 
         Raises:
-            StoreError: the kit itself failed; the session is whole, and the sentence names the file
-                that says more.
-            BadArguments: a turn or a compaction of it is running: also where one of its own tools
-                asks.
+            StoreError: ctxkit itself failed; the session is intact, and the sentence names the
+                crash report.
+            BadArguments: a turn or compaction of the session is running, for instance because one
+                of its own tools calls this.
         """
-        most, sections, waited = self.agent.limits.seconds, self.agent.sections, 0.0
+        max_seconds, sections, seconds_used = self.agent.limits.seconds, self.agent.sections, 0.0
         try:
             with self.alone():
                 if sections is not None and "memory" in sections.names:
-                    began = self._clock()
-                    await self._promotions.before(self._called, prompt, most)
-                    waited = self._clock() - began
+                    started = self._clock()
+                    await self._promoter.before(self._agent_name, prompt, max_seconds)
+                    seconds_used = self._clock() - started
                 try:
-                    ended = await self.agent.turn(prompt, heard, attached, details, waited)
+                    outcome = await self.agent.turn(
+                        prompt, preceding, attached, details, seconds_used
+                    )
                 finally:
-                    self._turns.end(self.session)
-                    self._report()
-                left = None if most is None else max(most - ended.spent.seconds, MEMORY_GRACE)
-                await self._promotions.after(self._called, left)
-                return ended
+                    self._turn_log.end(self.session)
+                    self._store_report()
+                seconds_left = (
+                    None
+                    if max_seconds is None
+                    else max(max_seconds - outcome.spent.seconds, MEMORY_GRACE)
+                )
+                await self._promoter.after(self._agent_name, seconds_left)
+                return outcome
         except (CtxkitError, asyncio.CancelledError):
             raise
-        except Exception as e:  # noqa: BLE001  the file has its words, which may hold what must not be shown
-            raise StoreError(self._crashed(e)) from None
+        except Exception as e:  # noqa: BLE001  it may hold secrets: a file gets it redacted
+            raise StoreError(self._write_crash_report(e)) from None
 
     @property
     def turns(self) -> pd.DataFrame:
-        """The turns so far as one DataFrame, with the columns of ``ctxkit.frame(per="turn")``; it
-        grows.
+        """The turns so far, with the columns of ``ctxkit.frame(per="turn")``.
 
-        It is the same object each time, a row more at each turn's end, as its log of snapshots has
-        a line more. After a branch or a restore it holds the turns that stand, as its log does:
-        there, lines of turns that were left are taken back; the session's own log keeps them.
+        It is always the same DataFrame, updated in place: one more row at the end of each turn, as
+        the snapshot log has one more line. After a branch or a restore both hold only the turns on
+        the current path; the session log keeps the others.
         """
-        return self._turns.frame
+        return self._turn_log.frame
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand; empty where there is too little, also for the policy `instead`."""
+        """Compact by hand (see `Compactor.compact`); return the edits, none if there is too
+        little.
+        """
         with self.alone():
             return await self.agent.compact(policy, focus=focus, instead=instead)
 
     @property
     def busy(self) -> bool:
-        """True while a turn or a compaction runs."""
-        return self._busy
+        """True while a turn or a compaction is running."""
+        return self._is_busy
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the session for one piece of work.
+        """Mark the session as busy inside the block.
 
         Raises:
-            BadArguments: another is under way.
+            BadArguments: it is busy already.
         """
-        if self._busy:
+        if self._is_busy:
             raise busy_error(self.name)
-        self._busy = True
+        self._is_busy = True
         try:
             yield
         finally:
-            self._busy = False
+            self._is_busy = False
 
     def limit(self, limits: Limits) -> None:
-        """Set the limits of each turn from now on, and keep them with what else was named anew.
+        """Set the limits of each turn from now on, and store them with the other settings.
 
         Raises:
-            StoreError: they could not be kept.
+            StoreError: they could not be stored.
         """
         self.agent.limits = limits
-        how = make_session_settings(self.settings, self.agent.rules, limits)
+        settings = make_session_settings(self.settings, self.agent.rules, limits)
         before = read_session_settings(self.session)
-        if before is None or replace(before, seal="") != how:
-            self.agent.restate(self.log.revise(with_session_settings(self.session, how)))
+        if before is None or replace(before, seal="") != settings:
+            self.agent.replace_session(
+                self.log.revise(with_session_settings(self.session, settings))
+            )
 
     async def remember(self) -> tuple[list[MemoryEntry], str]:
-        """Let the model say what of the session is worth remembering (see `Promotions.remember`).
+        """Let the model extract memories from the session (see `MemoryPromoter.remember`).
+
+        Returns:
+            The stored entries, and a phrase on what the extraction cost.
 
         Raises:
             BadArguments: the session has no memory, or is busy.
-            ModelError: the model failed; nothing was kept.
-            StoreError: it cannot be kept.
+            ModelError: the model failed; nothing was stored.
+            StoreError: an entry cannot be stored.
         """
         with self.alone():
-            return await self._promotions.remember(self.agent.writer, self.agent.writer_seconds)
+            return await self._promoter.remember(self.agent.writer, self.agent.summary_seconds)
 
     # -- branch and restore -----------------------------------------------------------------------
 
     def restore(self, number: int) -> Session:
-        """Go back to just before a compaction; what came after stays in the log as a branch.
+        """Go back to just before a compaction; later entries stay in the log as another branch.
+
+        Args:
+            number: number of the checkpoint; negative numbers count from the end.
 
         Raises:
             BadArguments: there is no such checkpoint.
         """
-        place = get_checkpoint(self.session, number)
-        if place.entry < 0:
+        checkpoint = get_checkpoint(self.session, number)
+        if checkpoint.entry < 0:
             raise BadArguments(
                 f"Checkpoint {number} lies before the first message; use `reset` for a fresh"
                 " session."
             )
-        return self.move(place.entry)
+        return self.move(checkpoint.entry)
 
     def move(self, entry: int) -> Session:
-        """Stand at an entry of the log; what is said next begins a branch there."""
+        """Move to an entry of the log (its index); the next message starts a branch there."""
         with self.alone():
             moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)
-        self._turns.moved(self.session)
-        self._promotions.moved()
-        self._say("moved", {"entry": entry})
+        self._turn_log.moved(self.session)
+        self._promoter.moved()
+        self._emit("moved", {"entry": entry})
         return moved
 
     def close(self) -> None:
-        """Give the session and its model's memory free; what may outlive the talk is remembered."""
-        with ExitStack() as closing:  # the session is free at the end, whatever else fails
+        """Promote memories, then release the session's files, its lock and the model."""
+        with ExitStack() as closing:  # the lock is released last, whatever else fails
             closing.callback(self.log.close)
             closing.callback(self._snapshots.close)
-            closing.callback(self._events.close)
+            closing.callback(self._event_log.close)
             closing.callback(getattr(self.agent.model, "close", lambda: None))
             for spans in self._exports:
                 closing.callback(spans.close)
-            self._promotions.end(self.agent.writer, self.agent.writer_seconds)
+            self._promoter.end(self.agent.writer, self.agent.summary_seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -433,64 +469,66 @@ class LiveSession:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _lead(
-        self, model: Model, rules: Rules, limits: Limits | None, offered: tuple[ToolSchema, ...]
+    def _store_settings(
+        self, model: Model, rules: Rules, limits: Limits | None, schemas: tuple[ToolSchema, ...]
     ) -> Limits:
-        """Keep how the session is led from now on; note what differs, return a turn's limits."""
-        was = self.log.session
-        check_model(was, model, self.name)
-        before = read_session_settings(was)
-        limits = limits or restore_limits(before)
-        how = make_session_settings(self.settings, rules, limits)
-        now = replace(with_session_settings(was, how), model=redact(model.name), tools=offered)
-        if was.log:
+        """Store the new settings, note what differs from the old ones, return the limits."""
+        stored = self.log.session
+        check_model(stored, model, self.name)
+        old_settings = read_session_settings(stored)
+        limits = limits or restore_limits(old_settings)
+        settings = make_session_settings(self.settings, rules, limits)
+        updated = replace(
+            with_session_settings(stored, settings), model=redact(model.name), tools=schemas
+        )
+        if stored.log:
             self.notes = (
-                *describe_differences(was, before, how, model),
-                *describe_tool_changes(was, now),
+                *describe_differences(stored, old_settings, settings, model),
+                *describe_tool_changes(stored, updated),
             )
-        if now != was:
-            self.log.revise(now)
+        if updated != stored:
+            self.log.revise(updated)
         return limits
 
-    def _report(self) -> None:
-        """Keep what filled the window at the end of a turn."""
-        kept = self.reports.keep(self.session, self._clock)
-        if kept is not None:
-            sizes = {"tokens": kept.report.prompt_tokens, "turn": kept.turn}
-            self._say("context_report_created", {"context_report_id": kept.id, **sizes})
+    def _store_report(self) -> None:
+        """Store the context report of the turn that ended."""
+        stored = self.reports.keep(self.session, self._clock)
+        if stored is not None:
+            sizes = {"tokens": stored.report.prompt_tokens, "turn": stored.turn}
+            self._emit("context_report_created", {"context_report_id": stored.id, **sizes})
 
-    def _say(self, kind: str, payload: dict[str, Any]) -> None:
+    def _emit(self, kind: str, payload: dict[str, Any]) -> None:
         self.agent.tell(kind, payload)
 
-    def _told(self, event: LiveEvent) -> None:
+    def _on_event(self, event: LiveEvent) -> None:
         if event.kind != "delta":
-            self._events.write(event.kind, event.time, event.turn, event.payload)
-        self._work.hear(event.kind, lambda: self.session)
+            self._event_log.write(event.kind, event.time, event.turn, event.payload)
+        self._work_files.hear(event.kind, lambda: self.session)
         if event.kind in ("turn_start", "model_call"):
-            self._turns.called(event.kind)
+            self._turn_log.called(event.kind)
         elif event.kind == "compaction_end" and is_compaction(event.payload):
-            self._turns.compacted(self.session)
-            self._promotions.compacted()
-        for hear in tuple(self._listeners):
+            self._turn_log.compacted(self.session)
+            self._promoter.compacted()
+        for listener in tuple(self._listeners):
             try:
-                hear(event)
-            except Exception as e:  # noqa: BLE001  a display that fails must not cost the turn
-                self.unlisten(hear)
-                said = {"error": f"{type(e).__name__}: {redact(str(e))[:300]}"}
-                self._events.write("listener_failed", event.time, event.turn, said)
+                listener(event)
+            except Exception as e:  # noqa: BLE001  a listener that fails must not end the turn
+                self.unlisten(listener)
+                payload = {"error": f"{type(e).__name__}: {redact(str(e))[:300]}"}
+                self._event_log.write("listener_failed", event.time, event.turn, payload)
 
-    def _begun(self, name: str) -> None:
-        """Note that a session is this user's; where that cannot be noted, a later kernel asks."""
+    def _trust_session(self, name: str) -> None:
+        """Mark a session as this user's; if that fails, a later kernel asks for `--trust`."""
         with suppress(StoreError):
             self.workspace.vouch(name)
 
-    def _scratch(self) -> Path:
-        """Return the session's own folder for its tools, made without following links."""
+    def _open_scratch(self) -> Path:
+        """Return the session's scratch folder, created without following links."""
         folder = self.workspace.scratch(self.name)
         with self.workspace.reach(folder, make=0o777):
             return folder
 
-    def _crashed(self, error: Exception) -> str:
+    def _write_crash_report(self, error: Exception) -> str:
         path = self.workspace.crash(self.id)
         text = redact("".join(traceback.format_exception(error)))
         try:
@@ -505,7 +543,7 @@ class LiveSession:
 
 
 def busy_error(name: str) -> BadArguments:
-    """Return what is said to whoever asks a session that is at work."""
+    """Return the error for a request to a busy session."""
     return BadArguments(
         f"Session {name!r} is busy: wait for its turn, or stop it, before the next one. "
         "A tool cannot ask the session that runs it: give it another one."

@@ -25,18 +25,34 @@ if TYPE_CHECKING:
 
 
 MAX_TOOLS, MAX_SCHEMA_CHARS, MAX_DESCRIPTION_CHARS = 200, 50_000, 4_000
-"""Tools of a server, characters of the schema of one, and of its description, at most."""
+"""Tools of a server; characters of a tool's schema, and of its description."""
 _MAX_PAGES = 20
 
 
+# The package `mcp` is asynchronous and holds its session in a task group, which must be entered and
+# left in one task. So `_run_session` is a task on the server's own loop that opens the session and
+# sleeps until it is cancelled. Two in-memory streams connect the session with the child process;
+# the package's own transport is not used, as `ChildProcess` bounds lines and ends process trees.
+# Descriptions and schemas of tools come from outside: they are redacted, bounded, and numbered at
+# most MAX_TOOLS.
+
+
 class McpServer(LoopOwner):
-    """A server of tools; it is started at `tools` and again where it ended.
+    """An MCP server in a child process, started at the first `tools` and again after it ended.
 
     Args:
         command: the program and its arguments.
-        name: what it is called in the names of its tools; empty: as it calls itself.
-        env: variables that it gets beside the environment, which it gets without keys.
-        seconds: how long a call may take, and how long the start.
+        name: name of the server in the names of its tools; empty: its own.
+        env: environment variables beside those of this process, which it gets without secrets.
+        seconds: seconds that a call may take, and the start.
+
+    Raises:
+        BadArguments: the command is empty.
+
+    Example:
+        >>> from ctxkit.agent.mcp import McpServer
+        >>> server = McpServer(["uvx", "mcp-server-time"], name="time")
+        >>> server.tools()  # doctest: +SKIP
     """
 
     _LOOP = "ctxkit-mcp"
@@ -52,117 +68,117 @@ class McpServer(LoopOwner):
         super().__init__()
         if not command:
             raise BadArguments("Name the command of the MCP server, such as 'uvx mcp-server-time'.")
-        self.command, self.name, self._env, self._seconds = (
-            list(command),
-            name,
-            dict(env or {}),
-            seconds,
-        )
+        self.command = list(command)
+        self.name = name
+        self._env = dict(env or {})
+        self._seconds = seconds
         self.notes: list[str] = []
-        """What must be said of its tools: sentences for the user."""
-        self._child = ChildProcess(self._said)
+        """Sentences for the user on tools that were left out."""
+        self._child = ChildProcess(self._label)
         self._session: Any = None
-        self._serving: asyncio.Task[None] | None = None
+        self._session_task: asyncio.Task[None] | None = None
 
     def tools(self) -> list[Tool]:
-        """Return its tools, under the names `mcp__SERVER__TOOL`.
+        """Return the server's tools, named `mcp__SERVER__TOOL`.
 
         Raises:
-            BadArguments: it cannot be started, does not answer, or speaks no MCP.
+            BadArguments: it cannot be started, does not answer, or does not speak MCP.
         """
         if util.find_spec("mcp") is None:
-            raise BadArguments(
-                "MCP servers are spoken to through the package mcp: pip install 'ctxkit[live]'."
-            )
+            raise BadArguments("MCP servers need the package mcp: pip install 'ctxkit[live]'.")
         try:
-            found = self._on_loop().wait(self._listed(), self._seconds)
+            descriptions = self._on_loop().wait(self._list_on_loop(), self._seconds)
         except TimeoutError:
             self.close()
             raise BadArguments(
-                f"{self._said} did not answer within {self._seconds:g} s{self._child.words()}"
+                f"{self._label} did not answer within {self._seconds:g} s{self._child.words()}"
             ) from None
         except CtxkitError:
             self.close()
             raise
-        known: dict[str, Tool] = {}
+        tools_by_name: dict[str, Tool] = {}
         self.notes = []
-        for each in found[:MAX_TOOLS]:
-            self._take(each, known)
-        if len(found) > MAX_TOOLS:
+        for each in descriptions[:MAX_TOOLS]:
+            self._add_tool(each, tools_by_name)
+        if len(descriptions) > MAX_TOOLS:
             self.notes.append(
-                f"{self._said} offers {len(found):,} tools; the first {MAX_TOOLS} are taken."
+                f"{self._label} offers {len(descriptions):,} tools; the first {MAX_TOOLS} are"
+                " taken."
             )
-        return list(known.values())
+        return list(tools_by_name.values())
 
     # -- inside ----------------------------------------------------------------------------------
 
     @property
-    def _said(self) -> str:
+    def _label(self) -> str:
         return f"The MCP server {sanitize_line(self.name or self.command[0], 60)!r}"
 
-    def _take(self, said: dict[str, Any], known: dict[str, Tool]) -> None:
-        """Make a tool of what the server says of it, unless it is too large or there already."""
-        own = str(said.get("name") or "")
-        name = safe_tool_name(f"mcp__{self.name}__{own}")
-        description = redact(str(said.get("description") or ""))[:MAX_DESCRIPTION_CHARS]
-        schema = said.get("inputSchema")
+    def _add_tool(self, description_fields: dict[str, Any], tools: dict[str, Tool]) -> None:
+        """Add a tool by its description, unless it is too large or there already."""
+        server_tool = str(description_fields.get("name") or "")
+        name = safe_tool_name(f"mcp__{self.name}__{server_tool}")
+        description = redact(str(description_fields.get("description") or ""))[
+            :MAX_DESCRIPTION_CHARS
+        ]
+        schema = description_fields.get("inputSchema")
         parameters = schema if isinstance(schema, dict) else {"type": "object"}
         size = len(
             msgspec.json.encode(
                 {"name": name, "description": description, "parameters": parameters}
             )
         )
-        if name in known or size > MAX_SCHEMA_CHARS:
-            why = "is there twice" if name in known else f"has a schema of {size:,} characters"
-            self.notes.append(
-                f"{self._said}: its tool {sanitize_line(own, 60)!r} {why}, and is left out."
-            )
+        if name in tools or size > MAX_SCHEMA_CHARS:
+            why = "is there twice" if name in tools else f"has a schema of {size:,} characters"
+            quoted = sanitize_line(server_tool, 60)
+            self.notes.append(f"{self._label}: its tool {quoted!r} {why}, and is left out.")
             return
 
         async def run(**arguments: Any) -> Any:
-            return await self._call(own, arguments)
+            return await self._call_tool(server_tool, arguments)
 
-        told = ToolSchema(name=name, description=description, parameters=parameters, chars=size)
-        known[name] = Tool(schema=told, run=run, needs="mcp", free=True)
+        tool_schema = ToolSchema(
+            name=name, description=description, parameters=parameters, chars=size
+        )
+        tools[name] = Tool(schema=tool_schema, run=run, needs="mcp", free=True)
 
-    async def _call(self, tool: str, arguments: dict[str, Any]) -> Any:
+    async def _call_tool(self, tool: str, arguments: dict[str, Any]) -> Any:
         """Call a tool from the loop of a turn.
 
         Raises:
-            CtxkitError: it failed, in the server's words; or the server did.
+            CtxkitError: the tool failed, with the server's message; or the server did.
         """
-        result = await self._on_loop().hear(self._asked(tool, arguments))
-        shown = [to_result_part(p) for p in result.get("content") or () if isinstance(p, dict)]
-        if not shown and result.get("structuredContent") is not None:
-            shown = [result["structuredContent"]]
+        result = await self._on_loop().hear(self._call_on_loop(tool, arguments))
+        parts = [to_result_part(p) for p in result.get("content") or () if isinstance(p, dict)]
+        if not parts and result.get("structuredContent") is not None:
+            parts = [result["structuredContent"]]
         if result.get("isError"):
-            words = [s if isinstance(s, str) else "[a picture]" for s in shown]
-            raise CtxkitError("\n".join(words) or f"{self._said} says that {tool} failed.")
+            words = [s if isinstance(s, str) else "[a picture]" for s in parts]
+            raise CtxkitError("\n".join(words) or f"{self._label} says that {tool} failed.")
         return (
-            shown
-            if any(isinstance(s, Image) for s in shown)
-            else "\n".join(map(to_part_text, shown))
+            parts
+            if any(isinstance(s, Image) for s in parts)
+            else "\n".join(map(to_part_text, parts))
         )
 
     # -- on the server's loop --------------------------------------------------------------------
 
-    async def _asked(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def _call_on_loop(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             async with asyncio.timeout(self._seconds):
-                await self._ready()
+                await self._ensure_running()
                 result = await self._session.call_tool(tool, arguments)
         except TimeoutError:
             raise CtxkitError(
-                f"{self._said} did not answer {tool} within {self._seconds:g} s."
+                f"{self._label} did not answer {tool} within {self._seconds:g} s."
             ) from None
         except CtxkitError:
             raise
         except Exception as e:  # noqa: BLE001  the package raises many kinds
-            raise CtxkitError(self._why(e)) from None
+            raise CtxkitError(self._describe_failure(e)) from None
         return dict(result.model_dump(by_alias=True, mode="json"))
 
-    async def _listed(self) -> list[dict[str, Any]]:
-        await self._ready()
+    async def _list_on_loop(self) -> list[dict[str, Any]]:
+        await self._ensure_running()
         out: list[dict[str, Any]] = []
         cursor: str | None = None
         try:
@@ -176,73 +192,78 @@ class McpServer(LoopOwner):
                 if not cursor or len(out) > MAX_TOOLS:
                     break
         except Exception as e:  # noqa: BLE001  as above
-            raise BadArguments(self._why(e)) from None
+            raise BadArguments(self._describe_failure(e)) from None
         return out
 
-    async def _ready(self) -> None:
-        """Have a server that runs and was greeted."""
-        if self._serving is not None and not self._serving.done() and not self._child.over:
+    async def _ensure_running(self) -> None:
+        """Start the server and its session unless they run."""
+        if (
+            self._session_task is not None
+            and not self._session_task.done()
+            and not self._child.over
+        ):
             return
-        await self._stop()
-        self._child = ChildProcess(self._said)
+        await self._stop_client()
+        self._child = ChildProcess(self._label)
         await self._child.begin(self.command, env={**environment_without_secrets(), **self._env})
         greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._serving = asyncio.ensure_future(self._serve(self._child, greeted))
+        self._session_task = asyncio.ensure_future(self._run_session(self._child, greeted))
         await greeted
 
-    async def _serve(self, child: ChildProcess, greeted: asyncio.Future[None]) -> None:
-        """Hold the conversation open until it is cancelled."""
+    async def _run_session(self, child: ChildProcess, greeted: asyncio.Future[None]) -> None:
+        """Hold the MCP session open until the task is cancelled."""
         import anyio
         from mcp import ClientSession
 
         from_server, read = anyio.create_memory_object_stream[Any](16)
         write, to_server = anyio.create_memory_object_stream[Any](16)
-        failed = ""
+        failure = ""
         try:
             async with anyio.create_task_group() as group, ClientSession(read, write) as session:
                 group.start_soon(_forward_received, child, from_server)
                 group.start_soon(_forward_sent, child, to_server)
-                told = (await session.initialize()).model_dump(by_alias=True, mode="json")
-                info = told.get("serverInfo")
+                answer = (await session.initialize()).model_dump(by_alias=True, mode="json")
+                info = answer.get("serverInfo")
                 self.name = (
                     self.name or str(info.get("name") if isinstance(info, dict) else "") or "server"
                 )
-                self._session, child.name = session, self._said
+                self._session, child.name = session, self._label
                 greeted.set_result(None)
                 await anyio.sleep_forever()
         except asyncio.CancelledError:
             raise
-        except BaseException as e:  # noqa: BLE001  groups of exceptions, too
-            failed = self._why(e)
+        except BaseException as e:  # noqa: BLE001  exception groups, too
+            failure = self._describe_failure(e)
         finally:
             await child.end()
-        if failed and not greeted.done():  # only now: whoever waits for it stops this task
-            greeted.set_exception(BadArguments(failed))
+        if failure and not greeted.done():  # last, as the waiting caller then cancels this task
+            greeted.set_exception(BadArguments(failure))
 
-    async def _stop(self) -> None:
-        serving, self._serving = self._serving, None
+    async def _stop_client(self) -> None:
+        serving, self._session_task = self._session_task, None
         if serving is not None:
             serving.cancel()
             with suppress(asyncio.CancelledError):
                 await serving
 
-    def _why(self, error: BaseException) -> str:
-        """Return what went wrong in a sentence: how the server ended, or what it said wrongly."""
+    def _describe_failure(self, error: BaseException) -> str:
+        """Return why the server failed: how it ended, or its invalid answer."""
         if self._child.over:
             return self._child.over
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        said = sanitize_line(redact(str(error)), 200)
-        return f"{self._said} did not answer as the protocol asks ({type(error).__name__}: {said})."
+        message = sanitize_line(redact(str(error)), 200)
+        why = f"{type(error).__name__}: {message}"
+        return f"{self._label} did not answer as the protocol asks ({why})."
 
 
 async def _forward_received(child: ChildProcess, to: Any) -> None:
-    """Hand on what a server says; at its end the conversation is closed."""
+    """Forward the server's messages to the session; its stream is closed at their end."""
     from mcp.shared.message import SessionMessage
 
     async with to:
         while (message := await child.receive()) is not None:
-            with suppress(ValueError):  # what is no message of the protocol says nothing
+            with suppress(ValueError):  # invalid messages are skipped
                 await to.send(SessionMessage(to_rpc_message(message)))
 
 
@@ -255,29 +276,29 @@ async def _forward_sent(child: ChildProcess, of: Any) -> None:
 
 
 MAX_NAME_CHARS = 64
-"""Characters of a tool's name that providers take."""
+"""Characters of a tool's name that providers accept."""
 
 
 def to_rpc_message(message: dict[str, Any]) -> Any:
-    """Return a message as the package has it: version 2 by an adapter, version 1 by a model."""
+    """Return a message as the package `mcp` has it, in version 2 or version 1."""
     from mcp import types
 
-    known: Any = types
-    adapter = getattr(known, "jsonrpc_message_adapter", None)
+    mcp_types: Any = types
+    adapter = getattr(mcp_types, "jsonrpc_message_adapter", None)
     if adapter is None:
-        return known.JSONRPCMessage.model_validate(message)
+        return mcp_types.JSONRPCMessage.model_validate(message)
     return adapter.validate_python(message, by_name=False)
 
 
 def page_params(cursor: str) -> Any:
-    """Return what asks for the page of a list behind a cursor."""
+    """Return the parameters that request the page of a list at a cursor."""
     from mcp import types
 
     return types.PaginatedRequestParams(cursor=cursor)
 
 
 def to_result_part(part: dict[str, Any]) -> Any:
-    """Return a part of a result: text, a picture, or words for what is neither."""
+    """Return a part of a result: text, an image, or a description of anything else."""
     kind = part.get("type")
     if kind == "text":
         return str(part.get("text") or "")
@@ -290,22 +311,25 @@ def to_result_part(part: dict[str, Any]) -> Any:
             )
         except (ValueError, BadArguments) as e:
             return f"[a picture that is not shown: {e}]"
-    held = part.get("resource")
-    if kind == "resource" and isinstance(held, dict) and isinstance(held.get("text"), str):
-        return held["text"]
+    resource = part.get("resource")
+    if kind == "resource" and isinstance(resource, dict) and isinstance(resource.get("text"), str):
+        return resource["text"]
     return (
         f"[{sanitize_line(str(kind), 40)}: "
         f"{sanitize_line(str(part.get('uri') or part.get('mimeType') or ''), 200)}]"
     )
 
 
-def to_part_text(shown: Any) -> str:
-    """Return a part as a text: one that is none as JSON."""
-    return shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
+def to_part_text(part: Any) -> str:
+    """Return a part as text; a part that is not text as JSON."""
+    return part if isinstance(part, str) else msgspec.json.encode(part).decode()
 
 
 def safe_tool_name(name: str) -> str:
-    """Return a name that providers take: letters, digits, `_` and `-`, at most 64."""
+    """Return a name that providers accept: letters, digits, `_` and `-`, at most 64 characters.
+
+    A longer name is cut and gets a hash, so that two of them stay different.
+    """
     clean = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if len(clean) <= MAX_NAME_CHARS:
         return clean

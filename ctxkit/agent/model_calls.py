@@ -1,6 +1,4 @@
-"""Call the model: stream the reply, recover from overflow, retry, and report what each prompt
-holds.
-"""
+"""Model calls of the live loop: streaming, recovery from overflow, retries and prompt reports."""
 
 from __future__ import annotations
 
@@ -31,14 +29,28 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Edit, ToolSchema
 
 
+# A call as a state machine
+#
+#   prepare   check the limits, compact if the rules say so, prune (`Compactor.prepare`)
+#   fit       trim the prompt to the current stage, and further while it exceeds `payload_bytes`
+#   send      stream the reply; a reply that came whole may still be refused (`_find_refusal`)
+#   recover   broken off or empty (`again`)  send again, at most _MAX_REPEATS times
+#             overflow, first time           take over the window that the error names, compact
+#             overflow again                 trim to the next stage of `last_resort_stages`
+#             anything else                  raise
+#
+# Each recovery from an overflow counts towards `Limits.attempts`, so the loop ends. Trimming
+# changes this one prompt, never the session. Nothing of a failed reply is run: its text is stored
+# as a failed reply, which later prompts leave out, and its cost counts where it is reported.
+
 MOST_CALLS = 1000
-"""Tool calls of one reply; none of a reply that has more is run."""
+"""Tool calls of one reply; of a reply with more none is run."""
 _MAX_REPEATS = 2
-"""How often a call is made again whose reply broke off, was empty or lacked calls it promised."""
+"""Repeats of a call whose reply broke off, was empty or lacked the tool calls it announced."""
 
 
 class PartialReplyError(ModelError):
-    """A call that failed after some words; they stay in the log, and are never sent again."""
+    """A call that failed in the middle of its reply; the text so far is logged and never sent."""
 
     def __init__(self, why: str, words: str, **more: Any) -> None:
         super().__init__(why, **more)
@@ -46,13 +58,13 @@ class PartialReplyError(ModelError):
 
 
 class ModelCaller:
-    """Makes the calls of an agent.
+    """Calls the model for an agent.
 
     Args:
-        model: answers.
-        tools: what every prompt describes to it.
+        model: the model to call.
+        tools: schemas that every prompt carries.
         compactor: keeps the context within the rules; its transcript gets the replies.
-        tell: is told what happens (event, payload).
+        emit: called with each event (kind, payload).
     """
 
     def __init__(
@@ -60,43 +72,43 @@ class ModelCaller:
         model: Model,
         tools: tuple[ToolSchema, ...],
         compactor: Compactor,
-        tell: Callable[[str, dict[str, Any]], None],
+        emit: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self._model, self._tools, self._compactor, self._tell = model, tools, compactor, tell
+        self._model, self._tools, self._compactor, self._emit = model, tools, compactor, emit
         self._name = redact(model.name)
-        self._transcript, self._contents = compactor.transcript, PromptComposition()
-        self._chars = sum(s.chars or 0 for s in tools)
-        self._told = find_last_tools_digest(self._transcript.session.path) == digest_tools(tools)
-        """True where the log says already which tools are offered from here on."""
+        self._transcript, self._composition = compactor.transcript, PromptComposition()
+        self._schema_chars = sum(s.chars or 0 for s in tools)
+        self._tools_logged = find_last_tools_digest(self._transcript.session.path) == digest_tools(
+            tools
+        )
+        """True if the log already has the digest of the tools that are offered."""
         if window := _window_from_overflow(self._transcript.session.log, self._name):
             compactor.learn(window)
 
     async def make(self, turn: Turn) -> Message:
-        """Make a call and recover from an overflow: compact and ask again, then trim for the call,
-        then give up.
+        """Call the model and store its reply; recover from overflows and broken replies.
 
         Raises:
-            LimitReached: the call would pass a limit of the turn.
-            ModelError: the model failed, or the prompt does not fit whatever was done.
-            asyncio.CancelledError: the turn was stopped; what was said so far is in the session,
-                marked.
+            LimitReached: the call would exceed a limit of the turn.
+            ModelError: the model failed, or the prompt does not fit even when trimmed.
+            asyncio.CancelledError: the turn was stopped; the text so far is in the session, marked.
         """
-        stage, compacted, compactor, cut = -1, False, self._compactor, 0
+        compactor, stage, compacted, repeats = self._compactor, -1, False, 0
         while True:
             turn.check(self._model, compactor.context.coming, self._transcript.clock())
             await compactor.prepare(turn.spent, turn.limits)
-            prompt, stage = self._within_payload(stage, turn.limits.payload_bytes)
+            prompt, stage = self._fit_payload(stage, turn.limits.payload_bytes)
             turn.sent = prompt.tokens
             try:
-                return self._replied(await self._ask(prompt.messages, turn), turn)
+                return self._store_reply(await self._send_prompt(prompt.messages, turn), turn)
             except ModelError as e:
-                self._failed(e, turn)
-                if e.again and cut < _MAX_REPEATS:  # nothing of it was run
-                    cut += 1
+                self._store_failure(e, turn)
+                if e.again and repeats < _MAX_REPEATS:  # safe: none of its tool calls was run
+                    repeats += 1
                     continue
                 if e.window:
                     compactor.learn(e.window)
-                if not e.overflow or not turn.attempt():
+                if not e.overflow or not turn.start_attempt():
                     raise
                 if not compacted:
                     compacted = True
@@ -105,99 +117,108 @@ class ModelCaller:
                 stage += 1
                 if stage >= len(compactor.context.stages):
                     raise
-                self._trimmed(stage)
+                self._emit_trim(stage)
 
-    def _within_payload(self, stage: int, limit: int | None) -> tuple[History, int]:
-        """Trim to the stage, and further before the stream starts where the prompt has more bytes
-        than may be sent.
+    def _fit_payload(self, stage: int, limit: int | None) -> tuple[History, int]:
+        """Return the prompt trimmed to a stage, or further if it exceeds `limit` bytes; and the
+        stage.
         """
         context = self._compactor.context
         prompt, last = context.trimmed(stage), len(context.stages) - 1
         while limit is not None and stage < last and count_payload_bytes(prompt.messages) > limit:
             stage += 1
             prompt = context.trimmed(stage)
-            self._trimmed(stage, payload=limit)
+            self._emit_trim(stage, payload=limit)
         if stage >= 0:
             self._compactor.prompts.changed(prompt.messages, f"trimmed to fit, stage {stage + 1}")
         return prompt, stage
 
-    def _trimmed(self, stage: int, **more: Any) -> None:
+    def _emit_trim(self, stage: int, **more: Any) -> None:
         chars = self._compactor.context.stages[stage].cap
-        self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": chars, **more})
-        self._tell("context_budget_cutover", {"reason": "context_exceeded"})
+        self._emit("context_exceeded_recovery", {"stage": stage + 1, "chars": chars, **more})
+        self._emit("context_budget_cutover", {"reason": "context_exceeded"})
 
-    async def _ask(self, messages: tuple[Message, ...], turn: Turn) -> Message:
+    async def _send_prompt(self, messages: tuple[Message, ...], turn: Turn) -> Message:
         name, seq = self._name, turn.spent.calls + 1
-        at = {"turn": self._transcript.turn, "step": turn.steps}
-        request = Request(messages=messages, tools=self._tools, **at)
-        report = self._contents.of(messages, seq=seq, schema_chars=self._chars, tokens=turn.sent)
-        self._tell("inner_call_context", report)
-        self._tell("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
-        hear = ReplyStream(self._tell, turn.hold)
+        position = {"turn": self._transcript.turn, "step": turn.steps}
+        request = Request(messages=messages, tools=self._tools, **position)
+        report = self._composition.of(
+            messages, seq=seq, schema_chars=self._schema_chars, tokens=turn.sent
+        )
+        self._emit("inner_call_context", report)
+        self._emit("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
+        stream = ReplyStream(self._emit, turn.hold)
         try:
-            reply = await self._model(request, hear)
+            reply = await self._model(request, stream)
         except asyncio.CancelledError:
             why = turn.over if turn.late else "interrupted by the user"
-            lost = self._transcript.failed(name, why, "aborted", hear.words, self._window)
-            self._compactor.context.add(lost)
-            self._tell("cancelled", {"chars": len(hear.words), "why": why})
+            failed_reply = self._transcript.failed(
+                name, why, "aborted", stream.words, self._changed_window
+            )
+            self._compactor.context.add(failed_reply)
+            self._emit("cancelled", {"chars": len(stream.words), "why": why})
             raise
         except ModelError as e:
-            more = {"overflow": e.overflow, "again": e.again, "window": e.window}
-            raise PartialReplyError(redact(str(e)), hear.words, **more) from None
+            error_fields = {"overflow": e.overflow, "again": e.again, "window": e.window}
+            raise PartialReplyError(redact(str(e)), stream.words, **error_fields) from None
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
-            raise PartialReplyError(why, hear.words, overflow=is_overflow(e)) from None
-        refused = _refusal(reply, name, self._compactor.context.run.room.limit)
-        if refused is not None:  # billed all the same
+            raise PartialReplyError(why, stream.words, overflow=is_overflow(e)) from None
+        refused = _find_refusal(reply, name, self._compactor.context.run.room.limit)
+        if refused is not None:  # a reply that is not used is billed too
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             raise refused
         self._compactor.answered(messages)
         return reply
 
-    def _replied(self, reply: Message, turn: Turn) -> Message:
-        told = {} if self._told else {TOOLS_DIGEST_KEY: digest_tools(self._tools)}
+    def _store_reply(self, reply: Message, turn: Turn) -> Message:
+        tools_digest = {} if self._tools_logged else {TOOLS_DIGEST_KEY: digest_tools(self._tools)}
         counted = {} if reply.usage is None else {COUNTED: self._compactor.context.counted}
-        details = {**reply.details, **told, **counted, **self._thresholds}
-        reply, self._told = replace(reply, context_window=self._window, details=details), True
-        kept = self._transcript.add(reply, "a")
-        self._compactor.context.add(kept)
+        details = {**reply.details, **tools_digest, **counted, **self._changed_thresholds}
+        reply, self._tools_logged = (
+            replace(reply, context_window=self._changed_window, details=details),
+            True,
+        )
+        stored = self._transcript.add(reply, "a")
+        self._compactor.context.add(stored)
         turn.asked = reply.tool_calls
-        turn.steps, usage = turn.steps + 1, kept.usage
+        turn.steps, usage = turn.steps + 1, stored.usage
         turn.spent.add(usage, self._model.name, turn.sent)
         self._compactor.budget.called(usage)
         counts = {
             "input_tokens": usage and usage.prompt_tokens,
             "output_tokens": usage and usage.output_tokens,
         }
-        ended = {"model": kept.model, "finish_reason": kept.stop, "call_seq": turn.spent.calls}
-        self._tell("model_response", {**ended, **counts})
-        return kept
+        ended = {"model": stored.model, "finish_reason": stored.stop, "call_seq": turn.spent.calls}
+        self._emit("model_response", {**ended, **counts})
+        return stored
 
     @property
-    def _thresholds(self) -> dict[str, int]:
-        """The thresholds to be noted at a call: those that are not what the session began with."""
-        begun = self._transcript.session.details
+    def _changed_thresholds(self) -> dict[str, int]:
+        """Budget thresholds that differ from those that the session began with."""
+        initial = self._transcript.session.details
         set_at = budget_thresholds(self._compactor.rules)
-        return {k: n for k, n in set_at.items() if n != (begun.get(k) or 0)}
+        return {k: n for k, n in set_at.items() if n != (initial.get(k) or 0)}
 
     @property
-    def _window(self) -> int | None:
-        """The window to be noted at a call; None: the one that the session began with."""
+    def _changed_window(self) -> int | None:
+        """The current window if it differs from the one that the session began with, else None."""
         window = self._compactor.context.run.room.limit
         return None if window == self._transcript.session.context_window else window
 
-    def _failed(self, error: ModelError, turn: Turn) -> None:
+    def _store_failure(self, error: ModelError, turn: Turn) -> None:
         turn.spent.add(None, self._model.name)
-        words = error.words if isinstance(error, PartialReplyError) else ""
-        lost = self._transcript.failed(self._name, str(error), text=words, window=self._window)
-        self._compactor.context.add(lost)
-        told = {"error": str(error), "overflow": error.overflow}
-        self._tell("model_error", {**told, "again": error.again or None})
+        partial_text = error.words if isinstance(error, PartialReplyError) else ""
+        failed_reply = self._transcript.failed(
+            self._name, str(error), text=partial_text, window=self._changed_window
+        )
+        self._compactor.context.add(failed_reply)
+        payload = {"error": str(error), "overflow": error.overflow}
+        self._emit("model_error", {**payload, "again": error.again or None})
 
 
-def _refusal(reply: Message, name: str, window: int) -> ModelError | None:
-    """Return why a reply that came whole is not taken; None: it is."""
+def _find_refusal(reply: Message, name: str, window: int) -> ModelError | None:
+    """Return why a complete reply is not accepted, or None if it is."""
     calls = len(reply.tool_calls)
     if is_silent_overflow(reply, window):
         why = f"{name} cut the prompt: it is larger than {window:,} tokens."
@@ -212,7 +233,7 @@ def _refusal(reply: Message, name: str, window: int) -> ModelError | None:
 
 
 def find_last_tools_digest(path: Sequence[Message | Edit]) -> str | None:
-    """Return which tools were offered at the last reply that says so, by their digest."""
+    """Return the digest of the tools at the last reply that stores one, or None."""
     return next(
         (e.details[TOOLS_DIGEST_KEY] for e in reversed(path) if e.details.get(TOOLS_DIGEST_KEY)),
         None,
@@ -220,12 +241,12 @@ def find_last_tools_digest(path: Sequence[Message | Edit]) -> str | None:
 
 
 def digest_tools(tools: Sequence[ToolSchema]) -> str:
-    """Return twelve digits that stand for these tools as they are described."""
+    """Return a digest of tool schemas, twelve hexadecimal digits."""
     return sha256(msgspec.json.encode(tools, order="deterministic")).hexdigest()[:12]
 
 
 def _window_from_overflow(log: Sequence[Message | Edit], model: str) -> int | None:
-    """Return the window that a model named in its last error in a log, where one overflowed it."""
+    """Return the window that the model's last failed call in a log names, if that overflowed."""
     for entry in reversed(log):
         failed = isinstance(entry, Message) and entry.error and entry.model == model
         if failed and isinstance(entry, Message) and is_overflow(entry.error or ""):
@@ -234,47 +255,47 @@ def _window_from_overflow(log: Sequence[Message | Edit], model: str) -> int | No
 
 
 MOST_CHARS = 1_000_000
-"""Characters of one reply, its calls included; a longer one is broken off."""
+"""Characters of one reply, tool calls included; a longer reply is broken off."""
 TOO_LONG = f"The reply has more than {MOST_CHARS:,} characters; it was broken off."
 
 
 class ReplyStream:
-    """Hears the deltas of one reply and tells them on.
+    """Receives the deltas of one reply and emits them as events.
 
     Args:
-        tell: is told `delta` and `model_wait` events; it redacts them (`LiveEvents.tell`).
-        hold: raises where the turn's time is over; asked at every delta.
+        emit: called with `delta` and `model_wait` events; it redacts them (`LiveEvents.tell`).
+        check_deadline: raises if the turn's time is over; called at every delta.
     """
 
     def __init__(
-        self, tell: Callable[[str, dict[str, Any]], None], hold: Callable[[], None]
+        self, emit: Callable[[str, dict[str, Any]], None], check_deadline: Callable[[], None]
     ) -> None:
-        self._tell, self._hold = tell, hold
-        self._words: list[str] = []
-        self._room = MOST_CHARS
+        self._emit, self._check_deadline = emit, check_deadline
+        self._pieces: list[str] = []
+        self._chars_left = MOST_CHARS
 
     @property
     def words(self) -> str:
-        """The text of the reply so far, as the model said it."""
-        return "".join(self._words)
+        """The text of the reply so far, not redacted."""
+        return "".join(self._pieces)
 
     def __call__(self, delta: Delta) -> None:
-        """Hear a delta.
+        """Receive a delta.
 
         Raises:
             OutOfTime: the turn's time is over.
             ModelError: the reply is too long.
         """
-        self._hold()
-        self._room -= len(delta.text)
-        if self._room < 0:
+        self._check_deadline()
+        self._chars_left -= len(delta.text)
+        if self._chars_left < 0:
             raise ModelError(TOO_LONG)
         if delta.kind == "wait":
-            self._tell("model_wait", {"why": delta.text})
+            self._emit("model_wait", {"why": delta.text})
             return
         if delta.kind == "text":
-            self._words.append(delta.text)
-        self._tell("delta", {"kind": delta.kind, "text": delta.text})
+            self._pieces.append(delta.text)
+        self._emit("delta", {"kind": delta.kind, "text": delta.text})
 
 
 CONTENT_KINDS = ("text", "reasoning_text", "reasoning_protected_data", "fn_call_args", "fn_results")
@@ -282,30 +303,35 @@ MESSAGE_ROLES = ("user", "assistant", "tool", "summary")
 
 
 class PromptComposition:
-    """Composes each call's report: a message is counted once, a prompt from where it differs."""
+    """Counts the characters of each prompt by kind of content, incrementally.
+
+    A prompt usually extends the one before, so only its new messages are added to the sums; a
+    prompt that does not is counted from its start. Counts of a message are cached by its id.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Message, list[int]]] = {}
-        self._sent: tuple[Message, ...] = ()
-        self._sums, self._roles = [0] * (len(CONTENT_KINDS) + 1), dict.fromkeys(MESSAGE_ROLES, 0)
+        self._counts_by_id: dict[str, tuple[Message, list[int]]] = {}
+        self._counted_prompt: tuple[Message, ...] = ()
+        self._sums = [0] * (len(CONTENT_KINDS) + 1)
+        self._role_counts = dict.fromkeys(MESSAGE_ROLES, 0)
 
     def of(
         self, messages: Sequence[Message], *, seq: int, schema_chars: int, tokens: int
     ) -> dict[str, Any]:
-        """Return the composition of a prompt.
+        """Return the payload of an `inner_call_context` event for a prompt.
 
         Args:
-            messages: what is sent, after trimming.
+            messages: the messages that are sent, after trimming.
             seq: number of the call in its turn, from 1.
             schema_chars: characters of the tool schemas.
-            tokens: the prompt as it is counted here (fuseraft gives characters / 4).
+            tokens: the prompt as counted here (fuseraft gives characters / 4).
         """
-        self._count(tuple(messages))
+        self._update_sums(tuple(messages))
         *chars, blobs = self._sums
         total = sum(chars)
         return {
             "seq": seq,
-            "msg_counts": dict(self._roles),
+            "msg_counts": dict(self._role_counts),
             "content_chars": {
                 **dict(zip(CONTENT_KINDS, chars, strict=True)),
                 "content_total": total,
@@ -316,34 +342,35 @@ class PromptComposition:
             "est_tokens": tokens,
         }
 
-    def _count(self, messages: tuple[Message, ...]) -> None:
-        """Bring the sums to these messages; equal messages are the same object, so that comparing
-        them is cheap.
-        """
-        known = len(self._sent)
-        if messages[:known] != self._sent:
-            self._sums, self._roles, known = (
-                [0] * (len(CONTENT_KINDS) + 1),
-                dict.fromkeys(MESSAGE_ROLES, 0),
-                0,
-            )
-        for message in messages[known:]:
-            self._sums = [a + b for a, b in zip(self._sums, self._counted(message), strict=True)]
-            if message.role in self._roles:
-                self._roles[message.role] += 1
-        self._sent = messages
+    def _update_sums(self, messages: tuple[Message, ...]) -> None:
+        """Update the sums to these messages.
 
-    def _counted(self, message: Message) -> list[int]:
-        known = self._known.get(message.id)
-        if known is not None and known[0] is message:
-            return known[1]
-        counts = _counts(message)
-        self._known[message.id] = (message, counts)
+        Unchanged messages are the same objects, so comparing the tuples takes no deep comparison.
+        """
+        counted = len(self._counted_prompt)
+        if messages[:counted] != self._counted_prompt:
+            self._sums = [0] * (len(CONTENT_KINDS) + 1)
+            self._role_counts = dict.fromkeys(MESSAGE_ROLES, 0)
+            counted = 0
+        for message in messages[counted:]:
+            self._sums = [
+                a + b for a, b in zip(self._sums, self._count_message(message), strict=True)
+            ]
+            if message.role in self._role_counts:
+                self._role_counts[message.role] += 1
+        self._counted_prompt = messages
+
+    def _count_message(self, message: Message) -> list[int]:
+        cached = self._counts_by_id.get(message.id)
+        if cached is not None and cached[0] is message:
+            return cached[1]
+        counts = _count_chars(message)
+        self._counts_by_id[message.id] = (message, counts)
         return counts
 
 
-def _counts(message: Message) -> list[int]:
-    """Return the characters of a message by kind, and how many of its parts are sealed."""
+def _count_chars(message: Message) -> list[int]:
+    """Return the characters of a message by kind of content, and its number of signed parts."""
     chars, blobs = dict.fromkeys(CONTENT_KINDS, 0), 0
     for part in message.parts:
         if isinstance(part, Text):
@@ -360,5 +387,5 @@ def _counts(message: Message) -> list[int]:
 
 
 def count_payload_bytes(messages: Sequence[Message]) -> int:
-    """Return the bytes of text that the messages would send, tool arguments included."""
+    """Return the bytes of the messages' parts as JSON, tool arguments included."""
     return sum(len(msgspec.json.encode(m.parts)) for m in messages)

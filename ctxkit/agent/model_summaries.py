@@ -1,8 +1,8 @@
-"""Let a model summarise the conversation or old tool results.
+"""Summaries by a model: of the conversation, and of old tool results.
 
-Before a call, each result that is older than those which stay whole is archived: a line stands in
-its place for the agent, the user still sees all of it, and one message at the end has the summary,
-for the agent alone. It is an edit of the session, so that the log and a replay of it show the same.
+Old tool results are archived before a call: a stub replaces each in the prompt, and one message at
+the end, visible to the agent only, has the summaries. This is an edit of the session, so the log
+and a replay of it show the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _USAGE_FIELDS = (
     "reasoning_tokens",
 )
 _DEFAULT_SUMMARY_TOKENS = 4096
-"""Tokens held free for a summary of no stated length."""
+"""Tokens reserved for a summary without a limit."""
 SUMMARY_PROMPT = (
     "You write the working notes by which another run of the same agent goes on. Do not answer the"
     " user and do not go on with the work. State the goal, what the user demands, what was decided,"
@@ -68,37 +68,53 @@ PASSAGE_END_CLAUSE = (
 )
 
 
+# Two ways to ask for a summary
+#
+# "text"    a prompt of its own: instructions and the passage as text, all billed as cache writes
+# "prefix"  the next prompt of the conversation with the instructions behind it: the cached part is
+#           billed as a cache read, the rest as a cache write
+#
+# "prefix" is used only for a passage from the start of the conversation, if it fits the window and
+# is cheaper by the model's prices (`CachedPrefix.is_cheaper`). If the model answers it with a tool
+# call or without text, the summary is requested again as "text". Policies call the summariser from
+# a worker thread, the model runs on the turn's event loop; the thread waits on a future.
+
+
 class CachedPrefix(NamedTuple):
-    """The conversation as it would be sent next, its beginning in the provider's cache."""
+    """The next prompt of the conversation, the beginning of which the provider has cached."""
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...]
     held: int
-    """Tokens of it in the cache."""
+    """Tokens of the prompt that are in the cache."""
     tokens: int
     window: int
 
-    def is_cheaper(self, model: str, own: int, ask: int, limit: int | None) -> bool:
-        """Say whether a question behind it costs less than an own prompt; not without prices."""
-        known = price(model)
-        if known is None or known.cache_read is None:
+    def is_cheaper(self, model: str, text_tokens: int, ask_tokens: int, limit: int | None) -> bool:
+        """Say whether asking behind the prefix costs less than a prompt of its own; False without
+        prices.
+        """
+        model_price = price(model)
+        if model_price is None or model_price.cache_read is None:
             return False
-        at = known.at(self.tokens)
-        fits = self.tokens + ask + (limit or _DEFAULT_SUMMARY_TOKENS) <= self.window
-        again = self.held * at.read + (self.tokens - self.held + ask) * at.write()
-        return fits and again < own * at.write()
+        rates = model_price.at(self.tokens)
+        fits = self.tokens + ask_tokens + (limit or _DEFAULT_SUMMARY_TOKENS) <= self.window
+        prefix_cost = (
+            self.held * rates.read + (self.tokens - self.held + ask_tokens) * rates.write()
+        )
+        return fits and prefix_cost < text_tokens * rates.write()
 
 
 class ModelSummariser:
-    """Asks a model for the summary of a passage. It is called off the event loop, and waits for it.
+    """Requests the summary of a passage from a model; called off the event loop, and blocks.
 
     Args:
-        model: the model that writes.
-        loop: the loop on which the model runs.
-        seconds: how long it may take.
-        allowed: says for a number of prompt tokens which limit the call would pass, or None.
-        begun: called on the loop when the first call is made.
-        held: gives the conversation where the model that writes holds its beginning in a cache.
+        model: the model that writes the summary.
+        loop: the event loop on which the model runs.
+        seconds: seconds that a summary may take.
+        allowed: returns the limit that a call of so many prompt tokens would exceed, or None.
+        on_first_call: called on the loop at the first call.
+        cached_prefix: returns the next prompt if the model's cache holds its beginning, else None.
     """
 
     name = "model"
@@ -110,20 +126,20 @@ class ModelSummariser:
         seconds: float = 120.0,
         *,
         allowed: Callable[[int], str | None] = lambda _: None,
-        begun: Callable[[], None] | None = None,
-        held: Callable[[], CachedPrefix | None] = lambda: None,
+        on_first_call: Callable[[], None] | None = None,
+        cached_prefix: Callable[[], CachedPrefix | None] = lambda: None,
     ) -> None:
-        self._held = held
+        self._cached_prefix = cached_prefix
         self.ways: list[str] = []
-        """How each call was made: `prefix` (behind the cached conversation) or `text`."""
+        """Kind of each call: `prefix` (behind the cached conversation) or `text`."""
         self.asked = 0
-        """Requests that were made, also those that failed."""
+        """Requests so far, failed ones included."""
         self.model, self._loop, self._seconds = model, loop, seconds
-        self._allowed, self._begun = allowed, begun
-        self._waiting: Future[Message] | None = None
+        self._exceeded_limit, self._on_first_call = allowed, on_first_call
+        self._pending: Future[Message] | None = None
         self._stopped = False
         self.usages: list[Usage] = []
-        """What each call cost, in order; taken by whoever keeps the edit."""
+        """Usage of each call since the last `take`, in order."""
 
     def __call__(self, passage: Passage) -> str:
         """Return the summary's text.
@@ -132,59 +148,64 @@ class ModelSummariser:
             ModelError: the model failed, took too long, would pass a limit, or the turn was
                 stopped.
         """
-        if self._begun is not None:
-            self._loop.call_soon_threadsafe(self._begun)
-            self._begun = None
-        told = "\n\n".join(t for t in (SUMMARY_PROMPT, passage.instructions) if t)
+        if self._on_first_call is not None:
+            self._loop.call_soon_threadsafe(self._on_first_call)
+            self._on_first_call = None
+        instructions = "\n\n".join(t for t in (SUMMARY_PROMPT, passage.instructions) if t)
         limit = f"\n\nWrite at most {passage.limit} tokens." if passage.limit else ""
         text = summary_prompts.pi_transcript(passage.messages)
-        own = (len(told) + len(text)) // 4
-        held = self._held() if not passage.start else None
-        name, most = self.model.name, passage.limit
-        if held is not None and held.is_cheaper(name, own, len(told) // 4, most):
+        text_tokens = (len(instructions) + len(text)) // 4
+        prefix = self._cached_prefix() if not passage.start else None
+        name, max_tokens = self.model.name, passage.limit
+        if prefix is not None and prefix.is_cheaper(
+            name, text_tokens, len(instructions) // 4, max_tokens
+        ):
             ask = (
-                PREFIX_SUMMARY_PROMPT.format(ask=told, upto=_describe_passage_end(passage)) + limit
+                PREFIX_SUMMARY_PROMPT.format(ask=instructions, upto=_describe_passage_end(passage))
+                + limit
             )
-            sent = (*held.messages, Message(role="user", id="ask", parts=(Text(ask),)))
-            request = Request(messages=sent, tools=held.tools, max_output_tokens=most)
-            reply = self._replied(request, held.tokens, "prefix")
+            sent = (*prefix.messages, Message(role="user", id="ask", parts=(Text(ask),)))
+            request = Request(messages=sent, tools=prefix.tools, max_output_tokens=max_tokens)
+            reply = self._request_summary(request, prefix.tokens, "prefix")
             if not reply.tool_calls and reply.text.strip():
                 return redact(reply.text)
-        said = Text(f"<conversation>\n{text}\n</conversation>")
-        whole = Message(role="user", id="passage", parts=(said,))
-        first = Message(role="system", id="ask", parts=(Text(told + limit),))
-        request = Request(messages=(first, whole), max_output_tokens=most)
-        return redact(self._replied(request, own, "text").text)
+        conversation = Text(f"<conversation>\n{text}\n</conversation>")
+        passage_message = Message(role="user", id="passage", parts=(conversation,))
+        ask_message = Message(role="system", id="ask", parts=(Text(instructions + limit),))
+        request = Request(messages=(ask_message, passage_message), max_output_tokens=max_tokens)
+        return redact(self._request_summary(request, text_tokens, "text").text)
 
-    def _replied(self, request: Request, tokens: int, way: str) -> Message:
-        """Ask the model on its loop, and wait."""
-        over = self._allowed(tokens)
-        if over:
-            raise ModelError(f"The summary was not asked for: it would pass {over}.")
+    def _request_summary(self, request: Request, tokens: int, kind: str) -> Message:
+        """Call the model on its loop and wait for the reply."""
+        exceeded = self._exceeded_limit(tokens)
+        if exceeded:
+            raise ModelError(f"The summary was not requested: it would exceed {exceeded}.")
         if self._stopped:
             raise ModelError("The turn was stopped before the summary was written.")
         self.asked += 1
-        waiting = self._waiting = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
+        pending = self._pending = asyncio.run_coroutine_threadsafe(
+            self._call_model(request), self._loop
+        )
         try:
-            reply = waiting.result(self._seconds)
+            reply = pending.result(self._seconds)
         except CancelledError:
             raise ModelError("The turn was stopped before the summary was written.") from None
         except TimeoutError:
-            waiting.cancel()
+            pending.cancel()
             raise ModelError(f"The summary took longer than {self._seconds:g} s.") from None
-        self.ways.append(way)
+        self.ways.append(kind)
         if reply.usage is not None:
             self.usages.append(reply.usage)
         parts = tuple(p for p in reply.parts if isinstance(p, (Text, ToolCall)))
         return replace(reply, parts=parts)
 
     def stop(self) -> None:
-        """Give up the call that is waited for, and ask for no other."""
+        """Cancel the pending call and refuse any further one."""
         self._stopped = True
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self._pending is not None:
+            self._pending.cancel()
 
-    async def _ask(self, request: Request) -> Message:
+    async def _call_model(self, request: Request) -> Message:
         try:
             return await self.model(request, ignore_delta)
         except ModelError as e:
@@ -194,35 +215,35 @@ class ModelSummariser:
             raise ModelError(f"{self.model.name}: {why}") from None
 
     def take(self) -> Usage | None:
-        """Return what the calls since the last `take` cost together."""
-        taken, self.usages = self.usages, []
-        return sum_usage(taken) if taken else None
+        """Return the summed usage of the calls since the last `take`, or None."""
+        usages, self.usages = self.usages, []
+        return sum_usage(usages) if usages else None
 
 
 def _describe_passage_end(passage: Passage) -> str:
-    """Return where the passage ends, in words; empty where it takes all."""
+    """Return a clause that says where the passage ends; empty if it is the whole history."""
     if passage.before >= len(passage.history):
         return ""
-    kept = passage.history[passage.before]
-    begins = next((p.text for p in kept.parts if isinstance(p, Text) and p.text), "")
-    begins = begins or ", ".join(c.name for c in kept.tool_calls)
+    next_message = passage.history[passage.before]
+    begins = next((p.text for p in next_message.parts if isinstance(p, Text) and p.text), "")
+    begins = begins or ", ".join(c.name for c in next_message.tool_calls)
     return PASSAGE_END_CLAUSE.format(text=sanitize_line(begins, 160)) if begins else ""
 
 
 def sum_usage(usages: list[Usage]) -> Usage:
-    """Return usages added up by class; a class that none of them names stays missing."""
+    """Return the sum of usages by class; a class that none of them reports stays missing."""
 
-    def add(name: str) -> int | None:
-        known = [getattr(u, name) for u in usages if getattr(u, name) is not None]
-        return sum(known) if known else None
+    def sum_field(name: str) -> int | None:
+        values = [getattr(u, name) for u in usages if getattr(u, name) is not None]
+        return sum(values) if values else None
 
     costs = [u.cost_usd for u in usages]
     cost = None if None in costs else sum(c or 0.0 for c in costs)
-    return Usage(**{name: add(name) for name in _USAGE_FIELDS}, cost_usd=cost)
+    return Usage(**{name: sum_field(name) for name in _USAGE_FIELDS}, cost_usd=cost)
 
 
 HEAD_CHARS, TAIL_CHARS, SUMMARY_CHARS = 8_000, 4_000, 1_200
-"""Characters of a result that the model reads, of both ends, and of what it writes."""
+"""Characters of a result's head and tail that the model reads, and of the summary."""
 SUMMARY_SECONDS = 30.0
 TOOL_SUMMARY_TRIGGER = "tool_summary"
 _RESULT_PROMPT = (
@@ -235,36 +256,38 @@ _RESULT_PROMPT = (
 def find_results_to_summarise(
     pruning: BasePolicy | None, messages: Sequence[Message]
 ) -> list[Message]:
-    """Return the results of a prompt that are to be summarised by a model, the oldest first.
+    """Return the tool results that a model should summarise, the oldest first.
 
     Args:
-        pruning: of the rules; nothing is due unless ai's excerpts with `llm` are in it.
+        pruning: pruning of the rules; without ai's excerpts with `llm` the list is empty.
         messages: the prompt before any pruning.
     """
     parts = pruning.parts if isinstance(pruning, Chain) else (pruning,)
-    found = next((p for p in parts if isinstance(p, Excerpts) and p.strategy == "llm"), None)
-    if found is None:
+    excerpts = next((p for p in parts if isinstance(p, Excerpts) and p.strategy == "llm"), None)
+    if excerpts is None:
         return []
-    shown = [m for m in messages if m.role == "tool" and m.kind != ARCHIVED_KIND]
-    old = shown[: max(len(shown) - found.keep_last, 0)]
+    results = [m for m in messages if m.role == "tool" and m.kind != ARCHIVED_KIND]
+    old = results[: max(len(results) - excerpts.keep_last, 0)]
     return [m for m in old if not (m.pinned or m.pending or content.has_images(m))]
 
 
 class ResultSummary(NamedTuple):
-    """What a model said of a result."""
+    """A model's summary of a tool result."""
 
     text: str = ""
-    """Empty: it failed."""
+    """The summary; empty if it failed."""
     usage: Usage | None = None
     error: str = ""
-    """Why it failed."""
+    """Reason of the failure; empty if there was none."""
 
 
 async def summarise_result(model: Model, result: Message) -> ResultSummary:
-    """Return what a model says of a result."""
+    """Return a model's summary of a tool result; failures are returned, not raised."""
     text = content.truncate_middle(plain_text(result), HEAD_CHARS, TAIL_CHARS, EXCERPT_MARKER)
-    asked = f"{_RESULT_PROMPT}\n\nTool: {result.tool or 'unknown'}\n\n<output>\n{text}\n</output>"
-    request = Request(messages=(Message(role="user", id="result", parts=(Text(asked),)),), tools=())
+    prompt = f"{_RESULT_PROMPT}\n\nTool: {result.tool or 'unknown'}\n\n<output>\n{text}\n</output>"
+    request = Request(
+        messages=(Message(role="user", id="result", parts=(Text(prompt),)),), tools=()
+    )
     try:
         async with asyncio.timeout(SUMMARY_SECONDS):
             reply = await model(request, ignore_delta)
@@ -278,23 +301,23 @@ async def summarise_result(model: Model, result: Message) -> ResultSummary:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ArchivedResults(ConfiguredPolicy):
-    """Archive results, and say at the end what was in each of them."""
+    """Replace tool results by stubs, and add a message with their summaries at the end."""
 
     said: Mapping[str, str] = field(default_factory=dict)
-    """What stands for each result, by its id."""
+    """Summary of each result by its id."""
 
     name = "result_summaries"
 
     def __call__(self, history: History, _room: ContextBudget) -> History:
-        """Return the history without these results; itself where it has none of them."""
-        held = {p: m for p, m in enumerate(history.messages) if m.id in self.said}
-        if not held:
+        """Return the history with these results archived; itself if it has none of them."""
+        archived = {p: m for p, m in enumerate(history.messages) if m.id in self.said}
+        if not archived:
             return history
         stubs: dict[int, Message | str | None] = {
             p: replace(content.replace_text(m, ARCHIVED_STUB), id="", kind=ARCHIVED_KIND)
-            for p, m in held.items()
+            for p, m in archived.items()
         }
-        texts = [format_excerpt(m, self.said[m.id]) for m in held.values()]
-        told = agent_only_message("\n\n".join(texts))
-        new = history.replace(stubs, reason="archived", method="tool summary")
-        return new.insert(len(new), told, "what was archived", method="tool summary")
+        texts = [format_excerpt(m, self.said[m.id]) for m in archived.values()]
+        summary = agent_only_message("\n\n".join(texts))
+        stubbed = history.replace(stubs, reason="archived", method="tool summary")
+        return stubbed.insert(len(stubbed), summary, "what was archived", method="tool summary")

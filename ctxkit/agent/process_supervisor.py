@@ -1,13 +1,7 @@
-"""Runs a program and ends all that it started, in a process of its own: `supervisor.py FD MODE
-PROGRAM ...`.
+"""Supervisor script that runs a program and ends all that it started: `FD MODE PROGRAM ...`.
 
-It is started as a script without the kit. FD is the end of a pipe that its starter holds: when that
-is closed, on purpose or because the starter is gone, everything is killed. With MODE `all` that
-also happens to what the program leaves behind when it ends by itself; with `leaves` the starter is
-waited for then, and where it says `LEAVE` by the pipe, that goes on.
-
-On Linux it takes over orphans (`PR_SET_CHILD_SUBREAPER`), so that what began a session of its own,
-or whose parent is gone, is still found below it. Elsewhere such orphans are out of its reach.
+It runs in a process of its own and imports nothing of ctxkit. FD is the reading end of a pipe from
+the process that started it.
 """
 
 from __future__ import annotations
@@ -19,20 +13,32 @@ import sys
 import time
 from contextlib import suppress
 
+# States of the supervisor
+#
+#   running   wait for the program (SIGCHLD wakes `select`), for the pipe, and poll the parent
+#   pipe closed, or the starter is gone      kill everything, exit with 1
+#   program ended, MODE "all"                kill what it left behind, exit with its code
+#   program ended, MODE "leaves"             wait for the pipe: LEAVE spares what it left behind,
+#                                            anything else kills it
+#
+# On Linux the supervisor is a subreaper: orphans below it become its children, so a process that
+# began a session of its own or lost its parent is still found. Elsewhere such orphans escape.
+# Descendants are listed and killed until none is left, as new ones may appear meanwhile.
+
 SUBREAPER = 36
 """`PR_SET_CHILD_SUBREAPER` of Linux."""
 LEAVE = b"l"
-PATIENCE = 5.0
-"""Seconds for killed processes to be gone."""
+KILL_SECONDS = 5.0
+"""Seconds within which killed processes should be gone."""
 _POLL = 1.0
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""A program may signal its own group, of which the supervisor is a part."""
+"""Signals that the supervisor ignores: a program may signal its group, which includes it."""
 _DEFAULT = (*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that a program begins with as if it had been started directly."""
+"""Signals that are reset for the program, as if it had been started directly."""
 
 
 def main() -> int:
-    """Run the program; return its exit code, or end by the signal that it ended by."""
+    """Run the program; return its exit code, or end by the signal that ended it."""
     leash, mode, program = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     os.set_inheritable(leash, False)  # noqa: FBT003  the name of the function says what
     woken, wake = os.pipe()
@@ -48,17 +54,17 @@ def main() -> int:
     except OSError as e:
         sys.stderr.write(f"{program[0]}: {e.strerror}\n")
         return 126
-    let_go_of_streams()
-    code = watch(child, leash, woken, leaves=mode == "leaves")
+    release_streams()
+    code = wait_for_end(child, leash, woken, leaves=mode == "leaves")
     if code is None or mode == "all":
         end_all()
     if code is not None and code < 0:
-        die_of(-code)
+        end_by_signal(-code)
     return 1 if code is None else code
 
 
-def die_of(number: int) -> None:
-    """End by a signal, without leaving a second core file."""
+def end_by_signal(number: int) -> None:
+    """End this process by a signal, without a second core file."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -69,29 +75,29 @@ def die_of(number: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Let orphans among the descendants become children of this process; Linux only."""
+    """Make this process the parent of orphaned descendants; Linux only."""
     with suppress(ImportError, OSError, AttributeError):
         import ctypes
 
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
 
 
-def let_go_of_streams() -> None:
-    """Hold no end of the program's own streams: who reads them sees when it closes them."""
+def release_streams() -> None:
+    """Close this process's copies of the program's streams, so that readers see their end."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream)
     os.close(nothing)
 
 
-def watch(child: int, leash: int, woken: int, *, leaves: bool) -> int | None:
-    """Return the exit code of the program; None: the leash was let go, or the starter is gone.
+def wait_for_end(child: int, leash: int, woken: int, *, leaves: bool) -> int | None:
+    """Return the exit code of the program; None if the pipe was closed or the starter is gone.
 
-    With `leaves` the code is not returned before the starter says so.
+    With `leaves` the code is returned only after the starter wrote `LEAVE`.
     """
     starter, code, may_end = os.getppid(), None, not leaves
     while True:
-        code = reap().get(child, code)
+        code = reap_children().get(child, code)
         if code is not None and may_end:
             return code
         ready = select.select([leash, woken], [], [], _POLL)[0]
@@ -103,58 +109,58 @@ def watch(child: int, leash: int, woken: int, *, leaves: bool) -> int | None:
             os.read(woken, 4096)
 
 
-def reap() -> dict[int, int]:
-    """Return the exit codes of the children that have ended."""
+def reap_children() -> dict[int, int]:
+    """Return the exit codes of the children that have ended, by process id."""
     ended: dict[int, int] = {}
     with suppress(ChildProcessError):
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            ended[found[0]] = os.waitstatus_to_exitcode(found[1])
+        while (waited := os.waitpid(-1, os.WNOHANG))[0]:
+            ended[waited[0]] = os.waitstatus_to_exitcode(waited[1])
     return ended
 
 
 def end_all() -> None:
-    """Kill all descendants, those that come while this is done too."""
-    until = time.monotonic() + PATIENCE
+    """Kill all descendants, including those that appear meanwhile."""
+    until = time.monotonic() + KILL_SECONDS
     while time.monotonic() < until:
-        below = descendants(os.getpid())
+        below = list_descendants(os.getpid())
         for each in below:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(each, signal.SIGKILL)
-        reap()
+        reap_children()
         if not below:
             return
         time.sleep(0.005)
 
 
-def descendants(root: int) -> list[int]:
-    """Return the processes below one that run or are not reaped yet."""
+def list_descendants(root: int) -> list[int]:
+    """Return the descendants of a process, also those that ended and are not reaped yet."""
     children: dict[int, list[int]] = {}
-    for pid, parent in parents():
+    for pid, parent in list_parents():
         children.setdefault(parent, []).append(pid)
-    found, left = [], [root]
+    below, left = [], [root]
     while left:
         more = children.get(left.pop(), [])
-        found += more
+        below += more
         left += more
-    return found
+    return below
 
 
-def parents() -> list[tuple[int, int]]:
-    """Return every process with its parent: of `/proc`, else of `ps`."""
+def list_parents() -> list[tuple[int, int]]:
+    """Return every process with its parent, from `/proc`, else from `ps`."""
     if not os.path.isdir("/proc/self"):  # noqa: PTH112  pathlib takes as long to import as all else
         import subprocess
 
-        told = subprocess.run(
+        listing = subprocess.run(
             ["/bin/ps", "-A", "-o", "pid=,ppid="], stdout=subprocess.PIPE, check=False
         )
-        rows = [line.split() for line in told.stdout.splitlines()]
+        rows = [line.split() for line in listing.stdout.splitlines()]
         return [(int(row[0]), int(row[1])) for row in rows if len(row) == 2]
-    found = []
+    pairs = []
     for name in os.listdir("/proc"):  # noqa: PTH208  as above
         if name.isdigit():
             with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123  as above
-                found.append((int(name), int(file.read().rpartition(b")")[2].split()[1])))
-    return found
+                pairs.append((int(name), int(file.read().rpartition(b")")[2].split()[1])))
+    return pairs
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""Store a session's settings under the user's seal, and compare them when it is resumed."""
+"""Settings of a session, stored under the user's seal and compared when it is resumed.
+
+The seal is an HMAC by the user's own key over the settings and the session's id. A session from
+elsewhere may carry any settings; without a valid seal they are ignored.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +29,25 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 SETTINGS_KEY = "led"
-"""Where `Session.details` has it."""
-_SCRIPT = "scripted"
+"""Key of the settings in `Session.details`."""
+_SCRIPT_PREFIX = "scripted"
 _MAX_RULES_CHARS = 4000
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a session is led."""
+    """Settings of a session."""
 
     words: dict[str, Any] = {}
-    """How each part was named: model, summary_model, rules, tools, root, allow, ..."""
+    """How the user named each part: model, summary_model, rules, tools, root, allow, ..."""
     rules: str = ""
-    """What the rules were, in full: their name may stand for others in another kernel."""
+    """The rules in full, as their name may mean other rules in another kernel."""
     limits: dict[str, Any] = {}
-    """Limits of a turn that are not the usual ones."""
+    """Limits of a turn that differ from the defaults."""
     seal: str = ""
-    """Made by the user's key of all the above and the session's id; empty: there was no key."""
+    """HMAC over all of the above and the session's id; empty if there was no key."""
 
     def sealed_for(self, session: str) -> SessionSettings:
-        """Return it with the seal of this user; without one where the user has no key."""
+        """Return the settings with this user's seal; without one if the user has no key."""
         bare = replace(self, seal="")
         try:
             return replace(bare, seal=make_seal(_sealed_text(bare, session)))
@@ -51,7 +55,7 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
             return bare
 
     def is_mine(self, session: str) -> bool:
-        """Say whether this user sealed it, for this session."""
+        """Say whether this user sealed the settings for this session."""
         return bool(self.seal) and verify_seal(
             _sealed_text(replace(self, seal=""), session), self.seal
         )
@@ -60,56 +64,60 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
 def make_session_settings(
     words: Mapping[str, Any], rules: Rules, limits: Limits
 ) -> SessionSettings:
-    """Return how a session is led, without keys."""
-    usual = Limits()
-    said = {k: v for k, v in asdict(limits).items() if v != getattr(usual, k)}
-    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))  # places in memory, others each time
-    clean = json.loads(_redacted(json.dumps([dict(words), text]), tuple(environment_secrets())))
-    return SessionSettings(words=clean[0], rules=clean[1][:_MAX_RULES_CHARS], limits=said)
+    """Return the settings of a session, redacted and not sealed."""
+    defaults = Limits()
+    changed_limits = {k: v for k, v in asdict(limits).items() if v != getattr(defaults, k)}
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))  # addresses differ from run to run
+    clean = json.loads(
+        _redact_encoded(json.dumps([dict(words), text]), tuple(environment_secrets()))
+    )
+    return SessionSettings(words=clean[0], rules=clean[1][:_MAX_RULES_CHARS], limits=changed_limits)
 
 
 def read_session_settings(session: Session | None) -> SessionSettings | None:
-    """Return how a session was led by this user; None: nobody says so, or somebody else does."""
-    told = session.details.get(SETTINGS_KEY) if session is not None else None
-    if session is None or told is None:
+    """Return the settings stored in a session; None if there are none or the seal is not valid."""
+    stored = session.details.get(SETTINGS_KEY) if session is not None else None
+    if session is None or stored is None:
         return None
     try:
-        found = msgspec.convert(told, SessionSettings)
+        settings = msgspec.convert(stored, SessionSettings)
     except msgspec.ValidationError:
         return None
-    return found if found.is_mine(session.id) else None
+    return settings if settings.is_mine(session.id) else None
 
 
-def restore_limits(found: SessionSettings | None) -> Limits:
-    """Return the limits of a turn that were kept, else the usual ones."""
-    known = {f.name for f in fields(Limits)}
+def restore_limits(settings: SessionSettings | None) -> Limits:
+    """Return the stored limits of a turn, else the defaults."""
+    limit_names = {f.name for f in fields(Limits)}
     try:
-        return Limits(**{k: v for k, v in (found.limits if found else {}).items() if k in known})
+        return Limits(
+            **{k: v for k, v in (settings.limits if settings else {}).items() if k in limit_names}
+        )
     except (BadArguments, TypeError):
         return Limits()
 
 
-def with_session_settings(session: Session, how: SessionSettings) -> Session:
-    """Return a session that says how it is led."""
-    sealed_ = msgspec.to_builtins(how.sealed_for(session.id))
-    return replace(session, details={**session.details, SETTINGS_KEY: sealed_})
+def with_session_settings(session: Session, settings: SessionSettings) -> Session:
+    """Return a session with its settings sealed in the details."""
+    sealed = msgspec.to_builtins(settings.sealed_for(session.id))
+    return replace(session, details={**session.details, SETTINGS_KEY: sealed})
 
 
 def list_models(session: Session | None) -> tuple[str, ...]:
-    """Return the models that answered in a session, in order; those of failed calls did not."""
+    """Return the models that answered in a session, in order; failed calls do not count."""
     entries = session.log if session is not None else ()
     replies = (e for e in entries if isinstance(e, Message) and e.role == "assistant")
     return tuple(dict.fromkeys(r.model for r in replies if r.model and not r.error))
 
 
 def check_model(session: Session | None, model: Model, name: str) -> None:
-    """Let a model go on with a session; a script only where nobody but scripts has answered.
+    """Refuse a scripted model for a session in which a real model has answered.
 
     Raises:
         BadArguments: a script would write invented turns into a conversation with a model.
     """
-    real = [w for w in list_models(session) if not w.startswith(_SCRIPT)]
-    if real and model.notice.startswith(_SCRIPT):
+    real = [w for w in list_models(session) if not w.startswith(_SCRIPT_PREFIX)]
+    if real and model.notice.startswith(_SCRIPT_PREFIX):
         raise BadArguments(
             f"Session {name!r} is a conversation with {real[-1]}, and {model.name} would write "
             f"invented turns into it: name a model, for instance `%%agent --session {name} --model "
@@ -120,10 +128,14 @@ def check_model(session: Session | None, model: Model, name: str) -> None:
 def describe_differences(
     session: Session, before: SessionSettings | None, now: SessionSettings, model: Model
 ) -> list[str]:
-    """Return in sentences what a session goes on with that it did not have."""
+    """Return sentences on what differs between the stored settings and the current ones."""
     answered = list_models(session)
     notes = []
-    if answered and answered[-1].startswith(_SCRIPT) and not model.notice.startswith(_SCRIPT):
+    if (
+        answered
+        and answered[-1].startswith(_SCRIPT_PREFIX)
+        and not model.notice.startswith(_SCRIPT_PREFIX)
+    ):
         notes.append(f"Note: a script wrote what was answered so far ({answered[-1]}); from here "
                      f"on {model.name} answers.")  # fmt: skip
     if before is None:
@@ -145,22 +157,22 @@ def describe_differences(
 
 
 def describe_tool_changes(was: Session, now: Session) -> list[str]:
-    """Return in sentences which tools are new, gone or described otherwise."""
+    """Return a sentence on tools that are new, gone or changed; an empty list if there are none."""
     old, new = ({t.name: t for t in s.tools} for s in (was, now))
-    told = {
+    changes = {
         "gone": [n for n in old if n not in new],
         "new": [n for n in new if n not in old],
         "described otherwise": [n for n in new if n in old and new[n] != old[n]],
     }
-    said = [f"{', '.join(names)} ({how})" for how, names in told.items() if names]
-    return [f"Note: its tools are not those it had: {'; '.join(said)}."] if said else []
+    phrases = [f"{', '.join(names)} ({how})" for how, names in changes.items() if names]
+    return [f"Note: its tools are not those it had: {'; '.join(phrases)}."] if phrases else []
 
 
 @lru_cache(64)
-def _redacted(words: str, known: tuple[str, ...]) -> str:
-    """Return JSON without keys: agents of a team are often led alike."""
-    return json.dumps(redact_json(json.loads(words), known))
+def _redact_encoded(encoded: str, secrets: tuple[str, ...]) -> str:
+    """Return encoded JSON redacted; cached, as the agents of a team often have equal settings."""
+    return json.dumps(redact_json(json.loads(encoded), secrets))
 
 
-def _sealed_text(how: SessionSettings, session: str) -> str:
-    return msgspec.json.encode([session, how], order="deterministic").decode()
+def _sealed_text(settings: SessionSettings, session: str) -> str:
+    return msgspec.json.encode([session, settings], order="deterministic").decode()

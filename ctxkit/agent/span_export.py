@@ -1,4 +1,8 @@
-"""Export OpenTelemetry spans of a live session to an OTLP collector in the background."""
+"""Export of a live session's OpenTelemetry spans to an OTLP collector, in the background.
+
+A listener notes the newest session; a daemon thread sends the spans of calls that are new in it. A
+failed request is repeated later, each span is sent once, and no failure reaches the session.
+"""
 
 from __future__ import annotations
 
@@ -24,26 +28,32 @@ if TYPE_CHECKING:
     from ctxkit.agent.turn import LiveEvent
     from ctxkit.session.session import Session
 
-_WHEN = ("model_response", "model_error", "compaction_end", "turn_end")
-_PAUSE = 1.0
-"""Seconds between two looks within a turn."""
-_SPANS = 64
-"""Spans of one request at most."""
-_RETRY = 15.0
-"""Seconds until a collector that failed is asked again."""
+_SENDING_EVENTS = ("model_response", "model_error", "compaction_end", "turn_end")
+_MIN_INTERVAL = 1.0
+"""Seconds between two exports within a turn."""
+_MAX_SPANS = 64
+"""Spans of one request."""
+_RETRY_SECONDS = 15.0
+"""Seconds until a failed request is repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanAddress:
-    """Where spans go, and what they say."""
+    """Address of an OTLP collector, and what is sent to it.
+
+    Example:
+        >>> from ctxkit.agent.span_export import SpanAddress
+        >>> SpanAddress(url="http://localhost:4318").url
+        'http://localhost:4318/v1/traces'
+    """
 
     url: str
-    """Of the collector; `/v1/traces` is added where no path is given."""
+    """URL of the collector; `/v1/traces` is appended if it is missing."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     content: bool = False
-    """Whether prompts and replies go along; else sizes, usage, times, compactions alone."""
+    """Send prompts and replies, too, not only sizes, usage, times and compactions."""
     seconds: float = 5.0
-    """How long a request may take, and the end of the session may wait."""
+    """Seconds that a request may take, and that closing the session may wait."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"https?://[^/\s@?#]+(/[^\s?#]*)?", self.url):
@@ -57,72 +67,74 @@ class SpanAddress:
 
     @classmethod
     def of(cls, words: str, *, content: bool = False) -> SpanAddress:
-        """Return the address that a setting names: an URL, or `env` for OpenTelemetry's variables.
+        """Return the address that a setting names: a URL, or `env` for OpenTelemetry's variables.
 
-        Read are OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, and
+        The variables are OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS and
         OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT.
 
         Raises:
-            BadArguments: it is no address.
+            BadArguments: the address is not valid.
         """
         if words.strip() != "env":
             return cls(url=words.strip(), content=content)
-        said = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "")
-        given = os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "").split(",")
-        pairs = (pair.partition("=") for pair in given)
+        capture_content = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "")
+        header_pairs = os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "").split(",")
+        pairs = (pair.partition("=") for pair in header_pairs)
         return cls(
             url=os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318"),
             headers={k.strip(): unquote(v.strip()) for k, _, v in pairs if v},
-            content=content or said.strip().lower() == "true",
+            content=content or capture_content.strip().lower() == "true",
         )
 
 
 class SpanExport:
-    """Sends each call's span once it is there, and the agent's at the end.
+    """Sends the span of each call when it is complete, and the agent's span at the end.
 
     Args:
-        session: gives the session as it stands; asked only in the thread that calls `hear`.
-        to: where to.
-        say: is told once that a collector failed, as event `export_failed`.
+        session: returns the session so far; called only in the thread that calls `hear`.
+        address: address of the collector.
+        emit: called once if the collector failed, with the event `export_failed` (kind, payload).
     """
 
     def __init__(
         self,
         session: Callable[[], Session],
-        to: SpanAddress,
-        say: Callable[[str, dict[str, Any]], None] = lambda _kind, _payload: None,
+        address: SpanAddress,
+        emit: Callable[[str, dict[str, Any]], None] = lambda _kind, _payload: None,
     ) -> None:
-        self.to, self._session, self._say = to, session, say
+        self.to, self._session, self._emit = address, session, emit
         self.sent = 0
-        """Spans that arrived."""
+        """Spans that the collector accepted."""
         self.fault = ""
-        """Why the last request failed; empty: it did not."""
+        """Reason why the last request failed; empty if it succeeded."""
         self._newest: Session | None = None
-        self._done: set[str] = set()
-        self._looked, self._told, self._ends = 0.0, False, False
+        self._sent_ids: set[str] = set()
+        self._last_look, self._failure_emitted, self._closing = 0.0, False, False
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
     def hear(self, event: LiveEvent) -> None:
-        """Note that there may be more to send; within a turn at most once a second."""
-        if event.kind not in _WHEN:
+        """Wake the sending thread if an event may have brought new spans, at most once a second."""
+        if event.kind not in _SENDING_EVENTS:
             return
-        if event.kind != "turn_end" and 0 <= event.time - self._looked < _PAUSE:
+        if event.kind != "turn_end" and 0 <= event.time - self._last_look < _MIN_INTERVAL:
             return
-        self._looked, self._newest = event.time, self._session()
+        self._last_look, self._newest = event.time, self._session()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="ctxkit spans", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run_thread, name="ctxkit spans", daemon=True
+            )
             self._thread.start()
         self._wake.set()
-        if self.fault and not self._told:
-            self._told = True
-            self._say("export_failed", {"error": self.fault})
+        if self.fault and not self._failure_emitted:
+            self._failure_emitted = True
+            self._emit("export_failed", {"error": self.fault})
 
     def close(self) -> None:
-        """Send what is left, and warn where it does not arrive in time."""
+        """Send the remaining spans; warn if that fails or takes too long."""
         if self._thread is None:
             return
-        self._newest, self._ends = self._session(), True
+        self._newest, self._closing = self._session(), True
         self._wake.set()
         self._thread.join(self.to.seconds)
         if self._thread.is_alive() or self.fault:
@@ -131,42 +143,46 @@ class SpanExport:
 
     # -- the thread
 
-    def _work(self) -> None:
-        while not self._ends:
+    def _run_thread(self) -> None:
+        while not self._closing:
             self._wake.wait()
             self._wake.clear()
-            if not self._flush() and not self._ends:
-                self._wake.wait(_RETRY)
-        self._flush()
+            if not self._send_new() and not self._closing:
+                self._wake.wait(_RETRY_SECONDS)
+        self._send_new()
 
-    def _flush(self) -> bool:
-        """Send what is new of the newest session; False where a request failed."""
-        ends, session = self._ends, self._newest  # in this order: the end comes after the newest
+    def _send_new(self) -> bool:
+        """Send the new spans of the newest session; return False if a request failed."""
+        # Read in this order: `close` sets the session before the flag.
+        closing, session = (
+            self._closing,
+            self._newest,
+        )
         if session is None:
             return True
         try:
-            self._send(session, ends=ends)
+            self._send_session(session, closing=closing)
             self.fault = ""
         except Exception as e:  # noqa: BLE001  whatever fails here must not cost the session
             self.fault = sanitize_line(redact(str(e)), 200) or type(e).__name__
         return not self.fault
 
-    def _send(self, session: Session, *, ends: bool) -> None:
+    def _send_session(self, session: Session, *, closing: bool) -> None:
         trace, waiting = get_trace_id(session), dict[str, dict[str, Any]]()
-        for call, shown in session.views():
-            if call.message.id not in self._done:
+        for call, view in session.views():
+            if call.message.id not in self._sent_ids:
                 content = self.to.content
                 waiting[call.message.id] = encode_call_span(
-                    session, call, shown, trace, content=content
+                    session, call, view, trace, content=content
                 )
-            if len(waiting) >= _SPANS:
-                self._post(session, waiting)
-        if ends and "" not in self._done:
+            if len(waiting) >= _MAX_SPANS:
+                self._post_batch(session, waiting)
+        if closing and "" not in self._sent_ids:
             waiting[""] = encode_agent_span(session, trace)
-        self._post(session, waiting)
+        self._post_batch(session, waiting)
 
-    def _post(self, session: Session, waiting: dict[str, dict[str, Any]]) -> None:
-        """Send some spans, and note that they are done."""
+    def _post_batch(self, session: Session, waiting: dict[str, dict[str, Any]]) -> None:
+        """Send some spans and note their ids."""
         if not waiting:
             return
         clean = [
@@ -176,7 +192,7 @@ class SpanExport:
         scope = {"scope": {"name": "ctxkit"}, "spans": clean}
         about = {"attributes": redact_json(encode_resource(session)["attributes"])}
         post_spans(self.to, {"resourceSpans": [{"resource": about, "scopeSpans": [scope]}]})
-        self._done.update(waiting)
+        self._sent_ids.update(waiting)
         self.sent += len(waiting)
         waiting.clear()
 
@@ -185,7 +201,7 @@ def post_spans(to: SpanAddress, body: dict[str, Any]) -> None:
     """Send spans as JSON, or as protobuf to a collector that takes nothing else (Phoenix).
 
     Raises:
-        OSError: it did not answer, or answered that it does not take them.
+        OSError: the collector did not answer, or refused them.
     """
     import httpx
 
@@ -203,11 +219,11 @@ def post_spans(to: SpanAddress, body: dict[str, Any]) -> None:
 def _post_bytes(client: Any, to: SpanAddress, data: bytes, kind: str) -> int:
     headers = {**to.headers, "Content-Type": kind}
     with client.stream("POST", to.url, content=data, headers=headers) as answer:
-        return int(answer.status_code)  # its text is not read
+        return int(answer.status_code)  # the body is not read
 
 
 def encode_protobuf(body: dict[str, Any]) -> bytes:
-    """Return a request in OTLP's binary form.
+    """Return an OTLP request in protobuf's binary form.
 
     Raises:
         OSError: the package for it is not installed.

@@ -1,11 +1,7 @@
-"""Build the named sections of the system prompt, and repeat those that changed.
+"""Named sections of the system prompt, and updates for those that changed.
 
-What stands at the top never changes while the session lasts, as every word behind a change would
-be billed as new. What is new is said behind all that a cache holds, just before the next prompt; it
-is what the model is shown that counts, so what a compaction took away is said again, too.
-
-They come with the folder, perhaps from a stranger: they are read below the root without following
-links, in bounded pieces, and stand between fences as the project's words.
+Files of a project may come from a stranger: they are read below the root without following links,
+up to a bound, and stand between fences, marked as the project's words.
 """
 
 from __future__ import annotations
@@ -41,92 +37,101 @@ __dir__ = public_dir(__all__)
 
 
 TIME_REFRESH = 3600.0
-"""Seconds after which the time is said again."""
+"""Seconds after which the time is sent again."""
 _REMOVED = "[{name}: no longer there]"
 
 
+# Why sections are appended, not updated in place
+#
+# Prompt caches hold the longest common prefix: any change at the top makes the whole conversation
+# billed as new. So the sections of the first message never change. Before each turn the current
+# texts are compared with what the model is shown now (the session's view, after compactions), and
+# those that differ are appended as one user message just before the prompt. A section that a
+# compaction removed is therefore sent again. `base` and `own` are sent once, and the time is
+# repeated after TIME_REFRESH seconds at the earliest.
+
+
 class PromptSections:
-    """The sections of a session.
+    """The prompt sections of a session.
 
     Args:
-        names: those that are switched on; instructions of its own are among them where there are
-            any.
-        around: what they are made of.
+        names: sections that are switched on; `own` is added if there are instructions.
+        sources: what sections are made of.
     """
 
-    def __init__(self, names: Sequence[str], around: PromptSources) -> None:
-        wanted = {*names, "own"} if names and around.own else {*names}
-        self.names, self.around = tuple(n for n in SECTIONS if n in wanted), around
+    def __init__(self, names: Sequence[str], sources: PromptSources) -> None:
+        enabled = {*names, "own"} if names and sources.own else {*names}
+        self.names, self.around = tuple(n for n in SECTIONS if n in enabled), sources
 
     def due(self, session: Session, now: float) -> Message | None:
-        """Return what must be said before the next prompt of a session; None: nothing new.
+        """Return the message to store before the next prompt; None if nothing is new.
 
         Args:
-            session: as it stands.
+            session: the session so far.
             now: seconds since 1970.
         """
         if not session.messages:
-            return make_section_message("system", self._made(self.names, now))
-        return make_section_message("user", list(self._changed(session, now)))
+            return make_section_message("system", self._make_sections(self.names, now))
+        return make_section_message("user", list(self._iter_changed(session, now)))
 
     def check(self, session: Session) -> None:
-        """Let instructions pass with which a session began, or none.
+        """Refuse instructions that differ from those that the session began with.
 
         Raises:
-            BadArguments: it began with others.
+            BadArguments: the session began with other instructions, or with none.
         """
-        began = dict(_find_sections(session.messages[:1])) if session.messages else None
-        own = make_section("own", self.around.own)
-        if began is None or own is None:
+        initial = dict(_find_sections(session.messages[:1])) if session.messages else None
+        instructions = make_section("own", self.around.own)
+        if initial is None or instructions is None:
             return
-        if own.text != sanitize_text(began.get("own", ("", None))[0]):
-            which = "other" if "own" in began else "no"
+        if instructions.text != sanitize_text(initial.get("own", ("", None))[0]):
+            which = "other" if "own" in initial else "no"
             raise BadArguments(
                 f"The session began with {which} instructions, and they stay: begin another one, "
                 "or `%context reset`."
             )
 
-    def _made(self, names: Iterable[str], now: float) -> list[PromptSection]:
-        made = (SECTIONS[name](self.around, now) for name in names)
-        return [b for b in made if b is not None]
+    def _make_sections(self, names: Iterable[str], now: float) -> list[PromptSection]:
+        sections = (SECTIONS[name](self.around, now) for name in names)
+        return [b for b in sections if b is not None]
 
-    def _changed(self, session: Session, now: float) -> Iterator[PromptSection]:
-        """Yield the sections that say something else than what is shown of them."""
-        shown = dict(_find_sections(session.view()))
+    def _iter_changed(self, session: Session, now: float) -> Iterator[PromptSection]:
+        """Yield the sections whose text differs from the one that the model is shown."""
+        visible = dict(_find_sections(session.view()))
         for name in self.names:
             if name in INITIAL_SECTIONS:
                 continue
-            text, time = shown.get(name, (None, None))
+            text, time = visible.get(name, (None, None))
             if name == "time" and text is not None and now - (time or now) < TIME_REFRESH:
                 continue
-            made = SECTIONS[name](self.around, now)
-            gone = _REMOVED.format(name=name)
-            if made is not None and made.text != text:
-                yield made
-            elif made is None and text not in (None, gone):
-                yield PromptSection(name, gone, 0)
+            section = SECTIONS[name](self.around, now)
+            removed_text = _REMOVED.format(name=name)
+            if section is not None and section.text != text:
+                yield section
+            elif section is None and text not in (None, removed_text):
+                yield PromptSection(name, removed_text, 0)
 
 
 def make_section_message(role: str, blocks: Sequence[PromptSection]) -> Message | None:
-    """Return a message whose parts are these sections; None where there are none.
+    """Return a message with one part per section; None if there are none.
 
-    Its parts are joined by line breaks when they are sent: each but the last ends with one, so
-    that an empty line stands between them.
+    Parts are joined by line breaks when they are sent. Each but the last ends with one, so that an
+    empty line separates them.
     """
     if not blocks:
         return None
     texts = [*(f"{b.text}\n" for b in blocks[:-1]), blocks[-1].text]
-    told = [{"name": b.name, "raw_chars": b.raw_chars} for b in blocks]
+    rows = [{"name": b.name, "raw_chars": b.raw_chars} for b in blocks]
     return Message(
         role="system" if role == "system" else "user",
         kind="" if role == "system" else INJECTED_KIND,
         parts=tuple(Text(t) for t in texts),
-        details={KEY: told},
+        details={KEY: rows},
     )
 
 
 def _find_sections(messages: Iterable[Message]) -> Iterator[tuple[str, tuple[str, float | None]]]:
-    """Yield the sections that messages say, in order: name, text, and when."""
+    """Yield name, text and time of the sections in messages, in order."""
     for message in messages:
         for name, text, _ in message.sections:
             yield name, (text.strip(), message.time)
@@ -140,27 +145,27 @@ class PromptSection(NamedTuple):
     name: str
     text: str
     raw_chars: int
-    """Characters of what it was made from: of a file that was cut, all of it."""
+    """Characters of its source; of a file that was cut, of the whole file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptSources:
-    """What sections are made of; what is not there is a section that says nothing."""
+    """The sources of sections; a missing source makes an empty section."""
 
     folder: Path
-    """Where relative paths of the tools begin."""
+    """Folder to which relative paths of the tools refer."""
     root: Root | None = None
-    """The folder that the user named: its files speak for the project; None: none is read."""
+    """Folder that the user named, with the project's files; None: no file is read."""
     own: str = ""
     """The agent's own instructions."""
     store: ContextStore | None = None
     """The context store of the working folder."""
     memory: Callable[[], str] | None = None
-    """What a memory gives for the next prompt, asked before each turn."""
+    """Returns the memory's text for the next prompt; called before each turn."""
 
 
 def make_section(name: str, text: str, raw_chars: int | None = None) -> PromptSection | None:
-    """Return a block of a text, without keys and control characters; None where it says nothing."""
+    """Return a section with its text redacted and sanitised; None if that is empty."""
     clean = redact(sanitize_text(text)).strip()
     if not clean:
         return None
@@ -170,7 +175,7 @@ def make_section(name: str, text: str, raw_chars: int | None = None) -> PromptSe
 def fence_text(text: str) -> str:
     """Return a text between fences that are longer than any in it, so that it cannot end them.
 
-    Control characters go first: without one between them, ticks may be a fence.
+    Control characters are removed first, as backticks separated only by one would become a fence.
     """
     text, ticks = sanitize_text(text), "```"
     while ticks in text:
@@ -179,11 +184,11 @@ def fence_text(text: str) -> str:
 
 
 PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
-"""Files in which projects speak to agents (https://agents.md; Claude Code's own name for it)."""
+"""Files with a project's instructions for agents (https://agents.md; Claude Code's name for it)."""
 MAX_PROJECT_BYTES = 32_768
-"""Bytes of them that are taken, as Codex has it (`project_doc_max_bytes`)."""
+"""Bytes of them that are read in total, as in Codex (`project_doc_max_bytes`)."""
 MAX_GITIGNORE_LINES = 100
-"""Lines of a `.gitignore` (fuseraft's `SystemPromptBuilder`)."""
+"""Lines of a `.gitignore` that are used (fuseraft's `SystemPromptBuilder`)."""
 _MAX_GITIGNORE_BYTES = 1_000_000
 _PROJECT_HEADING = (
     "## Project instructions\n"
@@ -200,48 +205,48 @@ class _FilePart(NamedTuple):
     text: str
     size: int
     """Bytes of the whole file."""
-    taken: int
+    bytes_read: int
     """Bytes of it that were read."""
 
 
-def project_section(around: PromptSources, _: float) -> PromptSection | None:
-    """Return what the project says to agents; the same words in two files are said once."""
-    said: list[str] = []
+def project_section(sources: PromptSources, _: float) -> PromptSection | None:
+    """Return the project's instructions for agents; equal files are included once."""
+    texts: list[str] = []
     seen: set[str] = set()
-    raw, left = 0, MAX_PROJECT_BYTES
+    raw, bytes_left = 0, MAX_PROJECT_BYTES
     for name in PROJECT_FILES:
-        found = _read_part(around.root, name, left)
-        if found is None or not found.text.strip() or found.text in seen:
+        part = _read_part(sources.root, name, bytes_left)
+        if part is None or not part.text.strip() or part.text in seen:
             continue
-        seen.add(found.text)
-        whole = found.taken == found.size
-        cut = "" if whole else f" (truncated to {found.taken:,} of {found.size:,} bytes)"
-        said.append(f"{name}{cut}:\n{fence_text(found.text)}")
-        raw, left = raw + found.size, left - found.taken
-    return make_section("project", "\n\n".join([_PROJECT_HEADING, *said]), raw) if said else None
+        seen.add(part.text)
+        whole = part.bytes_read == part.size
+        cut = "" if whole else f" (truncated to {part.bytes_read:,} of {part.size:,} bytes)"
+        texts.append(f"{name}{cut}:\n{fence_text(part.text)}")
+        raw, bytes_left = raw + part.size, bytes_left - part.bytes_read
+    return make_section("project", "\n\n".join([_PROJECT_HEADING, *texts]), raw) if texts else None
 
 
-def gitignore_section(around: PromptSources, _: float) -> PromptSection | None:
-    """Return the first hundred lines of the project's `.gitignore`; None where it has none."""
-    found = _read_part(around.root, ".gitignore", _MAX_GITIGNORE_BYTES)
-    if found is None or not found.text.strip():
+def gitignore_section(sources: PromptSources, _: float) -> PromptSection | None:
+    """Return the first lines of the project's `.gitignore`; None if there is none."""
+    part = _read_part(sources.root, ".gitignore", _MAX_GITIGNORE_BYTES)
+    if part is None or not part.text.strip():
         return None
-    lines = found.text.splitlines()
+    lines = part.text.splitlines()
     more = len(lines) > MAX_GITIGNORE_LINES
-    many = f"{'more than ' * (found.size > _MAX_GITIGNORE_BYTES)}{len(lines):,}"
+    many = f"{'more than ' * (part.size > _MAX_GITIGNORE_BYTES)}{len(lines):,}"
     cut = f"\n(truncated to {MAX_GITIGNORE_LINES} of {many} lines)" if more else ""
-    shown = "\n".join(each[:1000] for each in lines[:MAX_GITIGNORE_LINES])
+    excerpt = "\n".join(each[:1000] for each in lines[:MAX_GITIGNORE_LINES])
     return make_section(
-        "gitignore", f"{_GITIGNORE_HEADING}{cut}\n{fence_text(shown)}", len(found.text)
+        "gitignore", f"{_GITIGNORE_HEADING}{cut}\n{fence_text(excerpt)}", len(part.text)
     )
 
 
 def _read_part(root: Root | None, name: str, limit: int) -> _FilePart | None:
-    """Return the beginning of a regular file in the root, or None; what is cut ends with a line."""
+    """Return the beginning of a file in the root, cut at the end of a line; None if unreadable."""
     if root is None or limit <= 0 or not root.is_file((name,)):
         return None
     try:
-        with root.opened_at((name,)) as file:
+        with root.open_at((name,)) as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read(limit)
     except (StoreError, OSError):
@@ -264,8 +269,8 @@ _MACHINES = {
 _SHELLS = {"Windows": "cmd.exe", "Darwin": "zsh"}
 
 
-def runtime_section(around: PromptSources, _: float) -> PromptSection | None:
-    """Return the block without the time, which stands at the end."""
+def runtime_section(sources: PromptSources, _: float) -> PromptSection | None:
+    """Return the runtime environment without the time, which changes and so stands last."""
     system = platform.system()
     machine = platform.machine()
     shell = os.environ.get("COMSPEC" if system == "Windows" else "SHELL")
@@ -275,12 +280,12 @@ def runtime_section(around: PromptSources, _: float) -> PromptSection | None:
         f"OS: {_SYSTEMS.get(system, system)}\n"
         f"Architecture: {_MACHINES.get(machine.lower(), machine)}\n"
         f"Shell: {(shell or _SHELLS.get(system, 'bash'))[:200]}\n"
-        f"Working directory: {str(around.folder)[:1000]}",
+        f"Working directory: {str(sources.folder)[:1000]}",
     )
 
 
 def time_section(_: PromptSources, now: float) -> PromptSection | None:
-    """Return the line that says the date, the time and the zone of this machine."""
+    """Return date, time and time zone of this machine."""
     local = datetime.fromtimestamp(now).astimezone()
     offset = local.strftime("%z")
     zone = _time_zone() or local.tzname() or "local"
@@ -290,7 +295,7 @@ def time_section(_: PromptSources, now: float) -> PromptSection | None:
 
 
 def _time_zone() -> str:
-    """Return the zone's name in the database of zones; empty where the system does not say it."""
+    """Return the time zone's name in the tz database; empty if the system does not say it."""
     named = os.environ.get("TZ", "").removeprefix(":")
     if "/" in named and not named.startswith("/"):
         return named[:60]
@@ -302,7 +307,7 @@ def _time_zone() -> str:
 
 
 SectionMaker = Callable[[PromptSources, float], PromptSection | None]
-"""Makes a section: ``(surroundings, seconds since 1970) -> block``; None: nothing to say."""
+"""Makes a section: ``(sources, seconds since 1970) -> section``; None if it is empty."""
 
 _BASE_INSTRUCTIONS = (
     "You are an agent that works for a user, in a notebook, with the tools that are given to you. "
@@ -315,24 +320,24 @@ def _base_section(_: PromptSources, __: float) -> PromptSection | None:
     return make_section("base", _BASE_INSTRUCTIONS)
 
 
-def _own_section(around: PromptSources, _: float) -> PromptSection | None:
-    return make_section("own", around.own)
+def _instructions_section(sources: PromptSources, _: float) -> PromptSection | None:
+    return make_section("own", sources.own)
 
 
-def _store_section(around: PromptSources, _: float) -> PromptSection | None:
-    items = around.store.items() if around.store is not None else {}
+def _store_section(sources: PromptSources, _: float) -> PromptSection | None:
+    items = sources.store.items() if sources.store is not None else {}
     return make_section(
         "store", format_index_block(items), sum(i.size_bytes for i in items.values())
     )
 
 
-def _memory_section(around: PromptSources, _: float) -> PromptSection | None:
-    return make_section("memory", around.memory()) if around.memory is not None else None
+def _memory_section(sources: PromptSources, _: float) -> PromptSection | None:
+    return make_section("memory", sources.memory()) if sources.memory is not None else None
 
 
 SECTIONS: dict[str, SectionMaker] = {
     "base": _base_section,
-    "own": _own_section,
+    "own": _instructions_section,
     "runtime": runtime_section,
     "project": project_section,
     "gitignore": gitignore_section,
@@ -340,22 +345,26 @@ SECTIONS: dict[str, SectionMaker] = {
     "memory": _memory_section,
     "time": time_section,
 }
-"""The time is last: a prompt's cache holds up to the first word that is another one."""
+"""Makers of the sections in their order; the time is last, as it changes every time."""
 INITIAL_SECTIONS = ("base", "own")
-"""Those that a session begins with and that stay; others are said again when they changed."""
+"""Sections that are sent once, at the start; others are sent again when they change."""
 ON, OFF = "on", "off"
 
 
-def parse_section_names(words: str, now: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Return the sections that words name, in their order.
+def parse_section_names(words: str, enabled: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Return the sections that words name, in the order of `SECTIONS`.
 
     Args:
-        words: `on` (all), `off` (none), names; or names with `-` and `+` before them, which are
-            taken from those that are on now, or added to them.
-        now: those that are on now; None: all.
+        words: `on` (all), `off` (none), or names; names with `+` or `-` change the enabled ones.
+        enabled: sections that are enabled now; None: all.
 
     Raises:
         BadArguments: there is no such section, or both forms are mixed.
+
+    Example:
+        >>> from ctxkit.agent.system_prompt import parse_section_names
+        >>> parse_section_names("+time -store", ["store", "base"])
+        ('base', 'time')
     """
     named = [w.strip() for w in words.replace(",", " ").split()]
     if named in ([], [ON]):
@@ -367,18 +376,18 @@ def parse_section_names(words: str, now: Iterable[str] | None = None) -> tuple[s
         _check_section_name(word.lstrip("-+"), tuple(SECTIONS))
     if signs and any(w[0] not in "-+" for w in named):
         raise BadArguments(f"{words!r}: either name sections, or begin each with `-` or `+`.")
-    wanted = {w for w in named if not signs}
+    chosen = {w for w in named if not signs}
     if signs:
-        wanted = set(SECTIONS if now is None else now)
-        wanted -= {w[1:] for w in named if w[0] == "-"}
-        wanted |= {w[1:] for w in named if w[0] == "+"}
-    return tuple(name for name in SECTIONS if name in wanted)
+        chosen = set(SECTIONS if enabled is None else enabled)
+        chosen -= {w[1:] for w in named if w[0] == "-"}
+        chosen |= {w[1:] for w in named if w[0] == "+"}
+    return tuple(name for name in SECTIONS if name in chosen)
 
 
-def _check_section_name(name: str, known: Sequence[str]) -> None:
-    if name in known:
+def _check_section_name(name: str, names: Sequence[str]) -> None:
+    if name in names:
         return
     if name == "tools":
-        raise BadArguments("Tool schemas go with the tools: `--tools` names fewer of them.")
-    said = f"There is no section {name[:60]!r}; there are {', '.join(known)}, on and off."
-    raise BadArguments(f"{said}{did_you_mean(name, known)}")
+        raise BadArguments("Tool schemas are no section: `--tools` offers fewer tools.")
+    message = f"There is no section {name[:60]!r}; there are {', '.join(names)}, on and off."
+    raise BadArguments(f"{message}{did_you_mean(name, names)}")

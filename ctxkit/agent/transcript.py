@@ -1,4 +1,4 @@
-"""Append redacted messages and edits to the session as the agent produces them."""
+"""Transcript of a live session: messages and edits, redacted and appended as they are produced."""
 
 from __future__ import annotations
 
@@ -17,45 +17,49 @@ if TYPE_CHECKING:
     from ctxkit.session.session import Session
 
 AppendEntries = Callable[..., "Session"]
-"""Writes entries at the session's end (in memory, by `SessionLog.append`) and returns it."""
+"""Appends entries to the session, in memory or by `SessionLog.append`, and returns it."""
 LOST_RESULT = "The session ended before this call's result was kept; whether it ran is not known."
 INTERRUPTED_RESULT = "Interrupted by the user before it ended."
 
 
 class Transcript:
-    """A session that grows.
+    """A growing session.
+
+    Every text is redacted before it is stored. Ids of entries are unique in the whole log,
+    branches included; ids of tool calls are unique in the session, as providers require.
 
     Args:
-        session: what is there already.
-        keep: writes entries; None: memory only.
-        clock: seconds since 1970.
+        session: the session so far.
+        append: appends entries; None: in memory only.
+        clock: returns seconds since 1970.
     """
 
     def __init__(
-        self, session: Session, keep: AppendEntries | None, clock: Callable[[], float]
+        self, session: Session, append: AppendEntries | None, clock: Callable[[], float]
     ) -> None:
-        self.session = session if keep else with_message_ids(session)
+        self.session = session if append else with_message_ids(session)
         self.clock = clock
-        self._keep = keep or self._in_memory
+        self._append = append or self._append_in_memory
         self.turn = self.session.turns[-1] if self.session.path else -1
-        """The turn under way, or the last one: it has what is written before the next begins."""
+        """Number of the current turn; entries written before the next one begins belong to it."""
         self._ids = {e.id for e in self.session.log}
-        self._calls = {
+        self._call_ids = {
             c.id for e in self.session.path if isinstance(e, Message) for c in e.tool_calls
         }
 
-    def _in_memory(self, *entries: Message | Edit) -> Session:
+    def _append_in_memory(self, *entries: Message | Edit) -> Session:
         return self.session.append(*entries)
 
     def begin(self) -> int:
         """Begin a turn; return its number."""
         turns = self.session.turns
-        said = any(isinstance(e, Message) and e.role != "system" for e in self.session.path)
-        self.turn = turns[-1] + 1 if said else 0
+        has_prompts = any(isinstance(e, Message) and e.role != "system" for e in self.session.path)
+        self.turn = turns[-1] + 1 if has_prompts else 0
         return self.turn
 
-    def unanswered(self) -> list[ToolCall]:
-        """Return the tool calls at the end of the session that have no result."""
+    def find_unanswered_calls(self) -> list[ToolCall]:
+        """Return the tool calls of the last reply that have no result."""
+        # Walk back over the results at the end to the reply that made the calls.
         answered: set[str | None] = set()
         for entry in reversed(self.session.path):
             if not isinstance(entry, Message) or not entry.visible:
@@ -68,40 +72,42 @@ class Transcript:
         return []
 
     def add(self, message: Message, kind: str) -> Message:
-        """Write a message under a new id that begins with `kind`; it comes back as it was kept."""
-        time, known = message.time or self.clock(), environment_secrets()
+        """Store a redacted message under a new id that starts with `kind`; return it as stored."""
+        time, secrets = message.time or self.clock(), environment_secrets()
         clean = {
-            "parts": self._clean(message.parts, known),
-            "error": message.error and _clean_text(message.error, known),
-            "model": message.model and _clean_text(message.model, known),
-            "tool": message.tool and _name(message.tool, known),
-            "call_id": message.call_id and _name(message.call_id, known),
+            "parts": self._clean_parts(message.parts, secrets),
+            "error": message.error and _clean_text(message.error, secrets),
+            "model": message.model and _clean_text(message.model, secrets),
+            "tool": message.tool and _clean_name(message.tool, secrets),
+            "call_id": message.call_id and _clean_name(message.call_id, secrets),
         }
-        kept = replace(message, id=self._new(kind), turn=self.turn, time=time, **clean)
-        self.session = self._keep(kept)
-        return kept
+        stored = replace(message, id=self._new_id(kind), turn=self.turn, time=time, **clean)
+        self.session = self._append(stored)
+        return stored
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Write the edits of a compaction."""
+        """Store the edits of a compaction."""
         now = self.clock()
-        self.session = self._keep(*(replace(e, time=now) for e in edits))
+        self.session = self._append(*(replace(e, time=now) for e in edits))
         self._ids.update(e.id for e in edits)
 
     def user(self, text: str, *, kind: str = "") -> Message:
-        """Write what the user said, or what is said in the user's place (`kind`)."""
+        """Store a user message; `kind` marks one that ctxkit writes in the user's place."""
         return self.add(Message(role="user", kind=kind, parts=(Text(text),)), "u")
 
     @property
     def instructions(self) -> str:
-        """What the session began with, as it is kept; empty where that was a prompt."""
+        """The instructions that the session began with, as stored; empty if it began with a
+        prompt.
+        """
         first = next((e for e in self.session.path if isinstance(e, Message)), None)
         return first.text if first is not None and first.role == "system" else ""
 
     def instruct(self, text: str) -> Message | None:
-        """Write the instructions that every prompt begins with; None where they stand already.
+        """Store the instructions that every prompt begins with; None if they are stored already.
 
         Raises:
-            BadArguments: the session began otherwise.
+            BadArguments: the session began with others, or with none.
         """
         if not self.session.log:
             self.turn = 0
@@ -117,72 +123,74 @@ class Transcript:
     def failed(
         self, model: str, why: str, stop: str = "error", text: str = "", window: int | None = None
     ) -> Message:
-        """Write a reply that failed or was interrupted: in the log, never sent again."""
+        """Store a reply that failed or was interrupted; it stays in the log and is never sent."""
         parts: tuple[Part, ...] = (Text(text),) if text else ()
-        lost = Message(role="assistant", parts=parts, is_error=True, visible=False)
-        how = {"model": model, "stop": stop, "error": why, "context_window": window}
-        return self.add(replace(lost, **how), "a")
+        reply = Message(role="assistant", parts=parts, is_error=True, visible=False)
+        fields = {"model": model, "stop": stop, "error": why, "context_window": window}
+        return self.add(replace(reply, **fields), "a")
 
     def unrun(self, call: ToolCall, why: str = INTERRUPTED_RESULT) -> Message:
-        """Write the result of a tool call that did not end: no call stays without one."""
-        said, name = (Text(why),), call.name
-        lost = Message(role="tool", tool=name, call_id=call.id, parts=said, is_error=True)
-        return self.add(lost, "r")
+        """Store a result for a tool call that did not end, so that no call is without one."""
+        parts, name = (Text(why),), call.name
+        result = Message(role="tool", tool=name, call_id=call.id, parts=parts, is_error=True)
+        return self.add(result, "r")
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _new(self, kind: str) -> str:
+    def _new_id(self, kind: str) -> str:
         name = f"{kind}{len(self.session.log)}"
         while name in self._ids:
             name += "'"
         self._ids.add(name)
         return name
 
-    def _clean(self, parts: tuple[Part, ...], known: list[str]) -> tuple[Part, ...]:
+    def _clean_parts(self, parts: tuple[Part, ...], secrets: list[str]) -> tuple[Part, ...]:
         out: list[Part] = []
         for part in parts:
             if isinstance(part, Text):
-                out.append(Text(_clean_text(part.text, known)))
+                out.append(Text(_clean_text(part.text, secrets)))
             elif isinstance(part, Thinking):
-                out.append(_clean_thinking(part, known))
+                out.append(_clean_thinking(part, secrets))
             elif isinstance(part, ToolCall):
-                out.append(self._called(part, known))
+                out.append(self._clean_call(part, secrets))
             else:
                 out.append(part)
         return tuple(out)
 
-    def _called(self, call: ToolCall, known: list[str]) -> ToolCall:
-        """Give a call an id that no other of the session has: providers refuse two of one."""
-        given, n = _name(call.id, known) or "call", 1
-        ident = given
-        while ident in self._calls:
+    def _clean_call(self, call: ToolCall, secrets: list[str]) -> ToolCall:
+        """Return a redacted call with an id that is unique in the session."""
+        model_id, n = _clean_name(call.id, secrets) or "call", 1
+        call_id = model_id
+        while call_id in self._call_ids:
             n += 1
-            ident = f"{given}_{n}"
-        self._calls.add(ident)
-        arguments: dict[str, Any] = redact_json(_replace_surrogates(call.arguments), known)
-        raw = None if call.raw is None else _clean_text(call.raw, known)
-        name = _name(call.name, known)
-        return replace(call, id=ident, name=name, arguments=arguments, raw=raw)
+            call_id = f"{model_id}_{n}"
+        self._call_ids.add(call_id)
+        arguments: dict[str, Any] = redact_json(_replace_surrogates(call.arguments), secrets)
+        raw = None if call.raw is None else _clean_text(call.raw, secrets)
+        name = _clean_name(call.name, secrets)
+        return replace(call, id=call_id, name=name, arguments=arguments, raw=raw)
 
 
-def _clean_thinking(part: Thinking, known: list[str]) -> Thinking:
-    """Return thinking as it is kept; a signature holds only for the words it was made for."""
-    text = _clean_text(part.text, known)
+def _clean_thinking(part: Thinking, secrets: list[str]) -> Thinking:
+    """Return thinking redacted; its signature is dropped if the text changed, as it no longer
+    fits.
+    """
+    text = _clean_text(part.text, secrets)
     return part if text == part.text else Thinking(text)
 
 
-def _clean_text(text: str, known: list[str]) -> str:
-    """Return text as it is kept: without keys, and halves of characters, which no file can hold."""
-    return str(redact_json(_replace_surrogates(text), known))
+def _clean_text(text: str, secrets: list[str]) -> str:
+    """Return text redacted, and with lone surrogates replaced, which UTF-8 cannot hold."""
+    return str(redact_json(_replace_surrogates(text), secrets))
 
 
-def _name(name: str, known: list[str]) -> str:
-    """Return a name without keys, in the letters that providers take in names and ids."""
-    return _clean_text(name, known).replace(REDACTION_MARK, "redacted")
+def _clean_name(name: str, secrets: list[str]) -> str:
+    """Return a redacted name in characters that providers accept in names and ids."""
+    return _clean_text(name, secrets).replace(REDACTION_MARK, "redacted")
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Return a JSON value that can be written: lone surrogates become question marks."""
+    """Return a JSON value with lone surrogates replaced by question marks."""
     try:
         msgspec.json.encode(value)
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
 """A turn's limits, spending, state, outcome and live events.
 
-`LiveEvents.tell` is the one way by which text of a running turn reaches a listener, and so a
-screen, a saved notebook, a log and a collector: it redacts every payload, and text in pieces across
-them.
+`LiveEvents.tell` is the only way by which text of a running turn reaches a listener, and so the
+screen, a saved notebook, a log and a collector. It redacts every payload, and streamed text across
+its pieces.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of one turn; None: none."""
+    """Limits of one turn; None means no limit."""
 
     calls: int | None = 40
-    """Calls to the model."""
+    """Model calls."""
     tokens: int | None = None
-    """Tokens billed, prompts and replies together."""
+    """Billed tokens of prompts and replies together."""
     cost_usd: float | None = None
-    """Dollars; checked before each call with the counted prompt at the price of a cache write."""
+    """US dollars, checked before each call with its counted prompt at the cache-write price."""
     seconds: float | None = None
-    """Seconds on the clock."""
+    """Wall-clock seconds; time spent waiting for an approval is not counted."""
     attempts: int = 4
-    """Compactions and trims for overflows and cut replies in a turn: one and three stages."""
+    """Recovery attempts after overflows and replies cut by length: one compaction, three trims."""
     payload_bytes: int | None = None
-    """Bytes of the messages sent; larger prompts are trimmed for the call before they are sent."""
+    """Bytes of the messages of a prompt; a larger prompt is trimmed before it is sent."""
     messages: int | None = None
-    """Messages of a prompt: a warning is told, once between two compactions; no call is held."""
+    """Messages of a prompt; above it one warning per compaction cycle is emitted, nothing more."""
     messages_share: float = 0.8
-    """Share of `messages` above which it is told (fuseraft's fraction of its cap)."""
+    """Share of `messages` above which the warning is emitted (fuseraft's fraction of its cap)."""
 
     def __post_init__(self) -> None:
         for name in ("calls", "tokens", "cost_usd", "seconds", "payload_bytes", "messages"):
@@ -58,25 +58,25 @@ class Limits:
             raise BadArguments(f"The limit attempts is 0 or more, not {self.attempts}.")
 
     def __str__(self) -> str:
-        known = {"calls": self.calls, "tokens": self.tokens, "$": self.cost_usd, "s": self.seconds}
-        return ", ".join(f"{v:g} {k}" for k, v in known.items() if v is not None) or "no limits"
+        limits = {"calls": self.calls, "tokens": self.tokens, "$": self.cost_usd, "s": self.seconds}
+        return ", ".join(f"{v:g} {k}" for k, v in limits.items() if v is not None) or "no limits"
 
 
 @dataclass(slots=True)
 class SpentInTurn:
-    """What a turn has used so far."""
+    """Tokens, calls and cost of a turn so far."""
 
     calls: int = 0
     fresh: int = 0
     cached: int = 0
     output: int = 0
     cost_usd: float | None = 0.0
-    """None as soon as a call's price is not known."""
+    """US dollars; None as soon as the price of one call is not known."""
     seconds: float = 0.0
     free: bool = False
-    """True for a model that costs nothing: the scripted one, a local one."""
+    """True for a model that costs nothing: a scripted or a local one."""
     unbilled: int = 0
-    """Prompt tokens, counted here, of replies without usage: the limits count them too."""
+    """Prompt tokens of calls without reported usage, as counted here; they count for the limits."""
     models: dict[str, Price | None] = field(default_factory=dict)
 
     @property
@@ -84,35 +84,40 @@ class SpentInTurn:
         """Tokens billed."""
         return self.fresh + self.cached + self.output
 
-    def add(self, usage: Usage | None, model: str, counted: int = 0) -> None:
-        """Add one call; `counted` is its prompt where the model tells no usage."""
+    def add(self, usage: Usage | None, model: str, counted_prompt: int = 0) -> None:
+        """Add one call; `counted_prompt` is its prompt's size, used if no usage was reported."""
         self.calls += 1
         if usage is not None and usage.prompt_tokens is not None:
-            self._bill(usage, model, free=self.free)
+            self._add_usage(usage, model, free=self.free)
         else:
-            self.unbilled += counted
+            self.unbilled += counted_prompt
 
     def add_summary(self, usage: Usage, model: str, *, free: bool) -> None:
-        """Add a call that is none of the conversation: a summary, a note to memory."""
-        self._bill(usage, model, free=free)
+        """Add a call outside the conversation: a summary or a memory note."""
+        self._add_usage(usage, model, free=free)
 
-    def _bill(self, usage: Usage, model: str, *, free: bool) -> None:
+    def _add_usage(self, usage: Usage, model: str, *, free: bool) -> None:
         cached = usage.cache_read_tokens or 0
         self.fresh += (usage.prompt_tokens or 0) - cached
         self.cached += cached
         self.output += usage.output_tokens or 0
         if free or self.cost_usd is None:
             return
-        known, cost = self._price(model), usage.cost_usd
-        if cost is None and known:
-            cost = known.cost_usd(usage)
+        model_price, cost = self._get_price(model), usage.cost_usd
+        if cost is None and model_price:
+            cost = model_price.cost_usd(usage)
         self.cost_usd = None if cost is None else self.cost_usd + cost
 
-    def exceeded(
+    def exceeded_limit(
         self, limits: Limits, model: str, prompt: int, *, free: bool | None = None
     ) -> str | None:
-        """Return which limit the next call would pass, in words, or None; `free`: whether that
-        model costs nothing.
+        """Return the limit that the next call would exceed, as a phrase, or None.
+
+        Args:
+            limits: the limits to check.
+            model: name of the model to call.
+            prompt: tokens of the prompt to send.
+            free: whether that model costs nothing; None: as the turn's model.
 
         Raises:
             BadArguments: there is a limit in dollars and no price for the model.
@@ -124,76 +129,78 @@ class SpentInTurn:
         if limits.seconds is not None and self.seconds >= limits.seconds:
             return f"the limit of {limits.seconds:g} seconds"
         if limits.cost_usd is not None and not (self.free if free is None else free):
-            known = self._price(model)
-            if known is None or self.cost_usd is None:
+            model_price = self._get_price(model)
+            if model_price is None or self.cost_usd is None:
                 raise BadArguments(
                     f"No price is known for {model}, so a limit in dollars cannot be kept: drop it."
                 )
-            dearest = known.at(prompt).write()
-            if self.cost_usd + (self.unbilled + prompt) * dearest > limits.cost_usd:
+            write_price = model_price.at(prompt).write()
+            if self.cost_usd + (self.unbilled + prompt) * write_price > limits.cost_usd:
                 return f"the limit of ${limits.cost_usd:g}"
         return None
 
-    def _price(self, model: str) -> Price | None:
+    def _get_price(self, model: str) -> Price | None:
         if model not in self.models:
             self.models[model] = price(model)
         return self.models[model]
 
 
 class LimitReached(Exception):
-    """The next call would pass a limit; its text names which."""
+    """The next call would exceed a limit; the text names it."""
 
 
 class OutOfTime(asyncio.CancelledError):
-    """The time of a turn is over, and nothing had let the loop run that would have ended it."""
+    """The turn's time is over, and the event loop never ran, so its timeout could not fire."""
 
 
 @dataclass(slots=True)
 class Turn:
-    """One turn of an agent."""
+    """State of one turn of an agent."""
 
     limits: Limits = field(default_factory=Limits)
     spent: SpentInTurn = field(default_factory=SpentInTurn)
     began: float = 0.0
     """Seconds since 1970."""
     last: Message = field(default_factory=lambda: Message(role="assistant"))
-    """The last reply, as it was kept."""
+    """The last reply, as stored."""
     asked: tuple[ToolCall, ...] = ()
-    """Its tool calls as the model made them, in the same order: what the tools run on."""
+    """Its tool calls as the model sent them, not redacted, in the same order; tools run on these.
+    """
     steps: int = 0
-    """Replies so far: failed calls do not count, so a retry asks for the same step."""
+    """Replies so far; failed calls do not count, so a retry asks for the same step."""
     attempts: int = 0
-    """Compactions and trims that answered overflows and cut replies."""
+    """Recovery attempts so far: compactions and trims after overflows and cut replies."""
     sent: int = 0
-    """Tokens of the last prompt."""
+    """Tokens of the last prompt that was sent."""
     dollars: float = 0.0
-    """What an agent of another program had cost when the turn began."""
+    """US dollars that an external agent had cost when the turn began."""
     deadline: asyncio.Timeout | None = None
     task: asyncio.Task[Any] | None = None
-    """What takes the turn."""
-    ran_out: bool = False
-    """True where `hold` ended the turn, and not the deadline itself."""
+    """The task that runs the turn."""
+    timed_out: bool = False
+    """True where `hold` ended the turn rather than the timeout itself."""
 
     def check(self, model: Model, tokens: int, now: float) -> None:
-        """Let a call with a prompt of so many tokens pass.
+        """Check the limits before a call with a prompt of `tokens` tokens.
 
         Raises:
-            LimitReached: it would pass a limit.
+            LimitReached: the call would exceed a limit.
             BadArguments: there is a limit in dollars and no price for the model.
         """
         self.spent.seconds = now - self.began
-        reason = self.spent.exceeded(self.limits, model.name, tokens)
+        reason = self.spent.exceeded_limit(self.limits, model.name, tokens)
         if reason:
             raise LimitReached(reason)
 
     def hold(self) -> None:
-        """Go on, unless the time is over: a flood that never waits keeps the loop from saying so.
+        """Raise if the turn's time is over.
 
-        Asked from elsewhere than the turn's own task (a callback, a thread) it goes on: the loop is
-        free to run then.
+        A stream whose pieces have all arrived never yields to the event loop, so the timeout of
+        `asyncio` cannot fire; this check takes its place. Called from outside the turn's own task
+        (a callback, a thread) it does nothing, as the loop is free to run then.
 
         Raises:
-            OutOfTime: it is.
+            OutOfTime: the time is over.
         """
         if self.deadline is None or self.task is None or _running_task() is not self.task:
             return
@@ -201,27 +208,27 @@ class Turn:
         if when is not None and asyncio.get_running_loop().time() >= when:
             if not self.deadline.expired():  # an expiring deadline cannot be moved any more
                 self.deadline.reschedule(None)
-            self.ran_out = True
+            self.timed_out = True
             raise OutOfTime
 
     @asynccontextmanager
     async def paused(self, clock: Callable[[], float]) -> AsyncIterator[None]:
-        """Let time pass that does not count: a person thinks about a question."""
-        loop, before = asyncio.get_running_loop(), clock()
+        """Stop the turn's clock inside the block, while a person decides about a tool call."""
+        loop, paused_at = asyncio.get_running_loop(), clock()
         deadline = None if self.late else self.deadline
-        left = None if deadline is None else deadline.when()
-        if deadline is not None and left is not None:
-            left -= loop.time()
+        remaining = None if deadline is None else deadline.when()
+        if deadline is not None and remaining is not None:
+            remaining -= loop.time()
             deadline.reschedule(None)
         try:
             yield
         finally:
-            self.began += clock() - before
-            if deadline is not None and left is not None:
-                deadline.reschedule(loop.time() + left)
+            self.began += clock() - paused_at
+            if deadline is not None and remaining is not None:
+                deadline.reschedule(loop.time() + remaining)
 
-    def attempt(self) -> bool:
-        """Begin one more attempt to recover; False where none is left."""
+    def start_attempt(self) -> bool:
+        """Count one more recovery attempt; return False if none is left."""
         if self.attempts >= self.limits.attempts:
             return False
         self.attempts += 1
@@ -229,17 +236,17 @@ class Turn:
 
     @property
     def late(self) -> bool:
-        """True where the time is over."""
-        return self.ran_out or (self.deadline is not None and self.deadline.expired())
+        """True if the turn's time is over."""
+        return self.timed_out or (self.deadline is not None and self.deadline.expired())
 
     @property
     def over(self) -> str:
-        """What is said where the time is over."""
+        """Phrase for a turn that ran out of time."""
         return f"stopped at the limit of {self.limits.seconds or 0:g} seconds"
 
 
 def _running_task() -> asyncio.Task[Any] | None:
-    """Return the task that runs in this thread; None where there is none."""
+    """Return the task that runs in this thread, or None."""
     try:
         return asyncio.current_task()
     except RuntimeError:  # no loop runs here
@@ -251,24 +258,24 @@ TurnEnd = Literal["answered", "limit", "error"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """One turn's end."""
+    """Result of one turn."""
 
     text: str
     """The last reply's text."""
     ended: TurnEnd
     why: str
-    """For a limit or an error: one sentence."""
+    """Reason for ending at a limit or an error, one sentence; else empty or a note on the reply."""
     spent: SpentInTurn
     compactions: int
-    """Compactions made in the turn."""
+    """Compactions during the turn."""
     context_tokens: int
-    """How large the session is, in tokens (see `prompt_sizes.size_now`)."""
+    """Size of the session in tokens (see `tokens.live_prompt_sizes.size_now`)."""
     context_window: int
     notice: str
-    """What must be said of the model, such as that none was called."""
+    """Notice about the model that every output shows, such as that no LLM was called."""
 
     def account(self) -> str:
-        """Return one line: calls, tokens, dollars, how full the context is, compactions."""
+        """Return one line with calls, tokens, dollars, context usage and compactions."""
         s = self.spent
         cost = "no price known" if s.cost_usd is None else f"${s.cost_usd:.4f}"
         if s.free and s.cost_usd == 0:
@@ -287,13 +294,13 @@ class Outcome:
 
 
 class LiveEvent(msgspec.Struct, frozen=True):
-    """One event: its name, when it was, in which turn, and what it says.
+    """One event of a live session: kind, time in seconds since 1970, turn and payload.
 
     Names: `turn_start turn_end model_call model_wait model_response model_error delta tool_call
     tool_result inner_call_context compaction_start compaction_end context_budget_warn
     context_budget_cutover context_window_warn context_exceeded_recovery limit_reached memory_flush
     sections_said memory_promoted memory_consolidated memory_failed cancelled moved
-    context_report_created`; a live session writes `listener_failed` and `export_failed`, too.
+    context_report_created`; a live session also writes `listener_failed` and `export_failed`.
     """
 
     kind: str
@@ -307,61 +314,69 @@ _ENDS_TEXT = frozenset({
     "turn_start", "turn_end", "model_call", "model_response", "model_error", "tool_call",
     "tool_result", "cancelled", "limit_reached",
 })  # fmt: skip
-"""Events after which no more of a text comes. Others may come within it, and within a key."""
+"""Events that end a streamed text. Others may come inside a text, even inside a secret."""
+
+
+# Redaction of streamed text
+#
+# A secret may be split over any number of deltas, so no piece can be redacted alone. One
+# `StreamRedactor` per run of deltas of one kind holds back the last word, which may be the
+# beginning of a secret, and releases it when it can no longer grow: when more text follows, when a
+# delta of another kind comes, or at an event of `_ENDS_TEXT`. The text emitted so far is therefore
+# always a prefix of the redacted whole. Cost: linear in the length of the text.
 
 
 class LiveEvents:
-    """Tells the events of a session to a listener, without keys.
+    """Emits the events of a session to a listener, redacted.
 
-    A `delta` is a piece of text of a kind (`text`, `thinking`, `tool_call`, `arguments`). The last
-    word of a text is held back until it is known to be no part of a key: until more of it comes,
-    a piece of another kind, or an event that ends the text.
+    A `delta` is a piece of streamed text of one kind (`text`, `thinking`, `tool_call`,
+    `arguments`).
 
     Args:
-        hear: is told every event.
-        clock: seconds since 1970.
-        turn: returns the number of the turn under way.
+        hear: called with every event.
+        clock: returns seconds since 1970.
+        turn: returns the number of the current turn.
     """
 
     def __init__(self, hear: Listener, clock: Callable[[], float], turn: Callable[[], int]) -> None:
-        self._hear, self._clock, self._turn = hear, clock, turn
-        self._kind, self._stream = "", StreamRedactor()
+        self._listener, self._clock, self._current_turn = hear, clock, turn
+        self._piece_kind, self._redactor = "", StreamRedactor()
 
     def tell(self, kind: str, payload: dict[str, Any]) -> None:
-        """Tell an event."""
+        """Emit an event."""
         if kind == "delta":
-            self._tell_piece(payload["kind"], payload["text"])
+            self._emit_piece(payload["kind"], payload["text"])
             return
         if kind in _ENDS_TEXT:
             self._end_text()
-        self._emit(kind, redact_json(payload))
+        self._deliver(kind, redact_json(payload))
 
-    def _tell_piece(self, kind: str, text: str) -> None:
-        if kind != self._kind:
+    def _emit_piece(self, kind: str, text: str) -> None:
+        if kind != self._piece_kind:
             self._end_text()
-            self._kind, self._stream = kind, StreamRedactor(environment_secrets())
-        self._emit_text(self._stream.feed(text))
-        if kind == "tool_call":  # a name comes whole
+            self._piece_kind, self._redactor = kind, StreamRedactor(environment_secrets())
+        self._emit_text(self._redactor.feed(text))
+        if kind == "tool_call":  # the name of a tool comes in one piece
             self._end_text()
 
     def _end_text(self) -> None:
-        self._emit_text(self._stream.flush())
-        self._kind = ""
+        self._emit_text(self._redactor.flush())
+        self._piece_kind = ""
 
     def _emit_text(self, text: str) -> None:
         if text:
-            self._emit("delta", {"kind": self._kind, "text": text})
+            self._deliver("delta", {"kind": self._piece_kind, "text": text})
 
-    def _emit(self, kind: str, payload: dict[str, Any]) -> None:
-        self._hear(LiveEvent(kind, self._clock(), self._turn(), payload))
+    def _deliver(self, kind: str, payload: dict[str, Any]) -> None:
+        self._listener(LiveEvent(kind, self._clock(), self._current_turn(), payload))
 
 
 def ignore_event(_: LiveEvent) -> None:
-    """Listen to nothing."""
+    """Ignore an event."""
 
 
 def is_compaction(payload: dict[str, Any]) -> bool:
-    """Say whether something was compacted at the end of a compaction; also where its summary
-    failed, and something else stands in its place.
+    """Tell from a `compaction_end` payload whether messages were replaced, also if only by a
+    marker.
     """
     return payload.get("outcome") == "compacted" or "messages" in payload

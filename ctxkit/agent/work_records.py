@@ -1,9 +1,7 @@
-"""fuseraft's change log, intent log and evidence graph, built from a session, and claims checked
-against them.
+"""fuseraft's change log, intent log and evidence graph of a session, and checks of claims on them.
 
-The same record is what the policies `intents` and `evidence` write their texts from.
-
-A file may be anybody's: it is read to a bound, and what is no ledger is an error in a sentence.
+The policies `intents` and `evidence` write their texts from the same record. A file may come from
+anybody: it is read up to a bound, and an invalid one raises an error.
 """
 
 from __future__ import annotations
@@ -48,11 +46,11 @@ __all__ = [
 __dir__ = public_dir(__all__)
 
 
-_PATHS = ("path", "destination", "source", "file_path", "filepath", "filename")
-"""Arguments that name what is changed: fuseraft's three first, then what other agents call them."""
-_COMMIT, _COMMITS = "git commit", "gitcommit"
-"""In a command, and in a tool's name without underscores."""
-_TRACKED = (
+_PATH_ARGUMENTS = ("path", "destination", "source", "file_path", "filepath", "filename")
+"""Arguments that name the changed file: fuseraft's three, then those of other agents."""
+_COMMIT_COMMAND, _COMMIT_TOOL = "git commit", "gitcommit"
+"""Text of a commit in a command, and in a tool's name without underscores."""
+_TRACKED_TOOLS = (
     "writefile",
     "patchfile",
     "deletefile",
@@ -60,13 +58,13 @@ _TRACKED = (
     "copyfile",
     "movefile",
     "shellrun",
-    _COMMITS,
+    _COMMIT_TOOL,
 )
-_COMMANDS = ("command", "cmd", "script")
+_COMMAND_ARGUMENTS = ("command", "cmd", "script")
 
 
 class CallRecord(NamedTuple):
-    """A tool call of a session, and what became of it."""
+    """A tool call of a session with its result."""
 
     call: ToolCall
     reply: Message
@@ -76,102 +74,102 @@ class CallRecord(NamedTuple):
 
     @property
     def outcome(self) -> tool_actions.Outcome:
-        """How it ended."""
+        """State of the call: `pending`, `failed` or `done`."""
         if self.result is None:
             return "pending"
         return "failed" if tool_actions.is_failed_result(self.result) else "done"
 
     @property
     def output(self) -> str:
-        """What the tool said."""
+        """Text of the result; empty if there is none."""
         return "" if self.result is None else plain_text(self.result)
 
     @property
     def path(self) -> str | None:
-        """What it works on, where an argument says so."""
-        found = (self.call.arguments.get(k) for k in _PATHS)
-        return next((v for v in found if isinstance(v, str) and v), None)
+        """Path that the call works on, if an argument names one."""
+        values = (self.call.arguments.get(k) for k in _PATH_ARGUMENTS)
+        return next((v for v in values if isinstance(v, str) and v), None)
 
     @property
     def is_command(self) -> bool:
-        """True for a command of a shell."""
+        """True for a shell command."""
         return bool(tool_actions.SHELL_TOOL_PATTERN.search(self.call.name))
 
     @property
-    def deletes(self) -> bool:
+    def is_deletion(self) -> bool:
         """True for a tool that takes a file away."""
         return "delete" in self.call.name.lower() or "remove" in self.call.name.lower()
 
     @property
     def commit(self) -> str:
-        """Command or message of the commit that it makes, without keys; empty: it makes none."""
+        """Command or message of the commit that the call makes, redacted; else empty."""
         if self.is_command:
-            said = get_command(self)
-            return said if _COMMIT in said else ""
-        if _COMMITS not in self._flat:
+            command = get_command(self)
+            return command if _COMMIT_COMMAND in command else ""
+        if _COMMIT_TOOL not in self._flat_name:
             return ""
         return redact(content.argument_text(self.call.arguments.get("message") or self.call.name))
 
     @property
-    def tracked(self) -> bool:
+    def is_tracked(self) -> bool:
         """True for what a change log holds: writes, deletions, commands, commits."""
         return (
-            any(t in self._flat for t in _TRACKED)
+            any(t in self._flat_name for t in _TRACKED_TOOLS)
             or self.is_command
             or is_write_tool(self.call.name)
         )
 
     @property
-    def _flat(self) -> str:
+    def _flat_name(self) -> str:
         return self.call.name.lower().replace("_", "")
 
 
 def iter_calls(session: Session) -> Iterator[CallRecord]:
-    """Yield the tool calls of a session in order; a turn is counted from 0."""
-    found = results_by_call(session.messages)
+    """Yield the tool calls of a session in order; turns count from 0."""
+    results = results_by_call(session.messages)
     turns = {id(c.message): c.turn for c in session.calls}
     for message in session.messages:
         for call in message.tool_calls:
             turn = turns.get(id(message), message.turn or 0)
             yield CallRecord(
-                call, message, found.get(id(call)), turn, message.agent or session.agent
+                call, message, results.get(id(call)), turn, message.agent or session.agent
             )
 
 
 def build_change_log(session: Session) -> ChangeLog:
-    """Return a change log: an entry for each turn of an agent that changed anything."""
+    """Return a change log: one entry per turn of an agent that changed anything."""
     by_turn: dict[tuple[int, str], list[CallRecord]] = {}
     for act in iter_calls(session):
-        if act.tracked and act.outcome != "pending":
+        if act.is_tracked and act.outcome != "pending":
             by_turn.setdefault((act.turn, act.agent), []).append(act)
     entries = [_change_entry(session, turn, agent, done) for (turn, agent), done in by_turn.items()]
     return ChangeLog(active_session_id=session.id, entries=tuple(entries))
 
 
 def build_intent_log(session: Session) -> IntentLog:
-    """Return an entry for each tracked tool call: `Pending` until its result came."""
-    entries = (_intent_entry(session, act) for act in iter_calls(session) if act.tracked)
+    """Return an intent log: one entry per tracked call, `Pending` until it has a result."""
+    entries = (_intent_entry(session, act) for act in iter_calls(session) if act.is_tracked)
     return IntentLog(active_session_id=session.id, entries=tuple(entries))
 
 
 def to_iso_time(time: float | None) -> str:
-    """Return seconds since 1970 as ISO 8601; empty where they are not known."""
+    """Return seconds since 1970 in ISO 8601; empty for None."""
     return "" if time is None else datetime.fromtimestamp(time, UTC).isoformat()
 
 
 def get_command(act: CallRecord) -> str:
-    """Return the command that a call ran, without keys; a list of words as one line."""
-    given = act.call.arguments
-    words = next((v for k in _COMMANDS if isinstance(v := given.get(k), list)), None)
-    said = " ".join(map(str, words)) if words else content.call_target(act.call)
-    return redact(said)
+    """Return the command that a call ran, redacted; a list of words becomes one line."""
+    arguments = act.call.arguments
+    words = next((v for k in _COMMAND_ARGUMENTS if isinstance(v := arguments.get(k), list)), None)
+    command = " ".join(map(str, words)) if words else content.call_target(act.call)
+    return redact(command)
 
 
 def _change_entry(
-    session: Session, turn: int, agent: str, done: Sequence[CallRecord]
+    session: Session, turn: int, agent: str, records: Sequence[CallRecord]
 ) -> ChangeEntry:
-    kept = [a for a in done if a.outcome == "done" and a.path and not a.is_command]
-    commands = [a for a in done if a.is_command]
+    file_changes = [a for a in records if a.outcome == "done" and a.path and not a.is_command]
+    commands = [a for a in records if a.is_command]
     runs = (
         CommandRun(command=get_command(a), succeeded=a.outcome == "done",
                    output=redact(a.output)[:MAX_OUTPUT_CHARS] or None)
@@ -180,12 +178,16 @@ def _change_entry(
     return ChangeEntry(
         agent=agent,
         turn_index=turn,
-        timestamp=to_iso_time(done[-1].reply.time),
+        timestamp=to_iso_time(records[-1].reply.time),
         session_id=session.id,
-        files_written=tuple(dict.fromkeys(a.path for a in kept if a.path and not a.deletes)),
-        files_deleted=tuple(dict.fromkeys(a.path for a in kept if a.path and a.deletes)),
+        files_written=tuple(
+            dict.fromkeys(a.path for a in file_changes if a.path and not a.is_deletion)
+        ),
+        files_deleted=tuple(
+            dict.fromkeys(a.path for a in file_changes if a.path and a.is_deletion)
+        ),
         commands_run=tuple(runs),
-        git_commits=tuple(a.commit for a in done if a.outcome == "done" and a.commit),
+        git_commits=tuple(a.commit for a in records if a.outcome == "done" and a.commit),
     )
 
 
@@ -225,21 +227,21 @@ _TEST_COMMAND = re.compile(
     r"(?:npm|make|yarn) (?:run )?test)(?!\w)"
 )
 _CONTENT_ARGUMENTS = ("content", "new", "new_string", "text", "code")
-"""Arguments that hold what is written."""
+"""Arguments that have the written content."""
 
 
 def build_evidence_graph(session: Session) -> EvidenceGraph:
-    """Return what a session's record proves.
+    """Return the evidence graph: files, commands, tests, commits and symbols that a session proves.
 
-    A file that is written is verified by the next test command that succeeds; a symbol is defined
-    by the file whose content says so, and referred to by later files that name it.
+    A written file is verified by the next test command that succeeds. A symbol is defined by the
+    first file whose content defines it, and referred to by other files that name it.
     """
     nodes: list[EvidenceNode] = []
     edges: list[EvidenceEdge] = []
     open_files: list[str] = []
     written: dict[str, tuple[EvidenceNode, str]] = {}
     for act in iter_calls(session):
-        if not act.tracked or act.outcome == "pending":
+        if not act.is_tracked or act.outcome == "pending":
             continue
         node = _evidence_node(session, act, len(nodes))
         nodes.append(node)
@@ -258,12 +260,17 @@ def build_evidence_graph(session: Session) -> EvidenceGraph:
 def find_symbols(
     written: Sequence[tuple[EvidenceNode, str]], first: int = 0
 ) -> tuple[list[EvidenceNode], list[EvidenceEdge]]:
-    """Return definitions and references in files that were written, and how they hang together."""
+    """Return the definitions and references of symbols in written files, with their edges.
+
+    Args:
+        written: nodes of the files, with their content.
+        first: number of the first new node.
+    """
     defined: dict[str, EvidenceNode] = {}
     nodes: list[EvidenceNode] = []
     edges: list[EvidenceEdge] = []
 
-    def put(file: EvidenceNode, kind: str, **more: str) -> EvidenceNode:
+    def add_node(file: EvidenceNode, kind: str, **more: str) -> EvidenceNode:
         node = EvidenceNode(id=f"n{first + len(nodes)}", node_type=kind, timestamp=file.timestamp,
                             agent=file.agent, turn=file.turn, session_id=file.session_id,
                             path=file.path, **more)  # type: ignore[arg-type]  # fmt: skip
@@ -273,7 +280,9 @@ def find_symbols(
     for file, text in written:
         for kind, name in tool_actions.find_definitions(text):
             if name not in defined:
-                defined[name] = put(file, "SymbolDefinition", symbol_name=name, symbol_kind=kind)
+                defined[name] = add_node(
+                    file, "SymbolDefinition", symbol_name=name, symbol_kind=kind
+                )
                 edges.append(
                     EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by")
                 )
@@ -281,7 +290,9 @@ def find_symbols(
         for name in dict.fromkeys(re.findall(r"[A-Za-z_]\w{0,80}", text)):
             home = defined.get(name)
             if home is not None and home.path != file.path:
-                node = put(file, "SymbolReference", symbol_name=name, target_file=home.path or "")
+                node = add_node(
+                    file, "SymbolReference", symbol_name=name, target_file=home.path or ""
+                )
                 edges.append(EvidenceEdge(from_=node.id, to=home.id, relation="depends_on"))
     return nodes, edges
 
@@ -289,7 +300,7 @@ def find_symbols(
 def _evidence_node(session: Session, act: CallRecord, number: int) -> EvidenceNode:
     output = redact(act.output)[:MAX_OUTPUT_CHARS]
     command = get_command(act) if act.is_command else None
-    kind = "FileDelete" if act.deletes else "FileWrite"
+    kind = "FileDelete" if act.is_deletion else "FileWrite"
     if act.commit:
         kind = "GitCommit"
     elif command is not None:
@@ -314,8 +325,8 @@ def _evidence_node(session: Session, act: CallRecord, number: int) -> EvidenceNo
 
 
 def _written_text(act: CallRecord) -> str:
-    held = (act.call.arguments.get(k) for k in _CONTENT_ARGUMENTS)
-    return next((v for v in held if isinstance(v, str)), "")
+    values = (act.call.arguments.get(k) for k in _CONTENT_ARGUMENTS)
+    return next((v for v in values if isinstance(v, str)), "")
 
 
 def _sha256(text: str) -> str:
@@ -323,38 +334,40 @@ def _sha256(text: str) -> str:
 
 
 def _exit_code(act: CallRecord) -> int | None:
-    """Return the exit code that the output names, where it does."""
+    """Return the exit code that a command's output states, or None."""
     done = tool_actions.ToolAction(
         act.call.name, "", "", act.outcome, act.output, act.turn, act.agent, 0
     )
     return done.exit
 
 
-_FILE = (
+_FILE_PATTERN = (
     r"[`'\"*]{0,3}((?:[\w.@-]{1,100}/){0,12}[\w@-][\w.@-]{0,100}\.[A-Za-z][A-Za-z0-9]{0,4})(?!\w)"
 )
-_WROTE = re.compile(
+_WROTE_CLAIM = re.compile(
     r"(?<!\w)(?:wrote|created|added|updated|changed|modified|patched|edited|fixed|rewrote)"
-    rf"(?: (?:a|an|the|new|file|files|it in|in|to))*[ :]+{_FILE}", re.IGNORECASE)  # fmt: skip
-_DELETED = re.compile(
-    rf"(?<!\w)(?:deleted|removed)(?: (?:the|file|old))*[ :]+{_FILE}", re.IGNORECASE
+    rf"(?: (?:a|an|the|new|file|files|it in|in|to))*[ :]+{_FILE_PATTERN}",
+    re.IGNORECASE,
 )
-_MORE = re.compile(rf"[`'\"*]{{0,3}}(?:,? and|,) {_FILE}", re.IGNORECASE)
-"""What goes on with a list of files."""
-_RAN = re.compile(r"(?<!\w)(?:ran|executed) `([^`\n]{2,200})`", re.IGNORECASE)
-_PASSED = re.compile(
+_DELETED_CLAIM = re.compile(
+    rf"(?<!\w)(?:deleted|removed)(?: (?:the|file|old))*[ :]+{_FILE_PATTERN}", re.IGNORECASE
+)
+_MORE_FILES = re.compile(rf"[`'\"*]{{0,3}}(?:,? and|,) {_FILE_PATTERN}", re.IGNORECASE)
+"""Continuation of a list of files."""
+_RAN_CLAIM = re.compile(r"(?<!\w)(?:ran|executed) `([^`\n]{2,200})`", re.IGNORECASE)
+_PASSED_CLAIM = re.compile(
     r"(?<!\w)(?:(?:all )?(?:the )?(?:\d+ )?tests? (?:now )?(?:pass|passed|are green|succeed)|"
     r"test suite (?:passes|passed|is green))(?!\w)", re.IGNORECASE)  # fmt: skip
 _NEGATION = re.compile(
     r"(?<!\w)(?:not|never|no|n't|if|once|until|should|will|would|to)\s+(?:\w+\s+){0,2}$"
 )
-_TEST = re.compile(r"test|tox|jest|check", re.IGNORECASE)
+_TEST_WORD = re.compile(r"test|tox|jest|check", re.IGNORECASE)
 _MAX_TEXT_CHARS = 200_000
 GROUNDING_COLUMNS = ["turn", "message", "kind", "claim", "target", "grounded", "why"]
 
 
 class Claim(NamedTuple):
-    """Something that an agent says it did."""
+    """A statement of an agent that it did something."""
 
     kind: str
     """`wrote`, `deleted`, `ran` or `passed`."""
@@ -364,15 +377,26 @@ class Claim(NamedTuple):
 
 @accepts_session
 def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFrame:
-    """Return one row a claim of an agent: whether the change log holds it by then.
+    """Check what an agent claims to have done against the change log.
 
-    Claims are found by their words ("I created a.py", "ran `pytest`", "all tests pass"), so this
-    finds some and not all; a claim that nothing proves need not be untrue, and the column `why`
-    says what was looked for. What is denied, wished for or to come is no claim.
+    Claims are found by their words ("I created a.py", "ran `pytest`", "all tests pass"), so some
+    are missed. A claim that is not grounded may still be true; the column `why` says what was
+    looked for. Statements that are negated, conditional or about the future are no claims.
 
     Args:
-        session: any session, the path of a log, or a list of messages.
-        changes: what it is held against, as `ledger` read it; None: made from the session's record.
+        session: a session, the path of a log, or a list of messages.
+        changes: change log to check against, as `read_record` returns it; None: built from the
+            session.
+
+    Returns:
+        One row per claim, with the columns `turn`, `message` (id), `kind` (`wrote`, `deleted`,
+        `ran`, `passed`), `claim` (its words), `target`, `grounded` and `why`.
+
+    Example:
+        >>> import ctxkit as ck
+        >>> from ctxkit.agent.work_records import grounding
+        >>> list(grounding(ck.samples.path("billing")).columns)
+        ['turn', 'message', 'kind', 'claim', 'target', 'grounded', 'why']
     """
     import pandas as pd
 
@@ -382,35 +406,48 @@ def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFram
             p.text[:_MAX_TEXT_CHARS] for p in call.message.parts if isinstance(p, Text)
         )
         for claim in find_claims(text):
-            held, why = _check_claim(claim, log, call.turn)
+            is_grounded, why = _check_claim(claim, log, call.turn)
             rows.append(
-                (call.turn, call.message.id, claim.kind, claim.words, claim.target, held, why)
+                (
+                    call.turn,
+                    call.message.id,
+                    claim.kind,
+                    claim.words,
+                    claim.target,
+                    is_grounded,
+                    why,
+                )
             )
-    made = pd.DataFrame(rows, columns=GROUNDING_COLUMNS)
-    return made.astype({"turn": "Int64", "grounded": "boolean"})
+    table = pd.DataFrame(rows, columns=GROUNDING_COLUMNS)
+    return table.astype({"turn": "Int64", "grounded": "boolean"})
+
+
+# Claims are matched by patterns for "wrote FILE", "deleted FILE", "ran `COMMAND`" and "tests pass".
+# A negation, condition or future within 40 characters before a match rejects it. A list of files
+# ("a.py, b.py and c.py") is followed to its end.
 
 
 def find_claims(text: str) -> Iterator[Claim]:
-    """Yield what a text says was done."""
-    for kind, found in (
-        ("wrote", _WROTE),
-        ("deleted", _DELETED),
-        ("ran", _RAN),
-        ("passed", _PASSED),
+    """Yield the claims in a text."""
+    for kind, pattern in (
+        ("wrote", _WROTE_CLAIM),
+        ("deleted", _DELETED_CLAIM),
+        ("ran", _RAN_CLAIM),
+        ("passed", _PASSED_CLAIM),
     ):
-        for hit in found.finditer(text):
+        for hit in pattern.finditer(text):
             if not _NEGATION.search(text[max(hit.start() - 40, 0) : hit.start()].lower()):
                 target = hit[1].rstrip(".") if hit.re.groups else ""
                 words = " ".join(hit[0].split())[:200]
                 yield Claim(kind, words, target)
-                more = _MORE.match(text, hit.end()) if kind in ("wrote", "deleted") else None
+                more = _MORE_FILES.match(text, hit.end()) if kind in ("wrote", "deleted") else None
                 while more is not None:
                     yield Claim(kind, words, more[1].rstrip("."))
-                    more = _MORE.match(text, more.end())
+                    more = _MORE_FILES.match(text, more.end())
 
 
 def _check_claim(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
-    """Return whether the log holds a claim up to a turn, and why."""
+    """Return whether the log up to a turn supports a claim, and why."""
     past = [e for e in log.entries if e.turn_index <= turn]
     runs = [c for e in past for c in e.commands_run]
     if claim.kind in ("wrote", "deleted"):
@@ -421,14 +458,14 @@ def _check_claim(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
         named = any(c.succeeded and claim.target in c.command for c in runs)
         return named, "a command names it" if named else "no change of that file, no command"
     if claim.kind == "ran":
-        known = [c.command for c in runs if c.command]  # a call may name none
-        same = [c for c in known if claim.target in c or c in claim.target]
+        commands = [c.command for c in runs if c.command]  # a call may have no command
+        same = [c for c in commands if claim.target in c or c in claim.target]
         return (True, "the command was run") if same else (False, "no such command")
     return _check_tests_passed(runs)
 
 
 def _check_tests_passed(runs: list[CommandRun]) -> tuple[bool, str]:
-    tests = [c for c in runs if _TEST.search(c.command)]
+    tests = [c for c in runs if _TEST_WORD.search(c.command)]
     if not tests:
         return False, "no command that tests"
     good = tests[-1].succeeded
@@ -436,20 +473,20 @@ def _check_tests_passed(runs: list[CommandRun]) -> tuple[bool, str]:
 
 
 def _is_same_path(claimed: str, path: str) -> bool:
-    """Say whether a name means a path: it is one, or the end of it."""
+    """Say whether two paths are equal, or one is the end of the other."""
     one, other = claimed.removeprefix("./"), path.removeprefix("./")
     return one == other or other.endswith(f"/{one}") or one.endswith(f"/{other}")
 
 
 MAX_RECORD_BYTES = 50_000_000
 MAX_OUTPUT_CHARS, MAX_ARGUMENT_CHARS = 4_096, 200
-"""Characters of an output, and of an argument, that are kept."""
+"""Characters of an output, and of an argument, that are stored."""
 IntentStatus = Literal["Pending", "Applied", "Failed", "Retryable"]
 RecordType = TypeVar("RecordType", bound=msgspec.Struct)
 
 
 class CommandRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A command of a turn. There is no exit code in it; `evidence.json` has some."""
+    """A command of a turn. It has no exit code; `evidence.json` has some."""
 
     command: str = msgspec.field(name="Command")
     succeeded: bool = True
@@ -478,7 +515,7 @@ class ChangeLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """What a tool call was to do."""
+    """The operation of a tool call."""
 
     function_name: str
     target_path: str | None = None
@@ -509,7 +546,7 @@ class IntentLog(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class EvidenceNode(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
-    """Something that is proved: a file, a command, a commit, a symbol."""
+    """A node of the graph: a file, a command, a commit or a symbol."""
 
     id: str
     node_type: str
@@ -532,7 +569,7 @@ class EvidenceNode(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", o
 
 
 class EvidenceEdge(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """How two nodes hang together: `produced_by`, `verified_by`, `depends_on`."""
+    """A relation of two nodes: `produced_by`, `verified_by`, `depends_on`."""
 
     from_: str = msgspec.field(name="From")
     to: str
@@ -548,14 +585,14 @@ class EvidenceGraph(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 def read_record(path: str | Path, kind: type[RecordType]) -> RecordType:
-    """Return what a file holds.
+    """Return the record in a file.
 
     Args:
-        path: `changes.json`, `intents.json` or `evidence.json`, ours or fuseraft's.
+        path: `changes.json`, `intents.json` or `evidence.json`, ctxkit's or fuseraft's.
         kind: `ChangeLog`, `IntentLog` or `EvidenceGraph`.
 
     Raises:
-        ReadError: it cannot be read, is too large, or is none.
+        ReadError: it cannot be read, is too large, or is not valid.
     """
     place = Path(path)
     try:
@@ -574,7 +611,7 @@ def read_record(path: str | Path, kind: type[RecordType]) -> RecordType:
         raise ReadError(f"It is no {kind.__name__} of fuseraft's: {why}.", path) from None
 
 
-def encode_record(held: msgspec.Struct) -> bytes:
-    """Return a ledger as the bytes of its file: one object, indented."""
-    told: Any = msgspec.json.encode(held)
-    return bytes(msgspec.json.format(told, indent=2))
+def encode_record(record: msgspec.Struct) -> bytes:
+    """Return a record as the bytes of its file: one JSON object, indented."""
+    encoded: Any = msgspec.json.encode(record)
+    return bytes(msgspec.json.format(encoded, indent=2))

@@ -21,7 +21,7 @@ WRITER = Fixed(3)
 
 def chosen(rules, policy=None, **more):
     compactor = agent(rules=rules).compactor
-    compactor._writer = WRITER
+    compactor._summariser = WRITER
     return compactor.chosen(policy, **more)
 
 

@@ -15,7 +15,7 @@ import ctxkit as ck
 from ctxkit.agent.live_session import LiveSession
 from ctxkit.agent.models.model import Delta
 from ctxkit.agent.store.workspace import Workspace
-from ctxkit.agent.turn import _ENDS_TEXT, LiveEvent, LiveEvents
+from ctxkit.agent.turn import _ENDS_TEXT, LiveEvent, LiveEvents, Turn
 from ctxkit.policies.rules import Rules
 from ctxkit.session.messages import ToolCall
 
@@ -23,6 +23,9 @@ PACKAGE = Path(ck.__file__).parent
 KEY = "ghp_" + "aB3dE6gH9j" * 4
 KINDS = re.findall(r"[a-z]+_?[a-z_]*", LiveEvent.__doc__.split("Names:")[1].replace("`", " "))
 KINDS = [k for k in KINDS if "_" in k or k in ("delta", "cancelled", "moved")]
+EMITTERS = ("tell", "_tell", "_say", "emit", "_emit")
+"""Names under which the callback of events is called."""
+EVENT_CALLS = ("self._events.tell", "self._events.emit")
 RUNNING = ("agent", "magics", "teams", "widgets")
 """The folders whose code runs beside an agent."""
 
@@ -35,7 +38,7 @@ SCREENS = {
     ("magics/memory_commands.py", "list_entries"): "what is damaged in the memory",
     ("magics/turn_display.py", "__init__"): "the turn in its cell: what `TurnDisplay` made",
     ("magics/turn_display.py", "end"): "the turn in a terminal: what `TurnDisplay` made",
-    ("agent/tools/code_tools.py", "_execute"): "into the captured output of a tool, which its result holds",
+    ("agent/tools/code_tools.py", "_execute_code"): "into the captured output of a tool, which its result holds",
 }  # fmt: skip
 """Every place that prints or displays while an agent may run, and what it shows: none of them gets
 text of an agent but by events. One that is new here shows it by way of `LiveEvents.tell`, too.
@@ -84,13 +87,13 @@ def called(call: ast.Call) -> str:
 
 def test_one_function_makes_the_events():
     made = [(name, f) for name, f, call in calls() if called(call).split(".")[-1] == "LiveEvent"]
-    assert made == [("agent/turn.py", "_emit")]
+    assert made == [("agent/turn.py", "_deliver")]
 
 
 def test_events_of_an_agent_and_of_its_session_go_through_the_one_way():
     made = [(name, f) for name, f, call in calls() if called(call) == "LiveEvents"]
     assert made == [("agent/agent.py", "__init__")]
-    told = {name for name, _, call in calls() if called(call) == "self._events.tell"}
+    told = {name for name, _, call in calls() if called(call) in EVENT_CALLS}
     assert told == {"agent/agent.py"}
 
 
@@ -100,7 +103,7 @@ def test_pieces_of_text_are_told_by_these_alone():
         for name, _, call in calls()
         for first in call.args[:1]
         if isinstance(first, ast.Constant) and first.value == "delta"
-        if called(call).split(".")[-1] in ("tell", "_tell", "_say")
+        if called(call).split(".")[-1] in EMITTERS
     }
     assert told == {"agent/acp_agent.py", "agent/model_calls.py"}
 
@@ -112,10 +115,12 @@ def test_a_model_streams_to_the_hearing_of_a_call_or_to_nobody():
         if len(call.args) == 2 and ast.unparse(call.args[0]) in ("request", "Request")
         if called(call) in ("model", "self.model", "self._model")
     }
-    assert {(n, s) for n, s in streams if s != "ignore_delta"} == {("agent/model_calls.py", "hear")}
+    assert {(n, s) for n, s in streams if s != "ignore_delta"} == {
+        ("agent/model_calls.py", "stream")
+    }
     assert len(streams) >= 3
     hear = [ast.unparse(c) for n, _, c in calls("agent") if called(c) == "ReplyStream"]
-    assert hear == ["ReplyStream(self._tell, turn.hold)"]
+    assert hear == [f"ReplyStream(self._emit, turn.{Turn.hold.__name__})"]
 
 
 def test_every_screen_is_known():
@@ -146,7 +151,7 @@ def test_every_kind_of_event_is_documented():
     told = {
         call.args[0].value
         for _, _, call in calls("agent")
-        if called(call).split(".")[-1] in ("tell", "_tell", "_say")
+        if called(call).split(".")[-1] in EMITTERS
         if call.args and isinstance(call.args[0], ast.Constant)
     }
     assert told - set(KINDS) == set()

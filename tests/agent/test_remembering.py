@@ -310,7 +310,7 @@ def test_what_is_too_much_is_forgotten_by_itself_and_that_is_told(tmp_path, held
         heard = told(live, "memory_consolidated")
         for word in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta"):
             run(live.turn(f"Always keep the rule {word} of the house."))
-        live._promotions._promote(live.session.messages, "compaction")
+        live._promoter._promote_messages(live.session.messages, "compaction")
     left = held.entries()
     assert len(left) == 3
     assert "mine" in [e.name for e in left]

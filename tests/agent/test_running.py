@@ -112,11 +112,11 @@ def test_a_large_output_goes_to_its_place_or_is_cut():
     """A21: Above the threshold it is kept elsewhere; where it cannot be kept, it is cut."""
     limits = OutputLimits(lines=5, spill=50)
     text = "row\n" * 400
-    assert ran(lambda: text, outputs=limits, offload=lambda *_: "[kept]").text == "[kept]"
-    assert ran(lambda: text[:40], outputs=limits, offload=lambda *_: "[kept]").text != "[kept]"
-    assert len(ran(lambda: text, outputs=limits, offload=lambda _, whole: whole).text) < 200
+    assert ran(lambda: text, output_limits=limits, offload=lambda *_: "[kept]").text == "[kept]"
+    assert ran(lambda: text[:40], output_limits=limits, offload=lambda *_: "[kept]").text != "[kept]"
+    assert len(ran(lambda: text, output_limits=limits, offload=lambda _, whole: whole).text) < 200
     none = OutputLimits(spill=0)
-    assert ran(lambda: text, outputs=none, offload=lambda *_: "[kept]").text == text
+    assert ran(lambda: text, output_limits=none, offload=lambda *_: "[kept]").text == text
 
 
 def test_what_a_person_said_to_a_call_is_kept_with_its_result():
@@ -124,7 +124,7 @@ def test_what_a_person_said_to_a_call_is_kept_with_its_result():
     said = [
         ran(lambda: "x", approve=lambda _: True).details,
         ran(lambda: "x", approve=lambda _: False).details,
-        ran(lambda: "x", approve=lambda _: True, asks=frozenset({"other"})).details,
+        ran(lambda: "x", approve=lambda _: True, approval_tools=frozenset({"other"})).details,
         ran(lambda: "x").details,
     ]
     assert said == [{"approval": "allowed"}, {"approval": "refused"}, {}, {}]

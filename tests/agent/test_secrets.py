@@ -116,7 +116,7 @@ def test_a_crash_says_no_key(live, monkeypatch):
 
 
 def test_a_summary_models_error_says_no_key(live):
-    live.agent.compactor._model = Says(*[ModelError(leak())] * 9)
+    live.agent.compactor._summary_model = Says(*[ModelError(leak())] * 9)
     for _ in range(3):
         run(live.turn("go"))
     with pytest.raises(ModelError) as e:

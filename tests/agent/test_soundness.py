@@ -240,7 +240,7 @@ def test_a_turn_stopped_while_it_is_summarised_leaves_the_context_as_it_was():
     run(go())
     assert not a.session.edits
     assert a.compactor.context.messages == len(a.session.messages)
-    a.compactor._model = Says(said("notes"))
+    a.compactor._summary_model = Says(said("notes"))
     assert run(a.turn("again")).text == "done"
     assert [e.inserted[0].text for e in a.session.edits] == ["notes"]
 
@@ -251,7 +251,7 @@ def test_a_summary_that_would_pass_a_limit_is_not_asked_for():
     write = ModelSummariser(
         writer, loop, allowed=lambda tokens: "the limit of 1 calls" if tokens > 100 else None
     )
-    with pytest.raises(ModelError, match="would pass the limit of 1 calls"):
+    with pytest.raises(ModelError, match="would exceed the limit of 1 calls"):
         write(Passage(log, 1))
     loop.close()
     assert not writer.asked

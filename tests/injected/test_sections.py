@@ -167,7 +167,7 @@ def test_sections_are_chosen_in_words(words, names):
     [
         ("runtme", "Did you mean 'runtime'"),
         ("base,-time", "either name sections"),
-        ("tools", "`--tools` names fewer"),
+        ("tools", "`--tools` offers fewer"),
         ("on,base", "no section 'on'"),
     ],
 )

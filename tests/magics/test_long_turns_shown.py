@@ -32,8 +32,8 @@ def test_showing_a_turn_leaves_it_most_of_the_time(tmp_path, monkeypatch):
         with turn_display.TurnScreen(live, Slow()) as screen:
             for _ in range(100):
                 now[0] += 0.01
-                live._say("delta", {"kind": "text", "text": "word "})
-            live._say(
+                live._emit("delta", {"kind": "text", "text": "word "})
+            live._emit(
                 "model_response", {"model": "m"}
             )  # until then the last word may go on to a key
         assert screen.turn.text.count("word") == 100

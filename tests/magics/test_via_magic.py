@@ -192,8 +192,8 @@ def test_an_agent_that_dies_leaves_what_it_said(via):
 
 @pytest.mark.parametrize("manner", ["hangs", "deaf", "floods"])
 def test_a_turn_that_takes_too_long_is_ended(via, manner, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.acp_agent._GRACE", 0.5)
-    monkeypatch.setattr("ctxkit.agent.child_process._GRACE", 0.5)
+    monkeypatch.setattr("ctxkit.agent.acp_agent._CANCEL_SECONDS", 0.5)
+    monkeypatch.setattr("ctxkit.agent.child_process._EXIT_SECONDS", 0.5)
     began = time.monotonic()
     answer = via(manner, options="--max-seconds 2")
     assert time.monotonic() - began < 20  # the first turn of a process imports, on a busy machine
@@ -217,7 +217,7 @@ def test_a_limit_that_only_the_agent_could_keep_is_refused(via):
 
 
 def test_calls_are_limited(via, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.acp_agent._GRACE", 0.5)
+    monkeypatch.setattr("ctxkit.agent.acp_agent._CANCEL_SECONDS", 0.5)
     answer = via(options="--max-calls 1")
     assert answer.outcome.ended == "limit"
     assert '"session/cancel"' in via.heard.read_text()

@@ -13,7 +13,7 @@ from ctxkit.agent.models import provider as keys
 from ctxkit.agent.models.provider import load_litellm
 from ctxkit.errors import ModelError
 
-NAMES = [*{k for group in (keys._KEYS, keys._OTHERS) for names in group.values() for k in names}]
+NAMES = [*{k for group in (keys._KEY_VARIABLES, keys._OTHER_KEY_VARIABLES) for names in group.values() for k in names}]
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def bare(monkeypatch, tmp_path):
     monkeypatch.setattr(keys, "util", SimpleNamespace(find_spec=lambda _name: None))
 
 
-@pytest.mark.parametrize("provider", keys._KEYS)
+@pytest.mark.parametrize("provider", keys._KEY_VARIABLES)
 def test_the_table_is_litellm_s(provider, monkeypatch):
     litellm = load_litellm()
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     missing = litellm.validate_environment(f"{provider}/some-model")["missing_keys"]
-    assert tuple(missing) == keys._KEYS[provider]
-    for name in (*keys._KEYS[provider], *keys._OTHERS.get(provider, ())):
+    assert tuple(missing) == keys._KEY_VARIABLES[provider]
+    for name in (*keys._KEY_VARIABLES[provider], *keys._OTHER_KEY_VARIABLES.get(provider, ())):
         with monkeypatch.context() as patch:
             patch.setenv(name, "x")
             assert litellm.validate_environment(f"{provider}/some-model")["missing_keys"] == []

@@ -81,10 +81,10 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def runtime(monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.models.local._server", Server)
+    monkeypatch.setattr("ctxkit.agent.models.local._load_server", Server)
     for name, value in (("made", []), ("fails", None), ("pause", 0.0)):
         monkeypatch.setattr(Server, name, value)
-    monkeypatch.setattr(local, "_LOADED", {})
+    monkeypatch.setattr(local, "_runtimes", {})
 
 
 @pytest.fixture
@@ -129,10 +129,10 @@ def test_it_is_freed_with_its_last_user_and_loaded_again(path):
     ask(one), ask(two)
     one.close()
     one.close()
-    assert [r.users for r in local._LOADED.values()] == [1]
+    assert [r.users for r in local._runtimes.values()] == [1]
     del two
     gc.collect()
-    assert local._LOADED == {}
+    assert local._runtimes == {}
     ask(one)
     assert len(Server.made) == 2
 
@@ -193,5 +193,5 @@ def test_a_session_that_is_closed_frees_the_model(path, tmp_path):
     with LiveSession("s", model=LocalModel(path), rules=rules, clock=time.time, tools=[],
                      workspace=Workspace(tmp_path)) as live:  # fmt: skip
         assert asyncio.run(live.turn("go")).ended == "answered"
-        assert len(local._LOADED) == 1
-    assert local._LOADED == {}
+        assert len(local._runtimes) == 1
+    assert local._runtimes == {}

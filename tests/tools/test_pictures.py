@@ -84,7 +84,7 @@ def test_a_tools_pictures_stand_behind_its_words():
 
 
 def test_words_stand_for_them_where_the_model_takes_none():
-    kept = ran(lambda: ["two", PNG], pictures=False)
+    kept = ran(lambda: ["two", PNG], takes_images=False)
     assert kept.text == f"two\n[a picture, image/png, {len(PNG)} bytes: this model takes none]"
 
 

@@ -215,7 +215,7 @@ def opened(agent: AcpClient) -> AcpClient:
 
 
 def test_an_agent_and_what_it_started_end_when_its_session_is_closed(tmp_path, hidden, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.child_process._GRACE", 0.2)
+    monkeypatch.setattr("ctxkit.agent.child_process._EXIT_SECONDS", 0.2)
     agent = opened(AcpClient(wrapped(tmp_path, hidden, "an_agent.py", "good")))
     hidden.wait(2)
     assert len(hidden.alive) == 2
@@ -224,7 +224,7 @@ def test_an_agent_and_what_it_started_end_when_its_session_is_closed(tmp_path, h
 
 
 def test_a_server_of_tools_and_what_it_started_end_with_it(tmp_path, hidden, monkeypatch):
-    monkeypatch.setattr("ctxkit.agent.child_process._GRACE", 0.2)
+    monkeypatch.setattr("ctxkit.agent.child_process._EXIT_SECONDS", 0.2)
     server = McpServer(wrapped(tmp_path, hidden, "a_server.py", "good"))
     assert server.tools()
     hidden.wait(2)
@@ -235,7 +235,7 @@ def test_a_server_of_tools_and_what_it_started_end_with_it(tmp_path, hidden, mon
 def test_where_the_supervisor_itself_is_killed_its_group_still_ends(tmp_path, hidden):
     agent = opened(AcpClient(wrapped(tmp_path, hidden, "an_agent.py", "good")))
     hidden.wait(2)
-    program = process_supervisor.descendants(agent._child._process.pid)[0]
+    program = process_supervisor.list_descendants(agent._child._process.pid)[0]
     os.kill(agent._child._process.pid, signal.SIGKILL)
     assert is_alive(program)
     agent.close()
@@ -307,7 +307,7 @@ def test_an_agent_that_died_takes_no_place():
     agents = [opened(AcpClient(words)) for _ in range(MOST_AT_ONCE)]
     last = AcpClient(words)
     try:
-        os.kill(process_supervisor.descendants(agents[0]._child._process.pid)[0], signal.SIGKILL)
+        os.kill(process_supervisor.list_descendants(agents[0]._child._process.pid)[0], signal.SIGKILL)
         end = time.monotonic() + 5
         while not agents[0].gone and time.monotonic() < end:
             time.sleep(0.02)

@@ -1,4 +1,8 @@
-"""Save notes to a dated memory file before a compaction."""
+"""Memory flush: notes in a dated file, saved before a compaction.
+
+A flush runs at most once per compaction cycle, and never twice for the same messages: passages that
+were saved are remembered by their digest. It never raises; how it ended is an event.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 MEMORY_FOLDER = "memory"
 _MAX_SAVED_DIGESTS = 512
-"""Passages that are remembered as saved (Tyrum's number)."""
+"""Digests of saved passages that are remembered (Tyrum's number)."""
 _TRUNCATED = "\n...(truncated)"
 _EXTRACT_TOKENS = 400
 """Tokens of a note that is extracted without a model."""
@@ -40,15 +44,14 @@ SAVE_MEMORY_TOOL = tool(save_memory)
 
 
 class MemoryFlusher:
-    """The memory of a session: `memory/YYYY-MM-DD.md` under the agent's root, only added to.
+    """Saves notes to `memory/YYYY-MM-DD.md` under the agent's root; the file is only appended to.
 
     Args:
-        flush: when and how.
+        flush: when to save, and how.
         root: the agent's root folder.
-        writer: the model that is asked; None: the most telling sentences are extracted, and no
-            model is asked.
-        clock: seconds since 1970.
-        tell: is told how it ended (event, payload).
+        writer: the model that writes the notes; None: key sentences are extracted without a model.
+        clock: returns seconds since 1970.
+        emit: called with the event that says how a flush ended (kind, payload).
     """
 
     def __init__(
@@ -57,18 +60,18 @@ class MemoryFlusher:
         root: Root,
         writer: Model | None,
         clock: Callable[[], float],
-        tell: Callable[[str, dict[str, Any]], None],
+        emit: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self.flush, self._root, self._writer = flush, root, writer
-        self._clock, self._tell = clock, tell
-        self._saved: dict[str, None] = {}
-        self._cycle = -1
+        self._clock, self._emit = clock, emit
+        self._saved_digests: dict[str, None] = {}
+        self._flushed_after = -1
 
     def due(self, tokens: int, window: int, compactions: int) -> bool:
-        """Return True where it is due before the next call, once a cycle."""
-        if not self.flush.due(tokens, window) or compactions == self._cycle:
+        """Return True if a flush is due before the next call, once per compaction cycle."""
+        if not self.flush.due(tokens, window) or compactions == self._flushed_after:
             return False
-        self._cycle = compactions
+        self._flushed_after = compactions
         return True
 
     async def save(
@@ -78,52 +81,56 @@ class MemoryFlusher:
         tools: tuple[ToolSchema, ...] = (),
         seconds: float | None = None,
     ) -> Message | None:
-        """Save what a model finds worth it; return its reply, for its cost. Failures are told,
-        never raised.
+        """Save the notes that the model writes; return its reply, which has the usage.
+
+        Failures are emitted as events, never raised.
 
         Args:
-            messages: the context as it stands, or what is about to go.
-            tools: what the agent's calls carry besides, so that the provider's cache still holds.
-            seconds: the turn's own limit.
+            messages: the current prompt, or the messages about to be removed.
+            tools: tool schemas of the agent's calls, so that the prompt cache still fits.
+            seconds: the turn's limit in seconds; None: none.
         """
-        said = repr([(m.id, m.text) for m in messages])
-        name = sha256(said.encode("utf-8", "replace")).hexdigest()
-        if not messages or name in self._saved:
+        passage = repr([(m.id, m.text) for m in messages])
+        digest = sha256(passage.encode("utf-8", "replace")).hexdigest()
+        if not messages or digest in self._saved_digests:
             return None
-        most = self.flush.seconds
+        max_seconds = self.flush.seconds
         if seconds is not None and self.flush.turn_share is not None:
-            most = min(most, seconds * self.flush.turn_share)
+            max_seconds = min(max_seconds, seconds * self.flush.turn_share)
         try:
-            async with asyncio.timeout(most):
-                reply = await self._asked(messages, tools)
-            written = self._written(self._notes(messages, reply))
+            async with asyncio.timeout(max_seconds):
+                reply = await self._ask_model(messages, tools)
+            written = self._write_notes(self._collect_notes(messages, reply))
         except (ModelError, StoreError, OSError) as e:  # TimeoutError is an OSError
             late = isinstance(e, TimeoutError)
-            why = f"took longer than {most:g} s" if late else redact(str(e))
-            self._tell("memory_flush", {"outcome": "failed", "error": why})
+            why = f"took longer than {max_seconds:g} s" if late else redact(str(e))
+            self._emit("memory_flush", {"outcome": "failed", "error": why})
             return None
-        self._saved[name] = None
-        if len(self._saved) > _MAX_SAVED_DIGESTS:
-            del self._saved[next(iter(self._saved))]
+        self._saved_digests[digest] = None
+        if len(self._saved_digests) > _MAX_SAVED_DIGESTS:
+            del self._saved_digests[next(iter(self._saved_digests))]
         outcome = "saved" if written else "nothing to save"
-        self._tell("memory_flush", {"outcome": outcome, **written})
+        self._emit("memory_flush", {"outcome": outcome, **written})
         return reply
 
-    async def _asked(
+    async def _ask_model(
         self, messages: Sequence[Message], tools: tuple[ToolSchema, ...]
     ) -> Message | None:
         if self._writer is None:
             return None
-        told = Message(role="user", id="flush", kind="injected", parts=(Text(self.flush.told),))
-        sent = (*messages, told)
+        instruction = Message(
+            role="user", id="flush", kind="injected", parts=(Text(self.flush.told),)
+        )
+        sent = (*messages, instruction)
         limit = self.flush.message_chars
         if limit is not None:
             rows = [
-                f"{m.role}: {_truncate(summary_prompts.plain_text(m), limit)}" for m in messages
+                f"{m.role}: {_truncate_text(summary_prompts.plain_text(m), limit)}"
+                for m in messages
             ]
-            said = Text("<conversation>\n" + "\n\n".join(rows) + "\n</conversation>")
-            passage = Message(role="user", id="passage", parts=(said,))
-            sent, tools = (passage, told), ()
+            conversation = Text("<conversation>\n" + "\n\n".join(rows) + "\n</conversation>")
+            passage = Message(role="user", id="passage", parts=(conversation,))
+            sent, tools = (passage, instruction), ()
         try:
             return await self._writer(
                 Request(messages=sent, tools=(*tools, SAVE_MEMORY_TOOL.schema)), ignore_delta
@@ -133,15 +140,17 @@ class MemoryFlusher:
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             raise ModelError(f"{type(e).__name__}: {e}") from None
 
-    def _notes(self, messages: Sequence[Message], reply: Message | None) -> list[str]:
+    def _collect_notes(self, messages: Sequence[Message], reply: Message | None) -> list[str]:
         if reply is None:
-            said = [m for m in messages if m.role != "summary"]
-            return [t for t in (Extractive().extract(said, _EXTRACT_TOKENS),) if t.strip()]
-        asked = [c for c in reply.tool_calls if c.name == SAVE_MEMORY_TOOL.name]
-        texts = [str(c.arguments.get("text") or "").strip() for c in asked]
+            spoken_messages = [m for m in messages if m.role != "summary"]
+            return [
+                t for t in (Extractive().extract(spoken_messages, _EXTRACT_TOKENS),) if t.strip()
+            ]
+        save_calls = [c for c in reply.tool_calls if c.name == SAVE_MEMORY_TOOL.name]
+        texts = [str(c.arguments.get("text") or "").strip() for c in save_calls]
         return [t for t in texts if t][: self.flush.writes]
 
-    def _written(self, notes: list[str]) -> dict[str, Any]:
+    def _write_notes(self, notes: list[str]) -> dict[str, Any]:
         if not notes:
             return {}
         now = datetime.fromtimestamp(self._clock(), UTC).astimezone()
@@ -152,5 +161,5 @@ class MemoryFlusher:
         return {"path": path, "notes": len(notes), "chars": len(text), "by": by}
 
 
-def _truncate(text: str, limit: int) -> str:
+def _truncate_text(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit] + _TRUNCATED

@@ -1,12 +1,9 @@
-"""Store memory entries in folders with an index, an audit log, project scope and consolidation.
+"""Memory entries in folders, with an index, an audit log, project scope and consolidation.
 
-Only what was found by itself may go: what a person or a model wrote stays.
-
-No link is followed, nothing outside the folder is read or written, and no more is read than the
-bounds here say: the folder may be anybody's.
-
-A list only chooses among what the user's own memory holds, so a folder from elsewhere can bring no
-entry with it, and hide some at most.
+The folders may come from anybody: no link is followed, nothing outside is read or written, and
+what is read is bounded. A project's list only selects entries of the user's own memory, so a
+foreign folder can hide entries and never add one. Consolidation removes only entries that were
+extracted automatically, never those of a person or a model.
 """
 
 from __future__ import annotations
@@ -52,9 +49,9 @@ STORE_BUDGETS = MemoryBudgets(
         "episode": (20, 8_000),
     },
 )
-"""Ten times what a digest may take; Tyrum bounds the store by the digest's own budgets."""
+"""Ten times the budgets of a digest; Tyrum bounds the store by the digest's own budgets."""
 _REMOVAL_ORDER = ("episode", "note", "procedure", "fact")
-"""Kinds in the order in which they go."""
+"""Kinds of entries in the order in which they are removed."""
 
 
 def find_surplus(
@@ -63,60 +60,71 @@ def find_surplus(
     by: str,
     budgets: MemoryBudgets = STORE_BUDGETS,
 ) -> list[tuple[MemoryEntry, str]]:
-    """Return what is to go, and why: entries of one name, then the oldest of what is too much.
+    """Return the entries to remove, each with the reason.
 
     Args:
-        entries: what is remembered.
-        rows: the newest row of the audit on each guid, in lower case.
-        by: who saved what may go.
-        budgets: items and characters of the store, in all and of each kind.
+        entries: all entries.
+        rows: the latest audit row of each guid (lower case).
+        by: author whose entries may be removed.
+        budgets: items and characters of the store, in total and per kind.
     """
-    held = list(entries)
-    said = {e.guid: rows.get(e.guid.casefold(), {}) for e in held}
-    loose = [e for e in held if said[e.guid].get("by") == by]
-    loose.sort(key=lambda e: (str(said[e.guid].get("time", "")), e.guid))
-    gone: dict[str, tuple[MemoryEntry, str]] = {}
+    # Removable entries from the oldest to the newest. Two passes: first all but the newest of
+    # entries with one kind and name, then, kind by kind, the oldest while a budget is exceeded.
+    # The sums are counted anew after each removal: quadratic, for at most MAX_ENTRIES entries.
+    stored = list(entries)
+    last_rows = {e.guid: rows.get(e.guid.casefold(), {}) for e in stored}
+    removable = [e for e in stored if last_rows[e.guid].get("by") == by]
+    removable.sort(key=lambda e: (str(last_rows[e.guid].get("time", "")), e.guid))
+    surplus: dict[str, tuple[MemoryEntry, str]] = {}
     newest: dict[tuple[str, str], MemoryEntry] = {}
-    for entry in loose:
+    for entry in removable:
         older = newest.get(key := (memory_kind(entry), entry.name.casefold()))
         if older is not None:
-            gone[older.guid] = (older, "a newer one has its name")
+            surplus[older.guid] = (older, "a newer one has its name")
         newest[key] = entry
-    kept = [e for e in held if e.guid not in gone]
+    remaining = [e for e in stored if e.guid not in surplus]
     for kind in _REMOVAL_ORDER:
-        for entry in (e for e in loose if memory_kind(e) == kind and e.guid not in gone):
-            if why := _exceeded_budget(kept, kind, budgets):
-                gone[entry.guid] = (entry, why)
-                kept = [e for e in kept if e is not entry]
-    return list(gone.values())
+        for entry in (e for e in removable if memory_kind(e) == kind and e.guid not in surplus):
+            if why := _exceeded_budget(remaining, kind, budgets):
+                surplus[entry.guid] = (entry, why)
+                remaining = [e for e in remaining if e is not entry]
+    return list(surplus.values())
 
 
-def _exceeded_budget(kept: Iterable[MemoryEntry], kind: str, budgets: MemoryBudgets) -> str:
-    """Return which budget is passed, in words: of a kind, or of all; empty where none is."""
+def _exceeded_budget(entries: Iterable[MemoryEntry], kind: str, budgets: MemoryBudgets) -> str:
+    """Return the exceeded budget, of the kind or of all entries, as a phrase; empty if none is."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for each in kept:
-        for of in (memory_kind(each), ""):
-            sums[of][0] += 1
-            sums[of][1] += len(each.head) + len(each.body)
+    for entry in entries:
+        for group in (memory_kind(entry), ""):
+            sums[group][0] += 1
+            sums[group][1] += len(entry.head) + len(entry.body)
     limits = {
         **{k: budgets.kinds.get(k, (0, 0)) for k in MEMORY_KINDS},
         "": (budgets.items, budgets.chars),
     }
-    for of in (kind, ""):
-        for used, most, unit in zip(sums[of], limits[of], ("entries", "characters"), strict=True):
-            if used > most:
-                return f"{used:,} {unit} of {of or 'all'} are more than {most:,}"
+    for group in (kind, ""):
+        for used, limit, unit in zip(
+            sums[group], limits[group], ("entries", "characters"), strict=True
+        ):
+            if used > limit:
+                return f"{used:,} {unit} of {group or 'all'} are more than {limit:,}"
     return ""
 
 
 class MemoryStore:
-    """Folders of memory, seen from a working folder.
+    """Memory folders, as seen from a working folder.
 
     Args:
-        homes: where entries lie, the first is written to
-            (`agent.memory.session_memory.default_memory_folders` names the user's own and
-            fuseraft's).
-        base: the working folder; None: the current one.
+        homes: folders with entries; new ones go into the first
+            (`agent.memory.session_memory.default_memory_folders` returns the user's).
+        base: the working folder, which limits the entries to its scope; None: the current one.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent.memory import MemoryStore
+        >>> store = MemoryStore([tempfile.mkdtemp()], tempfile.mkdtemp())
+        >>> store.entries()
+        []
     """
 
     def __init__(self, homes: Sequence[str | Path], base: str | Path | None = None) -> None:
@@ -125,178 +133,202 @@ class MemoryStore:
         self.folders, self.scope = [MemoryFolder(h) for h in homes], MemoryScope(base)
 
     def entries(self, *, everywhere: bool = False) -> list[MemoryEntry]:
-        """Return what is remembered here; `everywhere`: whatever the scope."""
-        return [kept for _, kept in self._held(everywhere=everywhere)]
+        """Return the entries in scope, or all with `everywhere`, by name."""
+        return [entry for _, entry in self._scoped_entries(everywhere=everywhere)]
 
     def faults(self) -> list[str]:
-        """Return in sentences what of the folders is not used."""
-        told = [(f.path, f.read()[1]) for f in self.folders]
+        """Return sentences on files in the folders that are not used."""
+        unused = [(f.path, f.read()[1]) for f in self.folders]
         return [
             f"{n} file{' is' if n == 1 else 's are'} not used of "
             f"{sanitize_line(str(path), 200)}: no entries"
             " of memory, too large, or too many."
-            for path, n in told
+            for path, n in unused
             if n
         ]
 
     def of(self, name: str, *, everywhere: bool = True) -> tuple[MemoryFolder, MemoryEntry]:
-        """Return an entry by its name, in any case, or its guid, or the beginning of that; and its
-        folder.
+        """Return the folder and the entry of a name, guid, or beginning of a guid (4 characters).
+
+        Args:
+            name: compared without case.
+            everywhere: look outside the scope, too; an entry in scope goes first.
 
         Raises:
-            BadArguments: there is none, or there are several.
+            BadArguments: there is no such entry, or several.
         """
-        held, asked = self._held(everywhere=everywhere), name.strip().casefold()
-        named = [h for h in held if asked in (h[1].name.casefold(), h[1].guid.casefold())]
-        if not named and len(asked) >= 4:
-            named = [h for h in held if h[1].guid.casefold().startswith(asked)]
-        if len(named) == 1:
-            return named[0]
-        here = [h for h in self._held() if h in named]
-        if len(here) == 1:
-            return here[0]
-        if named:
-            guids = ", ".join(kept.guid[:8] for _, kept in named)
-            raise BadArguments(f"Several entries are called so: say which by {guids}.")
-        near = did_you_mean(name, [kept.name for _, kept in held])
+        entries, key = self._scoped_entries(everywhere=everywhere), name.strip().casefold()
+        matches = [h for h in entries if key in (h[1].name.casefold(), h[1].guid.casefold())]
+        if not matches and len(key) >= 4:
+            matches = [h for h in entries if h[1].guid.casefold().startswith(key)]
+        if len(matches) == 1:
+            return matches[0]
+        local_matches = [h for h in self._scoped_entries() if h in matches]
+        if len(local_matches) == 1:
+            return local_matches[0]
+        if matches:
+            guids = ", ".join(entry.guid[:8] for _, entry in matches)
+            raise BadArguments(f"Several entries have that name: choose one by its guid, {guids}.")
+        near = did_you_mean(name, [entry.name for _, entry in entries])
         raise BadArguments(f"Nothing is remembered as {sanitize_line(name, 80)!r}.{near}")
 
     def add(
-        self, fresh: MemoryEntry, *, session: str = "", by: str = "user", home: int = 0, **why: Any
+        self, entry: MemoryEntry, *, session: str = "", by: str = "user", home: int = 0, **why: Any
     ) -> MemoryEntry:
-        """Keep an entry in this folder's scope; one of that name here is changed.
+        """Store an entry in the scope of the working folder; return it as stored.
+
+        An entry of the same name that was stored here is replaced and its guid stays.
 
         Args:
-            fresh: the entry.
-            session: id of the session that saves it; empty: a person did.
-            by: who: `user`, `extract`, or the name of a model.
-            home: which of the folders gets it.
-            why: more for the audit: `messages` it rests on, what it was `promoted` by.
+            entry: the entry.
+            session: id of the session that stores it; empty: a person does.
+            by: author: `user`, `extract`, or the name of a model.
+            home: index of the folder for a new entry.
+            why: more fields of the audit row: `messages` it is based on, `why` it was stored.
 
         Raises:
-            StoreError: it cannot be kept.
+            StoreError: it cannot be written.
         """
-        same = [h for h in self._held(own=True) if h[1].name.casefold() == fresh.name.casefold()]
-        folder, kept = self.folders[home], fresh
-        if same:
-            folder, kept = same[0][0], msgspec.structs.replace(fresh, guid=same[0][1].guid)
-        folder.put(kept)
-        self.scope.note(session or "by-hand", kept.guid)
-        self._note(folder, "changed" if same else "added", kept, session=session, by=by, **why)
-        return kept
+        namesakes = [
+            h
+            for h in self._scoped_entries(saved_here=True)
+            if h[1].name.casefold() == entry.name.casefold()
+        ]
+        folder, stored = self.folders[home], entry
+        if namesakes:
+            folder, stored = (
+                namesakes[0][0],
+                msgspec.structs.replace(entry, guid=namesakes[0][1].guid),
+            )
+        folder.put(stored)
+        self.scope.note(session or "by-hand", stored.guid)
+        self._add_audit_row(
+            folder, "changed" if namesakes else "added", stored, session=session, by=by, **why
+        )
+        return stored
 
     def edit(self, name: str, /, *, by: str = "user", **changes: str) -> MemoryEntry:
-        """Change fields of an entry, its name as well; return it as it is then.
+        """Change fields of an entry; return the changed entry.
 
         Args:
             name: its name, or the beginning of its guid.
-            by: who changes it, for the audit.
-            changes: `name`, `description`, `type` or `body`.
+            by: author of the change, for the audit.
+            changes: new values of `name`, `description`, `type` or `body`.
 
         Raises:
-            BadArguments: there is none, a value cannot be, or another one has the name.
+            BadArguments: there is no such entry, a value is not valid, or another entry has the
+                name.
             StoreError: it cannot be written.
         """
         folder, old = self.of(name)
-        told = {key: getattr(old, key) for key in ("name", "description", "type", "body")}
-        kept = make_entry(**{**told, **changes}, guid=old.guid)
-        alike = [h for _, h in self._held() if h.name.casefold() == kept.name.casefold()]
-        if "name" in changes and any(h.guid != old.guid for h in alike):
+        fields = {key: getattr(old, key) for key in ("name", "description", "type", "body")}
+        edited = make_entry(**{**fields, **changes}, guid=old.guid)
+        namesakes = [
+            h for _, h in self._scoped_entries() if h.name.casefold() == edited.name.casefold()
+        ]
+        if "name" in changes and any(h.guid != old.guid for h in namesakes):
             raise BadArguments(
-                f"Another entry is called {sanitize_line(kept.name, 80)!r}: choose a name of "
-                "its own, or"
-                " forget that one first."
+                f"Another entry is called {sanitize_line(edited.name, 80)!r}: choose another "
+                "name, or forget that entry first."
             )
-        folder.put(kept)
-        self._note(folder, "changed", kept, by=by, fields=sorted(changes))
-        return kept
+        folder.put(edited)
+        self._add_audit_row(folder, "changed", edited, by=by, fields=sorted(changes))
+        return edited
 
     def forget(self, name: str, by: str = "user") -> MemoryEntry:
-        """Take an entry out; the audit keeps its name and when it went, not what it said.
+        """Remove an entry and return it; the audit has its name and the time, not its text.
 
         Raises:
-            BadArguments: there is none.
+            BadArguments: there is no such entry.
             StoreError: it cannot be removed.
         """
-        folder, kept = self.of(name)
-        folder.remove(kept)
-        self._note(folder, "forgotten", kept, by=by)
-        return kept
+        folder, entry = self.of(name)
+        folder.remove(entry)
+        self._add_audit_row(folder, "forgotten", entry, by=by)
+        return entry
 
     def consolidate(
         self, by: str, budgets: MemoryBudgets = STORE_BUDGETS
     ) -> list[tuple[MemoryEntry, str]]:
-        """Take out what a budget has no room for; return it, with why; the audit has each.
+        """Remove surplus entries (see `find_surplus`); return them with the reasons.
 
         Args:
-            by: who saved what may go; what anybody else saved stays.
-            budgets: of what is remembered here.
+            by: author whose entries may be removed.
+            budgets: items and characters of the store, in total and per kind.
 
         Raises:
-            StoreError: one cannot be removed.
+            StoreError: an entry cannot be removed.
         """
-        found = find_surplus(self.entries(), self.newest_rows(), by, budgets)
-        for surplus_entry, why in found:
-            folder, kept = self.of(surplus_entry.guid)
-            folder.remove(kept)
-            self._note(folder, "forgotten", kept, by="consolidation", why=why)
-        return found
+        surplus = find_surplus(self.entries(), self.newest_rows(), by, budgets)
+        for surplus_entry, why in surplus:
+            folder, entry = self.of(surplus_entry.guid)
+            folder.remove(entry)
+            self._add_audit_row(folder, "forgotten", entry, by="consolidation", why=why)
+        return surplus
 
     def forgotten(self) -> frozenset[str]:
-        """Return guids and names of entries that were taken out, and not kept again since.
+        """Return guids and names (lower case) of entries that were removed and not stored again.
 
-        Names are in lower case: what is said again may get another guid.
+        Names too, as the same lesson may get another guid when it is extracted again.
         """
         return frozenset(
             k for k, row in self.newest_rows().items() if row.get("what") == "forgotten"
         )
 
     def newest_rows(self) -> dict[str, dict[str, Any]]:
-        """Return the newest row of the audit on each guid, and on each name in lower case."""
+        """Return the latest audit row of each guid and of each name, both in lower case."""
         rows = [row for folder in self.folders for row in folder.audit()]
         rows.sort(key=lambda row: str(row.get("time", "")))
         return {str(row.get(key, "")).casefold(): row for row in rows for key in ("guid", "name")}
 
     def why(self, name: str) -> tuple[MemoryEntry, list[dict[str, Any]]]:
-        """Return an entry, and what the audit says of it: who saved it, when, from which messages.
+        """Return an entry and its audit rows: author, time, and the messages it is based on.
 
         Raises:
-            BadArguments: there is none.
+            BadArguments: there is no such entry.
         """
-        folder, kept = self.of(name)
-        return kept, folder.audit(kept.guid)
+        folder, entry = self.of(name)
+        return entry, folder.audit(entry.guid)
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _held(
-        self, *, everywhere: bool = False, own: bool = False
+    def _scoped_entries(
+        self, *, everywhere: bool = False, saved_here: bool = False
     ) -> list[tuple[MemoryFolder, MemoryEntry]]:
-        """Return entries with their folders; `own`: those saved in this working folder."""
+        """Return entries with their folders; `saved_here`: those saved in this working folder."""
         guids, seen = None if everywhere else self.scope.guids(), set[str]()
-        guids = frozenset() if own and guids is None else guids
+        guids = frozenset() if saved_here and guids is None else guids
         out = []
         for folder in self.folders:
-            for kept in folder.read()[0]:
-                if kept.guid not in seen and (guids is None or kept.guid in guids):
-                    seen.add(kept.guid)
-                    out.append((folder, kept))
+            for entry in folder.read()[0]:
+                if entry.guid not in seen and (guids is None or entry.guid in guids):
+                    seen.add(entry.guid)
+                    out.append((folder, entry))
         return out
 
-    def _note(self, folder: MemoryFolder, what: str, kept: MemoryEntry, **why: Any) -> None:
+    def _add_audit_row(
+        self, folder: MemoryFolder, event: str, entry: MemoryEntry, **why: Any
+    ) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        told = {"time": now, "what": what, "guid": kept.guid, "name": kept.name, "type": kept.type}
-        folder.note(**told, **{k: v for k, v in why.items() if v})
+        row = {
+            "time": now,
+            "what": event,
+            "guid": entry.guid,
+            "name": entry.name,
+            "type": entry.type,
+        }
+        folder.note(**row, **{k: v for k, v in why.items() if v})
 
 
 INDEX_FILE, AUDIT_FILE = "MEMORY.md", "audit.jsonl"
 MAX_ENTRIES = 500
-"""Files that are read; of more, those that were written last."""
+"""Files that are read: the ones written last."""
 MAX_AUDIT_BYTES = 2_000_000
-"""Bytes of the audit that are read, its newest."""
+"""Bytes of the audit that are read: its end."""
 
 
 class MemoryFolder:
-    """The entries in a folder. Nothing is made before something is kept.
+    """A folder with entries, one file each; it is created with the first entry.
 
     Args:
         path: the folder.
@@ -306,43 +338,43 @@ class MemoryFolder:
         self.path = Path(path)
 
     def read(self) -> tuple[list[MemoryEntry], int]:
-        """Return the entries by name, and how many files are not used."""
+        """Return the entries in order of their names, and the number of files that are not used."""
         if not self.path.is_dir():
             return [], 0
-        found, unsound = dict[str, MemoryEntry](), 0
+        entries_by_guid, unused = dict[str, MemoryEntry](), 0
         try:
-            with self._opened() as here:
-                names, left = _entry_names(here)
+            with self._open_folder() as here:
+                names, unread = _entry_names(here)
                 for name in names:
-                    kept = decode_entry(_read_bytes(here, name))
-                    if kept is None or kept.guid in found:
-                        unsound += 1
+                    entry = decode_entry(_read_bytes(here, name))
+                    if entry is None or entry.guid in entries_by_guid:
+                        unused += 1
                     else:
-                        found[kept.guid] = kept
+                        entries_by_guid[entry.guid] = entry
         except (OSError, StoreError):
             return [], 1
-        entries = sorted(found.values(), key=lambda e: e.name.casefold())
-        return entries, unsound + left
+        entries = sorted(entries_by_guid.values(), key=lambda e: e.name.casefold())
+        return entries, unused + unread
 
-    def put(self, kept: MemoryEntry) -> None:
-        """Keep an entry, in the place of the one with its guid.
+    def put(self, entry: MemoryEntry) -> None:
+        """Write an entry, replacing the one with its guid.
 
         Raises:
             StoreError: it cannot be written.
         """
-        with self._opened(make=True) as here, here.locked():
-            here.write(_entry_file(here, kept.guid), (encode_entry(kept),))
-            self._index(here)
+        with self._open_folder(make=True) as here, here.locked():
+            here.write(_entry_file(here, entry.guid), (encode_entry(entry),))
+            self._write_index(here)
 
-    def remove(self, kept: MemoryEntry) -> None:
-        """Take an entry out.
+    def remove(self, entry: MemoryEntry) -> None:
+        """Remove an entry.
 
         Raises:
             StoreError: it cannot be removed.
         """
-        with self._opened() as here, here.locked():
-            here.remove(_entry_file(here, kept.guid))
-            self._index(here)
+        with self._open_folder() as here, here.locked():
+            here.remove(_entry_file(here, entry.guid))
+            self._write_index(here)
 
     def note(self, **row: Any) -> None:
         """Add a row to the audit.
@@ -350,18 +382,18 @@ class MemoryFolder:
         Raises:
             StoreError: it cannot be written.
         """
-        told = json.dumps(redact_json(row), ensure_ascii=False, default=str)
-        with self._opened(make=True) as here:
-            here.append(AUDIT_FILE, f"{told}\n".encode("utf-8", "replace"))
+        line = json.dumps(redact_json(row), ensure_ascii=False, default=str)
+        with self._open_folder(make=True) as here:
+            here.append(AUDIT_FILE, f"{line}\n".encode("utf-8", "replace"))
 
     def audit(self, guid: str | None = None) -> list[dict[str, Any]]:
-        """Return the rows of the audit on an entry, or all, the oldest first."""
+        """Return the audit rows of an entry, or all rows, the oldest first."""
         if not self.path.is_dir():
             return []
-        with suppress(OSError, StoreError), self._opened() as here:
+        with suppress(OSError, StoreError), self._open_folder() as here:
             rows = (
-                _parse_row(told)
-                for told in _read_bytes(here, AUDIT_FILE, MAX_AUDIT_BYTES, newest=True).split(b"\n")
+                _parse_row(line)
+                for line in _read_bytes(here, AUDIT_FILE, MAX_AUDIT_BYTES, newest=True).split(b"\n")
             )
             return [row for row in rows if row and guid in (None, row.get("guid"))]
         return []
@@ -369,7 +401,7 @@ class MemoryFolder:
     # -- inside ------------------------------------------------------------------------------------
 
     @contextmanager
-    def _opened(self, *, make: bool = False) -> Iterator[SafeFolder]:
+    def _open_folder(self, *, make: bool = False) -> Iterator[SafeFolder]:
         try:
             if make:
                 self.path.parent.resolve().mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -382,27 +414,27 @@ class MemoryFolder:
                 f"{sanitize_line(str(self.path), 300)} cannot be used ({why})."
             ) from None
 
-    def _index(self, here: SafeFolder) -> None:
-        """Write the index anew, of the files that are there."""
+    def _write_index(self, here: SafeFolder) -> None:
+        """Rewrite the index from the files in the folder."""
         rows = ["# Memory Index", ""]
         for name in _entry_names(here)[0]:
-            kept = decode_entry(_read_bytes(here, name))
-            if kept is not None:
-                rows.append(f"- [{kept.name.replace(']', ')')}]({name}) — {kept.description}")
+            entry = decode_entry(_read_bytes(here, name))
+            if entry is not None:
+                rows.append(f"- [{entry.name.replace(']', ')')}]({name}) — {entry.description}")
         here.write(INDEX_FILE, ("\n".join([*rows, ""]).encode("utf-8", "replace"),))
 
 
 def _entry_names(here: SafeFolder) -> tuple[list[str], int]:
-    """Return the names of the files that may be entries, in order, and how many more there are."""
+    """Return the file names of entries, sorted, and how many more there are than are read."""
     names = [n for n, is_file in here.entries() if is_file and _is_entry(n)]
     if len(names) <= MAX_ENTRIES:
         return names, 0
 
-    def written(name: str) -> int:
+    def modified_time(name: str) -> int:
         stat = here.stat(name)
         return stat.st_mtime_ns if stat is not None else 0
 
-    last = sorted(names, key=written, reverse=True)[:MAX_ENTRIES]
+    last = sorted(names, key=modified_time, reverse=True)[:MAX_ENTRIES]
     return sorted(last), len(names) - MAX_ENTRIES
 
 
@@ -411,51 +443,51 @@ def _is_entry(name: str) -> bool:
 
 
 def _entry_file(here: SafeFolder, guid: str) -> str:
-    """Return the file that an entry has, or gets: a person may have named it otherwise."""
-    wanted = f"memory_{guid}.md"
-    if here.stat(wanted) is not None:
-        return wanted
+    """Return the file name of an entry; a person may have given its file another name."""
+    default_name = f"memory_{guid}.md"
+    if here.stat(default_name) is not None:
+        return default_name
     for name, is_file in here.entries():
         if is_file and _is_entry(name):
-            kept = decode_entry(_read_bytes(here, name))
-            if kept is not None and kept.guid == guid:
+            entry = decode_entry(_read_bytes(here, name))
+            if entry is not None and entry.guid == guid:
                 return name
-    return wanted
+    return default_name
 
 
 def _read_bytes(
-    here: SafeFolder, name: str, most: int = MAX_ENTRY_BYTES + 1, *, newest: bool = False
+    here: SafeFolder, name: str, max_bytes: int = MAX_ENTRY_BYTES + 1, *, newest: bool = False
 ) -> bytes:
-    """Return the bytes of a file, of a large one no more than `most`; nothing where it is none."""
+    """Return up to `max_bytes` of a file, its end if `newest`; empty if it cannot be opened."""
     try:
         handle = here.open(name, os.O_RDONLY)
     except OSError:
         return b""
     with os.fdopen(handle, "rb") as file:
         if newest:
-            file.seek(max(os.fstat(file.fileno()).st_size - most, 0))
-        return file.read(most)
+            file.seek(max(os.fstat(file.fileno()).st_size - max_bytes, 0))
+        return file.read(max_bytes)
 
 
-def _parse_row(told: bytes) -> dict[str, Any]:
+def _parse_row(line: bytes) -> dict[str, Any]:
     try:
-        row = json.loads(told)
+        row = json.loads(line)
     except (ValueError, RecursionError):
         return {}
     return row if isinstance(row, dict) else {}
 
 
 PROJECT_FOLDERS = (".ctxkit", ".fuseraft")
-"""Folders of a project that hold lists: our own, and fuseraft's."""
+"""Folders of a project with lists of entries: ctxkit's and fuseraft's."""
 REFS_FILE = "memory_refs.json"
 MAX_LISTS = 1_000
 MAX_REFS = 5_000
-_BYTES = 256_000
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MAX_REFS_BYTES = 256_000
+_SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class MemoryScope:
-    """The lists of a working folder.
+    """The entries that belong to a working folder, as lists of guids per session.
 
     Args:
         base: the working folder; None: the current one.
@@ -465,46 +497,46 @@ class MemoryScope:
         self.base = Path(base or Path.cwd())
 
     def guids(self) -> frozenset[str] | None:
-        """Return the guids that were saved here; None: the folder has no memory of its own.
+        """Return the guids in scope; None: the folder has no scope, so every entry counts.
 
-        It has one where something was saved in it, and where it has a folder `.fuseraft`: then
-        nothing else is recalled. Without one, all that is remembered anywhere is (fuseraft's way).
+        A folder has a scope once an entry was stored from it, or if it has a folder `.fuseraft`
+        (fuseraft's rule).
         """
         if not self.base.is_dir():
             return None
-        root, found, own = (
+        root, refs, has_scope = (
             Root(self.base),
             set[str](),
             self.base.joinpath(PROJECT_FOLDERS[1]).is_dir(),
         )
-        for parts in _find_lists(root):
+        for parts in _iter_ref_files(root):
             if root.is_file(parts):
-                own = True
-                found.update(_read_refs(root, parts))
-        return frozenset(sorted(found)[:MAX_REFS]) if own else None
+                has_scope = True
+                refs.update(_read_refs(root, parts))
+        return frozenset(sorted(refs)[:MAX_REFS]) if has_scope else None
 
     def note(self, session: str, guid: str) -> None:
-        """Note that a session saved an entry here.
+        """Add an entry to the list of a session here.
 
         Raises:
-            BadArguments: the session's id is none.
-            StoreError: that cannot be written.
+            BadArguments: the session's id is not valid.
+            StoreError: the list cannot be written.
         """
-        if not _ID.fullmatch(session):
+        if not _SESSION_ID.fullmatch(session):
             raise BadArguments(f"{sanitize_line(session, 80)!r} is no id of a session.")
         root, parts = (
             Root(self.base),
             (PROJECT_FOLDERS[0], "memory", "sessions", session, REFS_FILE),
         )
-        with root.folder_of(parts, make=0o700) as folder, folder.locked():
-            held = _read_refs(root, parts) if root.is_file(parts) else []
-            if guid not in held:
-                text = json.dumps([*held, guid][-MAX_REFS:], indent=2)
+        with root.open_parent(parts, make=0o700) as folder, folder.locked():
+            refs = _read_refs(root, parts) if root.is_file(parts) else []
+            if guid not in refs:
+                text = json.dumps([*refs, guid][-MAX_REFS:], indent=2)
                 folder.write(REFS_FILE, (text.encode(),))
 
 
-def _find_lists(root: Root) -> Iterator[tuple[str, ...]]:
-    """Yield where lists may lie: a session's, and fuseraft's older one for all."""
+def _iter_ref_files(root: Root) -> Iterator[tuple[str, ...]]:
+    """Yield the possible paths of lists: one per session, and fuseraft's older one for all."""
     yield PROJECT_FOLDERS[1], REFS_FILE
     for home in PROJECT_FOLDERS:
         try:
@@ -517,8 +549,8 @@ def _find_lists(root: Root) -> Iterator[tuple[str, ...]]:
 
 def _read_refs(root: Root, parts: tuple[str, ...]) -> list[str]:
     try:
-        with root.opened_at(parts) as file:
-            told = json.loads(file.read(_BYTES))
+        with root.open_at(parts) as file:
+            refs = json.loads(file.read(_MAX_REFS_BYTES))
     except (StoreError, ValueError, RecursionError):
         return []
-    return [g for g in told[:MAX_REFS] if isinstance(g, str)] if isinstance(told, list) else []
+    return [g for g in refs[:MAX_REFS] if isinstance(g, str)] if isinstance(refs, list) else []

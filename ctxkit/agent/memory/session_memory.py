@@ -1,8 +1,8 @@
-"""Connect memory to a live session: blocks for prompts, promotion and model extraction.
+"""Memory of a live session: blocks for prompts, promotion of lessons, extraction by a model.
 
-Two blocks are put in, and both may be: the one that was made when the session was opened, and what
-providers give before each turn. What is kept is never kept silently: each promotion is told, and
-has a row in the audit. No failure of a memory costs a turn.
+A prompt may have two blocks: one made when the session was opened, and one that providers return
+before each turn. Nothing is stored silently: every promotion is an event and a row of the audit.
+A failure of the memory never ends a turn.
 """
 
 from __future__ import annotations
@@ -40,43 +40,46 @@ if TYPE_CHECKING:
 
 
 MAX_PROMOTED = 20
-"""Entries that one compaction, or the end of a session, leaves behind."""
+"""Entries that one compaction, or the end of a session, promotes at most."""
 EXTRACTED_BY = "extract"
-"""Who saved what was found without a model."""
+"""Author of entries that were extracted without a model."""
 
 
 @runtime_checkable
 class MemoryProvider(Protocol):
-    """Gives a block before each turn, and is told the talk after it."""
+    """A source of memory: asked for a block before each turn, given the conversation after it."""
 
     async def before(self, agent: str, prompt: str, /) -> str:
         """Return the block for the next turn."""
 
     async def after(self, agent: str, history: Sequence[tuple[str, str]], turns: int, /) -> bool:
-        """Take role and text of each message after so many turns; return whether they were kept."""
+        """Save role and text of each message, after `turns` turns; return whether it did."""
 
 
 class LocalMemory:
-    """Entries read anew before each turn; another process may have written some (fuseraft's
-    `local`).
+    """Provider that reads a memory store before each turn (fuseraft's `local`).
+
+    It reads the files every time, as another process may have written some.
 
     Args:
-        memories: the entries.
-        budgets: a digest within them for what is asked, as Tyrum has it; None: the whole block.
+        memories: the store.
+        budgets: limits of a digest that fits the prompt, as Tyrum has it; None: the whole block.
     """
 
     def __init__(self, memories: MemoryStore, budgets: MemoryBudgets | None = None) -> None:
-        self._memories, self._budgets = memories, budgets
+        self._store, self._budgets = memories, budgets
 
     async def before(self, _agent: str, prompt: str) -> str:
-        """Return the block."""
-        held = self._memories.entries()
+        """Return the block for the next turn."""
+        entries = self._store.entries()
         if self._budgets is None:
-            return format_memory_block(held, prompt)
-        return f"## Memory digest\n{format_digest(held, prompt, self._budgets)}" if held else ""
+            return format_memory_block(entries, prompt)
+        return (
+            f"## Memory digest\n{format_digest(entries, prompt, self._budgets)}" if entries else ""
+        )
 
     async def after(self, _agent: str, _history: Sequence[tuple[str, str]], _turns: int) -> bool:
-        """Keep nothing: what is kept is kept by promotion."""
+        """Save nothing: entries are stored by promotion."""
         return False
 
 
@@ -84,10 +87,10 @@ class SessionMemory:
     """The memory of one live session.
 
     Args:
-        memories: its entries.
-        providers: asked before each turn and told after it, in this order.
-        whole: put in the block of entries, made now.
-        by_model: the session's model says at its end what is worth remembering.
+        memories: the store of entries.
+        providers: asked before each turn and given the conversation after it, in this order.
+        whole: add the block of all entries, made once, now.
+        by_model: at the end the session's model extracts what is worth remembering.
     """
 
     def __init__(
@@ -98,78 +101,89 @@ class SessionMemory:
         whole: bool = True,
         by_model: bool = False,
     ) -> None:
-        self.memories, self.providers, self.by_model = memories, tuple(providers), by_model
-        self._baked = format_memory_block(memories.entries()) if whole else ""
-        self._fresh: list[str] = []
+        self.store, self.providers, self.by_model = memories, tuple(providers), by_model
+        self._opening_block = format_memory_block(memories.entries()) if whole else ""
+        self._provider_blocks: list[str] = []
 
     def text(self) -> str:
-        """Return all blocks for the next prompt; of equal ones, one."""
-        return "\n\n".join(dict.fromkeys(filter(None, [self._baked, *self._fresh])))
+        """Return the blocks for the next prompt, equal ones once."""
+        return "\n\n".join(
+            dict.fromkeys(filter(None, [self._opening_block, *self._provider_blocks]))
+        )
 
     async def before(self, agent: str, prompt: str) -> list[str]:
-        """Ask the providers; return in sentences what failed, of which nothing is put in."""
-        self._fresh, failed = [], []
+        """Load the providers' blocks; return sentences on those that failed."""
+        self._provider_blocks, failed = [], []
         for provider in self.providers:
             try:
-                self._fresh.append(await provider.before(agent, prompt))
+                self._provider_blocks.append(await provider.before(agent, prompt))
             except Exception as e:  # noqa: BLE001  a provider of the user's may raise anything
                 failed.append(_describe_failure(provider, e))
         return failed
 
     async def after(self, agent: str, session: Session) -> list[str]:
-        """Tell the providers the talk; return in sentences what failed."""
-        failed, said = [], _conversation_rows(session.messages)
+        """Give the providers the conversation; return sentences on those that failed."""
+        failed, rows = [], _conversation_rows(session.messages)
         for provider in self.providers:
             try:
-                await provider.after(agent, said, len(set(session.turns)))
+                await provider.after(agent, rows, len(set(session.turns)))
             except Exception as e:  # noqa: BLE001  as above
                 failed.append(_describe_failure(provider, e))
         return failed
 
-    def promote(self, session: str, messages: Sequence[Message], why: str) -> list[MemoryEntry]:
-        """Keep what messages say that may outlive them; return what is new.
+    def promote_lessons(
+        self, session: str, messages: Sequence[Message], why: str
+    ) -> list[MemoryEntry]:
+        """Store the lessons that messages state; return the new entries.
 
-        What was forgotten by hand stays forgotten, and what anybody else wrote stays as it is.
+        An entry that was forgotten by hand is not stored again, and entries of other authors are
+        not changed.
 
         Args:
             session: id of the session.
-            messages: what is about to leave the prompt, or the whole talk.
-            why: what ends them: `compaction`, `end`.
+            messages: messages that leave the prompt, or the whole conversation.
+            why: what ends them: `compaction` or `end`.
 
         Raises:
-            StoreError: it cannot be kept.
+            StoreError: an entry cannot be stored.
         """
-        held, rows = self.memories.entries(), self.memories.newest_rows()
-        known = {(e.type, e.description) for e in held}
-        others = [e for e in held if rows.get(e.guid.casefold(), {}).get("by") != EXTRACTED_BY]
-        taken = self.memories.forgotten().union(*((e.guid, e.name.casefold()) for e in others))
-        found = [(x, x.entry()) for x in extract_lessons(messages)]
-        fresh = [(x, e) for x, e in found if (e.type, e.description) not in known]
-        wanted = [(x, e) for x, e in fresh if taken.isdisjoint((e.guid, e.name.casefold()))][
-            -MAX_PROMOTED:
+        # A lesson is new if no entry states it, and if its guid and name were neither forgotten by
+        # hand nor belong to an entry of another author. Of too many the newest are taken.
+        entries, audit_rows = self.store.entries(), self.store.newest_rows()
+        stored_keys = {(e.type, e.description) for e in entries}
+        protected = [
+            e for e in entries if audit_rows.get(e.guid.casefold(), {}).get("by") != EXTRACTED_BY
         ]
-        add = partial(self.memories.add, session=session, by=EXTRACTED_BY, why=why)
-        return [add(e, messages=list(x.sources[:20])) for x, e in wanted]
+        blocked_keys = self.store.forgotten().union(
+            *((e.guid, e.name.casefold()) for e in protected)
+        )
+        lessons = [(x, x.entry()) for x in extract_lessons(messages)]
+        new_lessons = [(x, e) for x, e in lessons if (e.type, e.description) not in stored_keys]
+        accepted = [
+            (x, e) for x, e in new_lessons if blocked_keys.isdisjoint((e.guid, e.name.casefold()))
+        ][-MAX_PROMOTED:]
+        add = partial(self.store.add, session=session, by=EXTRACTED_BY, why=why)
+        return [add(e, messages=list(x.sources[:20])) for x, e in accepted]
 
 
 def default_memory_folders() -> tuple[Path, Path]:
-    """Return the folders of the user's own memory, and of fuseraft's."""
+    """Return the user's memory folders: ctxkit's and fuseraft's."""
     return user_state_folder() / "memory" / "repl", Path("~/.fuseraft/memory/repl").expanduser()
 
 
 def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> MemoryProvider:
-    """Return the provider that fuseraft's `Memory:` names.
+    """Return the provider that a `Memory:` section of fuseraft names.
 
     Raises:
-        BadArguments: it names none that there is.
+        BadArguments: there is no such provider.
     """
-    named = config.get("Provider", "local")
-    if named == "local":
+    provider = config.get("Provider", "local")
+    if provider == "local":
         return LocalMemory(memories)
-    told = config.get("Webhook")
-    if named != "webhook" or not isinstance(told, dict):
+    section = config.get("Webhook")
+    if provider != "webhook" or not isinstance(section, dict):
         raise BadArguments(
-            f"There is no memory provider {sanitize_line(str(named), 60)!r}: it is local, or "
+            f"There is no memory provider {sanitize_line(str(provider), 60)!r}: it is local, or "
             "webhook with a "
             "section Webhook."
         )
@@ -180,13 +194,15 @@ def make_memory_provider(config: Mapping[str, Any], memories: MemoryStore) -> Me
         "TimeoutSeconds": "seconds",
         "SaveEveryNTurns": "save_every",
     }
-    return Webhook(**{keys[k]: v for k, v in told.items() if k in keys and v is not None})
+    return Webhook(**{keys[k]: v for k, v in section.items() if k in keys and v is not None})
 
 
 def _conversation_rows(messages: Iterable[Message]) -> list[tuple[str, str]]:
-    """Return what the user and the agent said to each other, without keys."""
-    spoken = (m for m in messages if m.role in ("user", "assistant") and m.kind != INJECTED_KIND)
-    return [(m.role, redact(text)) for m in spoken if (text := plain_text(m)).strip()]
+    """Return role and redacted text of each message of the user and the agent."""
+    conversation = (
+        m for m in messages if m.role in ("user", "assistant") and m.kind != INJECTED_KIND
+    )
+    return [(m.role, redact(text)) for m in conversation if (text := plain_text(m)).strip()]
 
 
 def _describe_failure(provider: object, error: Exception) -> str:
@@ -197,131 +213,141 @@ def _describe_failure(provider: object, error: Exception) -> str:
 
 
 MAX_END_SECONDS = 60.0
-"""Seconds that a model may take at the end of a session: a kernel that shuts down waits for it."""
+"""Seconds that a model may take at the end of a session; a kernel that shuts down waits so long."""
 
 
 class MemoryPromoter:
-    """What a session's memory is asked and given, and what is told of it.
+    """Runs a session's memory at the right moments and emits events about it.
+
+    The moments: before a turn (load blocks), after it (save the conversation), after a compaction
+    (promote lessons of the removed messages), at the end (promote, or extract by a model).
 
     Args:
-        memory: None: nothing is asked, given or told.
-        session: returns it as it stands.
-        tell: is told what happens (event, payload).
+        memory: the session's memory; None: every method does nothing.
+        session: returns the session so far.
+        emit: called with each event (kind, payload).
     """
 
     def __init__(
         self,
         memory: SessionMemory | None,
         session: Callable[[], Session],
-        tell: Callable[[str, dict[str, Any]], None],
+        emit: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self._memory, self._session, self._tell = memory, session, tell
-        self._talked = False
+        self._memory, self._session, self._emit = memory, session, emit
+        self._has_turns = False
         self.moved()
 
     def moved(self) -> None:
-        """Take the compactions that stand for done."""
-        self._cuts = len(self._session().edits) if self._memory is not None else 0
+        """Count the compactions on the current path as handled, after a move in the log."""
+        self._compactions_seen = len(self._session().edits) if self._memory is not None else 0
 
     async def before(self, agent: str, prompt: str, seconds: float | None = None) -> None:
-        """Ask for the blocks of the next turn, for so many seconds at most (None: any)."""
+        """Load the blocks of the next turn; give up after `seconds` (None: never)."""
         if self._memory is not None:
-            self._failed(await _within(self._memory.before(agent, prompt), seconds))
+            self._emit_failures(await _run_within(self._memory.before(agent, prompt), seconds))
 
     async def after(self, agent: str, seconds: float | None = None) -> None:
-        """Tell the talk after a turn, for so many seconds at most (None: any)."""
-        self._talked = True
+        """Save the conversation after a turn; give up after `seconds` (None: never)."""
+        self._has_turns = True
         if self._memory is not None:
-            self._failed(await _within(self._memory.after(agent, self._session()), seconds))
+            self._emit_failures(
+                await _run_within(self._memory.after(agent, self._session()), seconds)
+            )
 
     def compacted(self) -> None:
-        """Keep what may outlive the messages that a compaction took."""
+        """Promote lessons of the messages that the last compactions removed."""
         if self._memory is None:
             return
         session = self._session()
-        edits, self._cuts = session.edits[self._cuts :], len(session.edits)
-        gone = {t for e in edits for t in e.targets} - {m.id for e in edits for m in e.inserted}
-        self._promote([m for m in session.messages if m.id in gone], "compaction")
+        edits, self._compactions_seen = session.edits[self._compactions_seen :], len(session.edits)
+        removed_ids = {t for e in edits for t in e.targets} - {
+            m.id for e in edits for m in e.inserted
+        }
+        self._promote_messages([m for m in session.messages if m.id in removed_ids], "compaction")
 
     def end(self, writer: Model | None = None, seconds: float = MAX_END_SECONDS) -> None:
-        """Keep what may outlive the talk, where there was one.
+        """Promote lessons of the conversation, if there was a turn.
 
-        Where the memory asks for it the model says what; where that fails, sentences are taken.
+        With `by_model` the model extracts them; if that fails, they are extracted without it.
         """
-        if not self._talked:
+        if not self._has_turns:
             return
         if self._memory is not None and self._memory.by_model and writer is not None:
             try:
                 run_coroutine(self.remember(writer, min(seconds, MAX_END_SECONDS), "end"))
             except CtxkitError as e:
-                self._failed([str(e)])
+                self._emit_failures([str(e)])
             else:
                 return
-        self._promote(self._session().messages, "end")
+        self._promote_messages(self._session().messages, "end")
 
     async def remember(
         self, writer: Model | None, seconds: float, why: str = "extraction"
     ) -> tuple[list[MemoryEntry], str]:
-        """Return what a model finds worth remembering, kept, and in words what it cost.
+        """Store what a model finds worth remembering; without a model, extracted sentences.
 
-        Without a model, sentences are taken.
+        Returns:
+            The stored entries, and a phrase on what the extraction cost.
 
         Raises:
             BadArguments: the session has no memory.
-            ModelError: the model failed; nothing was kept.
-            StoreError: it cannot be kept.
+            ModelError: the model failed; nothing was stored.
+            StoreError: an entry cannot be stored.
         """
         if self._memory is None:
             raise BadArguments("This session has no memory: begin it with `--memory on`.")
-        session, held = self._session(), self._memory.memories
+        session, store = self._session(), self._memory.store
         if writer is None:
-            return self._promote(session.messages, "extraction"), ""
-        found, reply = await extract_memories(writer, session.messages, held.entries(), seconds)
+            return self._promote_messages(session.messages, "extraction"), ""
+        entries, reply = await extract_memories(writer, session.messages, store.entries(), seconds)
         by = redact(writer.name)
-        kept = [held.add(e, session=session.id, by=by, why=why) for e in found]
+        stored = [store.add(e, session=session.id, by=by, why=why) for e in entries]
         cost = describe_cost(reply, writer)
-        self._kept(kept, by, why, cost)
-        return kept, cost
+        self._emit_promoted(stored, by, why, cost)
+        return stored, cost
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _promote(self, messages: Sequence[Message], why: str) -> list[MemoryEntry]:
+    def _promote_messages(self, messages: Sequence[Message], why: str) -> list[MemoryEntry]:
         if self._memory is None:
             return []
         try:
-            kept = self._memory.promote(self._session().id, messages, why)
-            gone = self._memory.memories.consolidate(EXTRACTED_BY) if kept else []
+            stored = self._memory.promote_lessons(self._session().id, messages, why)
+            removed = self._memory.store.consolidate(EXTRACTED_BY) if stored else []
         except CtxkitError as e:
-            self._failed([str(e)])
+            self._emit_failures([str(e)])
             return []
-        self._kept(kept, EXTRACTED_BY, why)
-        if gone:
-            names = [e.name for e, _ in gone]
-            self._tell("memory_consolidated", {"names": names, "why": [why for _, why in gone]})
-        return kept
+        self._emit_promoted(stored, EXTRACTED_BY, why)
+        if removed:
+            names = [e.name for e, _ in removed]
+            self._emit("memory_consolidated", {"names": names, "why": [why for _, why in removed]})
+        return stored
 
-    def _kept(self, kept: Sequence[MemoryEntry], by: str, why: str, cost: str = "") -> None:
-        if kept:
-            names, types = [e.name for e in kept], [e.type for e in kept]
-            told = {"names": names, "types": types, "by": by, "why": why, "cost": cost or None}
-            self._tell("memory_promoted", told)
+    def _emit_promoted(
+        self, stored: Sequence[MemoryEntry], by: str, why: str, cost: str = ""
+    ) -> None:
+        if stored:
+            names, types = [e.name for e in stored], [e.type for e in stored]
+            payload = {"names": names, "types": types, "by": by, "why": why, "cost": cost or None}
+            self._emit("memory_promoted", payload)
 
-    def _failed(self, why: Sequence[str]) -> None:
-        for said in why:
-            self._tell("memory_failed", {"error": said})
+    def _emit_failures(self, errors: Sequence[str]) -> None:
+        for error in errors:
+            self._emit("memory_failed", {"error": error})
 
 
-async def _within(asked: Awaitable[list[str]], seconds: float | None) -> list[str]:
-    """Return in sentences what failed; work that takes longer than it may is one of them."""
+async def _run_within(work: Awaitable[list[str]], seconds: float | None) -> list[str]:
+    """Return the failures of `work` as sentences; running out of time is one of them."""
     try:
         async with asyncio.timeout(seconds):
-            return await asked
+            return await work
     except TimeoutError:
         return [f"The memory did not answer in what the limit of the turn left ({seconds:.3g} s)."]
 
 
 EXCERPT_CHARS, INDEX_CHARS = 40_000, 4_000
-"""Characters of the talk, the newest first to be taken, and of what is remembered already."""
+"""Characters of the conversation, its newest part, and of the index of stored entries."""
 MAX_EXTRACTED = 20
 _EXTRACTION_PROMPT = (
     "From the conversation below, name what a later session in this project must know: preferences "
@@ -333,17 +359,17 @@ _EXTRACTION_PROMPT = (
 
 
 async def extract_memories(
-    model: Model, messages: Sequence[Message], known: Sequence[MemoryEntry], seconds: float = 120.0
+    model: Model, messages: Sequence[Message], stored: Sequence[MemoryEntry], seconds: float = 120.0
 ) -> tuple[list[MemoryEntry], Message]:
-    """Return the entries that a model names, and its reply, for what it cost.
+    """Return the entries that a model extracts, and its reply, which has the usage.
 
     Raises:
-        ModelError: it could not be asked, took too long, or answered with no array.
+        ModelError: the model failed, took too long, or answered without an array.
     """
-    index = "\n".join(e.head for e in known)[:INDEX_CHARS]
-    asked = _EXTRACTION_PROMPT.format(types=", ".join(MEMORY_TYPES))
-    told = f"<known>\n{index}\n</known>\n\n<conversation>\n{_excerpt(messages)}\n</conversation>"
-    text = f"{asked}\n\n{told}"
+    index = "\n".join(e.head for e in stored)[:INDEX_CHARS]
+    instructions = _EXTRACTION_PROMPT.format(types=", ".join(MEMORY_TYPES))
+    conversation = f"<conversation>\n{_format_excerpt(messages)}\n</conversation>"
+    text = f"{instructions}\n\n<known>\n{index}\n</known>\n\n{conversation}"
     request = Request(messages=(Message(role="user", id="extract", parts=(Text(text),)),), tools=())
     try:
         async with asyncio.timeout(seconds):
@@ -358,7 +384,7 @@ async def extract_memories(
 
 
 def describe_cost(reply: Message, model: Model) -> str:
-    """Return in words what a reply cost; empty where nobody says so."""
+    """Return a sentence on the tokens of a reply; empty if no usage was reported."""
     if reply.usage is None or model.notice:
         return ""
     used = (
@@ -368,8 +394,8 @@ def describe_cost(reply: Message, model: Model) -> str:
     return f"It was asked of {sanitize_line(redact(model.name), 80)}: {used}."
 
 
-def _excerpt(messages: Sequence[Message]) -> str:
-    """Return the newest of what was said, in its order."""
+def _format_excerpt(messages: Sequence[Message]) -> str:
+    """Return the newest part of the conversation, in its order."""
     rows, left = list[str](), EXCERPT_CHARS
     for message in reversed(messages):
         text = plain_text(message).strip()
@@ -384,29 +410,29 @@ def _excerpt(messages: Sequence[Message]) -> str:
 
 
 def _parse_entries(text: str) -> list[MemoryEntry]:
-    """Return the entries of an answer; objects that are none are left out.
+    """Return the entries of an answer; objects that are no entries are left out.
 
     Raises:
-        ModelError: it holds no array.
+        ModelError: the answer holds no array.
     """
     try:
-        told = json.loads(text[text.index("[") : text.rindex("]") + 1])
+        items = json.loads(text[text.index("[") : text.rindex("]") + 1])
     except (ValueError, RecursionError):
         raise ModelError("The model answered with no list of what to remember.") from None
     out: list[MemoryEntry] = []
-    for each in told[:MAX_EXTRACTED]:
+    for item in items[:MAX_EXTRACTED]:
         try:
-            out.append(_parse_entry(each))
+            out.append(_parse_entry(item))
         except BadArguments:
             continue
     return out
 
 
-def _parse_entry(told: Any) -> MemoryEntry:
-    if not isinstance(told, dict):
+def _parse_entry(item: Any) -> MemoryEntry:
+    if not isinstance(item, dict):
         raise BadArguments("It is no object.")
     name, about, kind, body = (
-        v if isinstance(v := told.get(k), str) else ""
+        v if isinstance(v := item.get(k), str) else ""
         for k in ("name", "description", "type", "body")
     )
     return make_entry(name, about, kind if kind.lower() in MEMORY_TYPES else "project", body)

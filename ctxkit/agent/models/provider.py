@@ -1,8 +1,7 @@
-"""Any provider's model through LiteLLM: keys, calls, server-side context management, token
-counting.
+"""Models of providers through LiteLLM: keys, calls, server-side context management, token counting.
 
-Anthropic, OpenAI, Gemini and their hosts have an endpoint that counts; LiteLLM knows each, and
-tells where it had to count by itself, which is no count of the provider's.
+Anthropic, OpenAI, Gemini and their hosts have an endpoint that counts tokens. LiteLLM calls it, and
+says if it had to count by itself; such a count is not used.
 """
 
 from __future__ import annotations
@@ -55,23 +54,24 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-_THINKING = ("thinking", "reasoning_effort")
-"""Options that let a model of Anthropic's think."""
-_EFFORT = 4096
-"""Tokens of thinking that LiteLLM asks for at most where an effort is named (its `high`)."""
-_MOST = 32_000
-"""Tokens of a reply of a model that the table does not know."""
-_ERROR = "finish_reason: error"
-"""What LiteLLM says where a router ends a stream with the finish reason `error`."""
-_RESPONSES = "openai/responses/"
+_THINKING_OPTIONS = ("thinking", "reasoning_effort")
+"""Options that switch on thinking for models of Anthropic."""
+_EFFORT_TOKENS = 4096
+"""Tokens of thinking that LiteLLM requests for the highest named effort (`high`)."""
+_DEFAULT_MAX_TOKENS = 32_000
+"""Reply tokens of a model that is not in LiteLLM's table."""
+_ROUTER_ERROR = "finish_reason: error"
+"""LiteLLM's message if a router ends a stream with the finish reason `error`."""
+_RESPONSES_PREFIX = "openai/responses/"
 """LiteLLM's prefix for OpenAI's Responses API."""
 
 
 def load_litellm() -> ModuleType:
-    """Import LiteLLM without a request for its price map, without its debug lines."""
+    """Import LiteLLM without a request for its price map and without its debug output."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a name with "llama-3" would wait for a hub
+    # A name with "llama-3" would wait for Hugging Face.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     tiktoken_folder = os.environ.get("TIKTOKEN_CACHE_DIR")
     try:
         import litellm
@@ -85,9 +85,8 @@ def load_litellm() -> ModuleType:
     if tiktoken_folder is not None:
         os.environ["TIKTOKEN_CACHE_DIR"] = tiktoken_folder
     litellm.suppress_debug_info = True
-    warnings.filterwarnings(
-        "ignore", "Pydantic serializer warnings", UserWarning
-    )  # of its own usage, at each reply
+    # LiteLLM's own models raise it at each reply.
+    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
     return litellm  # type: ignore[no-any-return]
 
 
@@ -98,7 +97,19 @@ def anthropic_clearing(
     clear_at_least: int | None = None,
     exclude: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return Anthropic's own clearing of tool results for `server_edits`, with its defaults."""
+    """Return Anthropic's server-side clearing of tool results, for `server_edits`.
+
+    Args:
+        trigger: input tokens from which results are cleared.
+        keep: newest tool uses that keep their results.
+        clear_at_least: tokens that a clearing must remove; None: any number.
+        exclude: names of tools whose results stay.
+
+    Example:
+        >>> from ctxkit.agent.models.provider import anthropic_clearing
+        >>> anthropic_clearing(trigger=50_000)["edits"][0]["trigger"]
+        {'type': 'input_tokens', 'value': 50000}
+    """
     edit: dict[str, Any] = {
         "type": "clear_tool_uses_20250919",
         "trigger": {"type": "input_tokens", "value": trigger},
@@ -112,26 +123,50 @@ def anthropic_clearing(
 
 
 def openai_compaction(*, threshold: int) -> list[dict[str, Any]]:
-    """Return OpenAI's server-side compaction at a number of tokens, for `server_edits`."""
+    """Return OpenAI's server-side compaction, for `server_edits`.
+
+    Args:
+        threshold: tokens from which the server compacts.
+
+    Example:
+        >>> from ctxkit.agent.models.provider import openai_compaction
+        >>> openai_compaction(threshold=50_000)
+        [{'type': 'compaction', 'compact_threshold': 50000}]
+    """
     return [{"type": "compaction", "compact_threshold": threshold}]
 
 
+# A provider call
+#
+# Attempts are repeated only while nothing was streamed: after the first piece a repeat would show
+# the beginning twice, so the error is raised with `again=True`, and the live loop decides. A call
+# without any piece for `silence` seconds fails; every piece restarts that timer. Chunks are
+# collected and assembled at the end, in a thread, as ten thousand of them take a second. Errors
+# become one sentence, redacted and bounded.
+
+
 class Provider:
-    """A model behind LiteLLM's name for it (`anthropic/claude-sonnet-4-5`, `ollama_chat/qwen3:4b`,
-    `openai/gpt-5`).
+    """A provider's model, by LiteLLM's name for it.
+
+    Names are such as `anthropic/claude-sonnet-4-5`, `ollama_chat/qwen3:4b`, `openai/gpt-5`.
 
     Args:
         name: LiteLLM's model string.
-        attempts: how often it is asked where it is full or fails; an overflow is never retried.
-        pause: seconds before the first retry; see `Patience`.
-        cache_marks: send prompt-cache marks where the provider wants them (Anthropic and its
-            hosts).
+        attempts: calls in total if the server is busy or fails; an overflow is never retried.
+        pause: seconds before the first retry; see `RetryPolicy`.
+        cache_marks: send prompt-cache marks to providers that need them (Anthropic and its hosts).
         server_edits: the provider's own context management, from `anthropic_clearing` or
             `openai_compaction`.
-        context_window: the limit; None: from the table of prices.
-        silence: seconds without a word after which the provider is given up.
-        patience: how long it is waited for, in place of `attempts` and `pause`.
-        options: passed to LiteLLM as they are (`api_base`, `temperature`, `num_ctx`, ...).
+        context_window: tokens that a prompt may have; None: not known.
+        silence: seconds without any piece after which the call fails.
+        pictures: whether the model takes images; None: from the table of prices.
+        patience: retry policy, instead of `attempts` and `pause`.
+        options: passed to LiteLLM unchanged (`api_base`, `temperature`, `num_ctx`, ...).
+
+    Example:
+        >>> from ctxkit.agent.models.provider import Provider
+        >>> Provider("openai/gpt-5", context_window=400_000)
+        Provider('openai/gpt-5')
     """
 
     notice = ""
@@ -152,15 +187,13 @@ class Provider:
     ) -> None:
         self.name = name
         self.context_window = context_window
-        known = None if pictures is not None else price(name)
-        self.pictures = known.pictures if known is not None else pictures
-        self._patience = patience or RetryPolicy(attempts=attempts, pause=pause)
-        self._marks = cache_marks
-        self._server_edits, self._options, self._silence = (
-            server_edits,
-            dict(options or {}),
-            silence,
-        )
+        listed = None if pictures is not None else price(name)
+        self.pictures = listed.pictures if listed is not None else pictures
+        self._retry_policy = patience or RetryPolicy(attempts=attempts, pause=pause)
+        self._cache_marks = cache_marks
+        self._server_edits = server_edits
+        self._options = dict(options or {})
+        self._silence = silence
 
     def __repr__(self) -> str:
         return f"Provider({self.name!r})"
@@ -169,46 +202,49 @@ class Provider:
         """Stream a reply.
 
         Raises:
-            ModelError: no key, an overflow (`overflow=True`), or the provider's refusal, without
-                any key in it.
+            ModelError: there is no key, the prompt does not fit (`overflow=True`), or the provider
+                refused; the message has no key in it.
         """
         check_api_key(self.name, self._options)
         if "litellm" not in sys.modules:
             emit(Delta("wait", "LiteLLM is being imported, once a kernel: this takes some seconds"))
-        litellm = await asyncio.to_thread(load_litellm)  # a limit of time holds meanwhile
+        # In a thread, so that a time limit can fire.
+        litellm = await asyncio.to_thread(load_litellm)
         self._check_key(litellm)
-        said: list[bool] = []
+        has_output: list[bool] = []
 
-        def hear(delta: Delta) -> None:
-            said.append(True)
+        def emit_and_note(delta: Delta) -> None:
+            has_output.append(True)
             emit(delta)
 
-        for attempt in range(self._patience.attempts):
+        for attempt in range(self._retry_policy.attempts):
             try:
-                message = await self._ask(litellm, request, hear)
+                message = await self._stream_reply(litellm, request, emit_and_note)
             except (asyncio.CancelledError, ModelError):
                 raise
             except TimeoutError:
                 raise ModelError(
                     f"{self.name} said nothing for {self._silence:g} s; it was given up."
                 ) from None
-            except Exception as e:  # noqa: BLE001  LiteLLM raises many kinds; all leave as one of ours
-                failure, asked = classify_failure(e), parse_retry_after(e)
-                seconds = failure and self._patience.wait(failure, attempt, asked)
-                if failure is None or seconds is None or said:
-                    raise self._failed(e, failure, asked, again=bool(said)) from None
+            except Exception as e:  # noqa: BLE001  LiteLLM raises many kinds; all become `ModelError`
+                failure, retry_after = classify_failure(e), parse_retry_after(e)
+                seconds = failure and self._retry_policy.wait(failure, attempt, retry_after)
+                if failure is None or seconds is None or has_output:
+                    raise self._to_model_error(
+                        e, failure, retry_after, again=bool(has_output)
+                    ) from None
                 why = told(self.name, failure, self._address)
                 emit(Delta("wait", f"{why}; it is asked again in {seconds:.3g} s"))
-                await self._patience.sleep(seconds)
+                await self._retry_policy.sleep(seconds)
                 continue
             return message
         raise ModelError(f"{self.name}: no attempt was allowed; set attempts to 1 or more.")
 
     async def count(self, request: Request) -> int | None:
-        """Return the tokens of a prompt as the provider counts them; None where it does not.
+        """Return the tokens of a prompt as the provider counts them, or None if it does not.
 
         Raises:
-            ModelError: no key.
+            ModelError: there is no key.
         """
         check_api_key(self.name, self._options)
         litellm = load_litellm()
@@ -219,13 +255,18 @@ class Provider:
     def _address(self) -> str | None:
         return self._options.get("api_base")
 
-    def _failed(
-        self, error: Exception, failure: FailureKind | None, asked: float | None, *, again: bool
+    def _to_model_error(
+        self,
+        error: Exception,
+        failure: FailureKind | None,
+        retry_after: float | None,
+        *,
+        again: bool,
     ) -> ModelError:
-        """Return an error of LiteLLM's as one of ours, in a sentence."""
+        """Return an error of LiteLLM's as a `ModelError` with one sentence."""
         text = redact(str(error).partition("\nTraceback")[0])[:1000]
         overflow = is_overflow(error)
-        if _ERROR in text:
+        if _ROUTER_ERROR in text:
             return ModelError(
                 f"{self.name} broke the reply off with an error of its own.", again=True
             )
@@ -233,7 +274,7 @@ class Provider:
             window = parse_window(str(error)) if overflow else None
             return ModelError(f"{self.name}: {text}", overflow=overflow, window=window)
         why = told(self.name, failure, self._address)
-        when = "later" if asked is None else f"in {asked:,.0f} s"
+        when = "later" if retry_after is None else f"in {retry_after:,.0f} s"
         return ModelError(f"{why}; ask again {when}. It said: {text}", again=again)
 
     def _check_key(self, litellm: ModuleType) -> None:
@@ -249,31 +290,31 @@ class Provider:
             raise ModelError(missing_key_message(self.name, lacks))
 
     @property
-    def _claude(self) -> bool:
+    def _is_claude(self) -> bool:
         return "claude" in self.name or "anthropic" in self.name
 
-    def _room_to_think(self, litellm: ModuleType, options: Mapping[str, Any]) -> int:
-        """Return `max_tokens` with thinking, which is part of it: the model's own limit where none
-        was asked for.
+    def _max_tokens_with_thinking(self, litellm: ModuleType, options: Mapping[str, Any]) -> int:
+        """Return `max_tokens` such that it leaves room for the answer beside the thinking.
 
-        LiteLLM would leave 4,096 tokens for the answer, and cut a longer tool call in the middle.
+        Thinking counts towards it. Without an option it is the model's own limit: LiteLLM would
+        leave 4,096 tokens for the answer, and cut a longer tool call in the middle.
         """
         thinking = options.get("thinking")
-        budget = thinking.get("budget_tokens", 0) if isinstance(thinking, dict) else _EFFORT
+        budget = thinking.get("budget_tokens", 0) if isinstance(thinking, dict) else _EFFORT_TOKENS
         if options.get("max_tokens"):
             return max(int(options["max_tokens"]), budget + 1024)
         try:
-            most = litellm.get_model_info(self.name).get("max_output_tokens")
+            model_limit = litellm.get_model_info(self.name).get("max_output_tokens")
         except Exception:  # noqa: BLE001  it raises plain exceptions for names it does not know
-            most = None
-        return max(int(most or _MOST), budget + 1024)
+            model_limit = None
+        return max(int(model_limit or _DEFAULT_MAX_TOKENS), budget + 1024)
 
-    async def _ask(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
-        name, claude = self.name, self._claude
+    async def _stream_reply(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
+        name, is_claude = self.name, self._is_claude
         messages = to_chat_messages(
-            request.messages, signed_by=name if claude else None, in_results=claude
+            request.messages, signed_by=name if is_claude else None, in_results=is_claude
         )
-        if self._marks and claude:
+        if self._cache_marks and is_claude:
             messages = with_cache_marks(messages)
         options = {
             **self._options,
@@ -281,64 +322,65 @@ class Provider:
             "stream_options": {"include_usage": True},
             "num_retries": 0,
         }
-        if claude and has_unsigned_thinking(messages):
-            options = {k: v for k, v in options.items() if k not in _THINKING}
+        if is_claude and has_unsigned_thinking(messages):
+            options = {k: v for k, v in options.items() if k not in _THINKING_OPTIONS}
         if request.tools:
             options |= {"tools": encode_tool_schemas(request.tools), "_skip_mcp_handler": True}
         if request.max_output_tokens:
             options["max_tokens"] = request.max_output_tokens
-        if claude and any(k in options for k in _THINKING):
-            options["max_tokens"] = self._room_to_think(litellm, options)
+        if is_claude and any(k in options for k in _THINKING_OPTIONS):
+            options["max_tokens"] = self._max_tokens_with_thinking(litellm, options)
         if (
             self.name.startswith("openai/")
             and "api_base" in options
             and not os.environ.get("OPENAI_API_KEY")
         ):
-            options.setdefault(
-                "api_key", "none"
-            )  # a server of one's own asks for none, its client insists on one
+            # The client insists on a key, also for a local server that needs none.
+            options.setdefault("api_key", "none")
         if self._server_edits is not None:
             options |= {
                 "context_management": self._server_edits,
                 "allowed_openai_params": ["context_management"],
             }
-            if name.startswith("openai/") and not name.startswith(_RESPONSES):
-                name = _RESPONSES + name.removeprefix(
-                    "openai/"
-                )  # its Chat Completions know no such thing
+            if name.startswith("openai/") and not name.startswith(_RESPONSES_PREFIX):
+                # OpenAI's Chat Completions API has no context management.
+                name = _RESPONSES_PREFIX + name.removeprefix("openai/")
         chunks, loop, started = [], asyncio.get_running_loop(), time.time()
-        async with asyncio.timeout(self._silence) as waiting:
+        async with asyncio.timeout(self._silence) as silence_timer:
             stream = await litellm.acompletion(model=name, messages=messages, **options)
-            raw = watch_stream(stream)
+            notes = watch_stream(stream)
             async for chunk in stream:
-                waiting.reschedule(loop.time() + self._silence)
+                silence_timer.reschedule(loop.time() + self._silence)
                 chunks.append(chunk)
                 _emit_chunk(chunk, emit)
         ended = time.time()
 
-        def built() -> Message:
+        def build_reply() -> Message:
             whole = litellm.stream_chunk_builder(chunks, messages=messages)
-            return self._reply(whole, stream, chunks, raw)
+            return self._parse_reply(whole, stream, chunks, notes)
 
-        reply = await asyncio.to_thread(built)  # it takes a second for ten thousand chunks
+        reply = await asyncio.to_thread(build_reply)  # it takes a second for ten thousand chunks
         return replace(
             reply, time=ended, latency=max(ended - max(started, _request_time(stream)), 0.0)
         )
 
-    def _reply(self, response: Any, stream: Any, chunks: list[Any], raw: StreamNotes) -> Message:
+    def _parse_reply(
+        self, response: Any, stream: Any, chunks: list[Any], notes: StreamNotes
+    ) -> Message:
         if response is None or not response.choices:
             raise ModelError(f"{self.name} gave an empty reply.", again=True)
         data = response.model_dump(warnings=False)
         choice, calls = data["choices"][0], assemble_tool_calls(chunks)
-        check_complete(self.name, stream, data, calls, finished=raw.finish, word=raw.word)
-        known = has_reported_usage(stream, chunks) and raw.usage is not False
-        usage = parse_chat_usage(data.get("usage")) if known else None
-        if (
-            usage is not None and self._claude
-        ):  # Anthropic tells none: what stands there LiteLLM counted
+        check_complete(
+            self.name, stream, data, calls, finished=notes.finish, finish_word=notes.word
+        )
+        has_usage = has_reported_usage(stream, chunks) and notes.usage is not False
+        usage = parse_chat_usage(data.get("usage")) if has_usage else None
+        # Anthropic does not report reasoning tokens: LiteLLM counted them itself.
+        if usage is not None and self._is_claude:
             usage = replace(usage, reasoning_tokens=None)
         message = {**choice["message"], "tool_calls": calls}
-        stop = "length" if raw.word in CONTEXT_FULL_REASONS else choice.get("finish_reason")
+        stop = "length" if notes.word in CONTEXT_FULL_REASONS else choice.get("finish_reason")
         return from_chat_message(message, stop=stop, usage=usage, model=self.name)
 
 
@@ -358,9 +400,9 @@ def _emit_chunk(chunk: Any, emit: Emit) -> None:
 
 
 def _request_time(stream: Any) -> float:
-    """Return when LiteLLM sent a call, in seconds since 1970; 0 where it does not say.
+    """Return when LiteLLM sent the request, in seconds since 1970; 0 if it does not say.
 
-    What it did before is not the model's: its first call of a kernel imports for a second or more.
+    The time before that is not the model's: LiteLLM's first call imports for a second or more.
     """
     details = getattr(getattr(stream, "logging_obj", None), "model_call_details", None)
     began = details.get("api_call_start_time") if isinstance(details, dict) else None
@@ -368,52 +410,52 @@ def _request_time(stream: Any) -> float:
 
 
 COUNT_SECONDS = 20.0
-_LOCAL = "local_tokenizer"
+_LOCAL_TOKENIZER = "local_tokenizer"
 
 
 async def count_provider_tokens(
     litellm: ModuleType, name: str, request: Request, options: dict[str, Any]
 ) -> int | None:
-    """Return the tokens of a prompt as its provider counts them; None where it does not.
+    """Return the tokens of a prompt as its provider counts them, or None if it does not.
 
     Args:
         litellm: the module.
         name: LiteLLM's name of the model.
-        request: what would be sent.
-        options: of which `api_base` and `api_key` are used.
+        request: the prompt.
+        options: options of the model, of which `api_base` and `api_key` are used.
     """
     chat = to_chat_messages(request.messages)
-    asked: dict[str, Any] = {"messages": chat, "tools": encode_tool_schemas(request.tools) or None}
+    prompt: dict[str, Any] = {"messages": chat, "tools": encode_tool_schemas(request.tools) or None}
     if "claude" in name or name.startswith("anthropic/"):
-        asked = _anthropic(chat, request, name)
+        prompt = _to_anthropic(chat, request, name)
     clients = getattr(litellm, "in_memory_llm_clients_cache", None)
     if clients is not None:
-        clients.flush_cache()  # one of a loop that has ended may be found by the loop's address
-    places = {k: options[k] for k in ("api_base", "api_key") if options.get(k)}
+        clients.flush_cache()  # keyed by the address of a loop, which may be reused
+    connection = {k: options[k] for k in ("api_base", "api_key") if options.get(k)}
     try:
         async with asyncio.timeout(COUNT_SECONDS):
-            told = await litellm.acount_tokens(model=name, **asked, **places)
+            result = await litellm.acount_tokens(model=name, **prompt, **connection)
     except Exception:  # noqa: BLE001  LiteLLM raises many kinds; without its count there is ours
         return None
-    counted = told.tokenizer_type != _LOCAL and not told.error
-    return int(told.total_tokens) if counted and told.total_tokens > 0 else None
+    counted = result.tokenizer_type != _LOCAL_TOKENIZER and not result.error
+    return int(result.total_tokens) if counted and result.total_tokens > 0 else None
 
 
-def _anthropic(chat: list[dict[str, Any]], request: Request, name: str) -> dict[str, Any]:
-    """Return a prompt in Anthropic's own shape: LiteLLM's counting takes no other one there."""
+def _to_anthropic(chat: list[dict[str, Any]], request: Request, name: str) -> dict[str, Any]:
+    """Return a prompt in Anthropic's format, the only one that LiteLLM counts for it."""
     from litellm.litellm_core_utils.prompt_templates.factory import anthropic_messages_pt
 
     system = "\n\n".join(m["content"] for m in chat if m["role"] == "system")
-    said = [m for m in chat if m["role"] != "system"]
+    spoken_messages = [m for m in chat if m["role"] != "system"]
     tools = [
         {"name": t.name, "description": t.description, "input_schema": deepcopy(t.parameters)}
         for t in request.tools
     ]
-    messages = anthropic_messages_pt(said, model=name, llm_provider="anthropic")
+    messages = anthropic_messages_pt(spoken_messages, model=name, llm_provider="anthropic")
     return {"messages": messages, "system": system or None, "tools": tools or None}
 
 
-_KEYS = {
+_KEY_VARIABLES = {
     "anthropic": ("ANTHROPIC_API_KEY",),
     "cerebras": ("CEREBRAS_API_KEY",),
     "cohere": ("COHERE_API_KEY",),
@@ -429,63 +471,67 @@ _KEYS = {
     "together_ai": ("TOGETHERAI_API_KEY",),
     "xai": ("XAI_API_KEY",),
 }
-"""Variables of which a provider needs one, as `litellm.validate_environment` has them."""
-_OTHERS = {
+"""Variables of which a provider needs one, as in `litellm.validate_environment`."""
+_OTHER_KEY_VARIABLES = {
     "anthropic": ("ANTHROPIC_AUTH_TOKEN",),
     "fireworks_ai": ("FIREWORKS_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
 }
-"""Variables that do as well, and are not what a newcomer sets."""
+"""Other variables that providers accept; error messages do not name them."""
 
 
 def list_key_variables() -> list[str]:
-    """Return the variables of known providers that are set; what they hold is not looked at."""
-    every = [key for table in (_KEYS, _OTHERS) for keys in table.values() for key in keys]
+    """Return the key variables of known providers that are set; values are not read."""
+    every = [
+        key
+        for table in (_KEY_VARIABLES, _OTHER_KEY_VARIABLES)
+        for keys in table.values()
+        for key in keys
+    ]
     return sorted(key for key in every if os.environ.get(key))
 
 
 def check_api_key(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse a model whose provider has no key, as far as that can be said without LiteLLM.
+    """Refuse a model whose provider has no key, as far as that is known without importing LiteLLM.
 
-    Nothing is said of providers that are not in the table, of an address or a key given by hand,
-    where LiteLLM is imported already (it may have been told a key), and where a `.env` file lies
-    that it would read.
+    It lets pass: providers that are not in the table, a given address or key, an imported LiteLLM
+    (it may have been given a key), and a `.env` file that LiteLLM would read.
 
     Args:
         name: LiteLLM's model string.
-        options: what it is called with.
+        options: options of the call.
 
     Raises:
-        ModelError: no key; the sentence names the variable to set.
+        ModelError: there is no key; the sentence names the variable to set.
     """
     if options.get("api_key") or options.get("api_base") or "litellm" in sys.modules:
         return
-    provider = _provider(name)
-    keys = _KEYS.get(provider, ())
-    if any(k in os.environ for k in (*keys, *_OTHERS.get(provider, ()))):
+    provider = _provider_name(name)
+    keys = _KEY_VARIABLES.get(provider, ())
+    if any(k in os.environ for k in (*keys, *_OTHER_KEY_VARIABLES.get(provider, ()))):
         return
     if keys and not _has_env_file():
         raise ModelError(missing_key_message(name, keys))
 
 
 def missing_key_message(name: str, keys: Iterable[str]) -> str:
-    """Return the sentence that asks for a key."""
+    """Return the error message for a missing key."""
     return f"{name} needs a key: set the environment variable {' or '.join(keys)}."
 
 
-def _provider(name: str) -> str:
+def _provider_name(name: str) -> str:
     head, slash, _ = name.partition("/")
     if slash:
         return head
     from ctxkit.tokens.prices import price
 
-    known = price(name)
-    return (known.provider if known else None) or ""
+    listed = price(name)
+    return (listed.provider if listed else None) or ""
 
 
 def _has_env_file() -> bool:
-    """Say whether LiteLLM would find a `.env` to read keys from.
+    """Say whether LiteLLM would find a `.env` file to read keys from.
 
-    It looks above the working folder, or above itself.
+    It looks above the working folder, and above its own.
     """
     spec = util.find_spec("litellm")
     starts = [Path.cwd(), *([Path(spec.origin).parent] if spec and spec.origin else [])]

@@ -1,4 +1,4 @@
-"""Classify provider failures and decide how long to wait before retrying."""
+"""Retries of model calls: classes of failures, and how long to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 FailureKind = Literal["rate limit", "overload", "unreachable", "broken off", "server error"]
-"""What passes by itself: the last three within seconds, the first two when the server has room."""
+"""Failures that pass: the first two when the server has capacity, the others within seconds."""
 
 _QUOTA = re.compile(r"(?i)insufficient_quota|exceeded your current quota|billing|credit balance")
 _OVERLOAD = re.compile(
@@ -32,10 +32,10 @@ _CONNECTION_LOST = re.compile(
     r"|peer closed|clientpayloaderror|readerror|remoteprotocolerror|broken pipe"
     r"|before any terminal event|connection (?:was )?closed"
 )
-_PASSING = (408, 409, 425)
-"""Refusals that SDKs ask again after: a timeout, a conflict, too early."""
-_RUNNER = re.compile(r"unexpected response from Ollama: \{'error'")
-"""LiteLLM's words for an error in the middle of Ollama's stream: its runner died, or ran out."""
+_TEMPORARY_STATUSES = (408, 409, 425)
+"""Client errors that SDKs retry: a timeout, a conflict, too early."""
+_OLLAMA_RUNNER = re.compile(r"unexpected response from Ollama: \{'error'")
+"""LiteLLM's message for an error in the middle of Ollama's stream, such as a dead runner."""
 _FAILURE_TEXTS: dict[FailureKind, str] = {
     "rate limit": "is over its rate limit",
     "overload": "is overloaded",
@@ -47,36 +47,53 @@ _FAILURE_TEXTS: dict[FailureKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long a provider is waited for.
+    """How often and when a provider is called again.
 
-    Without a word from the server the pauses double, with up to a quarter more by chance, so that
-    many clients do not come back at once. What the server asks for (`retry-after`) is waited in
-    full; a limit of the turn ends it sooner.
+    Without a delay from the server, pauses grow exponentially with up to 25 % jitter, so that many
+    clients do not return at the same time. A delay that the server asks for (`retry-after`) is
+    waited in full; a limit of the turn may end it sooner.
+
+    Example:
+        >>> from ctxkit.agent.models.retries import RetryPolicy
+        >>> policy = RetryPolicy(chance=lambda: 0.0)
+        >>> [policy.wait("overload", attempt, None) for attempt in range(4)]
+        [1.0, 2.0, 4.0, 8.0]
     """
 
     attempts: int = 7
-    """Calls in all where the server is full; where it fails, at most 4."""
+    """Calls in total for a busy server; for one that fails at most 4."""
     pause: float = 1.0
     """Seconds before the second call."""
     cap: float = 60.0
-    """Seconds that a pause of our own lasts at most."""
+    """Longest pause in seconds, if the server asked for none."""
     longest: float = 3600.0
-    """Seconds that a server may ask for; beyond, it is given up at once."""
+    """Seconds that a server may ask for; with more the call fails at once."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
 
-    def wait(self, failure: FailureKind, attempt: int, asked: float | None) -> float | None:
-        """Return the seconds to wait after the attempt of that number, from 0; None: give up."""
-        full = failure in ("rate limit", "overload")
-        if attempt + 1 >= (self.attempts if full else min(self.attempts, 4)):
+    def wait(self, failure: FailureKind, attempt: int, retry_after: float | None) -> float | None:
+        """Return the seconds to wait after a failed attempt; None: give up.
+
+        Args:
+            failure: class of the failure.
+            attempt: number of the attempt, from 0.
+            retry_after: seconds that the server asked for; None: it did not.
+        """
+        is_busy = failure in ("rate limit", "overload")
+        if attempt + 1 >= (self.attempts if is_busy else min(self.attempts, 4)):
             return None
-        if asked is not None:
-            return asked if asked <= self.longest else None
+        if retry_after is not None:
+            return retry_after if retry_after <= self.longest else None
         return min(self.pause * 2.0**attempt, self.cap) * (1 + self.chance() / 4)
 
 
+# The order of the tests matters: an overflow or an exhausted quota may come with the status of a
+# rate limit, and LiteLLM raises `APIConnectionError` for any error on this side of the connection,
+# bugs included, so that name alone is no reason to retry. Texts go before the status.
+
+
 def classify_failure(error: BaseException) -> FailureKind | None:
-    """Return how a call failed, where asking again may help; None where it will not."""
+    """Return the class of a failure that another attempt may cure, or None."""
     text, status = f"{type(error).__name__}: {error}"[:20_000], getattr(error, "status_code", None)
     if is_overflow(error) or _QUOTA.search(text):
         return None
@@ -88,42 +105,41 @@ def classify_failure(error: BaseException) -> FailureKind | None:
         return "unreachable"
     if _CONNECTION_LOST.search(text):
         return "broken off"
-    if (
-        "APIConnectionError" in text[:200]
-    ):  # LiteLLM's name for whatever else went wrong on this side
+    # LiteLLM's name for any other error on this side of the connection.
+    if "APIConnectionError" in text[:200]:
         return None
-    if _RUNNER.search(text):
+    if _OLLAMA_RUNNER.search(text):
         return "server error"
-    passing = isinstance(status, int) and (status >= 500 or status in _PASSING)
-    return "server error" if passing else None
+    is_temporary = isinstance(status, int) and (status >= 500 or status in _TEMPORARY_STATUSES)
+    return "server error" if is_temporary else None
 
 
 def parse_retry_after(error: BaseException, now: Callable[[], float] = time.time) -> float | None:
     """Return the seconds that a server asked to wait (`retry-after`, RFC 9110), or None."""
-    for headers in _headers(error):
-        found = {str(k).lower(): str(v) for k, v in dict(headers).items()}
+    for headers in _list_headers(error):
+        values = {str(k).lower(): str(v) for k, v in dict(headers).items()}
         for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-            seconds = _seconds(found.get(name, ""), unit, now)
+            seconds = _parse_delay(values.get(name, ""), unit, now)
             if seconds is not None:
                 return seconds
-    told = re.search(r"(?i)(?:retry|try again) (?:after|in) (\d+(?:\.\d+)?) ?(ms|s|m)", str(error))
-    if told is None:
-        told = re.search(r'"retryDelay": ?"(\d+(?:\.\d+)?)(s)', str(error))  # Gemini's
-    if told is None:
+    match = re.search(r"(?i)(?:retry|try again) (?:after|in) (\d+(?:\.\d+)?) ?(ms|s|m)", str(error))
+    if match is None:
+        match = re.search(r'"retryDelay": ?"(\d+(?:\.\d+)?)(s)', str(error))  # Gemini's
+    if match is None:
         return None
-    return float(told[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[told[2].lower()]
+    return float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0}[match[2].lower()]
 
 
-def _headers(error: BaseException) -> list[Any]:
-    inner = [error, getattr(error, "original_exception", None), error.__cause__, error.__context__]
-    found = [getattr(e, "litellm_response_headers", None) for e in inner]
-    found += [getattr(getattr(e, "response", None), "headers", None) for e in inner]
-    found += [getattr(e, "headers", None) for e in inner]
-    return [h for h in found if h]
+def _list_headers(error: BaseException) -> list[Any]:
+    errors = [error, getattr(error, "original_exception", None), error.__cause__, error.__context__]
+    headers = [getattr(e, "litellm_response_headers", None) for e in errors]
+    headers += [getattr(getattr(e, "response", None), "headers", None) for e in errors]
+    headers += [getattr(e, "headers", None) for e in errors]
+    return [h for h in headers if h]
 
 
-def _seconds(value: str, unit: float, now: Callable[[], float]) -> float | None:
-    """Return seconds or a date as seconds from now; None for what is neither, or lies behind."""
+def _parse_delay(value: str, unit: float, now: Callable[[], float]) -> float | None:
+    """Return a number of seconds or an HTTP date as seconds from now; None if it is neither."""
     try:
         seconds = float(value) / unit
     except ValueError:
@@ -135,6 +151,6 @@ def _seconds(value: str, unit: float, now: Callable[[], float]) -> float | None:
 
 
 def describe_failure(name: str, failure: FailureKind, address: str | None = None) -> str:
-    """Return what is said of a failure: who, and what it did."""
+    """Return a clause on a failure: the model, and what happened."""
     where = f" at {address}" if address and failure == "unreachable" else ""
     return f"{name} {_FAILURE_TEXTS[failure]}{where}"

@@ -1,12 +1,6 @@
-"""Scripted models that need no key: replayed replies, two shipped scripts, a lookup model.
+"""Scripted models, which need no key: replayed replies, two shipped scripts, and a lookup model.
 
-They are written as code: every file they read they have written before, in a scratch folder, so
-their tools really run.
-
-It is asked for the sum of ports that stand in files, a service each. A number that its prompt does
-not show it reads from the file, for the first time or again. So rules that take a number away which
-is still needed make it take another step: what a replay, which keeps the recorded steps, cannot
-know. After `PATIENCE` steps of one question it gives up.
+Every file that a script reads it has written before, in a scratch folder, so its tools really run.
 """
 
 from __future__ import annotations
@@ -49,21 +43,21 @@ ScriptTurn = tuple[Message, ...]
 
 
 class ScriptedModel:
-    """Replays a script's replies, keyed to the turn and the step, not to the number of messages.
+    """Replays the replies of a script, found by turn and step, not by the number of messages.
 
-    Usage is counted, as a provider would bill it: the part of the prompt that begins like the
-    prompt before is read from the cache while that is younger than `cache_life`, the rest is
-    written to it. Past the last turn, and past the last reply of a turn, it answers that the script
-    is over or that the turn is done.
+    Usage is counted as a provider would bill it: the longest common prefix with the last prompt is
+    read from the cache while it is younger than `cache_life`, the rest is written to it. After the
+    last turn, and after the last reply of a turn, it answers that the script is over or that the
+    turn is done.
 
     Args:
         turns: the replies of each turn.
-        name: what stands in frames, after `scripted/`.
-        counter: counts the prompt and the reply in tokens.
-        context_window: above it a request fails as an overflow would; None: no limit.
+        name: name in frames, after `scripted/`.
+        counter: counts the tokens of prompts and replies.
+        context_window: tokens above which a request fails as an overflow; None: no limit.
         pause: seconds between two streamed words.
-        clock: seconds; decides whether the cache is still warm.
-        cache_life: seconds, Anthropic's and OpenAI's usual five minutes.
+        clock: returns seconds; decides whether the cache is warm.
+        cache_life: seconds; the default is the usual five minutes of Anthropic and OpenAI.
     """
 
     def __init__(
@@ -81,12 +75,15 @@ class ScriptedModel:
         self.name = f"scripted/{name}"
         self.notice = SCRIPTED_NOTICE
         self.context_window = context_window
-        self._counter, self._pause, self._clock, self._life = counter, pause, clock, cache_life
-        self._sent: tuple[Message, ...] = ()
-        self._at = float("-inf")
+        self._counter = counter
+        self._pause = pause
+        self._clock = clock
+        self._cache_life = cache_life
+        self._last_prompt: tuple[Message, ...] = ()
+        self._last_time = float("-inf")
 
     async def __call__(self, request: Request, emit: Emit) -> Message:
-        """Stream the reply of this turn and step, and return it with a counted usage."""
+        """Stream the reply of this turn and step; return it with its counted usage."""
         prompt = self._prompt_tokens(request)
         if self.context_window is not None and prompt > self.context_window:
             raise ModelError(
@@ -94,10 +91,10 @@ class ScriptedModel:
                 overflow=True,
             )
         reply = self.reply(request.turn, request.step)
-        await self._stream(reply, emit)
-        usage = self._bill(request, prompt, reply)
-        self._sent, self._at = request.messages, self._clock()
-        return msgspec.structs.replace(reply, usage=usage, model=self.name, time=self._at)
+        await self._stream_reply(reply, emit)
+        usage = self._count_usage(request, prompt, reply)
+        self._last_prompt, self._last_time = request.messages, self._clock()
+        return msgspec.structs.replace(reply, usage=usage, model=self.name, time=self._last_time)
 
     def reply(self, turn: int, step: int) -> Message:
         """Return the scripted reply, or the one that says that nothing is left."""
@@ -112,10 +109,10 @@ class ScriptedModel:
         schemas = sum((t.chars or 0) for t in request.tools) // 4
         return schemas + sum(map(self._counter.message, request.messages))
 
-    def _bill(self, request: Request, prompt: int, reply: Message) -> Usage:
+    def _count_usage(self, request: Request, prompt: int, reply: Message) -> Usage:
         shared = 0
-        if self._clock() - self._at < self._life:
-            for old, new in zip(self._sent, request.messages, strict=False):
+        if self._clock() - self._last_time < self._cache_life:
+            for old, new in zip(self._last_prompt, request.messages, strict=False):
                 if old != new:
                     break
                 shared += 1
@@ -129,7 +126,7 @@ class ScriptedModel:
             output_tokens=self._counter.message(reply),
         )
 
-    async def _stream(self, reply: Message, emit: Emit) -> None:
+    async def _stream_reply(self, reply: Message, emit: Emit) -> None:
         for part in reply.parts:
             if isinstance(part, Thinking):
                 emit(Delta("thinking", part.text))
@@ -144,7 +141,7 @@ class ScriptedModel:
 
 
 def split_replies(messages: Sequence[Message]) -> tuple[ScriptTurn, ...]:
-    """Return a talk's replies by turn: a turn begins at an input that follows a reply."""
+    """Return the replies of a conversation by turn; an input after a reply begins a turn."""
     turns: list[list[Message]] = []
     for message in messages:
         if message.role == "user" and (not turns or turns[-1]):
@@ -152,19 +149,19 @@ def split_replies(messages: Sequence[Message]) -> tuple[ScriptTurn, ...]:
         elif message.role == "assistant":
             if not turns:
                 turns.append([])
-            turns[-1].append(_clean(message))
+            turns[-1].append(_clean_reply(message))
     return tuple(tuple(t) for t in turns if t)
 
 
-def _clean(reply: Message) -> Message:
-    keep = tuple(p for p in reply.parts if isinstance(p, (Text, Thinking, ToolCall)))
+def _clean_reply(reply: Message) -> Message:
+    parts = tuple(p for p in reply.parts if isinstance(p, (Text, Thinking, ToolCall)))
     stop = "tool" if reply.tool_calls else "stop"
-    return Message(role="assistant", parts=keep, stop=stop)
+    return Message(role="assistant", parts=parts, stop=stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script: what the user asks in each turn, and the replies to it."""
+    """A script: the user's prompt of each turn, and the replies to it."""
 
     name: str
     prompts: tuple[str, ...]
@@ -172,7 +169,7 @@ class Script:
 
 
 class _Writer:
-    """Writes replies with ids of its own, so that two runs of a script are equal."""
+    """Makes replies with ids by a counter, so that two runs of a script are equal."""
 
     def __init__(self, name: str) -> None:
         self._name, self._calls = name, 0
@@ -180,21 +177,21 @@ class _Writer:
     def ask(self, thought: str, tool: str, /, **arguments: Any) -> Message:
         self._calls += 1
         call = ToolCall(f"{self._name}_{self._calls}", tool, arguments)
-        return _reply((Thinking(thought),) if thought else (), call)
+        return _make_reply((Thinking(thought),) if thought else (), call)
 
 
-def _reply(parts: tuple[Part, ...], *more: Part) -> Message:
-    every = (*parts, *more)
+def _make_reply(parts: tuple[Part, ...], *more: Part) -> Message:
+    all_parts = (*parts, *more)
     return Message(
         role="assistant",
-        parts=every,
-        stop="tool" if any(isinstance(p, ToolCall) for p in every) else "stop",
+        parts=all_parts,
+        stop="tool" if any(isinstance(p, ToolCall) for p in all_parts) else "stop",
     )
 
 
 def make_reply(text: str) -> Message:
     """Return a reply that ends a turn."""
-    return _reply((Text(text),))
+    return _make_reply((Text(text),))
 
 
 _TEMPERATURE_MODULE = '''"""Convert temperatures."""
@@ -206,36 +203,36 @@ def to_fahrenheit(celsius: float) -> float:
 
 
 def make_tour() -> Script:
-    """Return the short script: three turns that write, read, search and mend a small module."""
-    w = _Writer("tour")
+    """Return the short script: three turns that write, read, search and fix a small module."""
+    writer = _Writer("tour")
     turns: list[ScriptTurn] = [
         (
-            w.ask("First see what is there.", "list_files"),
-            w.ask(
+            writer.ask("First see what is there.", "list_files"),
+            writer.ask(
                 "Nothing yet; write the module.",
                 "write_file",
                 path="heat.py",
                 content=_TEMPERATURE_MODULE,
             ),
-            w.ask("", "read_file", path="heat.py"),
+            writer.ask("", "read_file", path="heat.py"),
             make_reply(
                 "`heat.py` converts Celsius to Fahrenheit. I have not checked the constant yet."
             ),
         ),
         (
-            w.ask("Where is the constant?", "search", pattern=r"9 / 5", path="."),
-            w.ask(
+            writer.ask("Where is the constant?", "search", pattern=r"9 / 5", path="."),
+            writer.ask(
                 "Water freezes at 32 °F, not 30.",
                 "patch_file",
                 path="heat.py",
                 old="+ 30",
                 new="+ 32",
             ),
-            w.ask("", "read_file", path="heat.py", start=4),
+            writer.ask("", "read_file", path="heat.py", start=4),
             make_reply("The constant was 30 and is 32 now: 0 °C is 32 °F."),
         ),
         (
-            w.ask(
+            writer.ask(
                 "",
                 "write_file",
                 path="NOTES.md",
@@ -253,30 +250,30 @@ def make_tour() -> Script:
 
 
 _REGIONS = ("north", "east", "south", "west", "harbour", "valley", "upland", "island")
-_ROWS = 90
+_LEDGER_ROWS = 90
 
 
-def _ledger(region: str, random: Random) -> tuple[str, str]:
-    """Return a region's ledger, and the id of the one row that is negative by mistake."""
+def _make_ledger(region: str, random: Random) -> tuple[str, str]:
+    """Return a region's ledger, and the id of its one row with a wrong sign."""
     rows = ["id,day,account,amount_cents,currency,note"]
-    wrong = random.randrange(20, _ROWS - 10)
-    found = ""
-    for i in range(_ROWS):
+    wrong_row = random.randrange(20, _LEDGER_ROWS - 10)
+    wrong_id = ""
+    for i in range(_LEDGER_ROWS):
         ident = f"INV-{region[:2].upper()}-{random.randrange(10**6):06d}"
         amount = random.randrange(1_000, 900_000)
-        if i == wrong:
-            found, amount = ident, -amount
+        if i == wrong_row:
+            wrong_id, amount = ident, -amount
         day = f"2026-{random.randrange(1, 13):02d}-{random.randrange(1, 29):02d}"
         account = f"acct/{random.randrange(100, 999)}"
         note = random.choice(["paid", "paid late", "partly paid", "disputed", "open"])
         rows.append(f"{ident},{day},{account},{amount},EUR,{note}")
-    return "\n".join(rows) + "\n", found
+    return "\n".join(rows) + "\n", wrong_id
 
 
 def make_audit() -> Script:
-    """Return the long script: a ledger a turn is written and mended; the last needs the first."""
+    """Return the long script: each turn writes and fixes a ledger; the last lists the fixes."""
     random = Random(20)  # noqa: S311  a script, not a secret
-    w = _Writer("audit")
+    writer = _Writer("audit")
     prompts = [
         (
             "Audit the regional ledgers one by one. Never change the column order, and note every"
@@ -286,28 +283,30 @@ def make_audit() -> Script:
     turns: list[ScriptTurn] = []
     mended: list[str] = []
     for region in _REGIONS:
-        text, wrong = _ledger(region, random)
+        text, wrong = _make_ledger(region, random)
         line = next(row for row in text.splitlines() if row.startswith(wrong))
         right = line.replace(",-", ",")
         mended.append(wrong)
         path = f"ledgers/{region}.csv"
         turns.append(
             (
-                w.ask(
+                writer.ask(
                     f"The ledger of {region} came as text; keep it.",
                     "write_file",
                     path=path,
                     content=text,
                 ),
-                w.ask("Read it as it stands on disk.", "read_file", path=path),
-                w.ask(
+                writer.ask("Read it as it stands on disk.", "read_file", path=path),
+                writer.ask(
                     "Amounts are cents and never negative.",
                     "search",
                     pattern=r",-\d+,",
                     path="ledgers",
                 ),
-                w.ask(f"{wrong} has the wrong sign.", "patch_file", path=path, old=line, new=right),
-                w.ask("Check the row.", "search", pattern=wrong, path="ledgers"),
+                writer.ask(
+                    f"{wrong} has the wrong sign.", "patch_file", path=path, old=line, new=right
+                ),
+                writer.ask("Check the row.", "search", pattern=wrong, path="ledgers"),
                 make_reply(
                     f"{region}: one row had the wrong sign, {wrong}; mended. The column order is"
                     " unchanged."
@@ -318,13 +317,13 @@ def make_audit() -> Script:
     note = "# Mended\n\n" + "".join(f"- {i}\n" for i in mended)
     turns.append(
         (
-            w.ask(
+            writer.ask(
                 "The user wanted every mended id noted.",
                 "write_file",
                 path="MENDED.md",
                 content=note,
             ),
-            w.ask("", "search", pattern=r",-\d+,", path="ledgers"),
+            writer.ask("", "search", pattern=r",-\d+,", path="ledgers"),
             make_reply(
                 f"All {len(mended)} ledgers are mended; `MENDED.md` names them, {mended[0]} to"
                 f" {mended[-1]}."
@@ -353,36 +352,42 @@ def get_script(name: str) -> Script:
 
 
 MAX_LOOKUPS = 6
-"""Files that it reads for one question, at most."""
+"""Files that the model reads for one question, at most."""
 GIVE_UP_TEXT = "I cannot find all of it."
-_FACT = re.compile(r"\b([a-z]+)_port = (\d+)")
+_PORT_LINE = re.compile(r"\b([a-z]+)_port = (\d+)")
 _QUESTION = re.compile(r"the ports? of ([a-z][a-z, ]*)")
 
 
 def find_ports(messages: Iterable[Message]) -> dict[str, int]:
-    """Return the ports by service that stand in messages, in a result or in a summary."""
-    return {found[1]: int(found[2]) for m in messages for found in _FACT.finditer(m.text)}
+    """Return the ports by service that messages state, in results or summaries."""
+    return {match[1]: int(match[2]) for m in messages for match in _PORT_LINE.finditer(m.text)}
 
 
 def parse_question(question: str) -> tuple[str, ...]:
-    """Return the services of the last question in a text: `... the ports of archive and zone?`."""
-    found = _QUESTION.findall(question)
-    return tuple(w for w in re.split(r"[, ]+|\band\b", found[-1]) if w) if found else ()
+    """Return the services in the last question of a text: `... the ports of archive and zone?`."""
+    questions = _QUESTION.findall(question)
+    return tuple(w for w in re.split(r"[, ]+|\band\b", questions[-1]) if w) if questions else ()
 
 
 def service_path(name: str) -> str:
-    """Return the file of a service."""
+    """Return the path of a service's file."""
     return f"etc/{name}.toml"
 
 
+# The question asks for the sum of ports, each stated in the file of its service. For a port that
+# the prompt does not show, the model reads the file, for the first time or again. So rules that
+# remove a port which is still needed cost another step, which a replay of the recorded steps
+# cannot show. The model gives up after MAX_LOOKUPS steps of one question.
+
+
 class LookupModel(ScriptedModel):
-    """Answers from what it is shown; billed as any scripted model.
+    """Answers from what its prompt shows; billed as any scripted model.
 
     Args:
-        tool: reads a file, given its `path`.
-        blind: it does not look, but believes what it was ever told: it takes the same steps under
-            any rules, so that what a replay foretells must come true.
-        name, counter, context_window, clock: see `Scripted`.
+        tool: name of the tool that reads a file, given its `path`.
+        blind: it answers from everything that it was ever shown, and so takes the same steps under
+            any rules; what a replay predicts must then come true.
+        name, counter, context_window, clock: see `ScriptedModel`.
     """
 
     def __init__(
@@ -396,33 +401,35 @@ class LookupModel(ScriptedModel):
         clock: Callable[[], float],
     ) -> None:
         super().__init__((), name=name, counter=counter, context_window=context_window, clock=clock)
-        self._tool, self._blind, self._told = tool, blind, dict[str, int]()
-        self._asked: Request | None = None
+        self._tool, self._trusts_memory, self._seen_ports = tool, blind, dict[str, int]()
+        self._request: Request | None = None
 
     async def __call__(self, request: Request, emit: Emit) -> Message:
         """Look at the prompt, then answer as a scripted model does."""
-        self._asked = request
+        self._request = request
         return await super().__call__(request, emit)
 
     def reply(self, turn: int, step: int) -> Message:
-        """Return the next step: read the first file whose number is not in sight, else answer."""
-        assert self._asked is not None  # noqa: S101  it is called with a request
-        messages = self._asked.messages
-        shown = find_ports(messages)
-        if self._blind:
-            self._told |= shown
-            shown = self._told
-        said = (parse_question(m.text) for m in reversed(messages) if m.role in ("user", "summary"))
-        asked = next(filter(None, said), ())  # what rules attach is no question
-        missing = next((name for name in asked if name not in shown), None)
+        """Return the next step: read the file of the first missing port, else the answer."""
+        assert self._request is not None  # noqa: S101  it is called with a request
+        messages = self._request.messages
+        visible_ports = find_ports(messages)
+        if self._trusts_memory:
+            self._seen_ports |= visible_ports
+            visible_ports = self._seen_ports
+        questions = (
+            parse_question(m.text) for m in reversed(messages) if m.role in ("user", "summary")
+        )
+        services = next(filter(None, questions), ())  # text that the rules add has no question
+        missing = next((name for name in services if name not in visible_ports), None)
         if missing is not None and step >= MAX_LOOKUPS:
             return _text_reply(GIVE_UP_TEXT)
         if missing is not None:
             call = ToolCall(f"read_{turn}_{step}", self._tool, {"path": service_path(missing)})
             return Message(role="assistant", parts=(call,), stop="tool")
-        if not asked:
+        if not services:
             return _text_reply("Ask me for the sum of the ports of some services.")
-        return _text_reply(f"The sum is {sum(shown[name] for name in asked)}.")
+        return _text_reply(f"The sum is {sum(visible_ports[name] for name in services)}.")
 
 
 def _text_reply(text: str) -> Message:

@@ -1,16 +1,7 @@
-"""Assemble streamed replies: tool calls, finish reasons, usage, and whether they are complete.
+"""Assembly of streamed replies: tool calls, finish reasons, usage, and whether a reply is complete.
 
-LiteLLM's own builder loses calls without an id, runs calls of one index together, ends a stream
-that broke off with `stop`, and counts tokens itself where the server told none; here each is what
-it is.
-
-LiteLLM gives every piece of Gemini's the finish reason `stop`, and counts tokens itself where a
-Responses stream tells no usage. Both are read from the events here, as they come to its parser.
-Where a release of LiteLLM has no such parser, nothing is noted, and what LiteLLM says holds.
-
-Events that have arrived already come without any wait, those that LiteLLM passes over even within
-one of its own steps. So the event loop gets its turn before each: a limit of time, and an
-interrupt, hold however fast a server sends.
+It replaces LiteLLM's own builder, which loses calls without an id, joins calls of one index, ends a
+stream that broke off with `stop`, and counts tokens itself if the server reported none.
 """
 
 from __future__ import annotations
@@ -30,9 +21,9 @@ if TYPE_CHECKING:
 
 _REFUSALS = ("content_filter", "refusal", "safety")
 _UNPARSED_CALLS = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
-"""Gemini's words for calls that it could not read itself."""
+"""Gemini's finish reasons for tool calls that it could not parse itself."""
 CONTEXT_FULL_REASONS = ("model_context_window_exceeded", "max_output_tokens")
-"""Words for a reply that was cut because there was no more room."""
+"""Finish reasons of a reply that was cut because the window was full."""
 
 
 @dataclass(slots=True)
@@ -43,26 +34,32 @@ class _PartialCall:
 
     @property
     def whole(self) -> bool:
-        """True where the arguments are a whole JSON object."""
+        """True if the arguments are a whole JSON object."""
         try:
             return isinstance(msgspec.json.decode("".join(self.arguments)), dict)
         except msgspec.DecodeError:
             return False
 
 
+# Tool calls in a stream come in pieces with an index, and servers use the index in different ways:
+# some repeat the id in every piece, some send none, some give every call index 0. A piece begins
+# another call if it has another id, or, without ids, a name after the current arguments are a whole
+# JSON object, or another name. A call without an id gets one by its position.
+
+
 def assemble_tool_calls(chunks: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the tool calls of a stream, each with an id, as Chat Completions has them."""
+    """Return the tool calls of a stream in the form of Chat Completions, each with an id."""
     calls: list[_PartialCall] = []
-    at: dict[int, _PartialCall] = {}
-    for delta in _deltas(chunks):
+    open_calls: dict[int, _PartialCall] = {}
+    for delta in _iter_call_deltas(chunks):
         function, index = getattr(delta, "function", None), getattr(delta, "index", None) or 0
         name, arguments = (
             getattr(function, "name", None) or "",
             getattr(function, "arguments", None),
         )
-        call = at.get(index)
+        call = open_calls.get(index)
         if call is None or _begins_call(call, name, getattr(delta, "id", None)):
-            call = at[index] = _PartialCall()
+            call = open_calls[index] = _PartialCall()
             calls.append(call)
         call.name = call.name or name
         call.id = call.id or getattr(delta, "id", None)
@@ -81,14 +78,14 @@ def assemble_tool_calls(chunks: Iterable[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _deltas(chunks: Iterable[Any]) -> Iterable[Any]:
+def _iter_call_deltas(chunks: Iterable[Any]) -> Iterable[Any]:
     for chunk in chunks:
         for choice in chunk.choices[:1] if getattr(chunk, "choices", None) else ():
             yield from getattr(choice.delta, "tool_calls", None) or ()
 
 
 def _begins_call(call: _PartialCall, name: str, ident: str | None) -> bool:
-    """Return True where a piece at a used index begins another call."""
+    """Return True if a piece at a used index begins another call."""
     if ident and call.id:
         return ident != call.id
     if not name:
@@ -97,10 +94,10 @@ def _begins_call(call: _PartialCall, name: str, ident: str | None) -> bool:
 
 
 def has_reported_usage(stream: Any, chunks: Iterable[Any]) -> bool:
-    """Return True where the server sent a usage, and not only zeros.
+    """Return True if the server sent a usage that is not all zeros.
 
-    LiteLLM keeps what came as `chunks` of the stream; what it gives out ends with a usage in any
-    case, if need be with a count of its own.
+    LiteLLM keeps the received pieces as `chunks` of the stream; the pieces that it yields end with
+    a usage in any case, if need be one that it counted itself.
     """
     for chunk in getattr(stream, "chunks", chunks):
         usage = getattr(chunk, "usage", None)
@@ -117,20 +114,26 @@ def check_complete(
     calls: Sequence[Any],
     *,
     finished: bool | None = None,
-    word: str | None = None,
+    finish_word: str | None = None,
 ) -> None:
-    """Raise where a reply is none, or not the whole of it.
+    """Raise if a reply is not a complete answer of the model.
 
-    `finished` and `word` are what the server itself said of its end, where that is known (`Raw`).
+    Args:
+        name: name of the model, for messages.
+        stream: LiteLLM's stream.
+        data: the assembled response.
+        calls: the assembled tool calls.
+        finished: whether the server itself sent a finish reason; None: not known (`StreamNotes`).
+        finish_word: the finish reason in the server's own words, if known.
 
     Raises:
-        ModelError: a web page came, the stream broke off, calls were promised and not sent
-        (`again=True`: nothing was run, so it can be asked again); or the model refused.
+        ModelError: a web page came, the stream broke off, or announced calls are missing (with
+            `again=True`: nothing was run, so the call can be repeated); or the model refused.
     """
     choice = data["choices"][0]
     message = choice["message"]
     empty = not calls and not (message.get("content") or message.get("reasoning_content"))
-    stop = None if finished is False else _finish(stream, choice.get("finish_reason"))
+    stop = None if finished is False else _finish_reason(stream, choice.get("finish_reason"))
     if empty and _is_html(stream):
         raise ModelError(
             f"{name} was answered by a web page and not by the model: check the address, and "
@@ -145,23 +148,26 @@ def check_complete(
         )
     if stop in ("tool_calls", "function_call") and not calls:
         raise ModelError(f"{name} said that it calls a tool, and sent no call.", again=True)
-    if word in _UNPARSED_CALLS and not calls:
-        raise ModelError(f"{name} wrote a tool call that it could not send ({word}).", again=True)
+    if finish_word in _UNPARSED_CALLS and not calls:
+        raise ModelError(
+            f"{name} wrote a tool call that it could not send ({finish_word}).", again=True
+        )
     if (
         str(stop).lower() in _REFUSALS
-        or str(word).lower() in _REFUSALS
+        or str(finish_word).lower() in _REFUSALS
         or choice.get("finish_reason") in _REFUSALS
     ):
-        more = "; what it had said is in the log" if not empty else ""
+        log_hint = "; what it had said is in the log" if not empty else ""
         raise ModelError(
-            f"{name} refused to answer (its finish reason is {_safe_word(word or stop)}){more}."
+            f"{name} refused to answer (its finish reason is {_safe_word(finish_word or stop)})"
+            f"{log_hint}."
         )
 
 
-def _finish(stream: Any, said: Any) -> Any:
+def _finish_reason(stream: Any, reported: Any) -> Any:
     """Return the finish reason that the server sent; LiteLLM ends any stream with `stop`."""
     if not hasattr(stream, "received_finish_reason"):
-        return said
+        return reported
     return stream.received_finish_reason or getattr(stream, "intermittent_finish_reason", None)
 
 
@@ -178,17 +184,17 @@ def _safe_word(stop: object) -> str:
 
 @dataclass(slots=True)
 class StreamNotes:
-    """Notes on one stream: None where nothing is known."""
+    """Facts about one stream as the server sent it; None where not known."""
 
     finish: bool | None = None
-    """True where a finish reason came."""
+    """True if a finish reason came."""
     word: str | None = None
     """The finish reason in the server's own words (Gemini, Anthropic, Responses)."""
     usage: bool | None = None
-    """True where tokens came."""
+    """True if the usage has prompt tokens."""
 
     def note(self, event: Any) -> None:
-        """Note an event of Gemini's, Anthropic's or of the Responses API."""
+        """Note an event of Gemini, Anthropic or the Responses API."""
         if not isinstance(event, dict):
             return
         if "candidates" in event or "usageMetadata" in event:
@@ -206,26 +212,36 @@ class StreamNotes:
             self.usage = bool(self.usage) or bool(counts.get("input_tokens"))
 
 
+# LiteLLM gives every piece of Gemini's the finish reason `stop`, and counts tokens itself if a
+# Responses stream has no usage. So the raw events are observed on their way into its parsers
+# (`chunk_parser`, `_process_chunk`). In a release of LiteLLM without such a parser nothing is
+# noted, and LiteLLM's own values are used.
+#
+# Events that have arrived already come without any wait, also those that LiteLLM skips inside one
+# of its own steps. `PacedStream` lets the event loop run before each, so that a time limit and an
+# interrupt take effect however fast a server sends.
+
+
 def watch_stream(stream: Any) -> StreamNotes:
-    """Return the notes that fill as a stream of LiteLLM's is read."""
-    raw = StreamNotes()
+    """Hook into a stream of LiteLLM's; return notes that fill as it is read."""
+    notes = StreamNotes()
     if getattr(stream, "completion_stream", None) is not None:
-        stream.completion_stream = _hooked(stream.completion_stream, raw)
+        stream.completion_stream = _hook_stream(stream.completion_stream, notes)
     make = getattr(stream, "make_call", None)
     if make is not None:
 
-        async def made(*args: Any, **more: Any) -> Any:
-            return _hooked(await make(*args, **more), raw)
+        async def make_hooked(*args: Any, **more: Any) -> Any:
+            return _hook_stream(await make(*args, **more), notes)
 
-        stream.make_call = made
-    return raw
+        stream.make_call = make_hooked
+    return notes
 
 
 class PacedStream:
-    """A stream that lets the event loop run before each of its events.
+    """A stream that yields to the event loop before each of its events.
 
     Args:
-        inner: the stream; whatever else is asked of it goes there.
+        inner: the stream; other attributes are looked up on it.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -244,33 +260,33 @@ class PacedStream:
         return getattr(self._inner, name)
 
 
-def _hooked(inner: Any, raw: StreamNotes) -> Any:
-    """Return a stream that notes what it sends, and lets the loop run."""
-    for owner, name in ((inner, "chunk_parser"), (_within(inner), "_process_chunk")):
+def _hook_stream(inner: Any, notes: StreamNotes) -> Any:
+    """Return a stream that notes its events and yields to the event loop."""
+    for owner, name in ((inner, "chunk_parser"), (_responses_reader(inner), "_process_chunk")):
         parse = getattr(owner, name, None)
         if parse is not None:
-            setattr(owner, name, _noting(parse, raw))
+            setattr(owner, name, _wrap_parser(parse, notes))
     return PacedStream(inner) if hasattr(inner, "__aiter__") else inner
 
 
-def _within(inner: Any) -> Any:
-    """Return the reader of a Responses stream within LiteLLM's translation of it."""
+def _responses_reader(inner: Any) -> Any:
+    """Return the reader of a Responses stream inside LiteLLM's translation of it, or None."""
     return getattr(inner, "streaming_response", None)
 
 
-def _noting(parse: Any, raw: StreamNotes) -> Any:
-    def noted(chunk: Any, *args: Any, **more: Any) -> Any:
-        raw.note(_event(chunk))
+def _wrap_parser(parse: Any, notes: StreamNotes) -> Any:
+    def parse_and_note(chunk: Any, *args: Any, **more: Any) -> Any:
+        notes.note(_decode_event(chunk))
         return parse(chunk, *args, **more)
 
-    return noted
+    return parse_and_note
 
 
-def _event(chunk: Any) -> Any:
-    """Return an event; a stream's lines are not decoded but for the last, with the usage."""
+def _decode_event(chunk: Any) -> Any:
+    """Return the event of a chunk; of text lines only the last, with the usage, is decoded."""
     if not isinstance(chunk, str):
-        told = isinstance(chunk, dict) and chunk.get("type") in (None, "message_delta")
-        return chunk if told else None
+        is_noted = isinstance(chunk, dict) and chunk.get("type") in (None, "message_delta")
+        return chunk if is_noted else None
     if not any(f"response.{end}" in chunk for end in ("completed", "incomplete", "failed")):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Record any agent in this kernel."""
+"""Recorders of model calls in this kernel, of any agent framework."""
 
 from ctxkit._internal.lazy import public_dir
 from ctxkit.agent.recorders.recording import Recording, record, recorder

@@ -1,7 +1,6 @@
-"""Parse providers' HTTP requests and responses, whole or streamed, into reader input.
+"""Parsers of providers' HTTP requests and responses, whole or streamed, into input for the readers.
 
-Both may leave out the ids of tool calls: a call is then named by what it asks and how often that
-was asked before, so that it has one name in the reply and in every later request.
+Gemini and Ollama are converted to Chat Completions.
 """
 
 from __future__ import annotations
@@ -21,57 +20,70 @@ if TYPE_CHECKING:
 
 
 JsonObject = dict[str, Any]
-_THOUGHT = "reasoning_content"
+_THINKING_FIELD = "reasoning_content"
+
+
+# Gemini and Ollama may leave out the ids of tool calls. A call is then named by a hash of its name
+# and arguments and by how often those occurred before. Every later request repeats the conversation
+# from its start, so a call gets the same id in the reply and in all later requests.
 
 
 class _CallIds:
-    """The tool calls of a conversation so far, and which of them are unanswered."""
+    """The tool calls of a conversation so far, and which of them have no result yet."""
 
     def __init__(self) -> None:
-        self._times: dict[str, int] = {}
-        self._open: list[tuple[str, str]] = []
+        self._repeats: dict[str, int] = {}
+        self._unanswered: list[tuple[str, str]] = []
 
-    def made(self, name: str, arguments: Any, given: Any) -> JsonObject:
-        """Return a call as Chat Completions has it."""
-        said = json.dumps(arguments or {}, ensure_ascii=False)
+    def add_call(self, name: str, arguments: Any, provider_id: Any) -> JsonObject:
+        """Add a tool call; return it in the form of Chat Completions."""
+        arguments_text = json.dumps(arguments or {}, ensure_ascii=False)
         mark = sha256(f"{name}\0{json.dumps(arguments, sort_keys=True)}".encode()).hexdigest()[:8]
-        n = self._times[mark] = self._times.get(mark, 0) + 1
-        ident = str(given or (f"call_{mark}" if n == 1 else f"call_{mark}_{n}"))
-        self._open.append((ident, name))
-        return {"id": ident, "type": "function", "function": {"name": name, "arguments": said}}
+        n = self._repeats[mark] = self._repeats.get(mark, 0) + 1
+        ident = str(provider_id or (f"call_{mark}" if n == 1 else f"call_{mark}_{n}"))
+        self._unanswered.append((ident, name))
+        return {
+            "id": ident,
+            "type": "function",
+            "function": {"name": name, "arguments": arguments_text},
+        }
 
-    def answered(self, name: str, given: Any) -> str:
+    def find_answered(self, name: str, provider_id: Any) -> str:
         """Return the id of the call that a result answers: the first open one of that name."""
-        if given:
-            return str(given)
-        found = next((c for c in self._open if c[1] == name), None) or next(iter(self._open), None)
-        if found is None:
+        if provider_id:
+            return str(provider_id)
+        call = next((c for c in self._unanswered if c[1] == name), None) or next(
+            iter(self._unanswered), None
+        )
+        if call is None:
             return f"call_{name}"
-        self._open.remove(found)
-        return found[0]
+        self._unanswered.remove(call)
+        return call[0]
 
 
 # -- Gemini: https://ai.google.dev/api/generate-content ------------------------------------------
 
 
-def gemini_to_chat(body: JsonObject, said: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
-    """Return a request and the pieces of its answer as Chat Completions has them."""
+def gemini_to_chat(body: JsonObject, events: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
+    """Return a request and the events of its response in the form of Chat Completions."""
     calls, messages = _CallIds(), []
     if system := _gemini_parts(body.get("systemInstruction") or body.get("system_instruction")):
         messages.append({"role": "system", "content": _join_texts(system)})
     for content in _json_objects(body.get("contents")):
         messages += _gemini_messages(content, calls)
     pieces: list[JsonObject] = []
-    stop, told, model = None, None, body.get("model")
-    for event in said:
-        told, model = event.get("usageMetadata") or told, event.get("modelVersion") or model
+    stop, usage, model = None, None, body.get("model")
+    for event in events:
+        usage, model = event.get("usageMetadata") or usage, event.get("modelVersion") or model
         for candidate in _json_objects(event.get("candidates"))[:1]:
             pieces += _gemini_parts(candidate.get("content"))
             stop = candidate.get("finishReason") or stop
     message = _gemini_reply(pieces, calls)
     request = {"model": body.get("model"), "messages": messages, "tools": list(_gemini_tools(body))}
-    ended = {"STOP": "stop", "MAX_TOKENS": "length"}.get(str(stop), stop and str(stop).lower())
-    return request, _chat_response(message, ended, _gemini_usage(told), model)
+    finish_reason = {"STOP": "stop", "MAX_TOKENS": "length"}.get(
+        str(stop), stop and str(stop).lower()
+    )
+    return request, _chat_response(message, finish_reason, _gemini_usage(usage), model)
 
 
 def _gemini_messages(content: JsonObject, calls: _CallIds) -> Iterator[JsonObject]:
@@ -82,42 +94,42 @@ def _gemini_messages(content: JsonObject, calls: _CallIds) -> Iterator[JsonObjec
     for part in parts:
         result = part.get("functionResponse")
         if isinstance(result, dict):
-            ident = calls.answered(str(result.get("name")), result.get("id"))
-            said = json.dumps(result.get("response"), ensure_ascii=False)
-            yield {"role": "tool", "tool_call_id": ident, "content": said}
-    asked = [p for p in parts if "functionResponse" not in p]
-    if asked:
-        yield {"role": "user", "content": _join_texts(asked)}
+            ident = calls.find_answered(str(result.get("name")), result.get("id"))
+            response = json.dumps(result.get("response"), ensure_ascii=False)
+            yield {"role": "tool", "tool_call_id": ident, "content": response}
+    user_parts = [p for p in parts if "functionResponse" not in p]
+    if user_parts:
+        yield {"role": "user", "content": _join_texts(user_parts)}
 
 
 def _gemini_reply(parts: list[JsonObject], calls: _CallIds) -> JsonObject:
     text = "".join(_part_text(p) for p in parts if not p.get("thought"))
     thought = "".join(_part_text(p) for p in parts if p.get("thought"))
-    made = [
-        calls.made(str(c.get("name")), c.get("args"), c.get("id"))
+    tool_calls = [
+        calls.add_call(str(c.get("name")), c.get("args"), c.get("id"))
         for p in parts if isinstance(c := p.get("functionCall"), dict)
     ]  # fmt: skip
-    return _assistant_message(text, thought, made)
+    return _assistant_message(text, thought, tool_calls)
 
 
 def _gemini_tools(body: JsonObject) -> Iterator[JsonObject]:
     for group in _json_objects(body.get("tools")):
         for tool in _json_objects(group.get("functionDeclarations")):
             schema = tool.get("parameters") or tool.get("parametersJsonSchema") or {}
-            told = {"name": tool.get("name"), "description": tool.get("description") or ""}
-            yield {"type": "function", "function": {**told, "parameters": schema}}
+            function = {"name": tool.get("name"), "description": tool.get("description") or ""}
+            yield {"type": "function", "function": {**function, "parameters": schema}}
 
 
-def _gemini_usage(told: Any) -> JsonObject | None:
-    if not isinstance(told, dict) or told.get("promptTokenCount") is None:
+def _gemini_usage(usage: Any) -> JsonObject | None:
+    if not isinstance(usage, dict) or usage.get("promptTokenCount") is None:
         return None
-    thoughts = told.get("thoughtsTokenCount")
-    out = (told.get("candidatesTokenCount") or 0) + (thoughts or 0)
-    prompt = told["promptTokenCount"] + (told.get("toolUsePromptTokenCount") or 0)
+    thoughts = usage.get("thoughtsTokenCount")
+    out = (usage.get("candidatesTokenCount") or 0) + (thoughts or 0)
+    prompt = usage["promptTokenCount"] + (usage.get("toolUsePromptTokenCount") or 0)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": out,
-        "prompt_tokens_details": {"cached_tokens": told.get("cachedContentTokenCount")},
+        "prompt_tokens_details": {"cached_tokens": usage.get("cachedContentTokenCount")},
         "completion_tokens_details": {"reasoning_tokens": thoughts},
     }
 
@@ -133,30 +145,30 @@ def _join_texts(parts: list[JsonObject]) -> str:
 
 
 def _part_text(part: JsonObject) -> str:
-    """Return the text of a part; what is none counts by its kind."""
+    """Return the text of a part; for a file its type in brackets."""
     if isinstance(part.get("text"), str):
         return str(part["text"])
-    held = part.get("inlineData") or part.get("fileData")
-    return f"[{held.get('mimeType') or 'file'}]" if isinstance(held, dict) else ""
+    file = part.get("inlineData") or part.get("fileData")
+    return f"[{file.get('mimeType') or 'file'}]" if isinstance(file, dict) else ""
 
 
 # -- Ollama: https://docs.ollama.com/api/chat ----------------------------------------------------
 
 
-def ollama_to_chat(body: JsonObject, said: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
-    """Return a request and the pieces of its answer as Chat Completions has them."""
+def ollama_to_chat(body: JsonObject, events: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject]:
+    """Return a request and the events of its response in the form of Chat Completions."""
     calls = _CallIds()
     messages = [_ollama_message(m, calls) for m in _json_objects(body.get("messages"))]
-    whole: JsonObject = {"content": "", "thinking": "", "tool_calls": []}
+    joined: JsonObject = {"content": "", "thinking": "", "tool_calls": []}
     last: JsonObject = {}
-    for event in said:
+    for event in events:
         last = event
         piece = event.get("message")
         piece = piece if isinstance(piece, dict) else {}
-        whole["content"] += piece.get("content") or ""
-        whole["thinking"] += piece.get("thinking") or ""
-        whole["tool_calls"] += _json_objects(piece.get("tool_calls"))
-    message = _ollama_message({"role": "assistant", **whole}, calls)
+        joined["content"] += piece.get("content") or ""
+        joined["thinking"] += piece.get("thinking") or ""
+        joined["tool_calls"] += _json_objects(piece.get("tool_calls"))
+    message = _ollama_message({"role": "assistant", **joined}, calls)
     request = {"model": body.get("model"), "messages": messages, "tools": body.get("tools") or []}
     counts = last.get("prompt_eval_count"), last.get("eval_count")
     usage = (
@@ -171,14 +183,19 @@ def _ollama_message(message: JsonObject, calls: _CallIds) -> JsonObject:
     role, text = str(message.get("role")), str(message.get("content") or "")
     if role == "tool":
         name = str(message.get("tool_name") or message.get("name"))
-        ident = calls.answered(name, message.get("tool_call_id"))
+        ident = calls.find_answered(name, message.get("tool_call_id"))
         return {"role": "tool", "tool_call_id": ident, "content": text}
     if role != "assistant":
         return {"role": role, "content": text}
-    asked = [c["function"] | {"id": c.get("id")} for c in _json_objects(message.get("tool_calls"))
-             if isinstance(c.get("function"), dict)]  # fmt: skip
-    made = [calls.made(str(c.get("name")), c.get("arguments"), c["id"]) for c in asked]
-    return _assistant_message(text, str(message.get("thinking") or ""), made)
+    functions = [
+        c["function"] | {"id": c.get("id")}
+        for c in _json_objects(message.get("tool_calls"))
+        if isinstance(c.get("function"), dict)
+    ]
+    tool_calls = [
+        calls.add_call(str(c.get("name")), c.get("arguments"), c["id"]) for c in functions
+    ]
+    return _assistant_message(text, str(message.get("thinking") or ""), tool_calls)
 
 
 # -- both ----------------------------------------------------------------------------------------
@@ -186,7 +203,7 @@ def _ollama_message(message: JsonObject, calls: _CallIds) -> JsonObject:
 
 def _assistant_message(text: str, thought: str, calls: list[JsonObject]) -> JsonObject:
     out: JsonObject = {"role": "assistant", "content": text or None}
-    out |= {_THOUGHT: thought} if thought else {}
+    out |= {_THINKING_FIELD: thought} if thought else {}
     return out | ({"tool_calls": calls} if calls else {})
 
 
@@ -206,7 +223,7 @@ def _json_objects(value: Any) -> list[JsonObject]:
 
 
 ApiKind = Literal["openai", "anthropic", "openai-responses", "gemini", "ollama"]
-"""An API: by the name of its reader, or one that is put into the words of Chat Completions."""
+"""An API: the name of its reader, or one that is converted to Chat Completions."""
 _CONVERTERS = {"gemini": gemini_to_chat, "ollama": ollama_to_chat}
 _API_PATHS: dict[str, tuple[ApiKind, str]] = {
     "/chat/completions": ("openai", "messages"),
@@ -226,11 +243,11 @@ _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def detect_api(url: str, body: Any) -> ApiKind | None:
-    """Return which API a request goes to; None where it is no conversation known here."""
+    """Return the API that a request goes to; None if it is no known conversation."""
     path = urlsplit(url).path.rstrip("/")
     for end, (kind, key) in _API_PATHS.items():
-        said = body.get(key) if isinstance(body, dict) else None
-        if path.endswith(end) and isinstance(said, (list, str)):
+        conversation = body.get(key) if isinstance(body, dict) else None
+        if path.endswith(end) and isinstance(conversation, (list, str)):
             return kind
     return None
 
@@ -244,15 +261,15 @@ def parse_call(
     status: int = 200,
     error: str = "",
 ) -> tuple[ApiKind, dict[str, Any], dict[str, Any]]:
-    """Return a call as a reader takes it: of which API, what was asked, and what came back.
+    """Return a call as a reader takes it: the API, the request and the response.
 
     Args:
-        kind: the API.
-        url: Gemini has the model's name there.
-        body: what was sent.
-        data: what came back, as far as it was read.
-        status: of HTTP.
-        error: why nothing came back.
+        kind: the API of the request.
+        url: the address, which has the model's name for Gemini.
+        body: the request.
+        data: the response, as far as it was read.
+        status: HTTP status.
+        error: reason why there is no response; empty if there is one.
     """
     if kind not in _CONVERTERS:
         return (
@@ -261,13 +278,13 @@ def parse_call(
             failed_response(kind, error) if error else parse_response(kind, data, status),
         )
     name = urlsplit(url).path.rpartition("/")[2].partition(":")[0]
-    said = [] if error or status >= 400 else _parse_objects(data)
-    broken = next((_error_message(e) for e in said if e.get("error")), "")
-    request, answer = _CONVERTERS[kind]({"model": name, **body}, said)
-    if error or broken or status >= 400:
+    events = [] if error or status >= 400 else _parse_objects(data)
+    stream_error = next((_error_message(e) for e in events if e.get("error")), "")
+    request, answer = _CONVERTERS[kind]({"model": name, **body}, events)
+    if error or stream_error or status >= 400:
         why = (
             error
-            or broken
+            or stream_error
             or _error_message(next(iter(_parse_objects(data)), None))
             or f"HTTP {status}"
         )
@@ -276,7 +293,7 @@ def parse_call(
 
 
 def _parse_objects(data: bytes) -> list[dict[str, Any]]:
-    """Return the JSON objects of an answer: one, a list of them, one a line, or events."""
+    """Return the JSON objects of a response: one, a list, one a line, or server-sent events."""
     try:
         whole = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -285,7 +302,7 @@ def _parse_objects(data: bytes) -> list[dict[str, Any]]:
 
 
 def parse_response(kind: ApiKind, data: bytes, status: int = 200) -> dict[str, Any]:
-    """Return the response that bytes hold, as far as it goes where it is cut off."""
+    """Return the response in some bytes; of a truncated stream, what came of it."""
     try:
         whole = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -294,25 +311,25 @@ def parse_response(kind: ApiKind, data: bytes, status: int = 200) -> dict[str, A
         return failed_response(kind, _error_message(whole) or f"HTTP {status}")
     if isinstance(whole, dict):
         return whole
-    found = list(_parse_events(data))
-    broken = next((e for e in found if e.get("error") or e.get("type") == "error"), None)
-    if broken is not None and kind != "openai-responses":
-        return failed_response(kind, _error_message(broken) or "the stream broke off")
+    events = list(_parse_events(data))
+    error_event = next((e for e in events if e.get("error") or e.get("type") == "error"), None)
+    if error_event is not None and kind != "openai-responses":
+        return failed_response(kind, _error_message(error_event) or "the stream broke off")
     return {
         "openai": _join_chat_chunks,
         "anthropic": _join_anthropic_events,
         "openai-responses": _join_responses_events,
-    }[kind](found)
+    }[kind](events)
 
 
 def failed_response(kind: ApiKind, why: str) -> dict[str, Any]:
-    """Return a call that failed as a response of its API."""
+    """Return a failed call as a response of its API."""
     if kind == "openai":
         message = {"role": "assistant", "content": None, "refusal": why}
         return {"choices": [{"message": message, "finish_reason": "error"}]}
     if kind == "anthropic":
-        said = [{"type": "text", "text": why}]
-        return {"type": "message", "role": "assistant", "content": said, "stop_reason": "error"}
+        blocks = [{"type": "text", "text": why}]
+        return {"type": "message", "role": "assistant", "content": blocks, "stop_reason": "error"}
     content = [{"type": "output_text", "text": why}]
     return {
         "status": "failed",
@@ -321,14 +338,14 @@ def failed_response(kind: ApiKind, why: str) -> dict[str, Any]:
 
 
 def _error_message(body: Any) -> str:
-    """Return the words of an error's body."""
-    found = body.get("error", body) if isinstance(body, dict) else None
-    said = found.get("message") if isinstance(found, dict) else found
-    return str(said)[:1000] if said else ""
+    """Return the message in the body of an error; empty if there is none."""
+    error = body.get("error", body) if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return str(message)[:1000] if message else ""
 
 
 def _parse_events(data: bytes, mark: str = "data:") -> Iterable[dict[str, Any]]:
-    """Yield the JSON objects of server-sent events; a line that is cut, or none, is passed over."""
+    """Yield the JSON objects of server-sent events; incomplete lines are skipped."""
     for line in data.decode("utf-8", "replace").splitlines():
         if line.startswith(mark):
             try:
@@ -341,18 +358,18 @@ def _parse_events(data: bytes, mark: str = "data:") -> Iterable[dict[str, Any]]:
 
 def _join_chat_chunks(events: list[dict[str, Any]]) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    said: dict[str, list[str]] = {"content": [], "reasoning_content": [], "refusal": []}
+    texts: dict[str, list[str]] = {"content": [], "reasoning_content": [], "refusal": []}
     stop = None
     for event in events:
         out |= {k: event[k] for k in ("id", "model", "created", "usage") if event.get(k)}
         for choice in _dict_items(event.get("choices"))[:1]:
             stop = choice.get("finish_reason") or stop
             delta = choice.get("delta") or {}
-            for key, pieces in said.items():
+            for key, pieces in texts.items():
                 if isinstance(delta.get(key), str):
                     pieces.append(delta[key])
     message: dict[str, Any] = {"role": "assistant", "content": None}
-    message |= {key: "".join(pieces) for key, pieces in said.items() if pieces}
+    message |= {key: "".join(pieces) for key, pieces in texts.items() if pieces}
     calls = assemble_tool_calls(_as_attributes(events))
     if calls:
         message["tool_calls"] = calls
@@ -360,7 +377,7 @@ def _join_chat_chunks(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _as_attributes(events: list[dict[str, Any]]) -> list[Any]:
-    """Return the pieces of a stream as LiteLLM has them: objects with attributes."""
+    """Return the pieces of a stream as objects with attributes, like LiteLLM's."""
     pieces = [
         {"choices": [c for c in _dict_items(e.get("choices")) if c.get("delta")]} for e in events
     ]
@@ -393,7 +410,7 @@ def _add_delta(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 
 def _finish_block(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block whose input came in pieces with its input; one that was cut has none."""
+    """Return a content block with its input parsed; a truncated input becomes empty."""
     text = block.pop("partial_json", None)
     if text is not None:
         try:
@@ -404,17 +421,17 @@ def _finish_block(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _join_responses_events(events: list[dict[str, Any]]) -> dict[str, Any]:
-    begun: dict[str, Any] = {}
-    done: list[Any] = []
+    latest: dict[str, Any] = {}
+    items: list[Any] = []
     text: list[str] = []
     for event in events:
         kind, response = event.get("type"), event.get("response")
         if isinstance(response, dict):
-            begun = response
+            latest = response
             if kind in _FINAL_EVENTS:
-                return response if response.get("output") else {**response, "output": done}
+                return response if response.get("output") else {**response, "output": items}
         if kind == "response.output_item.done":
-            done.append(event.get("item"))
+            items.append(event.get("item"))
             text = []
         elif kind == "response.output_text.delta":
             text.append(str(event.get("delta")))
@@ -424,8 +441,8 @@ def _join_responses_events(events: list[dict[str, Any]]) -> dict[str, Any]:
             )
     if text:
         content = [{"type": "output_text", "text": "".join(text)}]
-        done.append({"type": "message", "role": "assistant", "content": content})
-    return {**begun, "status": "incomplete", "output": done}
+        items.append({"type": "message", "role": "assistant", "content": content})
+    return {**latest, "status": "incomplete", "output": items}
 
 
 def _dict_items(value: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Listen to the calls that SDKs send through httpx, their streams included."""
+"""Observation of the model calls that SDKs send through httpx, streams included."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
 _LIBRARIES = ("httpx", "httpx2")
-"""openai 3 and anthropic 2 moved to the second; LiteLLM and older SDKs use the first."""
-_LOCK = threading.Lock()
+"""openai 3 and anthropic 2 use the second; LiteLLM and older SDKs use the first."""
+_taps_lock = threading.Lock()
 _taps: list[HttpTap] = []
-_undo: list[Callable[[], None]] = []
+_undo_patches: list[Callable[[], None]] = []
 
 
 @dataclass
 class HttpExchange:
-    """One request and what came of it."""
+    """One request and its response."""
 
     kind: ApiKind
     url: str
     body: dict[str, Any]
     began: float
     litellm: bool
-    """True where LiteLLM sent it."""
+    """True if LiteLLM sent it."""
     data: list[bytes] = field(default_factory=list)
     status: int = 0
     encoding: str = ""
@@ -44,11 +44,11 @@ class HttpExchange:
 
     @property
     def bytes(self) -> bytes:
-        """The answer so far, unpacked."""
+        """The response so far, decompressed."""
         raw = b"".join(self.data)
         if not self.encoding:
             return raw
-        with suppress(Exception):  # what was cut cannot always be unpacked
+        with suppress(Exception):  # a truncated body cannot always be decompressed
             import httpx
 
             return httpx.Response(
@@ -58,84 +58,96 @@ class HttpExchange:
 
 
 class HttpTap:
-    """One listener.
+    """An observer of HTTP exchanges.
 
     Args:
-        begun: told when a call is sent.
-        over: told when its answer was read, left, or did not come.
+        on_begin: called when a request is sent.
+        on_end: called once, when its response was read, abandoned, or did not come.
     """
 
     def __init__(
-        self, begun: Callable[[HttpExchange], None], over: Callable[[HttpExchange], None]
+        self, on_begin: Callable[[HttpExchange], None], on_end: Callable[[HttpExchange], None]
     ) -> None:
-        self.begun, self._over = begun, over
+        self.begun, self._on_end = on_begin, on_end
         self.open: dict[int, HttpExchange] = {}
 
-    def begin(self, heard: HttpExchange) -> None:
-        """Note a call that is sent."""
-        self.open[id(heard)] = heard
-        self.begun(heard)
+    def begin(self, exchange: HttpExchange) -> None:
+        """Note a request that is sent."""
+        self.open[id(exchange)] = exchange
+        self.begun(exchange)
 
-    def end(self, heard: HttpExchange) -> None:
-        """Note its end, once."""
-        if self.open.pop(id(heard), None) is not None:
-            heard.ended = heard.ended or time.time()
-            self._over(heard)
+    def end(self, exchange: HttpExchange) -> None:
+        """Note the end of an exchange, once."""
+        if self.open.pop(id(exchange), None) is not None:
+            exchange.ended = exchange.ended or time.time()
+            self._on_end(exchange)
 
     def finish(self) -> None:
-        """Note the streams that were left without being closed."""
-        for heard in list(self.open.values()):
-            if heard.status:  # else nothing has come yet: it is no answer
-                self.end(heard)
+        """End the streams that were abandoned without being closed."""
+        for exchange in list(self.open.values()):
+            if exchange.status:  # without a status there is no response yet
+                self.end(exchange)
+
+
+# `send` of the sync and async clients is patched once for all taps, and restored with the last one.
+# A response that is streamed gets a tee: its bytes are kept as the program reads them, so neither
+# the order nor the time of reading changes. A stream that the program abandons is never closed; its
+# exchange ends with the block (`HttpTap.finish`).
 
 
 @contextmanager
 def install_tap(tap: HttpTap) -> Iterator[HttpTap]:
-    """Let a tap hear every call of this process while the block runs."""
-    with _LOCK:
+    """Let a tap observe every call of this process inside the block."""
+    with _taps_lock:
         if not _taps:
-            _undo.extend(_patch_clients(import_module(n)) for n in _LIBRARIES if find_spec(n))
+            _undo_patches.extend(
+                _patch_clients(import_module(n)) for n in _LIBRARIES if find_spec(n)
+            )
         _taps.append(tap)
     try:
         yield tap
     finally:
-        with _LOCK:
+        with _taps_lock:
             _taps.remove(tap)
             if not _taps:
-                while _undo:
-                    _undo.pop()()
+                while _undo_patches:
+                    _undo_patches.pop()()
 
 
 def _patch_clients(library: Any) -> Callable[[], None]:
-    """Put an ear into the clients of a library; return what takes it out again."""
-    sync, later, tee = library.Client.send, library.AsyncClient.send, _make_tee_stream(library)
+    """Patch the clients of a library; return a function that undoes it."""
+    sync_send, async_send, tee = (
+        library.Client.send,
+        library.AsyncClient.send,
+        _make_tee_stream(library),
+    )
 
     def send(self: Any, request: Any, *, stream: bool = False, **more: Any) -> Any:
-        heard = _begin_exchange(request)
-        with _note_failure(heard):
+        exchange = _begin_exchange(request)
+        with _note_failure(exchange):
             return _note_answer(
-                heard, sync(self, request, stream=stream, **more), tee if stream else None
+                exchange, sync_send(self, request, stream=stream, **more), tee if stream else None
             )
 
     async def asend(self: Any, request: Any, *, stream: bool = False, **more: Any) -> Any:
-        heard = _begin_exchange(request)
-        with _note_failure(heard):
-            response = await later(self, request, stream=stream, **more)
-            return _note_answer(heard, response, tee if stream else None)
+        exchange = _begin_exchange(request)
+        with _note_failure(exchange):
+            response = await async_send(self, request, stream=stream, **more)
+            return _note_answer(exchange, response, tee if stream else None)
 
     def undo() -> None:
-        library.Client.send, library.AsyncClient.send = sync, later
+        library.Client.send, library.AsyncClient.send = sync_send, async_send
 
     library.Client.send, library.AsyncClient.send = send, asend
     return undo
 
 
 def _make_tee_stream(library: Any) -> Any:
-    """Return the class of streams of a library that keep what is read of them."""
+    """Return a stream class of a library that keeps what is read of it."""
 
     class Tee(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, inner: Any, heard: HttpExchange) -> None:
-            self.inner, self.heard = inner, heard
+        def __init__(self, inner: Any, exchange: HttpExchange) -> None:
+            self.inner, self.heard = inner, exchange
 
         def __iter__(self) -> Iterator[bytes]:
             for piece in self.inner:
@@ -158,34 +170,34 @@ def _make_tee_stream(library: Any) -> Any:
     return Tee
 
 
-def _note_answer(heard: HttpExchange | None, response: Any, tee: Any) -> Any:
-    """Note an answer, or let its stream be kept as it is read; return it as the program gets it."""
-    if heard is None:
+def _note_answer(exchange: HttpExchange | None, response: Any, tee: Any) -> Any:
+    """Note a response, or wrap its stream so that it is kept; return the program's response."""
+    if exchange is None:
         return response
-    heard.status = response.status_code
+    exchange.status = response.status_code
     if tee is None:
-        heard.data.append(response.content)
-        _end_exchange(heard)
+        exchange.data.append(response.content)
+        _end_exchange(exchange)
     else:
-        heard.encoding = response.headers.get("content-encoding", "")
-        response.stream = tee(response.stream, heard)
+        exchange.encoding = response.headers.get("content-encoding", "")
+        response.stream = tee(response.stream, exchange)
     return response
 
 
 @contextmanager
-def _note_failure(heard: HttpExchange | None) -> Iterator[None]:
-    """Note a call that got no answer."""
+def _note_failure(exchange: HttpExchange | None) -> Iterator[None]:
+    """Note a request that got no response."""
     try:
         yield
     except BaseException as e:
-        if heard is not None:
-            heard.error = redact(f"{type(e).__name__}: {e}")[:1000]
-            _end_exchange(heard)
+        if exchange is not None:
+            exchange.error = redact(f"{type(e).__name__}: {e}")[:1000]
+            _end_exchange(exchange)
         raise
 
 
 def _begin_exchange(request: Any) -> HttpExchange | None:
-    """Note a request that is a call of a model; None for any other."""
+    """Note a request to a model API; return None for any other request."""
     try:
         body = msgspec.json.decode(request.content)
     except Exception:  # noqa: BLE001  a body that streams, or no JSON: no call
@@ -194,18 +206,18 @@ def _begin_exchange(request: Any) -> HttpExchange | None:
     kind = detect_api(url, body)
     if kind is None:
         return None
-    heard = HttpExchange(kind, url, body, time.time(), _is_called_from("litellm"))
+    exchange = HttpExchange(kind, url, body, time.time(), _is_called_from("litellm"))
     for tap in tuple(_taps):
-        tap.begin(heard)
-    return heard
+        tap.begin(exchange)
+    return exchange
 
 
-def _end_exchange(heard: HttpExchange) -> None:
+def _end_exchange(exchange: HttpExchange) -> None:
     for tap in tuple(_taps):
-        tap.end(heard)
+        tap.end(exchange)
 
 
 def _is_called_from(package: str) -> bool:
-    """Return True where a package is among the callers."""
+    """Return True if a package is among the callers."""
     names = (f.f_globals.get("__name__") for f, _ in walk_stack(None))
     return any(str(name).partition(".")[0] == package for name in names)

@@ -1,7 +1,7 @@
 """Files beside a session's log: events, artifacts, turn snapshots, context reports, work records.
 
-They are made from the session's record, so they say what it says; where one cannot be written, the
-session goes on without it.
+All of them are derived from the session's record. If one cannot be written, the session goes on
+without it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 
 _MAX_TEXT_CHARS = 400
-"""Characters of one text in a payload: the log has sizes, not contents, as fuseraft's has."""
+"""Characters of a text in a payload; like fuseraft's, the log has sizes rather than contents."""
 
 
 class EventLog:
-    """Appends events to a file, a line at a time.
+    """Appends events to a file, one line of JSON each.
 
     Args:
-        handle: the file, open for writing at its end; it is closed with this.
+        handle: descriptor of the file, open for appending; `close` closes it.
         session: id on every line.
         agent: name on every line.
     """
@@ -67,7 +67,7 @@ class EventLog:
         payload: Mapping[str, Any],
         agent: str | None = None,
     ) -> None:
-        """Write one event; `agent`: whose it is, where not the session's own."""
+        """Write one event; `agent` names its agent if it is not the session's own."""
         stamp = datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")
         line = {
             "ts": stamp,
@@ -102,44 +102,45 @@ ARTIFACTS_FOLDER = "artifacts"
 
 
 class ArtifactStore:
-    """Results under `artifacts/` of a root folder, named by their content, so that the file tools
-    can read them.
+    """Stores tool results under `artifacts/` of a root folder, where the file tools can read them.
+
+    File names are derived from the content, so equal results share a file.
 
     Args:
         root: the agent's root folder.
-        beside: keeps a file under a name, beside the root, where fuseraft looks for it; None:
-            nothing does.
+        write_copy: writes a second file by name and text, outside the root, where fuseraft expects
+            it; None: there is no second file.
     """
 
-    def __init__(self, root: Root, beside: Callable[[str, str], None] | None = None) -> None:
-        self._root, self._beside = root, beside
+    def __init__(self, root: Root, write_copy: Callable[[str, str], None] | None = None) -> None:
+        self._root, self._write_copy = root, write_copy
 
     def save(self, artifact: str, text: str, tool: str = "unknown", hint: str = "") -> None:
-        """Keep a text, without keys, under the name that a stub of the pruning `offload` gives.
+        """Store a text, redacted, under the artifact id that a stub of the pruning `offload` names.
 
-        It is kept twice: as text, for the file tools, and with what it came from, as fuseraft
-        stores it (`ToolResultArtifactStore.cs`).
+        It is stored twice: as text, for the file tools, and as JSON with its origin, as fuseraft
+        does (`ToolResultArtifactStore.cs`).
 
         Raises:
-            StoreError: the place leads out of the root folder.
+            StoreError: the path leads out of the root folder.
             OSError: it cannot be written.
         """
         clean = redact(text)
-        if self._beside is not None:
-            told = {
+        if self._write_copy is not None:
+            record = {
                 "id": artifact,
                 "tool": tool,
                 "hint": redact(hint),
                 "chars": len(clean),
                 "content": clean,
             }
-            self._beside(f"{artifact}.json", json.dumps(told, indent=2, ensure_ascii=False))
+            self._write_copy(f"{artifact}.json", json.dumps(record, indent=2, ensure_ascii=False))
         self._root.write(
             f"{ARTIFACTS_FOLDER}/{artifact}.txt", clean.encode("utf-8", "replace"), private=True
         )
 
     def keep(self, tool: str, text: str) -> str:
-        """Keep a result, without keys; return its stub, or the text if it cannot be kept."""
+        """Store a result, redacted; return its stub, or the text itself if it cannot be stored."""
         text = redact(text)
         data = text.encode("utf-8", "replace")
         digest = sha256(data).hexdigest()
@@ -157,63 +158,69 @@ class ArtifactStore:
         )
 
 
+# Markers of compactions
+#
+# fuseraft's snapshot log has one row per billed turn, and a marker line before the row of a turn
+# in which a compaction happened before the last call. So a marker is written when the first call
+# after the compaction is made; without such a call it is written at the end of the turn.
+
+
 class TurnLog:
-    """Writes a row at each turn's end; a mark stands before it where a compaction fired before its
-    last call.
+    """Writes one row to the snapshot log at the end of each turn.
 
     Args:
-        writer: appends to the log of snapshots.
-        session: where it stands.
+        writer: appends to the snapshot log.
+        session: the session so far.
     """
 
     def __init__(self, writer: SnapshotWriter, session: Session) -> None:
         self._writer, self._session = writer, session
-        self._within = False
-        self._waiting: list[int] = []
-        """Compactions after which no call was made in this turn: the numbers of replies so far."""
+        self._in_turn = False
+        self._unmarked: list[int] = []
+        """For each compaction of this turn without a later call: the replies before it."""
         if session.calls:
             self.moved(session)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """The rows so far: always this one object."""
+        """The rows so far; always the same object."""
         return _billed_turns(self._session)
 
     def called(self, kind: str) -> None:
-        """Note that a turn begins, or that a call is made in it."""
-        self._within = True
+        """Note that a turn began, or that a call was made in it."""
+        self._in_turn = True
         if kind == "model_call":
-            self._mark()
+            self._write_markers()
 
     def compacted(self, session: Session) -> None:
-        """Note a compaction; between turns its mark is written at once."""
-        self._waiting.append(sum(c.message.stop != "error" for c in session.calls))
-        if not self._within:
-            self._mark()
+        """Note a compaction; between two turns its marker is written at once."""
+        self._unmarked.append(sum(c.message.stop != "error" for c in session.calls))
+        if not self._in_turn:
+            self._write_markers()
             self.stand(session)
 
     def end(self, session: Session) -> None:
-        """Write the row of the turn that ended, if it was billed anything."""
-        if self._within and session.calls:
+        """Write the row of the turn that ended, if it was billed any input."""
+        if self._in_turn and session.calls:
             turn = session.calls[-1].turn
             if turn == session.turns[-1]:
-                self._write(session, turn)
-        self._mark()
-        self._within = False
+                self._write_turn(session, turn)
+        self._write_markers()
+        self._in_turn = False
         self.stand(session)
 
     def moved(self, session: Session) -> None:
-        """Go on from another place: its log of snapshots is brought to the turns there."""
+        """Continue from another point: rewrite the snapshot log to the turns on the path."""
         self._writer.bring(_billed_turns(session))
         self.stand(session)
 
     def stand(self, session: Session) -> None:
-        """Bring the frame to where the session stands."""
+        """Update the DataFrame to the session."""
         self._session = session
         if "frame" in self.__dict__:
             _update_frame(self.frame, _billed_turns(session))
 
-    def _write(self, session: Session, turn: int) -> None:
+    def _write_turn(self, session: Session, turn: int) -> None:
         calls = [c.message for c in session.calls if c.turn == turn]
         used = [m.usage for m in calls if m.usage is not None]
         times = [m.time for m in calls if m.time is not None]
@@ -225,41 +232,41 @@ class TurnLog:
             datetime.fromtimestamp(times[-1], UTC) if times else None,
         )
 
-    def _mark(self) -> None:
-        for replies in self._waiting:
+    def _write_markers(self) -> None:
+        for replies in self._unmarked:
             self._writer.marker(replies)
-        self._waiting.clear()
+        self._unmarked.clear()
 
 
 def _billed_turns(session: Session) -> pd.DataFrame:
-    """Return the turns that were billed input: a log of snapshots has no others.
+    """Return the turns that were billed input, as the snapshot log has no others.
 
-    A compaction after one of the others is one after the last turn before it that has a row.
+    A compaction in a turn that was not billed counts for the last billed turn before it.
     """
-    made = frame(session, per="turn")
-    billed = (made["turn_input_tokens"].fillna(0) > 0).astype(bool)
-    row = billed.cumsum() - 1  # of each turn: the last row so far
-    fired = set(row[made["compaction_occurred"].astype(bool)])
-    out = made[billed].reset_index(drop=True)
+    turns = frame(session, per="turn")
+    billed = (turns["turn_input_tokens"].fillna(0) > 0).astype(bool)
+    last_billed_row = billed.cumsum() - 1  # for each turn the row of the last billed turn so far
+    fired = set(last_billed_row[turns["compaction_occurred"].astype(bool)])
+    out = turns[billed].reset_index(drop=True)
     out["compaction_occurred"] |= out.index.isin(fired)
     return out
 
 
 def _update_frame(old: pd.DataFrame, new: pd.DataFrame) -> None:
-    """Make a frame equal to another one, in place: whoever holds it sees the rows that came."""
+    """Make a frame equal to another one in place, so that its holders see the new rows."""
     if not old.equals(new):
-        type(old).__init__(old, new)  # type: ignore[call-arg]  # pandas has no way to do this that lasts
+        type(old).__init__(old, new)  # type: ignore[call-arg]  # pandas has no lasting way
 
 
 MAX_REPORT_BYTES = 20_000_000
-"""Bytes of a file that are read, its newest reports left out where it has more."""
+"""Bytes of the file that are read, from its start."""
 
 
 class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What filled the window at the last call of a turn."""
+    """A context report: what filled the window at the last call of a turn."""
 
     id: str
-    """The session's id, the number of the turn, and how often that turn was taken."""
+    """Id of the session and number of the turn, with a counter if that turn was taken again."""
     time: str
     """ISO 8601."""
     turn: int
@@ -267,119 +274,123 @@ class StoredReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportStore:
-    """The reports of one session: `.ctxkit/logs/context_reports_ID.jsonl`, a line each.
+    """The context reports of a session, `.ctxkit/logs/context_reports_ID.jsonl`, one line each.
 
     Args:
-        workspace: where the session is kept.
-        session: its id.
+        workspace: the workspace of the session.
+        session: id of the session.
     """
 
     def __init__(self, workspace: Workspace, session: str) -> None:
         self._workspace, self._session = workspace, session
-        self._taken: Counter[int] | None = None
+        self._reports_per_turn: Counter[int] | None = None
         self._path = workspace.folder / "logs" / f"context_reports_{session}.jsonl"
 
     def keep(self, session: Session, clock: Callable[[], float]) -> StoredReport | None:
-        """Keep the report of the turn that ended; None where it made no call, or nothing is said.
+        """Store the report of the turn that ended; return None if the turn made no call.
 
-        A report that cannot be made or written costs nothing but itself.
+        A report that cannot be made or written is left out.
         """
         if not session.calls or session.calls[-1].turn != session.turns[-1]:
             return None
         turn = session.calls[-1].turn
         try:
-            if self._taken is None:
-                self._taken = Counter(kept.turn for kept in self.all())
-            again = self._taken[turn]
-            name = f"{self._session}-{turn}" + (f"-{again + 1}" if again else "")
+            if self._reports_per_turn is None:
+                self._reports_per_turn = Counter(stored.turn for stored in self.all())
+            earlier = self._reports_per_turn[turn]
+            name = f"{self._session}-{turn}" + (f"-{earlier + 1}" if earlier else "")
             now = datetime.fromtimestamp(clock(), UTC).isoformat(timespec="seconds")
-            made = StoredReport(id=name, time=now, turn=turn, report=report(session, -1))
+            new_report = StoredReport(id=name, time=now, turn=turn, report=report(session, -1))
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             with os.fdopen(self._workspace.open(self._path, flags), "wb") as file:
-                file.write(msgspec.json.encode(made) + b"\n")
-            self._taken[turn] += 1
+                file.write(msgspec.json.encode(new_report) + b"\n")
+            self._reports_per_turn[turn] += 1
         except (CtxkitError, OSError):
             return None
-        return made
+        return new_report
 
     def all(self) -> list[StoredReport]:
-        """Return all of them, the oldest first; lines that are none are left out."""
-        found = []
+        """Return all reports, the oldest first; invalid lines are skipped."""
+        reports = []
         for row in self._workspace.held(self._path.parent, self._path.name, MAX_REPORT_BYTES).split(
             "\n"
         ):
             try:
-                found.append(msgspec.json.decode(row, type=StoredReport))
+                reports.append(msgspec.json.decode(row, type=StoredReport))
             except (msgspec.DecodeError, RecursionError):
                 continue
-        return found
+        return reports
 
     def of(self, name: str) -> StoredReport:
         """Return a report by its id.
 
         Raises:
-            BadArguments: there is none.
+            BadArguments: there is no such report.
         """
-        known = {kept.id: kept for kept in self.all()}
-        if name not in known:
+        reports = {stored.id: stored for stored in self.all()}
+        if name not in reports:
             raise BadArguments(
                 f"No context report is called {sanitize_line(name, 60)!r}; `%context reports` "
                 "lists them."
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, reports)}"
             )
-        return known[name]
+        return reports[name]
 
 
 INTENTS_INTERVAL = 1.0
-"""Seconds between two writings of intents in a turn: each takes as long as the session is."""
+"""Seconds between two writings of intents in a turn; each takes time linear in the session."""
 CHANGES_FILE, INTENTS_FILE, EVIDENCE_FILE = "changes.json", "intents.json", "evidence.json"
 
 
 class WorkFiles:
-    """Writes `.ctxkit/state/ID/`: `changes.json`, `intents.json`, `evidence.json`.
+    """Writes the work records of a session: `changes.json`, `intents.json`, `evidence.json`.
+
+    They are in `.ctxkit/state/ID/`.
 
     Args:
-        workspace: of the session.
-        clock: seconds since 1970.
+        workspace: the workspace of the session.
+        clock: returns seconds since 1970.
     """
 
     def __init__(self, workspace: Workspace, clock: Callable[[], float]) -> None:
         self._workspace, self._clock = workspace, clock
-        self._written, self._worked = float("-inf"), False
+        self._intents_written, self._tools_used = float("-inf"), False
 
     def hear(self, kind: str, session: Callable[[], Session]) -> None:
-        """Take the kind of an event; the session is asked for where something is written."""
+        """Write what an event of this kind may have changed; `session` is called only then."""
         if kind in ("tool_call", "tool_result"):
-            self._worked = True
+            self._tools_used = True
             now = self._clock()
-            if now - self._written >= INTENTS_INTERVAL:
-                self._written = now
-                self._intents(session())
-        elif kind == "turn_end" and self._worked:
-            self._worked = False
-            held = session()
-            if self._intents(held):
-                self._keep(held.id, CHANGES_FILE, encode_record(build_change_log(held)))
-                self._keep(held.id, EVIDENCE_FILE, encode_record(build_evidence_graph(held)))
+            if now - self._intents_written >= INTENTS_INTERVAL:
+                self._intents_written = now
+                self._write_intents(session())
+        elif kind == "turn_end" and self._tools_used:
+            self._tools_used = False
+            current = session()
+            if self._write_intents(current):
+                self._write_file(current.id, CHANGES_FILE, encode_record(build_change_log(current)))
+                self._write_file(
+                    current.id, EVIDENCE_FILE, encode_record(build_evidence_graph(current))
+                )
 
     def tools(self, session: Callable[[], str]) -> tuple[Tool, ...]:
-        """Return the tools for the brief and the summary of a session, by its id."""
+        """Return the tools for the brief and the summary; `session` returns the session's id."""
 
-        def held(name: str) -> str:
+        def read_work_file(name: str) -> str:
             return self._workspace.held(self._workspace.state(session()), name)
 
         return make_work_tools(
             lambda name, text: self._workspace.keep(self._workspace.state(session()), name, text),
-            held,
+            read_work_file,
         )
 
-    def _intents(self, held: Session) -> bool:
+    def _write_intents(self, session: Session) -> bool:
         """Write the intents; return whether there are any."""
-        made = build_intent_log(held)
-        if made.entries:
-            self._keep(held.id, INTENTS_FILE, encode_record(made))
-        return bool(made.entries)
+        intents = build_intent_log(session)
+        if intents.entries:
+            self._write_file(session.id, INTENTS_FILE, encode_record(intents))
+        return bool(intents.entries)
 
-    def _keep(self, session: str, name: str, data: bytes) -> None:
+    def _write_file(self, session: str, name: str, data: bytes) -> None:
         with suppress(StoreError):
             self._workspace.keep(self._workspace.state(session), name, data.decode("utf-8"))

@@ -1,5 +1,6 @@
-"""The append-only log of a session: locked, repaired when torn, with checkpoints before
-compactions.
+"""The append-only log of a session: locked, repaired if its end is torn, with checkpoints.
+
+A checkpoint is the entry before a compaction; a session can be restored to it.
 """
 
 from __future__ import annotations
@@ -35,65 +36,72 @@ if TYPE_CHECKING:
 
 
 LOCKS_THE_LOG = os.name == "posix"
-"""True where a lock on the log keeps nobody from reading it; Windows locks a file beside it."""
+"""True if a lock on the log does not block readers; Windows locks a file beside it."""
 
 
 def _ignore_name(_: str) -> None:
-    """Tell nobody."""
+    """Ignore a name."""
+
+
+# Durability
+#
+# * An entry is acknowledged when `append` returns: the bytes have left this process, so a killed
+#   kernel cannot lose them. A write that fails halfway is truncated away.
+# * Each entry is one line of JSON. Only the last line can be torn. On opening, a complete object
+#   without its newline gets one; any other rest is moved to `NAME.torn`.
+# * Before each write the file must be the one that was opened (same inode, same size). If it was
+#   replaced, removed or changed, the log stops, and the whole session is written to a new file
+#   `NAME.rescued` beside it. Nothing is overwritten.
+# * One writer: an advisory lock on the log itself (POSIX) or on a file beside it (Windows, where a
+#   lock would keep others from reading). A holder file says who has it, for the error message.
 
 
 class SessionLog:
-    """The file of one live session and the right to write it.
-
-    An entry is acknowledged when `append` returns: it has then left this process, and a killed
-    kernel cannot lose it. Before each write the file is the one that was opened, as long as it was
-    left. Where it was replaced, removed or changed, the session stops, and what it holds is written
-    beside it.
+    """The file of one live session, and the exclusive right to write it.
 
     Args:
-        folder: where sessions are kept, usually `.ctxkit/sessions`; no link.
-        name: the session's name; letters, digits, `_`, `-` and `.`.
-        fresh: what a new session is (its id, model, tools, ...); used where the file does not
-            exist.
-        begun: is told the name of each session whose file is made here.
+        folder: folder of the sessions, usually `.ctxkit/sessions`; it must not be a link.
+        name: name of the session: letters, digits, `_`, `-` and `.`.
+        new_session: the session to start with (id, model, tools, ...) if the file does not exist.
+        on_create: called with the name of each session whose file is created here.
 
     Raises:
-        BadArguments: the name is no name.
-        StoreError: another process holds the session (the sentence says which), or the file
-            cannot be opened.
+        BadArguments: the name is not valid.
+        StoreError: another process holds the session (the sentence names it), or the file cannot be
+            opened.
     """
 
     def __init__(
         self,
         folder: str | Path,
         name: str,
-        fresh: Session,
-        begun: Callable[[str], None] = _ignore_name,
+        new_session: Session,
+        on_create: Callable[[str], None] = _ignore_name,
     ) -> None:
         self.folder, self.name = Path(folder), check_session_name(name)
         self.path = self.folder / f"{name}.jsonl"
         self.recovered: str | None = None
-        """What was set aside when the file was opened, for the user to read; None: it was whole."""
+        """Sentence on what was set aside when the file was opened; None: it was intact."""
         self.stopped: str | None = None
-        """Why nothing more can be written, for the user to read; None: it can."""
-        self._begun = begun
-        self._handle, self._beside, self._size = -1, -1, 0
-        self._place = self._opened_folder()
+        """Sentence on why nothing more can be written; None: writing is possible."""
+        self._on_create = on_create
+        self._handle, self._lock_handle, self._size = -1, -1, 0
+        self._safe_folder = self._make_folder()
         try:
-            self._acquire()
-            self.session = self._open(fresh)
+            self._acquire_lock()
+            self.session = self._load_or_create(new_session)
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     # -- writing ----------------------------------------------------------------------------------
 
     def append(self, *entries: LogEntry) -> Session:
-        """Write entries at the leaf, in one piece, and return the session with them.
+        """Append entries at the leaf, in one piece; return the session with them.
 
         Raises:
-            StoreError: the disk refused, and the session stays as it was; or the file is not the
-                one that was opened, and what the session holds, with these entries, is beside it.
+            StoreError: the disk refused, and the session is unchanged; or the file is not the one
+                that was opened, and the session with these entries is in a file beside it.
         """
         grown = self.session.append(*entries)
         tree, first = EntryTree(grown), len(self.session.log)
@@ -105,10 +113,10 @@ class SessionLog:
         return grown
 
     def move(self, entry: str | int) -> Session:
-        """Stand at an earlier entry; all written stays, what is appended next begins a branch.
+        """Move the leaf to an earlier entry; all entries stay, and the next one starts a branch.
 
         Raises:
-            StoreError: as `append`.
+            StoreError: as for `append`.
         """
         moved = self.session.branch(entry)
         self._write(encode_tree_state(moved), moved)
@@ -116,30 +124,30 @@ class SessionLog:
         return moved
 
     def revise(self, session: Session) -> Session:
-        """Write what a session is (its model, tools, how it is led) anew; entries stay as they are.
+        """Write the session's metadata (model, tools, settings) again; entries stay as they are.
 
         Raises:
-            StoreError: as `append`.
+            StoreError: as for `append`.
         """
         self._write(encode_session_facts(session), session)
         self.session = session
         return session
 
     def close(self) -> None:
-        """Give the session free for another writer.
+        """Release the session for another writer.
 
         Raises:
-            StoreError: the file was replaced or cut; what the session holds is beside it.
+            StoreError: the file was replaced or truncated; the session is in a file beside it.
         """
         if self._handle < 0:
             return
         try:
-            if self.stopped is None and self._cut():
-                self._stop("it was replaced or cut by another program", self.session)
+            if self.stopped is None and self._is_cut():
+                self._stop_writing("it was replaced or cut by another program", self.session)
         finally:
             if self.stopped is None:
-                self._place.remove(self._holder)
-            self._let_go()
+                self._safe_folder.remove(self._holder_file)
+            self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -153,71 +161,73 @@ class SessionLog:
         self.close()
 
     def _write(self, data: bytes, session: Session) -> None:
-        """Write at the end of the file that was opened, or keep `session` beside another."""
+        """Write at the end of the opened file; if that is lost, write `session` beside it."""
         if self.stopped is not None:
             raise StoreError(self.stopped)
         if self._handle < 0:
             raise StoreError(f"Session {self.name!r} is closed; open it again to go on.")
-        changed = self._changed()
+        changed = self._describe_change()
         if changed:
-            self._stop(changed, session)
+            self._stop_writing(changed, session)
         try:
             written = os.write(self._handle, data)
             while written < len(data):
                 written += os.write(self._handle, data[written:])
         except OSError as e:
-            os.ftruncate(self._handle, self._size)  # no half line stays behind
-            said = f"Session {self.name!r} could not be written ({e.strerror}); nothing was lost."
-            raise StoreError(said) from None
+            os.ftruncate(self._handle, self._size)  # leave no torn line
+            message = (
+                f"Session {self.name!r} could not be written ({e.strerror}); nothing was lost."
+            )
+            raise StoreError(message) from None
         self._size += len(data)
 
     # -- the file is the one that was opened ------------------------------------------------------
 
-    def _changed(self) -> str:
-        """Return what happened to the file since it was last written; empty: nothing."""
+    def _describe_change(self) -> str:
+        """Return how the file changed since the last write; empty if it did not."""
         try:
-            there, mine = self._place.stat(self.path.name), os.fstat(self._handle)
+            on_disk, opened = self._safe_folder.stat(self.path.name), os.fstat(self._handle)
         except OSError as e:
             return f"it cannot be reached ({e.strerror})"
-        if there is None:
+        if on_disk is None:
             return "it was removed"
-        if not os.path.samestat(there, mine):
+        if not os.path.samestat(on_disk, opened):
             return "another file took its place"
-        return "" if mine.st_size == self._size else "another program changed it"
+        return "" if opened.st_size == self._size else "another program changed it"
 
-    def _cut(self) -> bool:
-        """Return True where the file is there, and lacks what was written."""
+    def _is_cut(self) -> bool:
+        """Return True if the file was replaced or is shorter than what was written."""
         with suppress(OSError):
-            there = self._place.stat(self.path.name)
-            if there is not None:
-                same = os.path.samestat(there, os.fstat(self._handle))
-                return not same or there.st_size < self._size
+            on_disk = self._safe_folder.stat(self.path.name)
+            if on_disk is not None:
+                same = os.path.samestat(on_disk, os.fstat(self._handle))
+                return not same or on_disk.st_size < self._size
         return False
 
-    def _stop(self, why: str, session: Session) -> None:
-        """Write a session beside the file, and let nothing more be written.
+    def _stop_writing(self, why: str, session: Session) -> None:
+        """Write a session beside the file and refuse further writes.
 
         Raises:
             StoreError: always; it says why, and where the session is.
         """
         self.session = session
-        said = f"The file of session {self.name!r} is not the one that was opened: {why}. "
+        message = f"The file of session {self.name!r} is not the one that was opened: {why}. "
         try:
-            name = self._rescue(session)
-            said += (
+            name = self._write_rescue(session)
+            message += (
                 f"Nothing is lost: what the session holds is in {self.folder / name}.jsonl; "
                 f"`%%agent --session {name}` goes on there."
             )
         except OSError as e:
-            said += (
+            message += (
                 f"What the session holds could not be written beside it ({e.strerror}): "
                 "keep it by `ck.write(session, PATH)`."
             )
-        self.stopped = said
-        raise StoreError(said)
+        self.stopped = message
+        raise StoreError(message)
 
-    def _rescue(self, session: Session) -> str:
-        """Write a session to a new file, in a folder made again if it is gone; return its name."""
+    def _write_rescue(self, session: Session) -> str:
+        """Write a session to a new file, recreating the folder if needed; return its name."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with SafeFolder(self.folder) as folder:
             name = start = f"{self.name[:48]}.rescued"
@@ -226,88 +236,93 @@ class SessionLog:
                 number += 1
                 name = f"{start}-{number}"
             folder.write(f"{name}.jsonl", encode_session_lines(session))
-        self._begun(name)
+        self._on_create(name)
         return name
 
     # -- opening ----------------------------------------------------------------------------------
 
     @property
-    def _holder(self) -> str:
+    def _holder_file(self) -> str:
         return f".{self.name}.holder"
 
-    def _opened_folder(self) -> SafeFolder:
+    def _make_folder(self) -> SafeFolder:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             return SafeFolder(self.folder)
         except (OSError, ValueError) as e:
             why = (e.strerror if isinstance(e, OSError) else None) or type(e).__name__
-            said = f"The folder {str(self.folder)!r} cannot be made or is a link ({why})."
-            raise StoreError(said) from None
+            message = f"The folder {str(self.folder)!r} cannot be made or is a link ({why})."
+            raise StoreError(message) from None
 
-    def _acquire(self) -> None:
-        """Open the file, lock it, and say who has it."""
+    def _acquire_lock(self) -> None:
+        """Open and lock the file, and write who holds it."""
         try:
-            self._handle = self._place.open_own(self.path.name, os.O_RDWR | os.O_CREAT)
+            self._handle = self._safe_folder.open_own(self.path.name, os.O_RDWR | os.O_CREAT)
         except OSError as e:
-            said = (
+            message = (
                 f"{self.path} cannot be opened for writing ({e.strerror}); links are not followed."
             )
-            raise StoreError(said) from None
+            raise StoreError(message) from None
         try:
             if not LOCKS_THE_LOG:
-                self._beside = self._place.open(f".{self.name}.lock", os.O_RDWR | os.O_CREAT)
-            file = self._handle if LOCKS_THE_LOG else self._beside
+                self._lock_handle = self._safe_folder.open(
+                    f".{self.name}.lock", os.O_RDWR | os.O_CREAT
+                )
+            file = self._handle if LOCKS_THE_LOG else self._lock_handle
             free = lock_descriptor(file, blocking=False)
         except OSError as e:
             raise StoreError(
-                f"{self.folder} lies where files cannot be locked ({e.strerror}): keep the "
-                "session in a folder of this machine."
+                f"Files in {self.folder} cannot be locked ({e.strerror}): keep the session in a"
+                " folder of this machine."
             ) from None
         if not free:
             raise StoreError(
-                f"Session {self.name!r} is being written by {self._who()}: stop it there, or "
-                "choose another name."
+                f"Session {self.name!r} is being written by {self._describe_holder()}: stop it"
+                " there, or choose another name."
             )
-        told = {"pid": os.getpid(), "host": socket.gethostname()}
+        holder = {"pid": os.getpid(), "host": socket.gethostname()}
         try:
-            self._place.remove(self._holder)
-            self._place.write(self._holder, (json.dumps(told).encode(),))
+            self._safe_folder.remove(self._holder_file)
+            self._safe_folder.write(self._holder_file, (json.dumps(holder).encode(),))
         except OSError as e:
             raise StoreError(f"{self.folder} cannot be written ({e.strerror}).") from None
 
-    def _who(self) -> str:
+    def _describe_holder(self) -> str:
         try:
-            with os.fdopen(self._place.open(self._holder, os.O_RDONLY), "rb") as file:
-                held = json.loads(file.read(1000))
-            return f"process {int(held['pid'])} on {str(held['host'])[:60]}"
+            with os.fdopen(self._safe_folder.open(self._holder_file, os.O_RDONLY), "rb") as file:
+                holder = json.loads(file.read(1000))
+            return f"process {int(holder['pid'])} on {str(holder['host'])[:60]}"
         except (OSError, ValueError, KeyError, TypeError):
             return "another process"
 
-    def _open(self, fresh: Session) -> Session:
+    def _load_or_create(self, new_session: Session) -> Session:
         self._size = os.fstat(self._handle).st_size
         if not self._size:
-            self._begun(self.name)
-            self._write(encode_line(encode_header(fresh)) + encode_session_facts(fresh), fresh)
-            return fresh
-        kept = self._read()  # before anything is changed: another program's file stays as it is
-        return self._read() if self._mend() else kept
+            self._on_create(self.name)
+            self._write(
+                encode_line(encode_header(new_session)) + encode_session_facts(new_session),
+                new_session,
+            )
+            return new_session
+        session = self._read_session()  # first, so that a file of another program is not changed
+        return self._read_session() if self._repair_last_line() else session
 
-    def _read(self) -> Session:
+    def _read_session(self) -> Session:
         try:
             session = read(self.path, format="native")
         except ReadError as e:
-            raise StoreError(f"{self.path} is no session of ours: {e.why}") from None
-        changed = self._changed()
+            raise StoreError(f"{self.path} is not a ctxkit session: {e.why}") from None
+        changed = self._describe_change()
         if changed:
             raise StoreError(f"{self.path} cannot be opened: {changed}.")
         return session
 
-    def _mend(self) -> bool:
-        """Set a torn last line aside in a file of its own; return True where the log changed."""
+    def _repair_last_line(self) -> bool:
+        """Repair the end of the file; return True if the log changed."""
         torn = read_last_line(self._handle, self._size)
         if not torn:
             return False
-        if is_whole_object(torn):  # an editor took the newline away
+        if is_whole_object(torn):  # an editor may have removed the last newline
             os.write(self._handle, b"\n")
             self._size += 1
             return True
@@ -321,74 +336,78 @@ class SessionLog:
         return True
 
     def _set_aside(self, name: str, torn: bytes) -> None:
-        """Add a torn line to the file of torn lines.
+        """Append a torn line to the file of torn lines.
 
         Raises:
-            StoreError: it cannot be kept there; then the session's file stays as it is.
+            StoreError: it cannot be written; the session's file is unchanged.
         """
         try:
-            self._place.append(name, torn + b"\n")
+            self._safe_folder.append(name, torn + b"\n")
         except OSError as e:
-            said = f"{self.folder / name} cannot take a torn line ({e.strerror}): move it away."
-            raise StoreError(said) from None
+            message = f"{self.folder / name} cannot take a torn line ({e.strerror}): move it away."
+            raise StoreError(message) from None
 
-    def _let_go(self) -> None:
-        """Close the files, which gives the lock free, and the folder."""
-        for handle in (self._handle, self._beside):
+    def _release(self) -> None:
+        """Close the files, which releases the lock, and the folder."""
+        for handle in (self._handle, self._lock_handle):
             if handle >= 0:
                 os.close(handle)
-        self._handle = self._beside = -1
-        self._place.close()
+        self._handle = self._lock_handle = -1
+        self._safe_folder.close()
 
 
 MAX_CHECKPOINTS = 25
-"""Only so many are offered, the newest ones (Fased keeps 25)."""
+"""Checkpoints that are offered, the newest ones (Fased keeps 25)."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A place to which a session can be restored."""
+    """A point to which a session can be restored: the entry before a compaction."""
 
     number: int
-    """Counts from 0; the oldest ones offered may begin later."""
+    """Number of the compaction, from 0; the oldest checkpoint offered may have a higher one."""
     entry: int
     """Index in the session's log of the last entry before the compaction; -1: before anything."""
     trigger: str | None
     time: float | None
     tokens: int | None
-    """Size of the context there."""
+    """Size of the context there, in tokens."""
     stands: bool
-    """True where the compaction after it is in force."""
+    """True if the compaction is in force on the current path."""
 
 
 def list_checkpoints(session: Session) -> tuple[Checkpoint, ...]:
-    """Return a session's checkpoints, of left branches too: oldest first, at most 25."""
+    """Return the newest checkpoints, at most 25, the oldest first; those of all branches."""
     parents = session.parents or tuple(range(-1, len(session.log) - 1))
     on_path = set(session.indices)
-    found = [
+    checkpoints = [
         Checkpoint(n, parents[i], edit.trigger, edit.time, edit.tokens_before, i in on_path)
         for n, (i, edit) in enumerate(
             (i, e) for i, e in enumerate(session.log) if isinstance(e, Edit)
         )
     ]
-    return tuple(found[-MAX_CHECKPOINTS:])
+    return tuple(checkpoints[-MAX_CHECKPOINTS:])
 
 
 def get_checkpoint(session: Session, number: int) -> Checkpoint:
-    """Return a checkpoint by its number; negatives count from the end.
+    """Return a checkpoint by its number; negative numbers count from the end.
 
     Raises:
-        BadArguments: there is none of that number.
+        BadArguments: there is no such checkpoint.
     """
-    known = list_checkpoints(session)
-    for c in known:
-        if number in (c.number, c.number - (known[-1].number + 1)):
+    checkpoints = list_checkpoints(session)
+    for c in checkpoints:
+        if number in (c.number, c.number - (checkpoints[-1].number + 1)):
             return c
-    said = f"there are {known[0].number} to {known[-1].number}" if known else "none was made yet"
-    raise BadArguments(f"There is no checkpoint {number}: {said}.")
+    choices = (
+        f"there are {checkpoints[0].number} to {checkpoints[-1].number}"
+        if checkpoints
+        else "none was made yet"
+    )
+    raise BadArguments(f"There is no checkpoint {number}: {choices}.")
 
 
 def read_last_line(handle: int, size: int) -> bytes:
-    """Return what stands behind the last newline of a file of `size` bytes."""
+    """Return the bytes after the last newline of a file of `size` bytes."""
     at, pieces = size, [b""]
     while at and b"\n" not in pieces[0]:
         at, end = max(at - (1 << 16), 0), at
@@ -398,7 +417,7 @@ def read_last_line(handle: int, size: int) -> bytes:
 
 
 def is_whole_object(line: bytes) -> bool:
-    """Return True for an object that lacks its newline only: no beginning of one is one."""
+    """Return True for a complete JSON object; no proper prefix of an object is one."""
     try:
         return isinstance(json.loads(line), dict)
     except ValueError:

@@ -1,12 +1,8 @@
 """The .ctxkit folder of a project: paths of its files, and which sessions the user trusts.
 
-A folder may come from anybody, so nothing in `.ctxkit/` is reached through a link, nothing is added
-to a file that has other names (hard links), and a session that this user did not begin waits for a
-word.
-
-A mark is a keyed hash (HMAC-SHA256) of where the session lies and whose file it is. The key is made
-once and stays in the user's own state folder; it also seals how a session is led (`agent.resume`).
-See docs/decisions/007.
+A project folder may come from anybody. So nothing in `.ctxkit/` is reached through a link, nothing
+is appended to a file with other names (hard links), and a session that this user did not begin is
+refused until the user trusts it.
 """
 
 from __future__ import annotations
@@ -32,30 +28,36 @@ if TYPE_CHECKING:
 
 
 WORKSPACE_FOLDER = ".ctxkit"
-_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_-])?")
-_DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
-"""Names that stand for devices on Windows, whatever follows after a point."""
+_SESSION_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_-])?")
+_WINDOWS_DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
+"""Names of devices on Windows, with any extension."""
 
 
 def check_session_name(name: str) -> str:
-    """Return the name of a session, which is a part of paths.
+    """Return a valid name of a session, which becomes part of paths.
 
     Raises:
-        BadArguments: it is none.
+        BadArguments: the name is not valid.
     """
-    if not _NAME.fullmatch(name) or _DEVICE.fullmatch(name):
+    if not _SESSION_NAME.fullmatch(name) or _WINDOWS_DEVICE.fullmatch(name):
         raise BadArguments(
-            f"{name[:80]!r} is no name for a session: use letters, digits, '_', '-' and '.', at "
-            "most 64, that begin with no sign, end with no point and are no device of Windows."
+            f"{name[:80]!r} is no name for a session: use at most 64 letters, digits, '_', '-' and "
+            "'.', with no '-' or '.' at the start, no '.' at the end, and no Windows device name."
         )
     return name
 
 
 class Workspace:
-    """The `.ctxkit` folder of a project. Nothing is made before something is kept.
+    """The `.ctxkit` folder of a project; it is created with the first session.
 
     Args:
         folder: the working folder; None: the current one.
+
+    Example:
+        >>> import tempfile
+        >>> from ctxkit.agent.store.workspace import Workspace
+        >>> Workspace(tempfile.mkdtemp()).sessions.name
+        'sessions'
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -66,56 +68,55 @@ class Workspace:
 
     @property
     def sessions(self) -> Path:
-        """Session logs, a file a session."""
+        """Folder of the session logs, one file per session."""
         return self.folder / "sessions"
 
     def names(self) -> list[str]:
-        """Return the names of the sessions that are kept here, the newest first."""
+        """Return the names of the sessions stored here, the newest first."""
         paths: list[Path] = []
-        with suppress(OSError):  # a folder that cannot be entered
+        with suppress(OSError):  # the folder may not be readable
             paths += self.sessions.glob("*.jsonl")
-        found: list[tuple[float, str]] = []
+        by_age: list[tuple[float, str]] = []
         for path in paths:
             if not path.name.startswith((".", "ctx_", "events_")):
-                with suppress(OSError):  # a session that has just gone
-                    found.append((-path.lstat().st_mtime, path.stem))
-        return [name for _, name in sorted(found)]
+                with suppress(OSError):  # a session may just have been removed
+                    by_age.append((-path.lstat().st_mtime, path.stem))
+        return [name for _, name in sorted(by_age)]
 
     def scratch(self, session: str) -> Path:
-        """Return the folder in which a session's tools work unless the user names one."""
+        """Return the folder in which a session's tools work, unless the user names one."""
         return self.folder / "scratch" / session
 
     def snapshots(self, session: str) -> Path:
-        """Return the snapshot log of a session, fuseraft's name for it."""
+        """Return the path of a session's snapshot log (fuseraft's name for it)."""
         return self.folder / "logs" / f"ctx_snapshots_{session}.jsonl"
 
     def events(self, session: str) -> Path:
-        """Return the events log of a session."""
+        """Return the path of a session's event log."""
         return self.folder / "logs" / f"events_{session}.jsonl"
 
     def chart(self, session: str) -> Path:
-        """Return the growth chart, written at the end of each turn (fuseraft's name)."""
+        """Return the path of the growth chart, written after each turn (fuseraft's name)."""
         return self.folder / "logs" / f"ctx_viz_{session}.html"
 
     def state(self, session: str) -> Path:
-        """Return the folder of the files of a session's work: changes, intents, evidence."""
+        """Return the folder of a session's work records: changes, intents, evidence."""
         return self.folder / "state" / session
 
     def results(self, session: str) -> Path:
-        """Return the folder of a session's artifacts, as fuseraft stores them."""
+        """Return the folder of a session's artifacts in fuseraft's format."""
         return self.folder / "artifacts" / "sessions" / session / "tool-results"
 
     def crash(self, session: str) -> Path:
-        """Return the file that says what happened when the kit itself failed."""
+        """Return the path of the report that is written when ctxkit itself fails."""
         return self.folder / "logs" / f"crash_{session}.txt"
 
     def new_id(self, session: str, seed: str = "") -> str:
         """Return an id for a new session: eight hexadecimal digits, as fuseraft's.
 
         Args:
-            session: its name.
-            seed: what the id follows from, with the name and the ids that are taken here; empty: by
-                chance.
+            session: name of the session.
+            seed: derives the id from this text, the name and the ids taken here; empty: random.
         """
         if not seed:
             return secrets.token_hex(4)
@@ -125,12 +126,12 @@ class Workspace:
     # -- files in them ----------------------------------------------------------------------------
 
     def make(self) -> None:
-        """Make the folders, for the owner only.
+        """Create the folders, readable by their owner only.
 
         Raises:
-            StoreError: they cannot be made, or one of them is a link.
+            StoreError: they cannot be created, or one of them is a link.
         """
-        with suppress(OSError):  # what is wrong with it is said below
+        with suppress(OSError):  # the error is reported below
             self._base.mkdir(parents=True, exist_ok=True)
         for folder in (self.sessions, self.folder / "logs", self.folder / "scratch"):
             with self.reach(folder, make=0o700):
@@ -141,10 +142,14 @@ class Workspace:
 
     @contextmanager
     def reach(self, folder: Path, make: int | None = None) -> Iterator[SafeFolder]:
-        """Yield a folder of the workspace, held open; errors in it become sentences.
+        """Yield a folder of the workspace, held open; operating-system errors become sentences.
+
+        Args:
+            folder: a path below the working folder.
+            make: mode of missing folders, which are created; None: a missing folder is an error.
 
         Raises:
-            StoreError: it is a link, cannot be entered or made.
+            StoreError: it is a link, or cannot be entered or created.
         """
         try:
             parts = folder.relative_to(self._base).parts
@@ -152,11 +157,11 @@ class Workspace:
                 yield here
         except OSError as e:
             why = f"{e.strerror or type(e).__name__}; links are not followed there"
-            said = f"{e.filename or folder.name!s} in {folder} cannot be used ({why})."
-            raise StoreError(said) from None
+            message = f"{e.filename or folder.name!s} in {folder} cannot be used ({why})."
+            raise StoreError(message) from None
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
-        """Return a handle that writes at the end of a file of the workspace.
+        """Return a descriptor that appends to a file of the workspace.
 
         Raises:
             StoreError: it is a link, no regular file, or has other names.
@@ -165,7 +170,7 @@ class Workspace:
             return here.open_own(path.name, flags, mode)
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file of the workspace, whole or not at all, for the owner only.
+        """Write a file of the workspace atomically, readable by its owner only.
 
         Raises:
             StoreError: it cannot be written.
@@ -174,8 +179,7 @@ class Workspace:
             here.write(path.name, (text.encode("utf-8", "replace"),))
 
     def keep(self, folder: Path, name: str, text: str) -> None:
-        """Write a file into a folder of the workspace, which is made where it is missing; see
-        `write`.
+        """Write a file into a folder of the workspace as `write` does, creating the folder.
 
         Raises:
             StoreError: it cannot be written.
@@ -183,21 +187,21 @@ class Workspace:
         with self.reach(folder, make=0o700) as here:
             here.write(name, (text.encode("utf-8", "replace"),))
 
-    def held(self, folder: Path, name: str, most: int = 1_000_000) -> str:
-        """Return a text of the workspace, at most so many bytes; empty where unreadable."""
+    def held(self, folder: Path, name: str, max_bytes: int = 1_000_000) -> str:
+        """Return the text of a file of the workspace, up to `max_bytes`; empty if unreadable."""
         try:
             with self.reach(folder) as here, os.fdopen(here.open(name, os.O_RDONLY), "rb") as file:
-                return file.read(most).decode("utf-8", "replace")
+                return file.read(max_bytes).decode("utf-8", "replace")
         except StoreError:
             return ""
 
     # -- whose sessions they are ------------------------------------------------------------------
 
     def session(self, name: str) -> Session | None:
-        """Return a session that is kept here, or None.
+        """Return a session that is stored here, or None.
 
         Raises:
-            BadArguments: it was begun elsewhere or by somebody else, and nobody vouched for it.
+            BadArguments: this user neither began it here nor trusted it.
             ReadError: it cannot be read.
         """
         from ctxkit.formats.reading import read
@@ -209,10 +213,10 @@ class Workspace:
         return read(path, format="native")
 
     def begun(self, name: str) -> bool:
-        """Return True where there is a session of that name.
+        """Return True if there is a session of that name.
 
         Raises:
-            StoreError: there is something else of that name.
+            StoreError: something else has that name.
         """
         if not os.path.lexists(self.sessions):
             return False
@@ -220,12 +224,12 @@ class Workspace:
             return here.stat(f"{check_session_name(name)}.jsonl") is not None
 
     def check(self, name: str) -> None:
-        """Let a session pass that this user began here, or vouched for.
+        """Refuse a session that this user neither began here nor trusted.
 
         Raises:
-            BadArguments: it is another's; the sentence says the word that lets it pass.
+            BadArguments: it is not trusted; the sentence says how to trust it.
         """
-        if not self.begun(name) or self._vouched(name):
+        if not self.begun(name) or self._is_trusted(name):
             return
         raise BadArguments(
             f"Session {name!r} lies in {self.sessions} but was not begun there by you: it may have "
@@ -234,59 +238,68 @@ class Workspace:
         )
 
     def vouch(self, name: str) -> None:
-        """Note that a session may be gone on with: this user began it, or gave the word.
+        """Mark a session as trusted: this user began it, or said `--trust`.
 
         Raises:
-            StoreError: that cannot be noted.
+            StoreError: the mark cannot be written.
         """
         with self.reach(self.sessions) as here:
-            found = here.stat(f"{check_session_name(name)}.jsonl")
-            if found is not None:
-                here.write(f".{name}.mine", (self._mark(name, found),))
+            status = here.stat(f"{check_session_name(name)}.jsonl")
+            if status is not None:
+                here.write(f".{name}.mine", (self._trust_mark(name, status),))
 
-    def _vouched(self, name: str) -> bool:
+    def _is_trusted(self, name: str) -> bool:
         with self.reach(self.sessions) as here:
-            found = here.stat(f"{name}.jsonl")
-            if found is None or here.stat(f".{name}.mine") is None:
+            status = here.stat(f"{name}.jsonl")
+            if status is None or here.stat(f".{name}.mine") is None:
                 return False
             with os.fdopen(here.open(f".{name}.mine", os.O_RDONLY), "rb") as file:
-                return secrets.compare_digest(file.read(100), self._mark(name, found))
+                return secrets.compare_digest(file.read(100), self._trust_mark(name, status))
 
-    def _mark(self, name: str, found: os.stat_result) -> bytes:
+    def _trust_mark(self, name: str, status: os.stat_result) -> bytes:
         folder = self._base.resolve() / self.sessions.relative_to(self._base)
-        return make_trust_mark(folder / f"{name}.jsonl", found.st_uid)
+        return make_trust_mark(folder / f"{name}.jsonl", status.st_uid)
 
 
 _KEY_BYTES = 32
 
 
+# Trust marks and seals
+#
+# A keyed hash (HMAC-SHA256) proves that this user wrote something. The key, 32 random bytes, is
+# created once in the user's own state folder and never leaves it.
+#   trust mark   over the session file's real path and owner: a copied or foreign file has none
+#   seal         over a session's settings (`agent.resume`): foreign settings are ignored
+# Comparisons take constant time. See docs/decisions/007.
+
+
 def make_trust_mark(path: Path, owner: int) -> bytes:
-    """Return the mark of a file: of its real path and the number of its owner.
+    """Return the trust mark of a file, made from its real path and the id of its owner.
 
     Raises:
-        StoreError: there is no key and none can be kept.
+        StoreError: there is no key, and none can be stored.
     """
     return make_seal(f"{owner}\n{path}").encode()
 
 
 def make_seal(text: str) -> str:
-    """Return what only this user can make of a text.
+    """Return the HMAC-SHA256 of a text by this user's key, in hexadecimal.
 
     Raises:
-        StoreError: there is no key and none can be kept.
+        StoreError: there is no key, and none can be stored.
     """
     return hmac.new(_user_key(), text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
 def verify_seal(text: str, by: str) -> bool:
-    """Say whether this user made a seal of a text; False where there is no key."""
+    """Say whether this user made the seal of a text; False if there is no key."""
     with suppress(StoreError):
         return hmac.compare_digest(make_seal(text).encode(), by.encode("utf-8", "replace"))
     return False
 
 
 def user_state_folder() -> Path:
-    """Return the folder of what belongs to the user, not to a project (XDG Base Directory)."""
+    """Return the folder for data of the user rather than of a project (XDG Base Directory)."""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111  Path.home() raises where there is no home
     return Path(os.environ.get("XDG_STATE_HOME") or home / ".local" / "state") / "ctxkit"
 
@@ -296,9 +309,9 @@ def _user_key() -> bytes:
     try:
         with SafeFolder.own(folder) as here:
             with suppress(FileExistsError):
-                made = here.open("key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-                os.write(made, secrets.token_bytes(_KEY_BYTES))
-                os.close(made)
+                new_file = here.open("key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                os.write(new_file, secrets.token_bytes(_KEY_BYTES))
+                os.close(new_file)
             handle = here.open("key", os.O_RDONLY)
             with os.fdopen(handle, "rb") as file:
                 key = file.read(_KEY_BYTES + 1)

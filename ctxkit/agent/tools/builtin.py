@@ -1,4 +1,4 @@
-"""The tools that `--tools` names, and the tools for a session's brief and summary."""
+"""Built-in tools by the names of `--tools`, and the tools for a session's brief and summary."""
 
 from __future__ import annotations
 
@@ -19,26 +19,31 @@ if TYPE_CHECKING:
 
 
 FILE_TOOLS = "files"
-"""The five file tools together; `shell` and `python` must be named."""
+"""Name of the five file tools together; `shell` and `python` are never included by default."""
 TOOL_NAMES = (FILE_TOOLS, "document", "work", "shell", "python")
 
 
 def make_tools(
-    named: Sequence[str | Tool],
+    names: Sequence[str | Tool],
     root: Root,
     namespace: dict[str, Any],
     store: ExtraFiles | None = None,
     work: Sequence[Tool] = (),
 ) -> list[Tool]:
-    """Return the tools that are named, in a root folder and with the user's variables for `python`.
+    """Return the tools of the given names.
 
-    Those that read files reach the shelves of a context store, too.
+    Args:
+        names: names out of `TOOL_NAMES`, or tools of the user.
+        root: folder in which the tools work.
+        namespace: the user's variables, for the tool `python`.
+        store: files beside the root that the file tools can read, such as a context store.
+        work: the tools that `work` stands for.
 
     Raises:
         BadArguments: there is no such tool.
     """
     out: list[Tool] = []
-    for each in named:
+    for each in names:
         if isinstance(each, Tool):
             out.append(each)
         elif each == FILE_TOOLS:
@@ -62,35 +67,35 @@ def make_tools(
 
 BRIEF_FILE, SUMMARY_FILE = "brief.json", "context_summary.md"
 MAX_READ_CHARS = 8_000
-"""Characters of the summary that are read (fuseraft's `SessionContextPlugin.cs`)."""
+"""Characters of the summary that are returned (fuseraft's `SessionContextPlugin.cs`)."""
 MAX_WRITTEN_CHARS = 200_000
 
 
 def make_inert_work_tools() -> tuple[Tool, ...]:
-    """Return the tools as a model is told of them; they keep nothing."""
+    """Return the work tools for their schemas; they store nothing."""
     return make_work_tools(lambda _, __: None, lambda _: "")
 
 
 def make_work_tools(
-    keep: Callable[[str, str], None], held: Callable[[str], str]
+    write: Callable[[str, str], None], read: Callable[[str], str]
 ) -> tuple[Tool, ...]:
-    """Return the tools.
+    """Return the tools for the brief and the summary of a session.
 
     Args:
-        keep: writes a file of the session's work, by name and text.
-        held: returns the text of one; empty where there is none.
+        write: writes a work file, by name and text.
+        read: returns the text of a work file; empty if there is none.
     """
 
     def session_context_write(text: str) -> str:
         """Write what whoever goes on must know; it takes the place of what was written before."""
         if len(text) > MAX_WRITTEN_CHARS:
             raise BadArguments(f"Write at most {MAX_WRITTEN_CHARS:,} characters.")
-        keep(SUMMARY_FILE, redact(text))
+        write(SUMMARY_FILE, redact(text))
         return f"Kept {len(text):,} characters."
 
     def session_context_read() -> str:
         """Read what was written by session_context_write."""
-        text = held(SUMMARY_FILE)
+        text = read(SUMMARY_FILE)
         more = len(text) - MAX_READ_CHARS
         return (
             text if more <= 0 else f"{text[:MAX_READ_CHARS]}\n[{more:,} characters more]"
@@ -103,41 +108,41 @@ def make_work_tools(
         if len(brief) > MAX_WRITTEN_CHARS:
             raise BadArguments(f"Write at most {MAX_WRITTEN_CHARS:,} characters.")
         try:
-            told = redact_json(json.loads(brief))
-            text = json.dumps(told, indent=2, ensure_ascii=False)
+            fields = redact_json(json.loads(brief))
+            text = json.dumps(fields, indent=2, ensure_ascii=False)
         except (ValueError, RecursionError) as e:
             raise BadArguments(f"The brief is no JSON that can be kept: {str(e)[:120]}.") from None
-        if not isinstance(told, dict):
+        if not isinstance(fields, dict):
             raise BadArguments("The brief is a JSON object: name its fields.")
-        keep(BRIEF_FILE, text)
-        return f"Kept {', '.join(map(str, told))[:300]}."
+        write(BRIEF_FILE, text)
+        return f"Kept {', '.join(map(str, fields))[:300]}."
 
     def brief_read(field: str = "") -> str:
         """Read the brief, or one field of it."""
-        text = held(BRIEF_FILE)
+        text = read(BRIEF_FILE)
         if not text:
             return "(nothing)"
         try:
-            told = json.loads(text)
+            fields = json.loads(text)
         except (ValueError, RecursionError):
             raise StoreError("The brief on disk is no JSON: write it anew.") from None
-        return get_brief_field(told, field) if field else text[:MAX_WRITTEN_CHARS]
+        return get_brief_field(fields, field) if field else text[:MAX_WRITTEN_CHARS]
 
-    made = (session_context_write, session_context_read, brief_write, brief_read)
-    return tuple(kit_tool(each) for each in made)
+    functions = (session_context_write, session_context_read, brief_write, brief_read)
+    return tuple(kit_tool(each) for each in functions)
 
 
 def get_brief_field(brief: object, field: str) -> str:
-    """Return a field of a brief: under its name, else in lower case; what is no text as JSON.
+    """Return a field of a brief by its name, else by the name in lower case; other values as JSON.
 
     Raises:
-        BadArguments: it has none of that name.
+        BadArguments: there is no such field.
     """
-    held = brief if isinstance(brief, dict) else {}
+    fields = brief if isinstance(brief, dict) else {}
     for name in (field, field.lower()):
-        if name in held:
-            value = held[name]
+        if name in fields:
+            value = fields[name]
             return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     raise BadArguments(
-        f"The brief has no field {field[:80]!r}; it has {', '.join(map(str, held))[:300]}."
+        f"The brief has no field {field[:80]!r}; it has {', '.join(map(str, fields))[:300]}."
     )

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ctxkit._internal.redaction import environment_without_secrets
-from ctxkit.agent.process_tree import GRACE, ProcessTree
+from ctxkit.agent.process_tree import END_SECONDS, ProcessTree
 from ctxkit.agent.tools.images import image_from_value
 from ctxkit.agent.tools.tool import Tool, kit_tool
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Image
 
 
-_CHUNK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
-def make_python_tool(space: dict[str, Any]) -> Tool:
-    """Return a tool that runs Python in the user's namespace, and gives its output and value."""
+def make_python_tool(namespace: dict[str, Any]) -> Tool:
+    """Return a tool that runs Python in the user's namespace and returns output and value."""
 
     def python(code: str) -> Any:
         """Run Python code in the notebook's namespace; gives what it printed and the value of its
@@ -39,38 +39,38 @@ def make_python_tool(space: dict[str, Any]) -> Tool:
             tree = ast.parse(code, "<agent>")
         except (SyntaxError, ValueError) as e:
             return "".join(traceback.format_exception_only(e))
-        drawn = None
+        image = None
         with capture_output() as out:
             try:
-                drawn = _execute(tree, space)
-            # whatever the code raises is the tool's result
+                image = _execute_code(tree, namespace)
+            # An exception in the user's code is the tool's result.
             except (Exception, SystemExit) as e:  # noqa: BLE001
                 out.write("".join(traceback.format_exception_only(e)))
-        if drawn is not None:
-            return [out.text(), drawn] if out.text() else drawn
+        if image is not None:
+            return [out.text(), image] if out.text() else image
         return out.text() or "(no output)"
 
-    return kit_tool(python, needs="kernel")
+    return kit_tool(python, permission="kernel")
 
 
-def _execute(tree: ast.Module, space: dict[str, Any]) -> Image | None:
-    """Run code; its last value is printed, or returned where it is a picture."""
+def _execute_code(tree: ast.Module, namespace: dict[str, Any]) -> Image | None:
+    """Run code; print its last value, or return it if it is an image."""
     end = tree.body[-1] if tree.body else None
     last = end.value if isinstance(end, ast.Expr) else None
     if last is not None:
         tree.body.pop()
-    exec(compile(tree, "<agent>", "exec"), space)  # noqa: S102  the user named this tool
+    exec(compile(tree, "<agent>", "exec"), namespace)  # noqa: S102  the user named this tool
     if last is not None:
-        value = eval(compile(ast.Expression(last), "<agent>", "eval"), space)  # noqa: S307  as above
-        drawn = image_from_value(value)
-        if value is not None and drawn is None:
+        value = eval(compile(ast.Expression(last), "<agent>", "eval"), namespace)  # noqa: S307  as above
+        image = image_from_value(value)
+        if value is not None and image is None:
             print(repr(value))  # noqa: T201  into the captured output
-        return drawn
+        return image
     return None
 
 
 def make_shell_tool(root: Root, seconds: float = 120.0) -> Tool:
-    """Return a tool that runs a shell command in the root folder, without any secrets."""
+    """Return a tool that runs a shell command in the root, with no secrets in its environment."""
 
     async def shell(command: str) -> str:
         """Run a shell command in the working folder; gives its output and, where it is not 0, its
@@ -99,59 +99,68 @@ def make_shell_tool(root: Root, seconds: float = 120.0) -> Tool:
         finally:
             tree.end()
             with suppress(TimeoutError):
-                await asyncio.wait_for(reading, GRACE)
+                await asyncio.wait_for(reading, END_SECONDS)
             tree.sweep(process.returncode)
         return (output.text() + status) or "(no output)"
 
-    return kit_tool(shell, needs="shell")
+    return kit_tool(shell, permission="shell")
 
 
 async def _read_output(
     process: asyncio.subprocess.Process, tree: ProcessTree, output: BoundedOutput
 ) -> None:
-    """Take all that a command says, keeping a bounded part of it, and wait for its end."""
+    """Read a command's output into a bounded buffer and wait for its end."""
     assert process.stdout is not None  # noqa: S101  for the type checker: it was asked for
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while chunk := await process.stdout.read(_CHUNK):
+    while chunk := await process.stdout.read(_CHUNK_BYTES):
         output.write(decoder.decode(chunk))
     output.write(decoder.decode(b"", final=True))
-    tree.leave()  # a server that it began beside itself goes on
+    tree.leave()  # a server that the command started in the background goes on
     await process.wait()
 
 
 HEAD_CHARS = TAIL_CHARS = 500_000
-"""Characters kept of the beginning and of the end of an output."""
-_lock = threading.Lock()
-_users = 0
+"""Characters of the head and of the tail of an output that are kept."""
+_routing_lock = threading.Lock()
+_capture_count = 0
+
+
+# Captured output
+#
+# Cells and tools print in many threads at once, and `sys.stdout` is one object. While at least one
+# capture is active it is a routing stream, which looks up the capture of the current context
+# (`ContextVar`), so each thread's and task's output goes to its own buffer. A count of active
+# captures says when to restore the original stream. Memory is bounded: the head is kept in full up
+# to HEAD_CHARS, then a deque of pieces, from which the oldest are dropped.
 
 
 class BoundedOutput:
-    """Text that is written piece by piece; of a flood only the head and the tail are kept."""
+    """A text buffer of bounded size: the head and the tail of what is written."""
 
     def __init__(self) -> None:
         self._head: list[str] = []
         self._tail: deque[str] = deque()
-        self._room, self._held, self._lost = HEAD_CHARS, 0, 0
+        self._head_left, self._tail_chars, self._dropped_chars = HEAD_CHARS, 0, 0
 
     def write(self, text: str) -> int:
-        """Take a piece; return how long it is."""
-        head, rest = text[: self._room], text[self._room :]
+        """Add a piece of text; return its length."""
+        head, rest = text[: self._head_left], text[self._head_left :]
         if head:
             self._head.append(head)
-            self._room -= len(head)
+            self._head_left -= len(head)
         if rest:
             self._tail.append(rest)
-            self._held += len(rest)
-            while self._held > 2 * TAIL_CHARS and len(self._tail) > 1:
-                gone = self._tail.popleft()
-                self._held -= len(gone)
-                self._lost += len(gone)
+            self._tail_chars += len(rest)
+            while self._tail_chars > 2 * TAIL_CHARS and len(self._tail) > 1:
+                dropped = self._tail.popleft()
+                self._tail_chars -= len(dropped)
+                self._dropped_chars += len(dropped)
         return len(text)
 
     def text(self) -> str:
-        """Return what was kept, with a line that says how much was not."""
+        """Return the text, with a line that says how much was left out."""
         tail = "".join(self._tail)
-        lost = self._lost + max(len(tail) - TAIL_CHARS, 0)
+        lost = self._dropped_chars + max(len(tail) - TAIL_CHARS, 0)
         gap = f"\n[... {lost:,} characters left out ...]\n" if lost else ""
         return "".join(self._head) + gap + (tail[-TAIL_CHARS:] if lost else tail)
 
@@ -160,15 +169,15 @@ _capture: ContextVar[BoundedOutput | None] = ContextVar("ctxkit_captured", defau
 
 
 class _RoutedStream:
-    """A stream that writes to its context's capture, else to the stream it stands for."""
+    """A stream that writes to the capture of the current context, else to the original stream."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write to whom it belongs."""
-        taken = _capture.get()
-        return taken.write(text) if taken is not None else int(self._stream.write(text) or 0)
+        """Write to the current capture, else to the original stream."""
+        capture = _capture.get()
+        return capture.write(text) if capture is not None else int(self._stream.write(text) or 0)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -176,25 +185,25 @@ class _RoutedStream:
 
 @contextmanager
 def capture_output() -> Iterator[BoundedOutput]:
-    """Take what this thread prints inside the block; other threads print as before."""
+    """Capture what this context prints inside the block; other threads print as before."""
     out = BoundedOutput()
     token = _capture.set(out)
-    _route(1)
+    _route_streams(1)
     try:
         yield out
     finally:
-        _route(-1)
+        _route_streams(-1)
         _capture.reset(token)
 
 
-def _route(change: int) -> None:
-    """Put the routing streams in place for the first user, and take them away after the last."""
-    global _users  # noqa: PLW0603  the streams are the process's, so is the count of who uses them
-    with _lock:
-        _users += change
+def _route_streams(change: int) -> None:
+    """Install the routing streams for the first capture, and remove them after the last."""
+    global _capture_count  # noqa: PLW0603  counts the users of the process's own streams
+    with _routing_lock:
+        _capture_count += change
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
             if change > 0 and not isinstance(stream, _RoutedStream):
                 setattr(sys, name, _RoutedStream(stream))
-            elif not _users and isinstance(stream, _RoutedStream):
+            elif not _capture_count and isinstance(stream, _RoutedStream):
                 setattr(sys, name, stream._stream)  # noqa: SLF001  its own class

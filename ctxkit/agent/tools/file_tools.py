@@ -29,12 +29,10 @@ MAX_LISTED_FILES = 500
 
 
 class ExtraFiles(Protocol):
-    """Files beside the root that can be read, under paths of their own
-    (`agent.context_store.ContextStore`).
-    """
+    """Readable files beside the root with paths of their own, such as those of a context store."""
 
     def holds(self, path: str) -> bool:
-        """Say whether a path is one of theirs."""
+        """Say whether a path belongs to these files."""
 
     def opened(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Yield a file, open for reading."""
@@ -43,30 +41,30 @@ class ExtraFiles(Protocol):
         """Return the paths of the files below a folder."""
 
     def searched(self, pattern: str, path: str, files: str) -> str:
-        """Return the hits of a regular expression below a folder."""
+        """Return the hits of a regular expression in the files below a folder."""
 
 
 def open_file(
-    root: Root, shelves: ExtraFiles | None, path: str
+    root: Root, extra_files: ExtraFiles | None, path: str
 ) -> AbstractContextManager[BinaryIO]:
-    """Return a file of the shelves or of the root, to be opened for reading.
+    """Return a context manager that opens a file of the extra files or of the root for reading.
 
     Raises:
-        StoreError: it is no regular file, is missing, or leads out.
+        StoreError: it is no regular file, is missing, or leads out of the root.
     """
-    if shelves is not None and shelves.holds(path):
-        return shelves.opened(path)
+    if extra_files is not None and extra_files.holds(path):
+        return extra_files.opened(path)
     return root.opened(path)
 
 
-def make_file_tools(root: Root, shelves: ExtraFiles | None = None) -> tuple[Tool, ...]:
-    """Return the five file tools, confined to a root folder; shelves are read and listed, too."""
+def make_file_tools(root: Root, extra_files: ExtraFiles | None = None) -> tuple[Tool, ...]:
+    """Return the five file tools, confined to a root; extra files can be read and listed, too."""
 
     def read_file(path: str, start: int = 1, end: int | None = None) -> str | Image:
         """Read a text file of the working folder; `start` and `end` are line numbers counted from
         1, both included.
         """
-        with open_file(root, shelves, path) as file:
+        with open_file(root, extra_files, path) as file:
             begin = file.read(12)
             if detect_media_type(begin):
                 return image_from_bytes(begin + file.read(MAX_IMAGE_BYTES), path)
@@ -79,15 +77,17 @@ def make_file_tools(root: Root, shelves: ExtraFiles | None = None) -> tuple[Tool
         if REDACTION_MARK in content:
             there = root.is_file(root.parts(path))
             _check_marks(path, data, root.read(path, whole=True) if there else b"")
-        return f"Wrote {len(data)} bytes to {root.relative(root.write(path, data))}."
+        return f"Wrote {len(data)} bytes to {root.relative_path(root.write(path, data))}."
 
     def patch_file(path: str, old: str, new: str) -> str:
         """Replace one piece of a text file: `old` must occur exactly once, as it stands."""
         text = root.read(path, whole=True).decode("utf-8", "surrogateescape")
-        found = count_occurrences(text, old)
-        if found != "once":
-            said = f"{path[:200]!r} holds the old text {found}; it must occur exactly once."
-            raise BadArguments(said + _redaction_hint(old))
+        occurrences = count_occurrences(text, old)
+        if occurrences != "once":
+            problem = (
+                f"{path[:200]!r} holds the old text {occurrences}; it must occur exactly once."
+            )
+            raise BadArguments(problem + _redaction_hint(old))
         data = text.replace(old, new).encode("utf-8", "surrogateescape")
         _check_marks(path, data, text.encode("utf-8", "surrogateescape"))
         root.write(path, data)
@@ -97,13 +97,15 @@ def make_file_tools(root: Root, shelves: ExtraFiles | None = None) -> tuple[Tool
         """List files below a folder of the working folder whose name matches a pattern such as
         `*.py`.
         """
-        if shelves is not None and shelves.holds(path):
-            held = [p for p in shelves.listed(path) if fnmatch(p.rsplit("/", 1)[-1], pattern)]
-            return "\n".join(held or ["(no files)"])
+        if extra_files is not None and extra_files.holds(path):
+            matches = [
+                p for p in extra_files.listed(path) if fnmatch(p.rsplit("/", 1)[-1], pattern)
+            ]
+            return "\n".join(matches or ["(no files)"])
         walk = FolderWalk(root, path, pattern)
-        found = [f.path for f in islice(walk, MAX_LISTED_FILES + 1)]
-        lines = found[:MAX_LISTED_FILES] or ["(no files)"]
-        if len(found) > MAX_LISTED_FILES:
+        paths = [f.path for f in islice(walk, MAX_LISTED_FILES + 1)]
+        lines = paths[:MAX_LISTED_FILES] or ["(no files)"]
+        if len(paths) > MAX_LISTED_FILES:
             lines.append(f"[more than {MAX_LISTED_FILES}: narrow the path or the pattern]")
         return "\n".join([*lines, *filter(None, [walk.told()])])
 
@@ -111,15 +113,15 @@ def make_file_tools(root: Root, shelves: ExtraFiles | None = None) -> tuple[Tool
         """Search text files below a folder for a regular expression; gives `file:line: text`, the
         first 200 hits.
         """
-        if shelves is not None and shelves.holds(path):
-            return shelves.searched(pattern, path, files)
+        if extra_files is not None and extra_files.holds(path):
+            return extra_files.searched(pattern, path, files)
         return text_search.search_files(root, pattern, path, files)
 
     return tuple(kit_tool(f) for f in (read_file, write_file, patch_file, list_files, search))
 
 
 def _check_marks(path: str, new: bytes, old: bytes) -> None:
-    """Refuse to write a mark that stands for a key: the file would lose the key.
+    """Refuse to write a redaction mark that was not there before, as it would replace a secret.
 
     Raises:
         BadArguments: the new content has more marks than the old one.
@@ -138,103 +140,103 @@ def _redaction_hint(old: str) -> str:
     return f" {REDACTION_MARK} stands for a key that you cannot see: patch the lines around it."
 
 
-_RANGE = re.compile(r"(?:(page|slide)s? )?(\d{1,6})(?: ?- ?(\d{1,6}))?", re.IGNORECASE)
+_PART_RANGE = re.compile(r"(?:(page|slide)s? )?(\d{1,6})(?: ?- ?(\d{1,6}))?", re.IGNORECASE)
 _MAX_PIECES = 5_000
 
 
-def make_document_tool(root: Root, shelves: ExtraFiles | None = None) -> Tool:
-    """Return the tool `document`, confined to a root folder and shelves."""
+def make_document_tool(root: Root, extra_files: ExtraFiles | None = None) -> Tool:
+    """Return the tool `document`, confined to a root and the extra files."""
 
     def document(path: str, part: str = "", start: int = 1, end: int | None = None) -> str:
         """Read a pdf, docx, pptx or xlsx file as text.
         Without `part`: its parts and their sizes. `part`: a sheet's name, a page or slide number,
         a range such as 3-7, or `all`; `start` and `end`: line numbers of that text.
         """
-        with open_file(root, shelves, path) as file:
-            found = read(file, path, _select_pieces(path, part))
-        if part and not found.pieces:
-            with open_file(root, shelves, path) as file:
+        with open_file(root, extra_files, path) as file:
+            content = read(file, path, _select_pieces(path, part))
+        if part and not content.pieces:
+            with open_file(root, extra_files, path) as file:
                 names = ", ".join(repr(p.name) for p in read(file, path).pieces[:50])
             raise BadArguments(f"{path[:200]!r} has no part {part[:80]!r}; it has {names}.")
-        text = found.text if part else _format_outline(found)
+        text = content.text if part else _format_outline(content)
         return read_lines(io.BytesIO(text.encode()), path, start, end)
 
     return kit_tool(document)
 
 
 def _select_pieces(path: str, part: str) -> list[str] | None:
-    """Return the names of the pieces that a part means; None: all of them."""
+    """Return the piece names that a part selects; None: all pieces."""
     if not part or part == "all":
         return None
-    found = _RANGE.fullmatch(part.strip())
-    if found is None or path.lower().endswith((".xlsx", ".docx")):
+    match = _PART_RANGE.fullmatch(part.strip())
+    if match is None or path.lower().endswith((".xlsx", ".docx")):
         return [part]
-    first = int(found[2])
-    last = min(int(found[3] or first), first + _MAX_PIECES)
+    first = int(match[2])
+    last = min(int(match[3] or first), first + _MAX_PIECES)
     return [f"{kind} {n}" for n in range(first, last + 1) for kind in ("page", "slide")]
 
 
-def _format_outline(found: Document) -> str:
-    """Return what a document has, and how much text each part is."""
-    lines = [f"{p.name}: {len(p.text):,} characters" for p in found.pieces]
-    return "\n".join([*lines, *([f"[{found.note}]"] if found.note else [])])
+def _format_outline(document: Document) -> str:
+    """Return the pieces of a document with the length of their texts."""
+    lines = [f"{p.name}: {len(p.text):,} characters" for p in document.pieces]
+    return "\n".join([*lines, *([f"[{document.note}]"] if document.note else [])])
 
 
 MAX_READ_BYTES = 10_000_000
-"""Bytes of a file that are given at once."""
-_PIECE = 1 << 20
+"""Bytes of a file that are returned at once."""
+_LINE_PIECE_BYTES = 1 << 20
 _MAX_COUNTED = 1000
 
 
 def read_lines(
     file: BinaryIO, path: str, start: int, end: int | None, limit: int = MAX_READ_BYTES
 ) -> str:
-    """Return lines of a file, from `start` to `end`, counted from 1, at most `limit` bytes of them.
+    """Return the lines `start` to `end` of a file (from 1, both included), at most `limit` bytes.
 
-    Where they are more, the first line of what is returned says so, and how to read on.
+    If there are more, the first line of the result says so, and how to read on.
 
     Raises:
         BadArguments: the file ends before `start`.
     """
-    taken, size, last = [], 0, 0
+    pieces, size, last = [], 0, 0
     for last, piece in _numbered_pieces(file):
         if last < start:
             continue
         if end is not None and last > end:
             break
-        taken.append(piece[: limit - size])
-        size += len(taken[-1])
-        if len(taken[-1]) < len(piece):
-            return _cut_notice(start, last, limit) + b"".join(taken).decode("utf-8", "replace")
+        pieces.append(piece[: limit - size])
+        size += len(pieces[-1])
+        if len(pieces[-1]) < len(piece):
+            return _cut_notice(start, last, limit) + b"".join(pieces).decode("utf-8", "replace")
     if start > max(last, 1):
         raise BadArguments(f"{path[:200]!r} has {last:,} lines; line {start} does not exist.")
-    return b"".join(taken).decode("utf-8", "replace")
+    return b"".join(pieces).decode("utf-8", "replace")
 
 
 def _numbered_pieces(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield the pieces of a file with the number of the line that each is of."""
+    """Yield the pieces of a file with their line numbers; a very long line has several."""
     number = 1
-    while piece := file.readline(_PIECE):
+    while piece := file.readline(_LINE_PIECE_BYTES):
         yield number, piece
         number += piece.endswith(b"\n")
 
 
 def _cut_notice(start: int, last: int, limit: int) -> str:
-    said = f"[cut after {limit:,} bytes, in line {last:,}; "
+    beginning = f"[cut after {limit:,} bytes, in line {last:,}; "
     if last > max(start, 1):
-        return f"{said}read on with start={last}]\n"
-    return f"{said}which is longer than can be read]\n"
+        return f"{beginning}read on with start={last}]\n"
+    return f"{beginning}which is longer than can be read]\n"
 
 
 def count_occurrences(text: str, piece: str) -> str:
-    """Return how often a text holds a piece, overlapping places included, in words."""
-    at, found, overlapping = text.find(piece) if piece else -1, 0, False
-    while at >= 0 and found < _MAX_COUNTED:
-        found += 1
-        after = text.find(piece, at + 1)
-        overlapping |= 0 <= after < at + len(piece)
-        at = after
-    if found == 1:
+    """Return as a phrase how often a text has a piece, overlapping places included."""
+    position, occurrences, overlapping = text.find(piece) if piece else -1, 0, False
+    while position >= 0 and occurrences < _MAX_COUNTED:
+        occurrences += 1
+        after = text.find(piece, position + 1)
+        overlapping |= 0 <= after < position + len(piece)
+        position = after
+    if occurrences == 1:
         return "once"
-    many = "more than " if at >= 0 else ""
-    return f"{many}{found} times" + (", in places that overlap" if overlapping else "")
+    prefix = "more than " if position >= 0 else ""
+    return f"{prefix}{occurrences} times" + (", in places that overlap" if overlapping else "")

@@ -10,14 +10,14 @@ from ctxkit.errors import BadArguments
 from ctxkit.session.messages import Image
 
 MAX_IMAGE_BYTES = 3_750_000
-"""Bytes of a picture: in base64, 5 MB, which is what Anthropic's API takes of one."""
+"""Bytes of an image; in base64 5 MB, the limit of Anthropic's API for one image."""
 IMAGE_KINDS = "PNG, JPEG, GIF or WebP"
 _SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"),
                (b"GIF87a", "gif"), (b"GIF89a", "gif"))  # fmt: skip
 
 
 def detect_media_type(data: bytes) -> str | None:
-    """Return what kind of picture some bytes are, or None."""
+    """Return the media type of an image by its first bytes, or None."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     kind = next((kind for begin, kind in _SIGNATURES if data.startswith(begin)), None)
@@ -25,7 +25,7 @@ def detect_media_type(data: bytes) -> str | None:
 
 
 def image_from_bytes(data: bytes, name: str = "this") -> Image:
-    """Return bytes as a picture.
+    """Return bytes as an image.
 
     Raises:
         BadArguments: they are none of the four kinds, or too many.
@@ -42,19 +42,18 @@ def image_from_bytes(data: bytes, name: str = "this") -> Image:
 
 
 def image_from_value(value: Any) -> Image | None:
-    """Return what a value shows as a picture: bytes of one, a figure, a Pillow image; None:
-    nothing.
+    """Return the image that a value shows (image bytes, a figure, a Pillow image), or None.
 
     Raises:
-        BadArguments: it is too large.
+        BadArguments: the image is too large.
     """
     if isinstance(value, Image):
         return value
     if isinstance(value, (bytes, bytearray)):
         return image_from_bytes(bytes(value)) if detect_media_type(bytes(value[:12])) else None
-    drawn = getattr(value, "_repr_png_", None)
-    if callable(drawn) and not isinstance(value, type):
-        data = drawn()
+    to_png = getattr(value, "_repr_png_", None)
+    if callable(to_png) and not isinstance(value, type):
+        data = to_png()
         return image_from_bytes(data, type(value).__name__) if isinstance(data, bytes) else None
     if type(value).__module__.startswith("matplotlib.") and callable(
         getattr(value, "savefig", None)
@@ -66,6 +65,6 @@ def image_from_value(value: Any) -> Image | None:
 
 
 def describe_omitted_image(image: Image) -> str:
-    """Return the words that stand for a picture that the model cannot be shown."""
+    """Return the text that replaces an image for a model that takes none."""
     size = len(image.data) * 3 // 4 - image.data.count("=")
     return f"[a picture, {image.media_type}, {size:,} bytes: this model takes none]"

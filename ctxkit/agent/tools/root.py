@@ -1,7 +1,8 @@
 """A root folder that no path leaves, and the names that tools may not write.
 
-Somebody opens a shell or an editor, runs the tests or asks for a `git status`, and has run what
-stands there. Names are compared without case, wherever they lie below the root; reading is free.
+Files with protected names run by themselves: when somebody opens a shell or an editor, runs the
+tests or `git status`. Names are compared without case at any depth below the root. Reading them is
+allowed.
 """
 
 from __future__ import annotations
@@ -19,20 +20,25 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 
+# Confinement to the root
+#
+# A path is resolved first, links inside the root included, and must stay below it. Then it is
+# opened part by part from a descriptor of the root, following no link (`openat`, `O_NOFOLLOW`). A
+# link that another process puts there in between makes the open fail instead of leading out (no
+# check-then-use race). The root is identified by device and inode, so a folder that was swapped is
+# noticed. Files are replaced, never changed in place: a hard link to a file outside cannot be told
+# from any other file, so it is readable, but writing breaks the link instead of following it.
+
+
 class Root:
     """A folder in which an agent's file tools work.
 
-    A path is resolved, links inside the root included, and then opened part by part without
-    following any: a link that is put there in between does not lead out. Files are replaced, never
-    changed in place, so that a hard link to a file outside (which cannot be told from any other
-    file) is read as a file of the root, and not written through.
-
     Args:
-        folder: made if it does not exist.
-        allow: names out of `protected.PROTECTED` that may be written all the same.
+        folder: the folder, created if it does not exist.
+        allow: names out of `PROTECTED_NAMES` that may be written nevertheless.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: it cannot be created.
         BadArguments: a name is not protected.
     """
 
@@ -41,19 +47,19 @@ class Root:
         try:
             self.folder = Path(folder).expanduser().resolve()
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._is = _folder_identity(self.folder.stat())
+            self._identity = _folder_identity(self.folder.stat())
         except (OSError, RuntimeError, ValueError) as e:
-            said = f"The root folder {str(folder)!r} cannot be used"
-            raise StoreError(f"{said} ({_os_reason(e)}).") from None
+            problem = f"The root folder {str(folder)!r} cannot be used"
+            raise StoreError(f"{problem} ({_os_reason(e)}).") from None
 
     def resolve(self, path: str) -> Path:
         """Return the real path inside the root.
 
         Raises:
-            StoreError: the path leads out of the root, or is no path.
+            StoreError: the path leads out of the root, or is not a path.
         """
         if "\0" in path or len(path) > 4096:
-            raise StoreError("The path is not a path: it holds a NUL or is too long.")
+            raise StoreError("The path is not valid: it has a NUL character or is too long.")
         try:
             real = (self.folder / path.strip()).resolve()
         except (OSError, RuntimeError, ValueError):
@@ -74,24 +80,25 @@ class Root:
         parts = self.parts(path)
         if not parts:
             raise StoreError(f"{path[:200]!r} is a folder, not a file.")
-        with self.opened_at(parts) as file:
+        with self.open_at(parts) as file:
             yield file
 
     @contextmanager
-    def opened_at(self, parts: Sequence[str]) -> Iterator[BinaryIO]:
-        """Yield a regular file at the end of a path without links, open for reading.
+    def open_at(self, parts: Sequence[str]) -> Iterator[BinaryIO]:
+        """Yield the regular file at a path without links, open for reading.
 
         Raises:
             StoreError: it is no regular file, is missing, or a part of the path is a link.
         """
-        with self.folder_of(parts) as folder:
+        with self.open_parent(parts) as folder:
             file = os.fdopen(folder.open(parts[-1], os.O_RDONLY), "rb")
         with file:
             yield file
 
     def read(self, path: str, limit: int = 10_000_000, *, whole: bool = False) -> bytes:
-        """Return the bytes of a regular file, at most `limit`; with `whole` a larger file is an
-        error.
+        """Return the bytes of a regular file, at most `limit`.
+
+        With `whole` a larger file is an error.
 
         Raises:
             StoreError: it is no regular file, is missing, is too large, or leads out of the root.
@@ -104,30 +111,34 @@ class Root:
             return file.read(limit)
 
     def write(self, path: str, data: bytes, *, append: bool = False, private: bool = False) -> Path:
-        """Write a regular file whole or not at all, or at its end; return its real path.
+        """Write a regular file atomically, or append to it; return its real path.
 
-        Folders that are missing are made.
+        Missing folders are created. Nothing is appended to a file that has other names (hard
+        links).
 
-        A new file that is `private` can be read by its owner only. At the end of a file that has
-        other names (hard links) nothing is written.
+        Args:
+            path: path below the root.
+            data: the content.
+            append: append instead of replacing.
+            private: a new file can be read by its owner only.
 
         Raises:
-            StoreError: it is a folder or a device, leads out of the root, or the disk refused.
-                The file is as it was.
+            StoreError: it is a folder or a device, leads out of the root, is protected, or the disk
+                refused. The file is unchanged.
         """
         mode = 0o600 if private else 0o644
         parts = self.parts(path)
         if not parts:
             raise StoreError(f"{path[:200]!r} is a folder, not a file.")
         check_writable(path, parts, self._allowed)
-        with self.folder_of(parts, make=0o777) as folder:
+        with self.open_parent(parts, make=0o777) as folder:
             if append:
                 folder.append(parts[-1], data, mode)
             else:
                 folder.write(parts[-1], (data,), mode)
         return self.folder.joinpath(*parts)
 
-    def relative(self, path: Path) -> str:
+    def relative_path(self, path: Path) -> str:
         """Return a path as the agent sees it: relative to the root, with forward slashes."""
         return path.relative_to(self.folder).as_posix() or "."
 
@@ -135,7 +146,8 @@ class Root:
         """Return the real path inside the root as its parts.
 
         Raises:
-            StoreError: the path leads out of the root, is no path, or should be `there` and is not.
+            StoreError: the path leads out of the root, is not a path, or `there` is true and it
+                does not exist.
         """
         real = self.resolve(path)
         # os.path: a name too long is no error here; a pipe would be waited for
@@ -144,28 +156,28 @@ class Root:
         return real.relative_to(self.folder).parts
 
     def is_file(self, parts: Sequence[str]) -> bool:
-        """Return True where a regular file lies at the end of a path without links."""
-        found = self._stat(parts)
-        return found is not None and stat.S_ISREG(found.st_mode)
+        """Return True if a regular file is at a path without links."""
+        status = self._stat_path(parts)
+        return status is not None and stat.S_ISREG(status.st_mode)
 
-    def is_there(self, parts: Sequence[str]) -> bool:
-        """Return True where anything lies at the end of a path without links."""
-        return self._stat(parts) is not None
+    def exists(self, parts: Sequence[str]) -> bool:
+        """Return True if anything is at a path without links."""
+        return self._stat_path(parts) is not None
 
-    def _stat(self, parts: Sequence[str]) -> os.stat_result | None:
+    def _stat_path(self, parts: Sequence[str]) -> os.stat_result | None:
         try:
-            with self.folder_of(parts) as folder:
+            with self.open_parent(parts) as folder:
                 return folder.stat(parts[-1])
         except (StoreError, ValueError):
             return None
 
     @contextmanager
-    def folder_of(self, parts: Sequence[str], make: int | None = None) -> Iterator[SafeFolder]:
-        """Yield the folder of a path without links, held open; errors in it become sentences.
+    def open_parent(self, parts: Sequence[str], make: int | None = None) -> Iterator[SafeFolder]:
+        """Yield the parent folder of a path without links, held open; system errors get a sentence.
 
         Args:
             parts: the path below the root, as its parts; the last one is not looked at.
-            make: the mode in which folders are made that are missing; None: that is an error.
+            make: mode of missing folders, which are created; None: a missing folder is an error.
 
         Raises:
             StoreError: a part is a link, is missing, or the system refuses.
@@ -184,11 +196,11 @@ class Root:
         """Return a folder below the root, held open.
 
         Raises:
-            StoreError: another folder has the name of the root now.
+            StoreError: the root's name now belongs to another folder.
             OSError: a part is a link, is missing, or the system refuses.
         """
         top = SafeFolder(self.folder)
-        if SUPPORTS_DIR_FD and _folder_identity(top.itself()) != self._is:
+        if SUPPORTS_DIR_FD and _folder_identity(top.itself()) != self._identity:
             top.close()
             raise StoreError(
                 f"{self.folder} is another folder than before: open the session again."
@@ -196,12 +208,12 @@ class Root:
         return top.below(parts, make=make)
 
 
-def _folder_identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _folder_identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _os_reason(error: Exception) -> str:
-    """Return why the system refused, in its words."""
+    """Return the operating system's reason for an error."""
     return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
 
 
@@ -226,10 +238,10 @@ PROTECTED_NAMES = (
 
 
 def check_allowed(names: Sequence[str]) -> frozenset[str]:
-    """Return names that shall be allowed.
+    """Return protected names that are allowed.
 
     Raises:
-        BadArguments: one is not protected.
+        BadArguments: a name is not protected.
     """
     for name in names:
         if name not in PROTECTED_NAMES:
@@ -241,20 +253,22 @@ def check_allowed(names: Sequence[str]) -> frozenset[str]:
 
 
 def check_writable(path: str, parts: Sequence[str], allowed: Collection[str]) -> None:
-    """Let a path be written that holds no protected name, or one that is allowed.
+    """Refuse to write to a path with a protected name.
 
     Args:
-        path: as the agent gave it.
+        path: the path as the agent gave it, for the message.
         parts: its parts below the root, without links.
-        allowed: names out of `PROTECTED`.
+        allowed: protected names that may be written.
 
     Raises:
         StoreError: it is not allowed; the sentence says how it can be.
     """
-    plain = "/".join(["", *(p.casefold().rstrip(" .") or p for p in parts), ""])
+    folded_path = "/".join(["", *(p.casefold().rstrip(" .") or p for p in parts), ""])
     for name in PROTECTED_NAMES:
-        held = f"/{name}/" in plain or (name == ".pth" and plain.endswith(".pth/"))
-        if held and name not in allowed:
+        is_protected = f"/{name}/" in folded_path or (
+            name == ".pth" and folded_path.endswith(".pth/")
+        )
+        if is_protected and name not in allowed:
             raise StoreError(
                 f"{path[:200]!r} was not written: what is in {name} runs by itself. The user can "
                 f"allow it by `--allow {name}`."

@@ -10,7 +10,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from ctxkit.policies.texts import content
 from ctxkit.session.messages import APPROVAL_DECISIONS, APPROVAL_KEY, Image, Message, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Mapping, Sequence
 
     from ctxkit.agent.tools.tool import Tool
     from ctxkit.policies.base import Natural
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 Approve = Callable[["ToolCall"], bool | Awaitable[bool]]
-"""Says whether a call may run."""
+"""Decides whether a call may run."""
 OffloadResult = Callable[[str, str], str]
-"""Keeps a large result (tool, text) elsewhere and returns the stub that the model gets."""
+"""Stores a large result (tool, text) elsewhere and returns the stub for the model."""
 
 
 _MAX_STUB_CHARS = 1000
-"""Characters that no stub has."""
+"""Length that no stub reaches; a longer text is the result itself, which was not stored."""
 
 
 class ToolStopped(BaseException):
@@ -50,81 +50,100 @@ async def run_tool(
     tools: Mapping[str, Tool],
     *,
     approve: Approve | None = None,
-    asks: Container[str] | None = None,
+    approval_tools: Container[str] | None = None,
     offload: OffloadResult | None = None,
-    outputs: OutputLimits | None = None,
-    pictures: bool = True,
+    output_limits: OutputLimits | None = None,
+    takes_images: bool = True,
 ) -> Message:
-    """Return the result of a tool call as a message; what goes wrong in the tool is its result, not
-    an exception.
+    """Run a tool call and return its result as a message; a failing tool is a result, not a raise.
 
-    What a person said to the call stands in its details; `asks` are the tools that `approve` asks a
-    person about (None: all). `pictures`: whether the model takes them; where it does not, words
-    say what there was.
+    Args:
+        call: the call as the model requested it.
+        tools: the tools by name.
+        approve: decides whether the call may run; None: every call may.
+        approval_tools: names of the tools for which `approve` asks a person; None: all. Only their
+            results carry the decision in their details.
+        offload: stores a result longer than `output_limits.spill` and returns its stub.
+        output_limits: limits of the result's text; None: the defaults.
+        takes_images: False replaces each image by a line that describes it.
     """
-    limits = outputs or OutputLimits()
-    text, images, failed, answer = await _run_checked(call, tools, approve, pictures=pictures)
-    spilt = offload is not None and 0 < limits.spill < len(text)
-    if offload is not None and spilt:  # it is redacted first, a second for a megabyte
-        text = await run_in_thread(lambda: offload(call.name, text))
-    if not spilt or len(text) > _MAX_STUB_CHARS:  # what could not be kept comes back whole
+    limits = output_limits or OutputLimits()
+    result = await _run_checked(call, tools, approve, takes_images=takes_images)
+    text = result.text
+    is_spilled = offload is not None and 0 < limits.spill < len(text)
+    if offload is not None and is_spilled:
+        # In a thread: redaction takes about a second per megabyte.
+        text = await run_in_thread(lambda: offload(call.name, result.text))
+    if not is_spilled or len(text) > _MAX_STUB_CHARS:
+        # A result that could not be stored comes back whole.
         text = limits.cut(text)
+    has_decision = result.decision and (approval_tools is None or call.name in approval_tools)
     return Message(
         role="tool",
-        parts=(Text(text), *images),
+        parts=(Text(text), *result.images),
         tool=call.name,
         call_id=call.id,
-        is_error=failed,
-        details={APPROVAL_KEY: answer} if answer and (asks is None or call.name in asks) else {},
+        is_error=result.failed,
+        details={APPROVAL_KEY: result.decision} if has_decision else {},
     )
 
 
+class _CheckedResult(NamedTuple):
+    """The result of a tool call before its limits are applied."""
+
+    text: str
+    images: Sequence[Image] = ()
+    failed: bool = True
+    decision: str = ""
+    """The user's decision on the call; empty if nobody was asked."""
+
+
 async def _run_checked(
-    call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None, *, pictures: bool
-) -> tuple[str, list[Image], bool, str]:
-    """Return the text and the pictures of a result, whether it is a failure, and what a person said
-    to the call.
-    """
-    answer = ""
+    call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None, *, takes_images: bool
+) -> _CheckedResult:
+    """Run a call after the checks; whatever goes wrong is a failed result."""
+    decision = ""
     tool = tools.get(call.name)
     if tool is None:
-        near, known = did_you_mean(call.name, tools), ", ".join(tools)
-        return f"There is no tool {call.name!r}.{near} Known: {known}.", [], True, answer
+        suggestion, tool_names = did_you_mean(call.name, tools), ", ".join(tools)
+        return _CheckedResult(f"There is no tool {call.name!r}.{suggestion} Known: {tool_names}.")
     if call.raw is not None:
-        return "The arguments are no JSON object; send them again as one.", [], True, answer
+        return _CheckedResult("The arguments are no JSON object; send them again as one.")
     try:
         arguments = convert_arguments(tool, call.arguments)
         if approve is not None:
-            said = approve(call)
-            allowed = await said if inspect.isawaitable(said) else said
-            answer = APPROVAL_DECISIONS[not allowed]
+            approval = approve(call)
+            allowed = await approval if inspect.isawaitable(approval) else approval
+            decision = APPROVAL_DECISIONS[not allowed]
             if not allowed:
-                return "The user did not allow this call.", [], True, answer
-        return *_to_parts(await _call_tool(tool, arguments), pictures=pictures), False, answer
+                return _CheckedResult("The user did not allow this call.", decision=decision)
+        value = await _call_tool(tool, arguments)
+        text, images = _to_parts(value, pictures=takes_images)
+        return _CheckedResult(text, images, failed=False, decision=decision)
     except CtxkitError as e:
-        return str(e), [], True, answer
-    # a tool may raise anything; the model is told
+        return _CheckedResult(str(e), decision=decision)
+    # A tool may raise anything: the model gets it as the result.
     except (Exception, SystemExit) as e:  # noqa: BLE001
-        return f"{type(e).__name__}: {e}", [], True, answer
+        return _CheckedResult(f"{type(e).__name__}: {e}", decision=decision)
 
 
 def _to_parts(value: Any, *, pictures: bool) -> tuple[str, list[Image]]:
-    """Return what a tool gave as the text that the model reads, and the pictures for it."""
-    found = [image_from_value(value)]
+    """Return a tool's value as text for the model and images."""
+    candidates = [image_from_value(value)]
     if isinstance(value, (list, tuple)) and any(parts := [image_from_value(v) for v in value]):
-        found = parts
-    said: list[str] = []
-    images = [i for i in found if i is not None] if pictures else []
-    for each, image in zip(value if len(found) > 1 else [value], found, strict=True):
+        candidates = parts
+    texts: list[str] = []
+    images = [i for i in candidates if i is not None] if pictures else []
+    for each, image in zip(value if len(candidates) > 1 else [value], candidates, strict=True):
         if image is None:
-            said.append(_to_text(each))
+            texts.append(_to_text(each))
         elif not pictures:
-            said.append(describe_omitted_image(image))
-    return "\n".join(said) or "(a picture)", images
+            texts.append(describe_omitted_image(image))
+    return "\n".join(texts) or "(a picture)", images
 
 
 def _to_text(value: Any) -> str:
-    """Return what a tool gave as the text that the model reads."""
+    """Return a tool's value as text for the model."""
     if isinstance(value, str):
         return value or "(no output)"
     if value is None:
@@ -146,18 +165,25 @@ async def _call_tool(tool: Tool, arguments: dict[str, Any]) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
-async def run_in_thread(work: Callable[[], Any]) -> Any:
-    """Do blocking work in a thread of its own; when its task is cancelled, the thread is told to
-    end too.
+# Stopping a thread
+#
+# Python cannot kill a thread. `_stop_thread` schedules an exception in it, which is raised at its
+# next bytecode; a tool that waits in C code goes on until it returns, and its late result is
+# ignored. The thread is a daemon, so it cannot keep the process alive. `ToolStopped` derives from
+# BaseException, so that a tool's `except Exception` does not catch it.
 
-    The default executor would not do: its threads are waited for when the loop ends, however long
+
+async def run_in_thread(work: Callable[[], Any]) -> Any:
+    """Run blocking work in a thread of its own; if the caller is cancelled, the thread is stopped.
+
+    The loop's default executor would not do: closing the loop waits for its threads, however long
     they take.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(result: Any, error: BaseException | None) -> None:
+    def set_outcome(result: Any, error: BaseException | None) -> None:
         if done.done():
             return
         if error is None:
@@ -165,25 +191,29 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
         else:
             done.set_exception(error)
 
-    def body() -> None:
+    def run_work() -> None:
         result: Any = None
         error: BaseException | None = None
         try:
             result = context.run(work)
         except ToolStopped:
             return
-        except (StopIteration, KeyboardInterrupt) as e:  # no future, and no loop, may carry these
+        except (
+            StopIteration,
+            KeyboardInterrupt,
+        ) as e:  # neither a future nor a loop can carry these
             error = RuntimeError(f"{type(e).__name__}: {e}")
-        except BaseException as e:  # noqa: BLE001  it is raised again where the result is awaited
+        except BaseException as e:  # noqa: BLE001  awaiting the future raises it again
             error = e
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, result, error)
+        # The loop is closed, and nobody waits for the result.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(set_outcome, result, error)
 
-    def whole() -> None:
-        with contextlib.suppress(ToolStopped):  # it may arrive after the work
-            body()
+    def run_thread() -> None:
+        with contextlib.suppress(ToolStopped):  # the exception may arrive after the work has ended
+            run_work()
 
-    thread = threading.Thread(target=whole, daemon=True, name="ctxkit-tool")
+    thread = threading.Thread(target=run_thread, daemon=True, name="ctxkit-tool")
     thread.start()
     try:
         return await done
@@ -193,8 +223,9 @@ async def run_in_thread(work: Callable[[], Any]) -> Any:
 
 
 def _stop_thread(thread: threading.Thread) -> None:
-    """Raise `Stopped` in a thread; it arrives when the thread next runs Python, not while it waits
-    outside of it.
+    """Raise `ToolStopped` in a thread.
+
+    It arrives when the thread next runs Python code, so not while it waits in a system call.
     """
     if thread.ident is not None and thread.is_alive():
         ident, what = ctypes.c_ulong(thread.ident), ctypes.py_object(ToolStopped)
@@ -208,57 +239,64 @@ _RULE_PARAMETERS = {
     "truncate_mode": "mode",
     "large_output_threshold": "spill",
 }
-"""Settings of rules (ai's `toolOutput`) that are limits of a live session."""
+"""Settings of rules (ai's `toolOutput`) that are limits of a live session, by their field here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputLimits(Validated):
-    """Limits of one output (the defaults of ai's `tool_output.go`); 0: none."""
+    """Limits of a tool's output (defaults of ai's `tool_output.go`); 0 means no limit.
+
+    Example:
+        >>> from ctxkit.agent.tools.runner import OutputLimits
+        >>> output = chr(10).join("abcd")
+        >>> OutputLimits(lines=2, mode="head").cut(output).splitlines()[:2]
+        ['a', 'b']
+    """
 
     lines: Natural = 2000
     chars: Natural = 204_800
     bytes: Natural = 51_200
-    """Of UTF-8."""
+    """Bytes of the text in UTF-8."""
     mode: Literal["head", "head_tail", "middle"] = "head_tail"
-    """`head`; `head_tail` keeps both ends of the lines; `middle` of characters and bytes, too."""
+    """What is kept: `head`; `head_tail` of the lines; `middle` of characters and bytes, too."""
     spill: Natural = 204_800
-    """Characters above which all of it goes to a file."""
+    """Characters above which the whole output is stored in a file."""
 
     @classmethod
     def of(cls, rules: Rules, words: str = "") -> OutputLimits:
-        """Return the limits that rules and words set, the words first.
+        """Return the limits that rules and words set; words take precedence.
 
         Args:
-            rules: ai's have them among their settings.
-            words: such as `lines=500,spill=20000,mode=head`.
+            rules: ai's rules have such limits among their settings.
+            words: limits such as `lines=500,spill=20000,mode=head`.
 
         Raises:
-            BadArguments: a word is none, or a limit cannot be.
+            BadArguments: a word is no limit, or a value is not valid.
         """
-        told: dict[str, Any] = {
+        rule_limits: dict[str, Any] = {
             name: rules.parameters[key]
             for key, name in _RULE_PARAMETERS.items()
             if key in rules.parameters
         }
-        return replace(cls(**told), **_parse_limits(words))
+        return replace(cls(**rule_limits), **_parse_limits(words))
 
     def cut(self, text: str) -> str:
-        """Return as much of an output as may be kept, with a last line that says what went."""
+        """Return an output within the limits; its last line says how much was left out."""
         return content.truncate_output(
             text, max_lines=self.lines, max_chars=self.chars, max_bytes=self.bytes, mode=self.mode
         )
 
 
 def _parse_limits(words: str) -> dict[str, Any]:
-    known = [f.name for f in fields(OutputLimits)]
-    told: dict[str, Any] = {}
+    names = [f.name for f in fields(OutputLimits)]
+    limits: dict[str, Any] = {}
     for word in filter(None, (w.strip() for w in words.split(","))):
         name, _, value = word.partition("=")
-        if name not in known or not value:
+        if name not in names or not value:
             raise BadArguments(
                 f"{sanitize_line(word, 60)!r} is no limit of outputs: write NAME=NUMBER, with a "
                 "name of"
-                f" {', '.join(known)}.{did_you_mean(name, known)}"
+                f" {', '.join(names)}.{did_you_mean(name, names)}"
             )
-        told[name] = int(value) if value.isdecimal() and len(value) < 16 else value
-    return told
+        limits[name] = int(value) if value.isdecimal() and len(value) < 16 else value
+    return limits

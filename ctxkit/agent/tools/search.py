@@ -1,8 +1,4 @@
-"""Search files below a root with ripgrep or Python, without following links.
-
-What is shown was read part by part below the root: of ripgrep only the places of hits are believed,
-as it opens files by their whole path, which another process may have led elsewhere meanwhile.
-"""
+"""Search in files below a root with ripgrep or Python, without following links."""
 
 from __future__ import annotations
 
@@ -31,64 +27,73 @@ if TYPE_CHECKING:
 
 MAX_HITS = 200
 SEARCH_SECONDS = 20.0
-"""How long a search may take."""
-_HIT = re.compile(rb"(?s)(?:\./)?(.+?)\0(\d+):(.*)")
-_UNREADABLE = re.compile(r"(?:rg: )?(?:\./)?(.*?): .*\(os error \d+\)")
+"""Seconds that a search may take."""
+_HIT_LINE = re.compile(rb"(?s)(?:\./)?(.+?)\0(\d+):(.*)")
+_UNREADABLE_LINE = re.compile(r"(?:rg: )?(?:\./)?(.*?): .*\(os error \d+\)")
 _COMPARED_BYTES = 200
-"""Bytes of a line in which a hit and the file must agree."""
+"""Bytes at the start of a line that are compared between a hit and the file."""
 
 
 class SearchResult(NamedTuple):
-    """What a search gave: lines of hits, and lines about what it did not look at."""
+    """Result of a search: lines with hits, and notes on what was not searched."""
 
     hits: list[str]
     notes: list[str]
 
 
+# Why ripgrep's output is not shown as it is
+#
+# ripgrep opens files by their full path, and another process may put a link into that path
+# meanwhile. So only the places of its hits are used: each line is read again through the root,
+# which follows no link, and a hit that is not there (any more) is counted and left out. The Python
+# search reads every file through the root itself. Its regular expression may backtrack for ever,
+# so it runs in a process that can be killed. Both stop after SEARCH_SECONDS and MAX_HITS.
+
+
 def search_files(root: Root, pattern: str, path: str, files: str) -> str:
-    """Return the hits as lines `file:line: text`, and what was not looked at.
+    """Return the hits as lines `file:line: text`, and notes on what was not searched.
 
     Args:
-        root: where files are read.
-        pattern: the regular expression.
-        path: a folder, or one file, inside the root.
-        files: names that are looked at, such as `*.py`.
+        root: the root folder.
+        pattern: a regular expression.
+        path: a folder or a file inside the root.
+        files: names of files to search, such as `*.py`.
 
     Raises:
         BadArguments: the pattern is no regular expression.
-        StoreError: the path leads out of the root, or is not there.
+        StoreError: the path leads out of the root, or does not exist.
     """
     if "\0" in pattern + files:
         raise BadArguments("A pattern has no NUL characters.")
     program = shutil.which("rg")
-    found = (
+    result = (
         _search_ripgrep(program, root, pattern, path, files)
         if program
         else _search_python(root, pattern, path, files)
     )
-    none = "(no hits in what was looked at)" if found.notes else "(no hits)"
-    lines = found.hits[:MAX_HITS] or [none]
-    if len(found.hits) > MAX_HITS:
+    no_hits = "(no hits in what was looked at)" if result.notes else "(no hits)"
+    lines = result.hits[:MAX_HITS] or [no_hits]
+    if len(result.hits) > MAX_HITS:
         lines.append(f"[more than {MAX_HITS} hits: narrow the pattern]")
-    return "\n".join([*lines, *found.notes])
+    return "\n".join([*lines, *result.notes])
 
 
 @contextmanager
 def kill_after(
     process: subprocess.Popen[bytes], seconds: float = SEARCH_SECONDS
 ) -> Iterator[threading.Event]:
-    """End a process when the time is over, and at the end; the event says that it was late."""
+    """Kill a process after `seconds` and at the end of the block; the event is set on timeout."""
     late = threading.Event()
 
-    def end() -> None:
+    def end_process() -> None:
         late.set()
         process.kill()
 
-    clock = threading.Timer(seconds, end)
+    clock = threading.Timer(seconds, end_process)
     clock.daemon = True
     clock.start()
     try:
-        with process:  # waits for it, and closes its pipes
+        with process:  # on exit it waits for the process and closes its pipes
             try:
                 yield late
             finally:
@@ -98,13 +103,13 @@ def kill_after(
 
 
 def _search_python(root: Root, pattern: str, path: str, files: str) -> SearchResult:
-    """Search with Python's regular expressions, in files and folders of any size and depth."""
+    """Search with Python's regular expressions, in a worker process that can be killed."""
     walk = FolderWalk(root, path, files)
     scan = PythonSearch(walk, pattern, MAX_HITS + 1)
     with kill_after(scan.process, SEARCH_SECONDS) as late:
-        hits, said = scan.results()
+        hits, errors = scan.results()
     if scan.process.returncode == search_worker.BAD_PATTERN_STATUS:
-        raise BadArguments(_bad_pattern_message(said))
+        raise BadArguments(_bad_pattern_message(errors))
     notes = [walk.told(), scan.told()]
     if late.is_set():
         notes.append(
@@ -116,7 +121,7 @@ def _search_python(root: Root, pattern: str, path: str, files: str) -> SearchRes
 
 
 def _search_ripgrep(program: str, root: Root, pattern: str, path: str, files: str) -> SearchResult:
-    """Search with ripgrep, and read the lines that it names again, part by part."""
+    """Search with ripgrep, then read its hits again part by part below the root."""
     command = [program, "--no-config", "--no-heading", "--line-number", "--with-filename", "--null",
                "--color=never", "--sort=path", "--max-columns=400", "--max-columns-preview",
                "--line-buffered", "--no-ignore", "--hidden", "--encoding=none", f"--glob={files}",
@@ -129,19 +134,21 @@ def _search_ripgrep(program: str, root: Root, pattern: str, path: str, files: st
         with kill_after(process, SEARCH_SECONDS) as late:
             places = _parse_hits(process.stdout)
         errors.seek(0)
-        said = errors.read(1 << 20).decode("utf-8", "replace").strip().splitlines()
-    missed = [found[1] for line in said if (found := _UNREADABLE.fullmatch(line))]
-    if process.returncode == 2 and not places and len(missed) < len(said):
-        raise BadArguments(_bad_pattern_message("\n".join(said)))
-    hits, gone = _confirm_hits(root, places)
+        error_lines = errors.read(1 << 20).decode("utf-8", "replace").strip().splitlines()
+    missed = [match[1] for line in error_lines if (match := _UNREADABLE_LINE.fullmatch(line))]
+    if process.returncode == 2 and not places and len(missed) < len(error_lines):
+        raise BadArguments(_bad_pattern_message("\n".join(error_lines)))
+    hits, changed_hits = _confirm_hits(root, places)
     notes = []
     if missed:
-        known = [name for name in missed if root.is_there(tuple(name.split("/")))]
-        rest = len(missed) - len(known)
-        changed = [f"{rest:,} that changed or lie too deep"] if rest else []
-        notes.append(f"[not looked at: {', '.join([*filter(None, [list_some(known)]), *changed])}]")
-    if gone:
-        notes.append(f"[{gone} hits are left out: their files changed during the search]")
+        existing = [name for name in missed if root.exists(tuple(name.split("/")))]
+        changed_count = len(missed) - len(existing)
+        changed = [f"{changed_count:,} that changed or lie too deep"] if changed_count else []
+        notes.append(
+            f"[not looked at: {', '.join([*filter(None, [list_some(existing)]), *changed])}]"
+        )
+    if changed_hits:
+        notes.append(f"[{changed_hits} hits are left out: their files changed during the search]")
     if late.is_set():
         after = f" after {places[-1][0]}" if places else ""
         notes.append(f"[{_timeout_note()}: not all files{after} were looked at]")
@@ -149,10 +156,10 @@ def _search_ripgrep(program: str, root: Root, pattern: str, path: str, files: st
 
 
 def _parse_hits(lines: IO[bytes] | None) -> list[tuple[str, int, bytes]]:
-    """Return the file, line and text of hits, until there are enough."""
+    """Return file, line number and text of the hits, up to one more than `MAX_HITS`."""
     places: list[tuple[str, int, bytes]] = []
     for line in lines or ():
-        hit = _HIT.fullmatch(line.rstrip(b"\n"))
+        hit = _HIT_LINE.fullmatch(line.rstrip(b"\n"))
         if hit:
             places.append((hit[1].decode("utf-8", "surrogateescape"), int(hit[2]), hit[3]))
         if len(places) > MAX_HITS:
@@ -161,22 +168,22 @@ def _parse_hits(lines: IO[bytes] | None) -> list[tuple[str, int, bytes]]:
 
 
 def _confirm_hits(root: Root, places: list[tuple[str, int, bytes]]) -> tuple[list[str], int]:
-    """Return hits as they stand in files below the root, and how many do not stand there."""
+    """Return the hits that are in the files below the root, and how many are not."""
     hits: list[str] = []
     for name, group in groupby(places, key=lambda place: place[0]):
-        wanted = {number: text for _, number, text in group}
-        with suppress(StoreError, OSError), root.opened_at(tuple(name.split("/"))) as file:
+        texts_by_line = {number: text for _, number, text in group}
+        with suppress(StoreError, OSError), root.open_at(tuple(name.split("/"))) as file:
             for number, line in enumerate(file, 1):
-                said = wanted.get(number)
+                hit_text = texts_by_line.get(number)
                 if (
-                    said is not None
-                    and line.rstrip(b"\n")[:_COMPARED_BYTES] == said[:_COMPARED_BYTES]
+                    hit_text is not None
+                    and line.rstrip(b"\n")[:_COMPARED_BYTES] == hit_text[:_COMPARED_BYTES]
                 ):
-                    shown = line.rstrip(b"\r\n").decode("utf-8", "replace")[
+                    line_text = line.rstrip(b"\r\n").decode("utf-8", "replace")[
                         : search_worker.MAX_OUTPUT_CHARS
                     ]
-                    hits.append(f"{_printable_name(name)}:{number}: {shown}")
-                if number >= max(wanted):
+                    hits.append(f"{_printable_name(name)}:{number}: {line_text}")
+                if number >= max(texts_by_line):
                     break
     return hits, len(places) - len(hits)
 
@@ -189,23 +196,23 @@ def _timeout_note() -> str:
     return f"stopped after {SEARCH_SECONDS:g} seconds; use a simpler pattern, or fewer files"
 
 
-def _bad_pattern_message(said: str) -> str:
-    return f"The pattern is no regular expression: {said[:300].strip().rstrip('.')}."
+def _bad_pattern_message(error: str) -> str:
+    return f"The pattern is no regular expression: {error[:300].strip().rstrip('.')}."
 
 
-_PIECE = 1 << 20
-"""Bytes of a file that are handed over at once."""
+_PIECE_BYTES = 1 << 20
+"""Bytes of a file that are fed at once."""
 
 
 def start_search(
     pattern: str, hits: int, texts: Iterable[Mapping[str, Any]]
 ) -> subprocess.Popen[bytes]:
-    """Return the process of a search, to which a thread hands texts until it wants no more.
+    """Start the worker process of a search; a thread feeds it texts until it ends.
 
     Args:
         pattern: the regular expression.
-        hits: how many are asked for.
-        texts: each with its `name`, the number of its `first` line, and its `text`.
+        hits: number of hits after which it stops.
+        texts: dictionaries with `name`, the number of the `first` line, and `text`.
     """
     process = subprocess.Popen(  # noqa: S603  our own script, which gets its data as data
         [sys.executable, "-I", "-S", str(search_worker.__file__)],
@@ -214,34 +221,34 @@ def start_search(
         stderr=subprocess.PIPE,
     )
     pipe, process.stdin = process.stdin, None  # it is the thread's from now on
-    asked = {"pattern": pattern, "hits": hits}
-    threading.Thread(target=_feed, args=(pipe, chain([asked], texts)), daemon=True).start()
+    request = {"pattern": pattern, "hits": hits}
+    threading.Thread(target=_feed_lines, args=(pipe, chain([request], texts)), daemon=True).start()
     return process
 
 
-def _feed(pipe: Any, lines: Iterable[Mapping[str, Any]]) -> None:
-    with suppress(BrokenPipeError, ValueError), pipe:  # it has its hits, or was ended
+def _feed_lines(pipe: Any, lines: Iterable[Mapping[str, Any]]) -> None:
+    with suppress(BrokenPipeError, ValueError), pipe:  # the worker has its hits, or was killed
         for line in lines:
             pipe.write(json.dumps(line).encode("ascii") + b"\n")
 
 
 class PythonSearch:
-    """A search under way: its process, and how far the files were handed to it.
+    """A running Python search: its process, and how far the files were fed to it.
 
     Args:
         walk: the files.
         pattern: the regular expression.
-        hits: how many are asked for.
+        hits: number of hits after which it stops.
     """
 
     def __init__(self, walk: FolderWalk, pattern: str, hits: int) -> None:
         self.at, self.failed = "the first file", ""
-        """The file that is searched now; why the walk ended too early."""
+        """The file that is being searched; and the error that ended the walk, empty if none did."""
         self._unread: list[str] = []
-        self.process = start_search(pattern, hits, self._texts(walk))
+        self.process = start_search(pattern, hits, self._iter_texts(walk))
 
     def results(self) -> tuple[list[str], str]:
-        """Return the lines of hits, and what the process had to complain of, when it has ended."""
+        """Return the lines with hits, and the process's error output, after it has ended."""
         pipe: Any = self.process.stdout
         hits = []
         for line in pipe:
@@ -253,47 +260,47 @@ class PythonSearch:
         return hits, errors.read().decode("utf-8", "replace")
 
     def told(self) -> str:
-        """Return a line that says which files were not read; empty where all were."""
+        """Return a line on the files that could not be read; empty if all were."""
         return f"[not read: {list_some(self._unread)}]" if self._unread else ""
 
-    def _texts(self, walk: FolderWalk) -> Iterator[dict[str, Any]]:
+    def _iter_texts(self, walk: FolderWalk) -> Iterator[dict[str, Any]]:
         try:
-            for found in walk:
-                yield from self._text(found)
-        except Exception as e:  # noqa: BLE001  a thread has nobody to tell but this
+            for entry in walk:
+                yield from self._iter_file(entry)
+        except Exception as e:  # noqa: BLE001  nobody else sees an error of this thread
             self.failed = type(e).__name__
 
-    def _text(self, found: FolderEntry) -> Iterator[dict[str, Any]]:
-        """Yield a text file in whole lines; of a long one its beginning."""
+    def _iter_file(self, entry: FolderEntry) -> Iterator[dict[str, Any]]:
+        """Yield a text file in pieces of whole lines; of a very long line its beginning."""
         first, carried = 1, b""
         try:
-            file = os.fdopen(found.folder.open(found.name, os.O_RDONLY), "rb")
+            file = os.fdopen(entry.folder.open(entry.name, os.O_RDONLY), "rb")
         except OSError:
-            self._unread.append(found.path)
+            self._unread.append(entry.path)
             return
         with file:
-            while piece := file.read(_PIECE):
+            while piece := file.read(_PIECE_BYTES):
                 if first == 1 and not carried and b"\0" in piece[:4096]:
-                    return  # no text, which ripgrep passes over, too
+                    return  # a binary file; ripgrep skips those, too
                 whole, newline, rest = (carried + piece).rpartition(b"\n")
                 carried = rest if newline else rest[: search_worker.MAX_LINE_CHARS]
                 if newline:
-                    yield {"name": found.path, "first": first, "text": _decoded(whole)}
+                    yield {"name": entry.path, "first": first, "text": _decode_text(whole)}
                     first += whole.count(b"\n") + 1
             if carried:
-                yield {"name": found.path, "first": first, "text": _decoded(carried)}
+                yield {"name": entry.path, "first": first, "text": _decode_text(carried)}
 
 
-def _decoded(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
 SKIPPED_FOLDERS = (".git", ".ctxkit")
-"""Folders that are not looked into: what they hold is not the user's text."""
+"""Folders that are not entered, as their files are not the user's text."""
 
 
 class FolderEntry(NamedTuple):
-    """A file, in its folder, which is held open until the next one is asked for."""
+    """A file in its folder, which is held open until the next entry is requested."""
 
     folder: SafeFolder
     name: str
@@ -302,27 +309,27 @@ class FolderEntry(NamedTuple):
 
 
 class FolderWalk:
-    """The files below a folder whose name matches a pattern, in the order of their paths.
+    """The files below a folder whose names match a pattern, in the order of their paths.
 
-    It goes as deep as folders go, and holds one of them open at a time.
+    Depth is not limited; one folder is held open at a time.
 
     Args:
-        root: where it walks.
+        root: the root folder.
         path: a folder below it, or a file.
-        pattern: names that are taken, such as `*.py`.
+        pattern: names of files, such as `*.py`.
 
     Raises:
-        StoreError: the path leads out of the root, or is not there.
+        StoreError: the path leads out of the root, or does not exist.
     """
 
     def __init__(self, root: Root, path: str, pattern: str) -> None:
         self._root, self._start, self._pattern = root, root.parts(path, there=True), pattern
         self.missed: list[str] = []
-        """Folders that could not be looked into, relative to the root."""
+        """Folders that could not be entered, relative to the root."""
 
     def __iter__(self) -> Iterator[FolderEntry]:
         if self._start and self._root.is_file(self._start):
-            with self._root.folder_of(self._start) as folder:
+            with self._root.open_parent(self._start) as folder:
                 yield FolderEntry(folder, self._start[-1], "/".join(self._start))
             return
         waiting, at = [self._start], self._start
@@ -332,7 +339,7 @@ class FolderWalk:
                 parts = waiting.pop()
                 try:
                     inside = here if parts and at == parts[:-1] else None
-                    there, entries = self._entered(parts, inside)
+                    there, entries = self._enter_folder(parts, inside)
                 except OSError:
                     self.missed.append("/".join(parts) or ".")
                     continue
@@ -348,10 +355,10 @@ class FolderWalk:
             if here is not None:
                 here.close()
 
-    def _entered(
+    def _enter_folder(
         self, parts: tuple[str, ...], inside: SafeFolder | None
     ) -> tuple[SafeFolder, list[tuple[str, bool]]]:
-        """Return a folder, held open, and what is in it; entered from `inside`, or the root."""
+        """Return an open folder and its entries; entered from `inside`, else from the root."""
         folder = inside.enter(parts[-1]) if inside else self._root.below(parts)
         try:
             return folder, folder.entries()
@@ -360,11 +367,11 @@ class FolderWalk:
             raise
 
     def told(self) -> str:
-        """Return a line that says what was not looked at; empty where all was."""
+        """Return a line on the folders that could not be entered; empty if all were."""
         return f"[not looked into: {list_some(self.missed)}]" if self.missed else ""
 
 
 def list_some(names: Sequence[str]) -> str:
-    """Return a few names, and how many more there are."""
+    """Return the first three names, and how many more there are."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(name[:200] for name in names[:3]) + more

@@ -1,4 +1,4 @@
-"""Worker script of the Python search, killable; it imports nothing of ctxkit."""
+"""Worker script of the Python search, which can be killed; it imports nothing of ctxkit."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import re
 import sys
 
 MAX_LINE_CHARS, MAX_OUTPUT_CHARS = 4000, 400
-"""Characters of a line that are looked at, and that are shown."""
+"""Characters of a line that are searched, and that are written."""
 BAD_PATTERN_STATUS = 2
-"""Status where the pattern is no regular expression."""
+"""Exit status for an invalid pattern."""
 
 
 def main() -> int:
-    """Write the name of each file behind a NUL, and `file:line: text` of as many hits as asked."""
-    asked = json.loads(sys.stdin.buffer.readline())
+    """Read a request and texts as lines of JSON; write file names (after a NUL) and hits."""
+    request = json.loads(sys.stdin.buffer.readline())
     try:
-        compiled = re.compile(asked["pattern"])
+        compiled = re.compile(request["pattern"])
     except (re.error, RecursionError, OverflowError) as e:
         sys.stderr.write(str(e))
         return BAD_PATTERN_STATUS
-    left = asked["hits"]
-    for given in sys.stdin.buffer:
-        file = json.loads(given)
+    hits_left = request["hits"]
+    for line_bytes in sys.stdin.buffer:
+        file = json.loads(line_bytes)
         sys.stdout.buffer.write(b"\0" + json.dumps(file["name"]).encode() + b"\n")
-        sys.stdout.buffer.flush()  # so far it came, also where the time is over
+        sys.stdout.buffer.flush()  # tells how far the search came, if it is killed
         for number, line in enumerate(file["text"].split("\n"), file["first"]):
             if compiled.search(line[:MAX_LINE_CHARS]):
                 hit = f"{file['name']}:{number}: {line[:MAX_OUTPUT_CHARS]}\n"
                 sys.stdout.buffer.write(hit.encode("utf-8", "replace"))
-                left -= 1
-                if not left:
+                hits_left -= 1
+                if not hits_left:
                     return 0
     return 0
 

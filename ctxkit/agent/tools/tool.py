@@ -1,4 +1,4 @@
-"""Make a tool of a typed function: schema from the signature, description from the docstring."""
+"""Tools made from typed functions: schema from the signature, description from the docstring."""
 
 from __future__ import annotations
 
@@ -20,48 +20,62 @@ Function = Callable[..., Any]
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A function that an agent may call.
 
-    `needs` names what the user must have allowed before it runs (`shell`, `kernel`), empty for a
-    harmless one. `run` is called with keyword arguments, off the event loop unless it is a
-    coroutine function.
+    `run` is called with keyword arguments, in a thread unless it is a coroutine function. `needs`
+    names the permission that the user must have given (`shell`, `kernel`); empty for a harmless
+    tool.
     """
 
     schema: ToolSchema
     run: Function | Callable[..., Awaitable[Any]]
     needs: str = ""
     free: bool = False
-    """True where arguments go to `run` as they came: it checks them itself."""
+    """True if `run` checks its arguments itself and gets them as they came."""
 
     @property
     def name(self) -> str:
-        """The name under which the model calls it."""
+        """Name under which the model calls the tool."""
         return self.schema.name
 
 
 def tool(function: Function, *, name: str | None = None, needs: str = "") -> Tool:
-    """Return a tool made of any function with annotated parameters.
+    """Return a tool made of a function with annotated parameters.
+
+    Args:
+        function: called with the arguments by name; its docstring's first paragraph is the
+            description for the model.
+        name: name of the tool; None: the function's.
+        needs: permission that the user must have given; empty: none.
 
     Raises:
         BadArguments: a parameter has no annotation that JSON can express, or is positional-only.
+
+    Example:
+        >>> from ctxkit.agent.tools.tool import tool
+        >>> def add(a: int, b: int = 1) -> int:
+        ...     '''Add two numbers.'''
+        ...     return a + b
+        >>> tool(add).schema.description
+        'Add two numbers.'
     """
-    return Tool(schema=_schema(function, name or function.__name__), run=function, needs=needs)
+    return Tool(schema=_make_schema(function, name or function.__name__), run=function, needs=needs)
 
 
-def kit_tool(function: Function, *, needs: str = "") -> Tool:
-    """Return a tool made of a function of the kit itself.
+def kit_tool(function: Function, *, permission: str = "") -> Tool:
+    """Return a tool made of a function of ctxkit itself, with its schema cached per process.
 
-    Each session defines these anew, over its own folder. Their code stays, and with it their
-    schema, which takes a third of a millisecond and is made once a process.
+    Each session defines these functions anew, as closures over its own folder, but their code
+    objects stay the same, so the cache is keyed by those.
     """
     schema = _SCHEMAS.get(function.__code__)
     if schema is None:
-        schema = _SCHEMAS[function.__code__] = _schema(function, function.__name__)
-    return Tool(schema=schema, run=function, needs=needs)
+        schema = _SCHEMAS[function.__code__] = _make_schema(function, function.__name__)
+    return Tool(schema=schema, run=function, needs=permission)
 
 
 _SCHEMAS: dict[CodeType, ToolSchema] = {}
 
 
-def _schema(function: Function, name: str) -> ToolSchema:
+def _make_schema(function: Function, name: str) -> ToolSchema:
     description = inspect.cleandoc(function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     parameters = _parameters_schema(function, name)
     size = len(
@@ -99,30 +113,31 @@ def _parameters_schema(function: Function, name: str) -> dict[str, Any]:
     return schema
 
 
-def convert_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
-    """Return a model's arguments, checked and converted (`"3"` becomes 3 where an int is asked
-    for).
+def convert_arguments(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return a model's arguments, checked and converted (`"3"` becomes 3 for an int).
 
     Raises:
         BadArguments: one is missing, unknown, or of another type; the sentence names it.
     """
     if tool.free:
-        return given
+        return arguments
     hints = get_type_hints(tool.run)
-    known = inspect.signature(tool.run).parameters
-    unknown = [k for k in given if k not in known]
-    missing = [k for k, p in known.items() if p.default is p.empty and k not in given]
+    parameters = inspect.signature(tool.run).parameters
+    unknown = [k for k in arguments if k not in parameters]
+    missing = [k for k, p in parameters.items() if p.default is p.empty and k not in arguments]
     if unknown or missing:
-        what = (
+        problem = (
             f"unknown {', '.join(map(repr, unknown))}"
             if unknown
             else f"missing {', '.join(map(repr, missing))}"
         )
-        raise BadArguments(f"{tool.name}: {what}; it takes {', '.join(known) or 'nothing'}.")
-    out: dict[str, Any] = {}
-    for key, value in given.items():
+        raise BadArguments(
+            f"{tool.name}: {problem}; it takes {', '.join(parameters) or 'nothing'}."
+        )
+    converted: dict[str, Any] = {}
+    for key, value in arguments.items():
         try:
-            out[key] = msgspec.convert(value, hints.get(key, str), strict=False)
+            converted[key] = msgspec.convert(value, hints.get(key, str), strict=False)
         except msgspec.ValidationError as e:
             raise BadArguments(f"{tool.name}: {key!r} is wrong: {e}.") from None
-    return out
+    return converted
