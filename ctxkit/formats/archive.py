@@ -107,7 +107,7 @@ def keep(
     locations = list(iter_location_folders(home))
     _check_arguments(
         archive_folder,
-        [top for location, top in locations if location.below],
+        [top for location, top in locations if location.folder],
         wanted_tools,
         {location.tool for location, _ in locations},
     )
@@ -143,15 +143,15 @@ def _make_row(original: OriginalFile, archive: Archive) -> dict[str, object]:
         result = archive.take(original)
     except (OSError, CtxkitError, UnicodeError) as e:
         message = _describe_copy_error(e)
-        result = CopyResult(what="failed", why=sanitize_text(message or type(e).__name__, 300))
+        result = CopyResult(status="failed", reason=sanitize_text(message or type(e).__name__, 300))
     return {
         "tool": original.tool,
         "path": sanitize_text(str(original.path)),
-        "kept": result.kept,
-        "what": result.what,
-        "size_bytes": result.size,
-        "packed_bytes": result.packed,
-        "why": result.why,
+        "kept": result.copy_name,
+        "what": result.status,
+        "size_bytes": result.original_bytes,
+        "packed_bytes": result.packed_bytes,
+        "why": result.reason,
     }
 
 
@@ -313,11 +313,11 @@ _decode = msgspec.json.Decoder().decode
 class CopyResult:
     """Result of archiving one file."""
 
-    what: str
-    kept: str | None = None
-    size: int | None = None
-    packed: int | None = None
-    why: str | None = None
+    status: str
+    copy_name: str | None = None
+    original_bytes: int | None = None
+    packed_bytes: int | None = None
+    reason: str | None = None
 
 
 class Archive:
@@ -325,11 +325,11 @@ class Archive:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: dict[str, dict[str, Any]] = {}
+        self._entries: dict[str, dict[str, Any]] = {}
         """The newest index entry of each original, by its key."""
-        self._owners: dict[str, str] = {}
+        self._owner_by_copy: dict[str, str] = {}
         """The original's key by the copy's name."""
-        self._held: dict[str, str] = {}
+        self._copy_by_hash: dict[str, str] = {}
         """The name of a copy by the hash of its content."""
 
     def __enter__(self) -> Self:
@@ -344,8 +344,8 @@ class Archive:
                     "Another keep is writing into this archive: wait for it to end."
                 ) from None
             for line in _read_index(self._root):
-                self._learn(line)
-                self._held[line["hash"]] = line["kept"]
+                self._index_entry(line)
+                self._copy_by_hash[line["hash"]] = line["kept"]
             self._closing = stack.pop_all()
         return self
 
@@ -360,44 +360,46 @@ class Archive:
             CtxkitError: it is a database that cannot be read.
         """
         status = original.path.lstat()
-        key, stamp = original.key, [status.st_size, status.st_mtime_ns]
+        key, stamp = original.index_key, [status.st_size, status.st_mtime_ns]
         with suppress(OSError):  # a database's latest changes are in its write-ahead log
             wal_status = original.path.with_name(original.path.name + "-wal").lstat()
             stamp += [wal_status.st_size, wal_status.st_mtime_ns]
-        entry = self._newest(key)
-        name = entry["kept"] if entry else self._free(original.name, key)
-        if entry and entry["stamp"] == stamp and self._has(name):
-            return CopyResult(what="same", kept=name, size=status.st_size)
+        entry = self._find_entry(key)
+        name = entry["kept"] if entry else self._free_name(original.name, key)
+        if entry and entry["stamp"] == stamp and self._has_copy(name):
+            return CopyResult(status="same", copy_name=name, original_bytes=status.st_size)
         if original.is_database:
-            return self._sessions(original, name, stamp)
-        return self._copy(key, name, read_chunks(original.path), stamp)
+            return self._copy_sessions(original, name, stamp)
+        return self._copy_content(key, name, read_chunks(original.path), stamp)
 
-    def _newest(self, key: str) -> dict[str, Any] | None:
+    def _find_entry(self, key: str) -> dict[str, Any] | None:
         """Return the index entry of an original, if its copy was not taken over by another."""
-        entry = self._known.get(key)
-        return entry if entry and self._owners[entry["kept"]] == key else None
+        entry = self._entries.get(key)
+        return entry if entry and self._owner_by_copy[entry["kept"]] == key else None
 
-    def _free(self, name: str, key: str) -> str:
+    def _free_name(self, name: str, key: str) -> str:
         """Return a copy's name, with a mark if another original has the plain one."""
-        if self._owners.get(name, key) == key:
+        if self._owner_by_copy.get(name, key) == key:
             return name
         return _add_mark_to_name(name, hashlib.sha256(key.encode()).hexdigest())
 
-    def _has(self, name: str) -> bool:
+    def _has_copy(self, name: str) -> bool:
         """Return True if a copy, or the folder of a database's copies, exists and is no link."""
-        with suppress(OSError), self._at(name) as (folder, file_name):
+        with suppress(OSError), self._open_copy_folder(name) as (folder, file_name):
             status = folder.stat(file_name)
             return status is not None and not stat.S_ISLNK(status.st_mode)
         return False
 
     @contextmanager
-    def _at(self, name: str, make: int | None = None) -> Iterator[tuple[SafeFolder, str]]:
+    def _open_copy_folder(
+        self, name: str, make: int | None = None
+    ) -> Iterator[tuple[SafeFolder, str]]:
         """Yield the folder of a copy, opened without following links, and the copy's file name."""
         *folder_names, file_name = name.split("/")
         with self._root.enter(".").below(folder_names, make=make) as folder:
             yield folder, file_name
 
-    def _copy(
+    def _copy_content(
         self,
         key: str,
         name: str,
@@ -407,16 +409,16 @@ class Archive:
         replaces: bool = False,
     ) -> CopyResult:
         """Copy one content; with `replaces` a changed copy replaces the older one."""
-        entry = self._newest(key)
+        entry = self._find_entry(key)
         previous = (entry["size"], entry["hash"]) if entry else (-1, "")
-        with self._at(name, make=0o700) as (folder, file_name):
+        with self._open_copy_folder(name, make=0o700) as (folder, file_name):
             part_name = file_name + _PART_SUFFIX
             folder.remove(part_name)  # left by a crash; it may be a hard link to another copy
             try:
                 size, digest, is_grown = _write_packed(chunks, folder, part_name, *previous)
                 has_copy = folder.stat(file_name) is not None
                 if entry and digest == entry["hash"] and has_copy:
-                    result = CopyResult(what="same", kept=name, size=size)
+                    result = CopyResult(status="same", copy_name=name, original_bytes=size)
                 else:
                     if (
                         not (is_grown or replaces)
@@ -427,30 +429,32 @@ class Archive:
                             file_name,
                             _add_mark_to_name(file_name, entry["hash"] if entry else "older"),
                         )
-                    packed = self._placed(folder, part_name, name, digest)
+                    packed = self._place_copy(folder, part_name, name, digest)
                     status = "new" if entry is None else "grown" if is_grown else "changed"
-                    result = CopyResult(what=status, kept=name, size=size, packed=packed)
+                    result = CopyResult(
+                        status=status, copy_name=name, original_bytes=size, packed_bytes=packed
+                    )
             finally:
                 with suppress(OSError):
                     folder.remove(part_name)
         if not entry or (entry["stamp"], entry["hash"]) != (stamp, digest):
-            self._note(key, name, stamp, size, digest)
+            self._append_entry(key, name, stamp, size, digest)
         return result
 
-    def _placed(self, folder: SafeFolder, part_name: str, name: str, digest: str) -> int:
+    def _place_copy(self, folder: SafeFolder, part_name: str, name: str, digest: str) -> int:
         """Move a finished copy to its name, or link an equal copy there; return its packed size."""
-        status, twin_name = folder.stat(part_name), self._held.get(digest)
+        status, twin_name = folder.stat(part_name), self._copy_by_hash.get(digest)
         packed_bytes = 0 if status is None else status.st_size
         with suppress(OSError):  # the copy is gone, or the file system has no hard links
-            if twin_name is not None and self._is_twin(folder, part_name, twin_name):
+            if twin_name is not None and self._link_twin(folder, part_name, twin_name):
                 packed_bytes = 0
         folder.rename(part_name, name.rpartition("/")[2])
-        self._held[digest] = name
+        self._copy_by_hash[digest] = name
         return packed_bytes
 
-    def _is_twin(self, folder: SafeFolder, part_name: str, twin_name: str) -> bool:
+    def _link_twin(self, folder: SafeFolder, part_name: str, twin_name: str) -> bool:
         """Replace a copy by a hard link to an older one if their content is equal."""
-        with self._at(twin_name) as (twin_folder, twin_file_name):
+        with self._open_copy_folder(twin_name) as (twin_folder, twin_file_name):
             if not _has_same_content(folder, part_name, twin_folder, twin_file_name):
                 return False
             folder.remove(f"{part_name}2")
@@ -458,7 +462,9 @@ class Archive:
             folder.rename(f"{part_name}2", part_name)
             return True
 
-    def _sessions(self, original: OriginalFile, copy_folder: str, stamp: list[int]) -> CopyResult:
+    def _copy_sessions(
+        self, original: OriginalFile, copy_folder: str, stamp: list[int]
+    ) -> CopyResult:
         """Archive a database as one native log per session; unchanged ones are not rewritten."""
         sessions = read_all(original.path, progress=False)
         if not sessions:
@@ -469,29 +475,33 @@ class Archive:
             )
         copies, id_counts = list[CopyResult](), Counter[str]()
         for session in sessions:
-            key = f"{original.key}#{session.id}" + "#" * id_counts[session.id]
+            key = f"{original.index_key}#{session.id}" + "#" * id_counts[session.id]
             id_counts[session.id] += 1
             name = f"{copy_folder}/{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
             copies.append(
-                self._copy(key, name, encode_session_lines(session), [0, 0], replaces=True)
+                self._copy_content(key, name, encode_session_lines(session), [0, 0], replaces=True)
             )
-        previous = self._newest(original.key)
-        size = sum(c.size or 0 for c in copies)
-        self._note(original.key, copy_folder, stamp, size, "")
-        is_changed = any(c.what != "same" for c in copies)
+        previous = self._find_entry(original.index_key)
+        size = sum(c.original_bytes or 0 for c in copies)
+        self._append_entry(original.index_key, copy_folder, stamp, size, "")
+        is_changed = any(c.status != "same" for c in copies)
         status = "new" if previous is None else "changed" if is_changed else "same"
-        packed = sum(c.packed or 0 for c in copies)
-        return CopyResult(what=status, kept=copy_folder, size=stamp[0], packed=packed)
+        packed = sum(c.packed_bytes or 0 for c in copies)
+        return CopyResult(
+            status=status, copy_name=copy_folder, original_bytes=stamp[0], packed_bytes=packed
+        )
 
-    def _note(self, key: str, copy_name: str, stamp: list[int], size: int, digest: str) -> None:
+    def _append_entry(
+        self, key: str, copy_name: str, stamp: list[int], size: int, digest: str
+    ) -> None:
         line = {"path": key, "kept": copy_name, "stamp": stamp, "size": size, "hash": digest}
         # The leading newline separates the entry from a torn line before it.
         self._root.append(INDEX_NAME, b"\n" + msgspec.json.encode(line))
-        self._learn(line)
+        self._index_entry(line)
 
-    def _learn(self, line: dict[str, Any]) -> None:
-        self._known[line["path"]] = line
-        self._owners[line["kept"]] = line["path"]
+    def _index_entry(self, line: dict[str, Any]) -> None:
+        self._entries[line["path"]] = line
+        self._owner_by_copy[line["kept"]] = line["path"]
 
 
 def _add_mark_to_name(name: str, mark: str) -> str:
@@ -599,7 +609,7 @@ class OriginalFile:
     """Relative to the archive; made from names of folders only, never from a file's content."""
 
     @property
-    def key(self) -> str:
+    def index_key(self) -> str:
         """The path in the index; one that is not valid UTF-8 is replaced and gets its hash."""
         path, raw = str(self.path), os.fsencode(self.path)
         readable = _to_utf8_name(path)
@@ -646,21 +656,22 @@ def read_chunks(path: Path) -> Iterator[bytes]:
 def iter_originals(location: LogLocation, folder: Path) -> Iterator[OriginalFile]:
     """Yield all files that may belong to the sessions of a location; links are skipped."""
     root = folder
-    if location.copied:
+    if location.archived_folder:
         root = next(
             (
                 ancestor
                 for ancestor in (folder, *folder.parents)
-                if ancestor.name == location.copied
+                if ancestor.name == location.archived_folder
             ),
             folder,
         )
     base = f"{location.tool}/{_archive_prefix(root)}"
-    depth = _MAX_DEPTH if location.below and location.depth else 0
+    depth = _MAX_DEPTH if location.folder and location.max_depth else 0
     for path, subfolders in _walk_folder(root, depth):
         file_name = path.name
         if depth == 0 and not (
-            file_name.endswith(location.endings) and file_name.startswith(location.starts or ("",))
+            file_name.endswith(location.suffixes)
+            and file_name.startswith(location.prefixes or ("",))
         ):
             continue
         archive_name = _to_utf8_name("/".join((base, *subfolders, file_name)))

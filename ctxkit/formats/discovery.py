@@ -144,18 +144,18 @@ def iter_location_folders(
 
 def get_location_project(location: LogLocation, folders: tuple[str, ...]) -> str | None:
     """Return the project's name from the folders between a location and a file, or None."""
-    name = folders[location.project] if 0 <= location.project < len(folders) else None
+    name = folders[location.project_level] if 0 <= location.project_level < len(folders) else None
     return sanitize_text(name, 200) if name else None
 
 
 def _location_folders(location: LogLocation, home: str | os.PathLike[str] | None) -> list[Path]:
     base_folder = os.environ.get(location.variable) if location.variable and home is None else None
     if base_folder:
-        return [Path(base_folder).expanduser() / location.moved]
+        return [Path(base_folder).expanduser() / location.variable_subfolder]
     home_folder = Path(home) if home is not None else Path.home()
     if location.tool in ("aider", "crush", "ctxkit") and home is None:
-        return list(dict.fromkeys([home_folder / location.below, Path.cwd() / location.below]))
-    return [home_folder / location.below]
+        return list(dict.fromkeys([home_folder / location.folder, Path.cwd() / location.folder]))
+    return [home_folder / location.folder]
 
 
 def _iter_files(
@@ -173,7 +173,7 @@ def _iter_files(
         for entry in entries_:
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    if location.below and len(subfolders) < location.depth:
+                    if location.folder and len(subfolders) < location.max_depth:
                         pending.append((entry.path, (*subfolders, entry.name)))
                 elif entry.is_file(follow_symlinks=False) and _is_session_file(
                     entry.name, location
@@ -184,9 +184,9 @@ def _iter_files(
 
 
 def _is_session_file(name: str, location: LogLocation) -> bool:
-    if not name.endswith(location.endings) or name in _SKIPPED_FILES:
+    if not name.endswith(location.suffixes) or name in _SKIPPED_FILES:
         return False
-    return not location.starts or name.startswith(location.starts)
+    return not location.prefixes or name.startswith(location.prefixes)
 
 
 def _make_row(
@@ -200,7 +200,7 @@ def _make_row(
         return None
     is_whole = len(start) >= stat.st_size
     has_lines = entry.name.endswith((".jsonl", ".md"))
-    counts_compactions = is_whole and has_lines and bool(location.marks)
+    counts_compactions = is_whole and has_lines and bool(location.compaction_markers)
     messages, source = (
         _count_messages(start, stat.st_size, is_whole=is_whole) if has_lines else (None, None)
     )
@@ -213,7 +213,9 @@ def _make_row(
         "size_bytes": stat.st_size,
         "messages": messages,
         "messages_source": source,
-        "compactions": sum(map(start.count, location.marks)) if counts_compactions else None,
+        "compactions": sum(map(start.count, location.compaction_markers))
+        if counts_compactions
+        else None,
     }
 
 
@@ -229,104 +231,113 @@ class LogLocation:
     """A folder in which a tool stores its sessions."""
 
     tool: str
-    below: str
+    folder: str
     """The folder, relative to the home directory."""
-    endings: tuple[str, ...] = (".jsonl",)
+    suffixes: tuple[str, ...] = (".jsonl",)
     """Suffixes of session files."""
     variable: str = ""
     """The environment variable that replaces the home directory."""
-    moved: str = ""
+    variable_subfolder: str = ""
     """The folder, relative to the variable's value."""
-    marks: tuple[bytes, ...] = ()
+    compaction_markers: tuple[bytes, ...] = ()
     """Byte strings that occur once per compaction; empty if compactions cannot be counted so."""
-    starts: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
     """Prefixes of session files; empty: any name."""
-    project: int = 0
+    project_level: int = 0
     """Index of the project's folder among those below the location; -1: none."""
-    depth: int = 8
+    max_depth: int = 8
     """How many levels of folders are searched."""
-    copied: str = ""
+    archived_folder: str = ""
     """Name of the ancestor folder to archive, for tools that store text beside the session file."""
 
 
 LOG_LOCATIONS = (
     LogLocation(
         tool="claude-code",
-        below=".claude/projects",
+        folder=".claude/projects",
         variable="CLAUDE_CONFIG_DIR",
-        moved="projects",
-        marks=(b'"subtype":"compact_boundary"',),
+        variable_subfolder="projects",
+        compaction_markers=(b'"subtype":"compact_boundary"',),
     ),
     *(
         LogLocation(
             tool="codex",
-            below=f".codex/{folder}",
+            folder=f".codex/{folder}",
             variable="CODEX_HOME",
-            moved=folder,
-            marks=(b'"type":"compacted"',),
-            starts=("rollout-",),
-            endings=(".jsonl", ".jsonl.zst"),
-            project=-1,
+            variable_subfolder=folder,
+            compaction_markers=(b'"type":"compacted"',),
+            prefixes=("rollout-",),
+            suffixes=(".jsonl", ".jsonl.zst"),
+            project_level=-1,
         )
         for folder in ("sessions", "archived_sessions")
     ),
     LogLocation(
-        tool="gemini-cli", below=".gemini/tmp", endings=(".json", ".jsonl"), starts=("session-",)
+        tool="gemini-cli",
+        folder=".gemini/tmp",
+        suffixes=(".json", ".jsonl"),
+        prefixes=("session-",),
     ),
     LogLocation(
         tool="opencode",
-        below=".local/share/opencode/storage/session",
-        endings=(".json",),
+        folder=".local/share/opencode/storage/session",
+        suffixes=(".json",),
         variable="XDG_DATA_HOME",
-        moved="opencode/storage/session",
-        starts=("ses_",),
-        copied="storage",
+        variable_subfolder="opencode/storage/session",
+        prefixes=("ses_",),
+        archived_folder="storage",
     ),
     LogLocation(
         tool="opencode",
-        below=".local/share/opencode",
-        endings=(".db",),
+        folder=".local/share/opencode",
+        suffixes=(".db",),
         variable="XDG_DATA_HOME",
-        moved="opencode",
-        starts=("opencode",),
-        project=-1,
-        depth=0,
+        variable_subfolder="opencode",
+        prefixes=("opencode",),
+        project_level=-1,
+        max_depth=0,
     ),
-    LogLocation(tool="pi", below=".pi/agent/sessions", marks=(b'"type":"compaction"',)),
-    LogLocation(tool="openclaw", below=".openclaw/agents", marks=(b'"type":"compaction"',)),
-    LogLocation(tool="fased", below=".fased/agents", marks=(b'"type":"compaction"',)),
-    LogLocation(tool="ai", below=".ai/sessions", marks=(b'"type":"compaction"',)),
+    LogLocation(
+        tool="pi", folder=".pi/agent/sessions", compaction_markers=(b'"type":"compaction"',)
+    ),
+    LogLocation(
+        tool="openclaw", folder=".openclaw/agents", compaction_markers=(b'"type":"compaction"',)
+    ),
+    LogLocation(tool="fased", folder=".fased/agents", compaction_markers=(b'"type":"compaction"',)),
+    LogLocation(tool="ai", folder=".ai/sessions", compaction_markers=(b'"type":"compaction"',)),
     LogLocation(
         tool="fuseraft",
-        below=".fuseraft/logs",
-        marks=(b'"compaction_occurred":true', b'"event_type":"compaction"'),
+        folder=".fuseraft/logs",
+        compaction_markers=(b'"compaction_occurred":true', b'"event_type":"compaction"'),
     ),
-    LogLocation(tool="fuseraft", below=".fuseraft/sessions", endings=(".json", ".jsonl")),
+    LogLocation(tool="fuseraft", folder=".fuseraft/sessions", suffixes=(".json", ".jsonl")),
     LogLocation(
         tool="fuseraft",
-        below=".fuseraft/repl-sessions",
-        endings=(".json",),
-        starts=("repl-",),
-        project=-1,
+        folder=".fuseraft/repl-sessions",
+        suffixes=(".json",),
+        prefixes=("repl-",),
+        project_level=-1,
     ),
-    LogLocation(tool="fuseraft", below=".fuseraft/snapshots", starts=("turns",)),
-    LogLocation(tool="openhands", below=".openhands/sessions", endings=(".json", ".jsonl")),
+    LogLocation(tool="fuseraft", folder=".fuseraft/snapshots", prefixes=("turns",)),
+    LogLocation(tool="openhands", folder=".openhands/sessions", suffixes=(".json", ".jsonl")),
     LogLocation(
         tool="openhands",
-        below=".openhands/conversations",
-        endings=(".json",),
-        starts=("base_state",),
+        folder=".openhands/conversations",
+        suffixes=(".json",),
+        prefixes=("base_state",),
     ),
     LogLocation(
-        tool="kimi-cli", below=".kimi/sessions", marks=(b'"type":"context.apply_compaction"',)
+        tool="kimi-cli",
+        folder=".kimi/sessions",
+        compaction_markers=(b'"type":"context.apply_compaction"',),
     ),
     *(
         LogLocation(
             tool=tool,
-            below=f"{folder}/User/globalStorage/{extension}/tasks",
-            endings=(".json",),
-            starts=("api_conversation_history",),
-            project=-1,
+            folder=f"{folder}/User/globalStorage/{extension}/tasks",
+            suffixes=(".json",),
+            prefixes=("api_conversation_history",),
+            project_level=-1,
         )
         for folder in (".config/Code", "Library/Application Support/Code", "AppData/Roaming/Code")
         for tool, extension in (
@@ -336,45 +347,54 @@ LOG_LOCATIONS = (
     ),
     LogLocation(
         tool="cline",
-        below=".cline/data/tasks",
-        endings=(".json",),
-        starts=("api_conversation_history",),
-        project=-1,
+        folder=".cline/data/tasks",
+        suffixes=(".json",),
+        prefixes=("api_conversation_history",),
+        project_level=-1,
     ),
     LogLocation(
         tool="cline",
-        below=".cline/data/sessions",
-        endings=(".messages.json",),
+        folder=".cline/data/sessions",
+        suffixes=(".messages.json",),
         variable="CLINE_DATA_DIR",
-        moved="sessions",
-        project=-1,
+        variable_subfolder="sessions",
+        project_level=-1,
     ),
     LogLocation(
         tool="qwen-code",
-        below=".qwen/projects",
-        marks=(b'"subtype":"chat_compression"',),
+        folder=".qwen/projects",
+        compaction_markers=(b'"subtype":"chat_compression"',),
     ),
     LogLocation(
-        tool="crush", below=".crush", endings=(".db",), starts=("crush",), project=-1, depth=0
+        tool="crush",
+        folder=".crush",
+        suffixes=(".db",),
+        prefixes=("crush",),
+        project_level=-1,
+        max_depth=0,
     ),
-    LogLocation(tool="hermes", below=".hermes/sessions", endings=(".json",), project=-1),
+    LogLocation(tool="hermes", folder=".hermes/sessions", suffixes=(".json",), project_level=-1),
     LogLocation(
         tool="copilot-cli",
-        below=".copilot/session-state",
-        marks=(b'"type":"session.compaction_complete"',),
-        project=-1,
+        folder=".copilot/session-state",
+        compaction_markers=(b'"type":"session.compaction_complete"',),
+        project_level=-1,
     ),
     LogLocation(
         tool="goose",
-        below=".local/share/goose/sessions",
-        endings=(".db", ".jsonl"),
+        folder=".local/share/goose/sessions",
+        suffixes=(".db", ".jsonl"),
         variable="XDG_DATA_HOME",
-        moved="goose/sessions",
-        project=-1,
+        variable_subfolder="goose/sessions",
+        project_level=-1,
     ),
-    LogLocation(tool="ctxkit", below=".ctxkit/sessions", project=-1),
+    LogLocation(tool="ctxkit", folder=".ctxkit/sessions", project_level=-1),
     LogLocation(
-        tool="aider", below="", endings=(".md",), starts=(".aider.chat.history",), project=-1
+        tool="aider",
+        folder="",
+        suffixes=(".md",),
+        prefixes=(".aider.chat.history",),
+        project_level=-1,
     ),
 )
 """Locations of the tools that store sessions on disk. Aider's is the home folder, whose subfolders
