@@ -138,7 +138,9 @@ def read_all(
     candidates, sessions = [], Sessions()
     for location in [paths] if isinstance(paths, (str, os.PathLike)) else list(paths):
         candidates += find_logs(location, reader)
-    unique = list({candidate.real: candidate for candidate in reversed(candidates)}.values())[::-1]
+    unique = list({candidate.real_path: candidate for candidate in reversed(candidates)}.values())[
+        ::-1
+    ]
     with pause_gc():
         _collect_sessions(unique, reader, sessions, progress)
     return sessions
@@ -194,17 +196,17 @@ def _collect_sessions(
         candidate = candidates[i]
         if str(candidate.path) in subagent_files:
             continue
-        if candidate.why:
-            sessions.add_failure(ReadError(candidate.why, candidate.path))
+        if candidate.failure_reason:
+            sessions.add_failure(ReadError(candidate.failure_reason, candidate.path))
             continue
         try:
             sessions_by_index[i] = (
-                candidate.folder(candidate.path)
-                if candidate.folder
+                candidate.read_folder(candidate.path)
+                if candidate.read_folder
                 else read_source(Source(candidate.path), reader)
             )
         except UnknownFormat as e:
-            if candidate.named or candidate.is_log:
+            if candidate.is_named or candidate.is_log:
                 sessions.add_failure(e)
             else:
                 sessions.passed_over.append(str(candidate.path))
@@ -452,20 +454,20 @@ class LogCandidate:
     """A file, or a folder that is one session, that may be read."""
 
     path: Path
-    named: bool = False
+    is_named: bool = False
     """True if the user named it, so that it is an error if it is no session."""
-    folder: Callable[[Path], Any] | None = None
+    read_folder: Callable[[Path], Any] | None = None
     """Reads the sessions of a folder that is one session; None for a file."""
-    why: str = ""
+    failure_reason: str = ""
     """Why it cannot be read, if that is known already."""
-    folder_real: str = ""
+    real_folder: str = ""
     """The real path of the folder it was listed in, if known."""
 
     @property
-    def real(self) -> str:
+    def real_path(self) -> str:
         """The path with links resolved (with fewer system calls for a listed file)."""
-        if self.folder_real and not os.path.islink(self.path):  # noqa: PTH114  a third of the time
-            return os.path.join(self.folder_real, self.path.name)  # noqa: PTH118  a text
+        if self.real_folder and not os.path.islink(self.path):  # noqa: PTH114  a third of the time
+            return os.path.join(self.real_folder, self.path.name)  # noqa: PTH118  a text
         return os.path.realpath(self.path)
 
     @property
@@ -491,7 +493,7 @@ def find_log_files(
     if location.is_dir():
         return list(_walk_folder(location, find_folder_reader))
     if location.exists() or location.is_symlink() or not glob.has_magic(str(location)):
-        return [LogCandidate(path=location, named=True)]
+        return [LogCandidate(path=location, is_named=True)]
     candidates: list[LogCandidate] = []
     for name in sorted(glob.iglob(str(location), recursive=True)):  # noqa: PTH207  Path.glob refuses absolute patterns
         path = type(location)(name)
@@ -499,7 +501,9 @@ def find_log_files(
             candidates += [] if "**" in str(location) else _walk_folder(path, find_folder_reader)
         else:
             candidates.append(LogCandidate(path=path))
-    return candidates or [LogCandidate(path=location, named=True, why="no file matches.")]
+    return candidates or [
+        LogCandidate(path=location, is_named=True, failure_reason="no file matches.")
+    ]
 
 
 def _walk_folder(
@@ -516,11 +520,11 @@ def _walk_folder(
         read_folder = find_folder_reader(path)
         if read_folder is not None:
             subfolders.clear()
-            yield LogCandidate(path=path, folder=read_folder)
+            yield LogCandidate(path=path, read_folder=read_folder)
             continue
         subfolders[:] = sorted(d for d in subfolders if d not in _SKIPPED_FOLDERS)
         for name in sorted(files):
-            candidate = LogCandidate(path=path / name, folder_real=real)
+            candidate = LogCandidate(path=path / name, real_folder=real)
             has_log_suffix = os.path.splitext(name)[1].lower() in LOG_SUFFIXES  # noqa: PTH122  ten times as quick
             if has_log_suffix or candidate.is_log or _may_be_text(candidate.path):
                 yield candidate

@@ -269,7 +269,7 @@ _MIN_LOST_TOKENS = 1024
 """Smaller differences are within the error of the sizes."""
 _PLACEHOLDER_TOKENS = 2000
 """Tokens per placeholder."""
-_MOST = 1000
+_MAX_PLACEHOLDERS = 1000
 """Largest number of placeholders; for more tokens each one is larger."""
 _MAX_FIXED_PROMPT = 64_000
 """Upper bound of a fixed prompt in tokens; those of real tools have 11,000 to 45,000."""
@@ -321,7 +321,7 @@ def _prepend_placeholders(session: Session, size: int) -> Session:
         for n_placeholders in range(len(ids) + 1)
         if (s := f"lost{n_placeholders or ''}") not in used_stems
     )
-    piece_tokens = max(_PLACEHOLDER_TOKENS, -(-size // _MOST))
+    piece_tokens = max(_PLACEHOLDER_TOKENS, -(-size // _MAX_PLACEHOLDERS))
     piece_sizes = [piece_tokens] * (size // piece_tokens) + [size % piece_tokens] * (
         size % piece_tokens > 0
     )

@@ -51,10 +51,10 @@ class SessionBuilder:
         self.where: dict[str, int] = {}
         """Index of each message by id; -1 for a message inserted by an edit (a summary)."""
         self._ids: set[str] = set()
-        self._next = 0
-        self._walked = 0
-        self._edited = 0
-        self._branches = False
+        self._next_number = 0
+        self._path_steps = 0
+        self._edit_steps = 0
+        self._has_branches = False
 
     def new_id(self, wanted: object = None) -> str:
         """Reserve and return the wanted id if it is a free string, else the next of m0, m1, ..."""
@@ -62,9 +62,9 @@ class SessionBuilder:
         if type(wanted) is str and wanted and wanted not in ids:
             ids.add(wanted)
             return wanted
-        while (candidate := f"m{self._next}") in ids:
-            self._next += 1
-        self._next += 1
+        while (candidate := f"m{self._next_number}") in ids:
+            self._next_number += 1
+        self._next_number += 1
         ids.add(candidate)
         return candidate
 
@@ -78,7 +78,7 @@ class SessionBuilder:
         self.entries.append(entry)
         self.parents.append(self.at)
         if self.at != index - 1:
-            self._branches = True
+            self._has_branches = True
         self.at = index
         if type(entry) is Message:
             self.where[entry.id] = index
@@ -132,19 +132,19 @@ class SessionBuilder:
         indices: list[int] = []
         parents, max_steps = (
             self.parents,
-            _MAX_STEPS_PER_ENTRY * len(self.parents) + 100_000 - self._walked,
+            _MAX_STEPS_PER_ENTRY * len(self.parents) + 100_000 - self._path_steps,
         )
         while index >= 0 and len(indices) < max_steps:
             indices.append(index)
             index = parents[index]
-        self._walked += len(indices)
+        self._path_steps += len(indices)
         indices.reverse()
         return indices if index < 0 else None
 
     def may_edit(self) -> bool:
         """Return True, and charge the budget, if one more edit may scan the visible messages."""
-        self._edited += len(self.shown)
-        return self._edited <= _MAX_STEPS_PER_ENTRY * len(self.entries) + _MIN_EDIT_BUDGET
+        self._edit_steps += len(self.shown)
+        return self._edit_steps <= _MAX_STEPS_PER_ENTRY * len(self.entries) + _MIN_EDIT_BUDGET
 
     def compact(self, edit: Edit, kept_ids: Iterable[str]) -> int:
         """Append a compaction that removes the visible messages except those kept.
@@ -165,7 +165,7 @@ class SessionBuilder:
         is_at_end = self.at in (-1, len(self.entries) - 1)
         return Session(
             log=tuple(self.entries),
-            parents=tuple(self.parents) if self._branches else (),
+            parents=tuple(self.parents) if self._has_branches else (),
             leaf=-1 if is_at_end else self.at,
             **{**own_fields, **fields},
         )

@@ -85,9 +85,9 @@ class Source:
     def __init__(self, path: str | Path, data: bytes | None = None) -> None:
         self.path = Path(path)
         self._data = data
-        self._replaced = False
+        self._is_repaired_utf8 = False
         """True if the document was not valid UTF-8 and was decoded with replacements."""
-        self._passed: list[Fault] | None = None
+        self._stream_faults: list[Fault] | None = None
         """Faults of the lines that a streaming pass has read so far; None before one began."""
 
     @property
@@ -102,10 +102,10 @@ class Source:
         Raises:
             ReadError: the file cannot be read, or is refused as a decompression bomb.
         """
-        is_complete = self._data is not None or len(self._start) < min(
+        is_complete = self._data is not None or len(self._first_bytes) < min(
             _SMALL_FILE_BYTES, MAX_FILE_BYTES
         )
-        data = decompress(self._start if is_complete else self._read(), self.path)
+        data = decompress(self._first_bytes if is_complete else self._read_bytes(), self.path)
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             return data.decode("utf-16", "replace").encode("utf-8", "replace")
         utf16 = next((name for start, name in _UTF16_STARTS if start.match(data)), None)
@@ -115,7 +115,7 @@ class Source:
             else data.removeprefix(_BOM)
         )
 
-    def _read(self, max_bytes: int = -1) -> bytes:
+    def _read_bytes(self, max_bytes: int = -1) -> bytes:
         """Return the first bytes of the file; all of them if `max_bytes` is negative."""
         try:
             status = self.path.stat()
@@ -142,12 +142,12 @@ class Source:
     @cached_property
     def is_database(self) -> bool:
         """True if the file is an SQLite database; its bytes are then not read whole."""
-        return self._start.startswith(SQLITE_MAGIC)
+        return self._first_bytes.startswith(SQLITE_MAGIC)
 
     @cached_property
-    def _start(self) -> bytes:
+    def _first_bytes(self) -> bytes:
         """The first bytes as stored; for a small file all of them, so that it is opened once."""
-        return self._read(_SMALL_FILE_BYTES) if self._data is None else self._data
+        return self._read_bytes(_SMALL_FILE_BYTES) if self._data is None else self._data
 
     @property
     def is_blank(self) -> bool:
@@ -159,22 +159,22 @@ class Source:
         """True for a large file of JSON lines, packed or not, to be read as a stream."""
         if self._data is not None:
             return False
-        start = self._start
+        start = self._first_bytes
         size = len(start) if len(start) < _SMALL_FILE_BYTES else self.path.stat().st_size
         if size <= (
             LARGE_FILE_BYTES >> 4 if is_compressed(start) else LARGE_FILE_BYTES
         ) or start.startswith(ZIP_MAGIC):
             return False
-        first_records = decode_json_lines(self._first[:1], [])
-        return len(self._first) > 1 and bool(first_records)
+        first_records = decode_json_lines(self._first_lines[:1], [])
+        return len(self._first_lines) > 1 and bool(first_records)
 
     @cached_property
-    def _first(self) -> list[bytes]:
+    def _first_lines(self) -> list[bytes]:
         """The complete lines within the first 4 MiB, unpacked."""
         with self.path.open("rb") as file:
             parts = (
                 iter_decompressed(file, self.path)
-                if is_compressed(self._start)
+                if is_compressed(self._first_bytes)
                 else iter([file.read(_FIRST_BYTES)])
             )
             start = b""
@@ -192,18 +192,18 @@ class Source:
         if not self.is_large:
             yield from self.records
             return
-        self._passed = []
+        self._stream_faults = []
         for number, line in enumerate(self._raw_lines(), 1):
             faults = list[Fault]()
             prefix = _BOM if number == 1 else b""
             for _, record in decode_json_lines([line.removeprefix(prefix)], faults):
                 yield number, record
-            self._passed += [Fault(number, f.why) for f in faults]
+            self._stream_faults += [Fault(number, f.why) for f in faults]
 
     def _raw_lines(self) -> Iterator[bytes]:
         """Yield the lines of a large file, unpacked chunk by chunk under the size bounds."""
         with self.path.open("rb") as file:
-            if not is_compressed(self._start):
+            if not is_compressed(self._first_bytes):
                 yield from iter(partial(file.readline, _MAX_LINE_BYTES), b"")
                 return
             partial_line, total_bytes = bytearray(), 0
@@ -211,7 +211,7 @@ class Source:
             for chunk in iter_decompressed(file, self.path):
                 total_bytes += len(chunk)
                 if total_bytes > max_bytes or len(partial_line) > _MAX_LINE_BYTES:
-                    kind = get_compression_kind(self._start)
+                    kind = get_compression_kind(self._first_bytes)
                     problem = (
                         f"has a line of more than {_MAX_LINE_BYTES:,} bytes"
                         if total_bytes <= max_bytes
@@ -244,7 +244,7 @@ class Source:
         except JSON_ERRORS as e:
             if "trailing characters" in str(e):  # the first value is whole: a file of lines
                 return None
-            self._replaced = type(e) is UnicodeDecodeError
+            self._is_repaired_utf8 = type(e) is UnicodeDecodeError
             try:
                 return decode_lenient_json(self.data, e)
             except (ValueError, RecursionError):
@@ -256,12 +256,14 @@ class Source:
         if self.is_database:
             return []
         if self.is_large:
-            lines = [line for line in self._first[: _HEAD_OBJECTS * 4] if line.lstrip()[:1] == b"{"]
+            lines = [
+                line for line in self._first_lines[: _HEAD_OBJECTS * 4] if line.lstrip()[:1] == b"{"
+            ]
             return [r for _, r in decode_json_lines(lines, [])[:_HEAD_OBJECTS]]
         if self.document is not None:
             return [self.document] if type(self.document) is dict else []
-        if self._at_once is not None:
-            return self._at_once[:_HEAD_OBJECTS]
+        if self._all_records is not None:
+            return self._all_records[:_HEAD_OBJECTS]
         if self.data.startswith(ZIP_MAGIC):
             return []
         lines = self.data[: 1 << 22].split(b"\n", _HEAD_OBJECTS * 4)[: _HEAD_OBJECTS * 4]
@@ -269,7 +271,7 @@ class Source:
         return [r for _, r in decode_json_lines(object_lines, [])[:_HEAD_OBJECTS]]
 
     @cached_property
-    def _at_once(self) -> list[dict[str, Any]] | None:
+    def _all_records(self) -> list[dict[str, Any]] | None:
         """All lines decoded in one call; None if one of them is blank, broken or no object."""
         data = self.data
         try:
@@ -311,10 +313,10 @@ class Source:
             return "lines of JSON objects with " + ", ".join(map(repr, list(self.head[0])[:6]))
         if self.data.startswith(ZIP_MAGIC):
             return "an archive of several files, or a damaged one: unpack it and give the folder"
-        return "binary" if b"\0" in self.data[:4096] else self._broken
+        return "binary" if b"\0" in self.data[:4096] else self._describe_broken_json
 
     @property
-    def _broken(self) -> str:
+    def _describe_broken_json(self) -> str:
         """A short description of text that could not be decoded."""
         if self.data.lstrip()[:1] not in (b"{", b"["):
             return "text, not JSON objects"
@@ -326,11 +328,11 @@ class Source:
         return "JSON"
 
     @cached_property
-    def _lines(self) -> tuple[list[tuple[int, dict[str, Any]]], list[Fault]]:
+    def _numbered_records(self) -> tuple[list[tuple[int, dict[str, Any]]], list[Fault]]:
         if type(self.document) is dict:
-            return [(1, self.document)], [Fault(1, NOT_UTF8)] if self._replaced else []
-        if self._at_once is not None:
-            return list(enumerate(self._at_once, 1)), []
+            return [(1, self.document)], [Fault(1, NOT_UTF8)] if self._is_repaired_utf8 else []
+        if self._all_records is not None:
+            return list(enumerate(self._all_records, 1)), []
         if self.data.startswith(ZIP_MAGIC):  # stored (uncompressed) members would look like lines
             return [], []
         faults: list[Fault] = []
@@ -339,14 +341,14 @@ class Source:
     @property
     def records(self) -> list[tuple[int, dict[str, Any]]]:
         """Every line that is a JSON object, as (line from 1, object)."""
-        return self._lines[0]
+        return self._numbered_records[0]
 
     @property
     def faults(self) -> list[Fault]:
         """Faults of the lines that hold no JSON object: comments, torn or broken lines."""
-        if self._passed is not None:
-            return self._passed
-        return self._lines[1]
+        if self._stream_faults is not None:
+            return self._stream_faults
+        return self._numbered_records[1]
 
 
 def _count_raw_lines(data: bytes) -> int:

@@ -40,7 +40,7 @@ class Database:
         connection.execute("PRAGMA query_only = 1")
         connection.execute("PRAGMA trusted_schema = 0")
 
-    def columns(self, table: str) -> set[str]:
+    def column_names(self, table: str) -> set[str]:
         """Return the column names of a table; empty if there is no such table (or it is a view)."""
         table_row = self._connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
@@ -52,7 +52,7 @@ class Database:
             for row in self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
         }
 
-    def rows(
+    def iter_rows(
         self, table: str, columns: tuple[str, ...], order: str, **where: Any
     ) -> Iterator[dict[str, Any]]:
         """Yield the rows of a table as dicts, without the columns that the table does not have.
@@ -63,7 +63,7 @@ class Database:
             order: columns to order by, separated by ", "; missing ones are ignored.
             where: columns that must equal a value.
         """
-        existing = self.columns(table)
+        existing = self.column_names(table)
         names = [column for column in columns if column in existing]
         order_columns = [column for column in order.split(", ") if column in existing] + ["rowid"]
         if not names or not existing.issuperset(where):

@@ -107,7 +107,7 @@ def check_sizes(sessions: list[Session]) -> None:
     for s in sessions:
         for size, kind in figures(s):
             assert size <= LIMIT * (size_claims.MOST_CALLS if kind == "turn" else 1)
-        assert sum(m.kind == LOST_KIND for m in s.messages) <= repairs._MOST
+        assert sum(m.kind == LOST_KIND for m in s.messages) <= repairs._MAX_PLACEHOLDERS
 
 
 @pytest.mark.parametrize("factor", FACTORS)
@@ -146,7 +146,7 @@ def test_a_lost_beginning_is_a_bounded_number_of_messages(claimed: int):
     lost = [m for m in session.messages if m.kind == LOST_KIND]
     sizes = [p.tokens for m in lost for p in m.parts if isinstance(p, SizeOnly)]
     believed = claimed < 20 * 10**6  # the table gives the model 200,000
-    assert len(lost) == (repairs._MOST if believed else 0)
+    assert len(lost) == (repairs._MAX_PLACEHOLDERS if believed else 0)
     assert sum(sizes) == pytest.approx(claimed - 30_000 if believed else 0, abs=100)
     assert [CLAIMED in f.why for f in session.faults] == ([] if believed else [True])
 
@@ -246,6 +246,6 @@ def test_the_bounds_stand_in_the_policy():
     )
     assert f"whole turn {size_claims.MOST_CALLS:,} times as much" in policy
     assert (
-        f"| {repairs._MOST:,}; for more than {repairs._MOST * repairs._PLACEHOLDER_TOKENS:,} tokens"
+        f"| {repairs._MAX_PLACEHOLDERS:,}; for more than {repairs._MAX_PLACEHOLDERS * repairs._PLACEHOLDER_TOKENS:,} tokens"
         in policy
     )
