@@ -107,7 +107,7 @@ def keep(
     locations = list(iter_location_folders(home))
     _check_arguments(
         archive_folder,
-        [top for location, top in locations if location.folder],
+        [top for location, top in locations if location.below],
         wanted_tools,
         {location.tool for location, _ in locations},
     )
@@ -666,7 +666,7 @@ def iter_originals(location: LogLocation, folder: Path) -> Iterator[OriginalFile
             folder,
         )
     base = f"{location.tool}/{_archive_prefix(root)}"
-    depth = _MAX_DEPTH if location.folder and location.max_depth else 0
+    depth = _MAX_DEPTH if location.below and location.max_depth else 0
     for path, subfolders in _walk_folder(root, depth):
         file_name = path.name
         if depth == 0 and not (

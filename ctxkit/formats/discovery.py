@@ -151,11 +151,11 @@ def get_location_project(location: LogLocation, folders: tuple[str, ...]) -> str
 def _location_folders(location: LogLocation, home: str | os.PathLike[str] | None) -> list[Path]:
     base_folder = os.environ.get(location.variable) if location.variable and home is None else None
     if base_folder:
-        return [Path(base_folder).expanduser() / location.variable_subfolder]
+        return [Path(base_folder).expanduser() / location.moved]
     home_folder = Path(home) if home is not None else Path.home()
     if location.tool in ("aider", "crush", "ctxkit") and home is None:
-        return list(dict.fromkeys([home_folder / location.folder, Path.cwd() / location.folder]))
-    return [home_folder / location.folder]
+        return list(dict.fromkeys([home_folder / location.below, Path.cwd() / location.below]))
+    return [home_folder / location.below]
 
 
 def _iter_files(
@@ -173,7 +173,7 @@ def _iter_files(
         for entry in entries_:
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    if location.folder and len(subfolders) < location.max_depth:
+                    if location.below and len(subfolders) < location.max_depth:
                         pending.append((entry.path, (*subfolders, entry.name)))
                 elif entry.is_file(follow_symlinks=False) and _is_session_file(
                     entry.name, location
@@ -231,13 +231,13 @@ class LogLocation:
     """A folder in which a tool stores its sessions."""
 
     tool: str
-    folder: str
+    below: str
     """The folder, relative to the home directory."""
     suffixes: tuple[str, ...] = (".jsonl",)
     """Suffixes of session files."""
     variable: str = ""
     """The environment variable that replaces the home directory."""
-    variable_subfolder: str = ""
+    moved: str = ""
     """The folder, relative to the variable's value."""
     compaction_markers: tuple[bytes, ...] = ()
     """Byte strings that occur once per compaction; empty if compactions cannot be counted so."""
@@ -254,17 +254,17 @@ class LogLocation:
 LOG_LOCATIONS = (
     LogLocation(
         tool="claude-code",
-        folder=".claude/projects",
+        below=".claude/projects",
         variable="CLAUDE_CONFIG_DIR",
-        variable_subfolder="projects",
+        moved="projects",
         compaction_markers=(b'"subtype":"compact_boundary"',),
     ),
     *(
         LogLocation(
             tool="codex",
-            folder=f".codex/{folder}",
+            below=f".codex/{folder}",
             variable="CODEX_HOME",
-            variable_subfolder=folder,
+            moved=folder,
             compaction_markers=(b'"type":"compacted"',),
             prefixes=("rollout-",),
             suffixes=(".jsonl", ".jsonl.zst"),
@@ -274,67 +274,67 @@ LOG_LOCATIONS = (
     ),
     LogLocation(
         tool="gemini-cli",
-        folder=".gemini/tmp",
+        below=".gemini/tmp",
         suffixes=(".json", ".jsonl"),
         prefixes=("session-",),
     ),
     LogLocation(
         tool="opencode",
-        folder=".local/share/opencode/storage/session",
+        below=".local/share/opencode/storage/session",
         suffixes=(".json",),
         variable="XDG_DATA_HOME",
-        variable_subfolder="opencode/storage/session",
+        moved="opencode/storage/session",
         prefixes=("ses_",),
         archived_folder="storage",
     ),
     LogLocation(
         tool="opencode",
-        folder=".local/share/opencode",
+        below=".local/share/opencode",
         suffixes=(".db",),
         variable="XDG_DATA_HOME",
-        variable_subfolder="opencode",
+        moved="opencode",
         prefixes=("opencode",),
         project_level=-1,
         max_depth=0,
     ),
     LogLocation(
-        tool="pi", folder=".pi/agent/sessions", compaction_markers=(b'"type":"compaction"',)
+        tool="pi", below=".pi/agent/sessions", compaction_markers=(b'"type":"compaction"',)
     ),
     LogLocation(
-        tool="openclaw", folder=".openclaw/agents", compaction_markers=(b'"type":"compaction"',)
+        tool="openclaw", below=".openclaw/agents", compaction_markers=(b'"type":"compaction"',)
     ),
-    LogLocation(tool="fased", folder=".fased/agents", compaction_markers=(b'"type":"compaction"',)),
-    LogLocation(tool="ai", folder=".ai/sessions", compaction_markers=(b'"type":"compaction"',)),
+    LogLocation(tool="fased", below=".fased/agents", compaction_markers=(b'"type":"compaction"',)),
+    LogLocation(tool="ai", below=".ai/sessions", compaction_markers=(b'"type":"compaction"',)),
     LogLocation(
         tool="fuseraft",
-        folder=".fuseraft/logs",
+        below=".fuseraft/logs",
         compaction_markers=(b'"compaction_occurred":true', b'"event_type":"compaction"'),
     ),
-    LogLocation(tool="fuseraft", folder=".fuseraft/sessions", suffixes=(".json", ".jsonl")),
+    LogLocation(tool="fuseraft", below=".fuseraft/sessions", suffixes=(".json", ".jsonl")),
     LogLocation(
         tool="fuseraft",
-        folder=".fuseraft/repl-sessions",
+        below=".fuseraft/repl-sessions",
         suffixes=(".json",),
         prefixes=("repl-",),
         project_level=-1,
     ),
-    LogLocation(tool="fuseraft", folder=".fuseraft/snapshots", prefixes=("turns",)),
-    LogLocation(tool="openhands", folder=".openhands/sessions", suffixes=(".json", ".jsonl")),
+    LogLocation(tool="fuseraft", below=".fuseraft/snapshots", prefixes=("turns",)),
+    LogLocation(tool="openhands", below=".openhands/sessions", suffixes=(".json", ".jsonl")),
     LogLocation(
         tool="openhands",
-        folder=".openhands/conversations",
+        below=".openhands/conversations",
         suffixes=(".json",),
         prefixes=("base_state",),
     ),
     LogLocation(
         tool="kimi-cli",
-        folder=".kimi/sessions",
+        below=".kimi/sessions",
         compaction_markers=(b'"type":"context.apply_compaction"',),
     ),
     *(
         LogLocation(
             tool=tool,
-            folder=f"{folder}/User/globalStorage/{extension}/tasks",
+            below=f"{folder}/User/globalStorage/{extension}/tasks",
             suffixes=(".json",),
             prefixes=("api_conversation_history",),
             project_level=-1,
@@ -347,51 +347,51 @@ LOG_LOCATIONS = (
     ),
     LogLocation(
         tool="cline",
-        folder=".cline/data/tasks",
+        below=".cline/data/tasks",
         suffixes=(".json",),
         prefixes=("api_conversation_history",),
         project_level=-1,
     ),
     LogLocation(
         tool="cline",
-        folder=".cline/data/sessions",
+        below=".cline/data/sessions",
         suffixes=(".messages.json",),
         variable="CLINE_DATA_DIR",
-        variable_subfolder="sessions",
+        moved="sessions",
         project_level=-1,
     ),
     LogLocation(
         tool="qwen-code",
-        folder=".qwen/projects",
+        below=".qwen/projects",
         compaction_markers=(b'"subtype":"chat_compression"',),
     ),
     LogLocation(
         tool="crush",
-        folder=".crush",
+        below=".crush",
         suffixes=(".db",),
         prefixes=("crush",),
         project_level=-1,
         max_depth=0,
     ),
-    LogLocation(tool="hermes", folder=".hermes/sessions", suffixes=(".json",), project_level=-1),
+    LogLocation(tool="hermes", below=".hermes/sessions", suffixes=(".json",), project_level=-1),
     LogLocation(
         tool="copilot-cli",
-        folder=".copilot/session-state",
+        below=".copilot/session-state",
         compaction_markers=(b'"type":"session.compaction_complete"',),
         project_level=-1,
     ),
     LogLocation(
         tool="goose",
-        folder=".local/share/goose/sessions",
+        below=".local/share/goose/sessions",
         suffixes=(".db", ".jsonl"),
         variable="XDG_DATA_HOME",
-        variable_subfolder="goose/sessions",
+        moved="goose/sessions",
         project_level=-1,
     ),
-    LogLocation(tool="ctxkit", folder=".ctxkit/sessions", project_level=-1),
+    LogLocation(tool="ctxkit", below=".ctxkit/sessions", project_level=-1),
     LogLocation(
         tool="aider",
-        folder="",
+        below="",
         suffixes=(".md",),
         prefixes=(".aider.chat.history",),
         project_level=-1,

@@ -50,8 +50,8 @@ TRAITS = (
 
 # Reading: `spans.sessions_from_spans` groups the spans into sessions. Writing: one span per agent
 # and one below it per model call. The span of a call repeats its whole prompt, so that the file is
-# quadratic in the length of the session; it is produced as a stream, and `_Prompt` encodes each
-# message once and shares full pieces of text between the prompts.
+# quadratic in the length of the session; it is produced as a stream, and `_PromptEncoder` encodes
+# each message once and shares full pieces of text between the prompts.
 def sniff(source: Source) -> bool:
     """Return True for OTLP JSON or spans with attributes of a GenAI convention."""
     document = source.document

@@ -196,8 +196,8 @@ def _collect_sessions(
         candidate = candidates[i]
         if str(candidate.path) in subagent_files:
             continue
-        if candidate.failure_reason:
-            sessions.add_failure(ReadError(candidate.failure_reason, candidate.path))
+        if candidate.why:
+            sessions.add_failure(ReadError(candidate.why, candidate.path))
             continue
         try:
             sessions_by_index[i] = (
@@ -458,7 +458,7 @@ class LogCandidate:
     """True if the user named it, so that it is an error if it is no session."""
     read_folder: Callable[[Path], Any] | None = None
     """Reads the sessions of a folder that is one session; None for a file."""
-    failure_reason: str = ""
+    why: str = ""
     """Why it cannot be read, if that is known already."""
     real_folder: str = ""
     """The real path of the folder it was listed in, if known."""
@@ -501,9 +501,7 @@ def find_log_files(
             candidates += [] if "**" in str(location) else _walk_folder(path, find_folder_reader)
         else:
             candidates.append(LogCandidate(path=path))
-    return candidates or [
-        LogCandidate(path=location, is_named=True, failure_reason="no file matches.")
-    ]
+    return candidates or [LogCandidate(path=location, is_named=True, why="no file matches.")]
 
 
 def _walk_folder(

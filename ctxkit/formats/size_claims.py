@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ctxkit.session.messages import Part
     from ctxkit.session.session import Session
 
-MOST_WINDOWS = 100
+MAX_WINDOWS = 100
 """A size above this many context windows of its model is impossible."""
-MOST_CALLS = 1000
+MAX_CALLS_PER_TURN = 1000
 """Largest number of calls whose usage a log may add up for a turn."""
 _CHARS_PER_TOKEN = 4
 """Characters per token, for sizes given in characters."""
@@ -34,7 +34,7 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 def without_claims(session: Session) -> Session:
     """Return a session, and its subagents, without sizes that cannot be true.
 
-    A size is refused above `MOST_WINDOWS` context windows of its model. The window is the larger of
+    A size is refused above `MAX_WINDOWS` context windows of its model. The window is the larger of
     those in the price table and in the log; for a model that the table does not have, at least the
     largest window sold. A window in the log is checked against the table in the same way.
 
@@ -67,14 +67,14 @@ def _list_faults(
     for name in ["the session"] * (window != session.context_window) + claimants:
         yield Fault(
             0,
-            f"{name[:80]}: expected a size that a call can have, found more than {MOST_WINDOWS} "
+            f"{name[:80]}: expected a size that a call can have, found more than {MAX_WINDOWS} "
             "windows of its model: it is missing",
         )
 
 
 def _max_claimed_tokens(model: str | None, window: int | None = None) -> int:
     """Return the largest number of tokens that one call may claim."""
-    return MOST_WINDOWS * max(context_limit(model) or COMMON_WINDOWS[-1], window or 0)
+    return MAX_WINDOWS * max(context_limit(model) or COMMON_WINDOWS[-1], window or 0)
 
 
 def _size_or_none(size: int | None, limit: int) -> int | None:
@@ -105,7 +105,7 @@ def _drop_message_claims(message: Message, model: str | None, window: int | None
     model = message.model or model
     message_window = _size_or_none(message.context_window, _max_claimed_tokens(model))
     limit = _max_claimed_tokens(model, message_window or window)
-    calls = MOST_CALLS if message.kind == "turn" else 1
+    calls = MAX_CALLS_PER_TURN if message.kind == "turn" else 1
     return _replace_changed(
         message,
         context_window=message_window,

@@ -185,7 +185,7 @@ class _HistoryReader:
 #
 # The run records only the total of tokens sent over all calls. Two totals are estimated from the
 # history (chars/4): with the whole history in each prompt, and with all but the last
-# KEPT_OBSERVATIONS observations masked by a line. If they differ by more than _MIN_FACTOR, the
+# KEPT_OBSERVATIONS observations masked by a line. If they differ by more than _MIN_RATIO, the
 # recorded total shows which one was sent; otherwise nothing is inferred. O(messages).
 KEPT_OBSERVATIONS = 5
 """Observations that SWE-agent's default history processor keeps; older ones become a line."""
