@@ -201,12 +201,14 @@ def parse_usage_line(line: str) -> Usage | None:
     if sent is None:
         return None
     counts = {
-        class_: _parse_count(match.group(1))
-        for class_, pattern in _CLASS_PATTERNS.items()
+        token_class: _parse_count(match.group(1))
+        for token_class, pattern in _CLASS_PATTERNS.items()
         if (match := pattern.search(line))
     }
     cost = _COST_PATTERN.search(line)
-    cache_read, cache_write, output = (counts.get(class_) for class_ in ("read", "write", "output"))
+    cache_read, cache_write, output = (
+        counts.get(token_class) for token_class in ("read", "write", "output")
+    )
     cost_usd = _parse_number(cost.group(1)) if cost else None
     return make_usage_from_total(
         _parse_count(sent.group(1)), cache_read, cache_write, output, cost_usd=cost_usd

@@ -246,7 +246,7 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
                 is_truncated = True
                 break
             rows.append(row)
-    columns: dict[str, Any] = {name: [row_[name] for row_ in rows] for name in FIND_COLUMNS}
+    columns: dict[str, Any] = {name: [each[name] for each in rows] for name in FIND_COLUMNS}
     columns["time"] = pd.to_datetime(columns["time"], unit="s", utc=True).as_unit("ns")
     frame = pd.DataFrame(columns).astype(FIND_COLUMNS)
     frame.attrs.update(truncated=is_truncated, failed=len(sessions.failed))

@@ -90,17 +90,16 @@ def _read_trajectory(document: dict[str, Any], name: str, depth: int) -> Session
             reader.read_step(as_dict(raw_step))
     reader.add_due_compaction(None)
     subagents = [
-        document_
-        for document_ in as_list(document.get("subagent_trajectories"))
-        if type(document_) is dict
+        subagent
+        for subagent in as_list(document.get("subagent_trajectories"))
+        if type(subagent) is dict
     ]
     if depth >= _MAX_DEPTH and subagents:
         faults.append(Fault(0, f"subagents nested more than {_MAX_DEPTH} deep are left out"))
         subagents = []
     session_id = as_str(document.get("session_id")) or name
     children = tuple(
-        _read_trajectory(document_, f"{name}/{i}", depth + 1)
-        for i, document_ in enumerate(subagents)
+        _read_trajectory(subagent, f"{name}/{i}", depth + 1) for i, subagent in enumerate(subagents)
     )
     totals = as_dict(document.get("final_metrics"))
     details = {
@@ -166,8 +165,10 @@ class _StepReader:
             )
             if role == "user" and self._first_prompt is None:
                 self._first_prompt = message_id
-            role_: Role = "system" if role == "system" else "user"
-            self.builder.add(Message(role=role_, id=message_id, parts=parts, time=time, kind=kind))
+            message_role: Role = "system" if role == "system" else "user"
+            self.builder.add(
+                Message(role=message_role, id=message_id, parts=parts, time=time, kind=kind)
+            )
 
     def _new_id(self, raw_step: dict[str, Any]) -> str:
         step = count_or_none(raw_step.get("step_id"))

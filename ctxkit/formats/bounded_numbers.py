@@ -19,17 +19,17 @@ _NESTED_FIELDS = ("parts", "inserted")
 
 def _number_bounds(kind: type[msgspec.Struct]) -> dict[str, tuple[Callable[[Any], Any], Any]]:
     """Return for each numeric field of a struct its check and its default."""
-    bounds_ = dict[str, tuple[Any, Any]]()
+    checks = dict[str, tuple[Any, Any]]()
     for field in msgspec.structs.fields(kind):
         default = None if field.default is msgspec.NODEFAULT else field.default
         if field.type in (int, int | None):
-            bounds_[field.name] = (count_or_none, default)
+            checks[field.name] = (count_or_none, default)
         elif field.type in (float, float | None):
-            bounds_[field.name] = (
+            checks[field.name] = (
                 seconds_since_1970 if field.name == "time" else float_or_none,
                 default,
             )
-    return bounds_
+    return checks
 
 
 _BOUNDS: dict[Any, dict[str, tuple[Callable[[Any], Any], Any]]] = {
@@ -43,11 +43,11 @@ def drop_invalid_numbers(entry: _T) -> _T:
     Args:
         entry: a message, an edit, a part, a tool schema or a usage; nested ones are checked, too.
     """
-    bounds_ = _BOUNDS.get(type(entry))
-    if bounds_ is None:
+    checks = _BOUNDS.get(type(entry))
+    if checks is None:
         return entry
     changes: dict[str, Any] = {}
-    for name, (check, default) in bounds_.items():
+    for name, (check, default) in checks.items():
         value = getattr(entry, name)
         if value is not None and check(value) is None:
             changes[name] = default

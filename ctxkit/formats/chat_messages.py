@@ -71,13 +71,13 @@ _LANGCHAIN_ROLES = {
 
 
 def parse_chat_message(
-    raw: Any, log: SessionBuilder, skipped: dict[str, int], **fields: Any
+    raw: Any, builder: SessionBuilder, skipped: dict[str, int], **fields: Any
 ) -> list[Message]:
     """Parse one raw message; its tool results become messages of their own.
 
     Args:
         raw: the message in any dialect.
-        log: the builder that the ids are reserved in; nothing is added to it.
+        builder: the builder that the ids are reserved in; nothing is added to it.
         skipped: receives counts of what is not understood, by name.
         fields: further fields of the messages (`time`, `agent`; `usage`, `model` and the like are
             set on replies only).
@@ -88,12 +88,12 @@ def parse_chat_message(
     content = raw.get("content")
     is_plain = (type(content) is str or content is None) and raw.get("function_call") is None
     if is_plain and raw.keys() <= _PLAIN_FIELDS:  # the fast path, for most messages
-        message = _parse_plain(raw, content, log, fields)
+        message = _parse_plain(raw, content, builder, fields)
         if message is not None:
             return [message]
     raw = _unwrap_langchain(raw)
-    item = _parse_response_item(raw, log, fields)
-    return [item] if item is not None else _parse_general(raw, log, skipped, fields)
+    item = _parse_response_item(raw, builder, fields)
+    return [item] if item is not None else _parse_general(raw, builder, skipped, fields)
 
 
 _PLAIN_FIELDS = {
@@ -111,7 +111,7 @@ _PLAIN_FIELDS = {
 
 
 def _parse_plain(
-    raw: dict[str, Any], content: str | None, log: SessionBuilder, fields: dict[str, Any]
+    raw: dict[str, Any], content: str | None, builder: SessionBuilder, fields: dict[str, Any]
 ) -> Message | None:
     role, call_id, tool = raw.get("role"), None, None
     parts: tuple[Part, ...] = (Text(content),) if content else ()
@@ -124,7 +124,7 @@ def _parse_plain(
     elif role not in ("user", "system"):
         return None
     message = Message(
-        role=role, id=log.new_id(raw.get("id")), parts=parts, call_id=call_id, tool=tool
+        role=role, id=builder.new_id(raw.get("id")), parts=parts, call_id=call_id, tool=tool
     )
     if fields and role != "assistant":
         fields = {k: v for k, v in fields.items() if k in _COMMON_FIELDS}
@@ -165,7 +165,7 @@ def fill_tool_names(messages: list[Message], tool_by_call: dict[str, str]) -> li
 
 
 def _parse_general(
-    raw: dict[str, Any], log: SessionBuilder, skipped: dict[str, int], fields: dict[str, Any]
+    raw: dict[str, Any], builder: SessionBuilder, skipped: dict[str, int], fields: dict[str, Any]
 ) -> list[Message]:
     raw_role = as_str(raw.get("role")) or as_str(raw.get("type"))
     role = CHAT_ROLES.get(raw_role.lower())
@@ -180,7 +180,7 @@ def _parse_general(
     )
     messages: list[Message] = []
     if role == "tool" and not results:
-        return [_make_tool_result(raw, parts, log, common_fields)]
+        return [_make_tool_result(raw, parts, builder, common_fields)]
     if role == "assistant":  # results of server tools are inside the reply
         common_fields["kind"] = "server"
     for result in results:
@@ -189,7 +189,7 @@ def _parse_general(
             result_parts = [
                 SizeOnly(as_str(result.get("type")), chars=len(to_text(result["content"])))
             ]
-        messages.append(_make_tool_result(result, result_parts, log, common_fields))
+        messages.append(_make_tool_result(result, result_parts, builder, common_fields))
     refusal = str_or_none(raw.get("refusal"))
     if refusal and not parts:
         parts = [Text(refusal)]
@@ -207,7 +207,7 @@ def _parse_general(
             fields = common_fields
         if raw_role.lower() not in CHAT_ROLES or raw_role == "developer":
             fields = {"kind": raw_role[:40], **fields}
-        message_id = log.new_id(raw.get("id"))
+        message_id = builder.new_id(raw.get("id"))
         message = Message(
             role="user" if role == "tool" else role, id=message_id, parts=tuple(parts), **fields
         )
@@ -226,7 +226,7 @@ def _unwrap_langchain(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parse_response_item(
-    raw: dict[str, Any], log: SessionBuilder, fields: dict[str, Any]
+    raw: dict[str, Any], builder: SessionBuilder, fields: dict[str, Any]
 ) -> Message | None:
     """Parse an item of the Responses API that is no message: a call, an output, reasoning."""
     item_type = raw.get("type")
@@ -237,7 +237,7 @@ def _parse_response_item(
         call = ToolCall(
             as_str(raw.get("call_id")), as_str(raw.get("name")), arguments, raw_arguments
         )
-        return Message(role="assistant", id=log.new_id(raw.get("id")), parts=(call,), **fields)
+        return Message(role="assistant", id=builder.new_id(raw.get("id")), parts=(call,), **fields)
     if item_type in ("function_call_output", "custom_tool_call_output"):
         common_fields = {k: v for k, v in fields.items() if k in _COMMON_FIELDS}
         output = raw.get("output")
@@ -246,16 +246,19 @@ def _parse_response_item(
             if type(output) is list and all(map(is_supported_part, output))
             else []
         )
-        return _make_tool_result(raw, parts or [Text(to_text(output))], log, common_fields)
+        return _make_tool_result(raw, parts or [Text(to_text(output))], builder, common_fields)
     if item_type == "reasoning" and "content" not in raw:
         return Message(
-            role="assistant", id=log.new_id(raw.get("id")), parts=(parse_reasoning(raw),), **fields
+            role="assistant",
+            id=builder.new_id(raw.get("id")),
+            parts=(parse_reasoning(raw),),
+            **fields,
         )
     return None
 
 
 def _make_tool_result(
-    raw: dict[str, Any], parts: list[Part], log: SessionBuilder, common_fields: dict[str, Any]
+    raw: dict[str, Any], parts: list[Part], builder: SessionBuilder, common_fields: dict[str, Any]
 ) -> Message:
     response = as_dict(as_dict(raw.get("functionResponse")).get("response"))
     fields = as_dict(raw.get("functionResponse")) or raw
@@ -264,7 +267,7 @@ def _make_tool_result(
     )
     return Message(
         role="tool",
-        id=log.new_id(raw.get("id") if raw.get("role") else None),
+        id=builder.new_id(raw.get("id") if raw.get("role") else None),
         parts=tuple(parts),
         call_id=next((w for k in _CALL_ID_KEYS if (w := str_or_none(fields.get(k)))), None),
         tool=str_or_none(fields.get("name")),

@@ -626,14 +626,14 @@ def unwrap_xml_results(
     if len(messages) != 1 or messages[0].role != "user":
         return messages
     (m,) = messages
-    found = (
+    mark = (
         _XML_RESULT_PATTERN.match(m.parts[0].text)
         if m.parts and isinstance(m.parts[0], Text)
         else None
     )
-    if found is None or not _write_xml_call(builder, found[1], f"xml-{number}"):
+    if mark is None or not _write_xml_call(builder, mark[1], f"xml-{number}"):
         return messages
-    remainder = m.parts[0].text[found.end() :] if isinstance(m.parts[0], Text) else ""
+    remainder = m.parts[0].text[mark.end() :] if isinstance(m.parts[0], Text) else ""
     parts: list[Part] = [*([Text(remainder)] if remainder else []), *m.parts[1:]]
     environment_start = next(
         (
@@ -653,7 +653,7 @@ def unwrap_xml_results(
         m,
         role="tool",
         parts=result_parts,
-        tool=found[1],
+        tool=mark[1],
         call_id=f"xml-{number}",
         is_error=bool(is_error),
     )

@@ -61,15 +61,15 @@ def decompress(data: bytes, path: Path) -> bytes:
     member = find_single_member(data, path) if data.startswith(ZIP_MAGIC) else None
     if data.startswith(ZIP_MAGIC) and member is None:
         return data
-    data_, limit = bytearray(), min(MAX_FILE_BYTES, MAX_RATIO * len(data) + MIN_BOMB_BYTES)
+    decompressed, limit = bytearray(), min(MAX_FILE_BYTES, MAX_RATIO * len(data) + MIN_BOMB_BYTES)
     for chunk in iter_decompressed(io.BytesIO(data), path):
-        data_ += chunk
-        if len(data_) > limit:
+        decompressed += chunk
+        if len(decompressed) > limit:
             kind = get_compression_kind(data)
             raise ReadError(
                 f"the {kind} file grows beyond {limit:,} bytes: refused as a bomb.", path
             )
-    return bytes(data_)
+    return bytes(decompressed)
 
 
 def get_compression_kind(start: bytes) -> str:

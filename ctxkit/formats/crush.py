@@ -133,8 +133,10 @@ class _MessageReader:
             return
         message_id, model = self.builder.new_id(row.get("id")), str_or_none(row.get("model"))
         if role != "assistant":
-            role_: Any = role
-            self.builder.add(Message(role=role_, id=message_id, parts=tuple(parts), time=time))
+            message_role: Any = role
+            self.builder.add(
+                Message(role=message_role, id=message_id, parts=tuple(parts), time=time)
+            )
             return
         reply = Message(
             role="assistant",

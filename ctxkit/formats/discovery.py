@@ -95,11 +95,13 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     if home is not None and "\0" in os.fspath(home):
         raise BadArguments("A home directory is a path, without NUL characters.")
     rows = list(islice(_iter_rows(home), _MAX_FILES))
-    columns_: dict[str, Any] = {name: [row[name] for row in rows] for name in DISCOVERY_COLUMNS}
+    values_by_column: dict[str, Any] = {
+        name: [row[name] for row in rows] for name in DISCOVERY_COLUMNS
+    }
     for name in ("modified", "goes"):
-        times = pd.to_datetime(columns_[name], unit="s", utc=True, errors="coerce")
-        columns_[name] = times.as_unit("ns")
-    frame = pd.DataFrame(columns_).astype(DISCOVERY_COLUMNS)
+        times = pd.to_datetime(values_by_column[name], unit="s", utc=True, errors="coerce")
+        values_by_column[name] = times.as_unit("ns")
+    frame = pd.DataFrame(values_by_column).astype(DISCOVERY_COLUMNS)
     frame = frame.sort_values("modified", ascending=False, ignore_index=True, kind="stable")
     frame.attrs["truncated"] = len(rows) >= _MAX_FILES
     return frame
@@ -167,10 +169,10 @@ def _iter_files(
         folder, subfolders = pending.pop()
         try:
             with os.scandir(folder) as entries:
-                entries_ = list(entries)
+                found_entries = list(entries)
         except OSError:
             continue  # missing or not readable: nothing to list
-        for entry in entries_:
+        for entry in found_entries:
             try:
                 if entry.is_dir(follow_symlinks=False):
                     if location.below and len(subfolders) < location.max_depth:

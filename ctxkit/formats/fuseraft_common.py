@@ -38,23 +38,23 @@ _COMPANION_FIELDS = {
 }
 
 
-def add_turn(log: SessionBuilder, turn: dict[str, Any]) -> None:
+def add_turn(builder: SessionBuilder, turn: dict[str, Any]) -> None:
     """Add one message of a checkpoint or post-mortem.
 
     Args:
-        log: the builder.
+        builder: the builder.
         turn: the message with the keys of `turns.jsonl`; its usage is the sum over a turn's calls.
     """
     text = as_str(turn.get("content"))
     time, agent = parse_timestamp(turn.get("ts")), str_or_none(turn.get("agent"))
-    index, message_id = count_or_none(turn.get("turn")), log.new_id()
+    index, message_id = count_or_none(turn.get("turn")), builder.new_id()
     parts: list[Part] = [Text(text)] if text else []
     if turn.get("is_compaction_summary") is True:
         summary = Message(role="summary", id=message_id, parts=tuple(parts), time=time, turn=index)
-        log.add(
+        builder.add(
             Edit(
                 kind="summarised",
-                id=log.new_id(),
+                id=builder.new_id(),
                 inserted=(summary,),
                 time=time,
                 method="compaction",
@@ -63,22 +63,22 @@ def add_turn(log: SessionBuilder, turn: dict[str, Any]) -> None:
         return
     if turn.get("role") != "assistant":
         role: Role = "system" if turn.get("role") == "system" else "user"
-        log.add(Message(role=role, id=message_id, parts=tuple(parts), time=time, turn=index))
+        builder.add(Message(role=role, id=message_id, parts=tuple(parts), time=time, turn=index))
         return
     calls = [as_dict(c) for c in as_list(turn.get("tool_calls"))]
-    calls_ = [_parse_call(c, f"{message_id}-{n}") for n, c in enumerate(calls)]
+    raw_calls = [_parse_call(c, f"{message_id}-{n}") for n, c in enumerate(calls)]
     fields: dict[str, Any] = {"agent": agent, "turn": index, "time": time}
     reply = Message(
         role="assistant",
         id=message_id,
-        parts=(*parts, *calls_),
+        parts=(*parts, *raw_calls),
         kind="turn",
         usage=parse_turn_usage(turn),
         **fields,
     )
-    log.add(reply)
-    for raw, call in zip(calls, calls_, strict=True):
-        log.say(
+    builder.add(reply)
+    for raw, call in zip(calls, raw_calls, strict=True):
+        builder.say(
             "tool",
             (SizeOnly("tool_result"),),  # the record has no output
             tool=call.name,
@@ -117,17 +117,17 @@ def read_companion_files(source: Source, session_id: str) -> dict[str, Any]:
                 "Nodes" if name == "evidence" else "Entries"
             )
         )
-        own_entries = [
+        session_entries = [
             entry
             for entry in map(as_dict, entries)
             if entry and as_str(entry.get("SessionId")) in ("", session_id)
         ]
-        if own_entries:
+        if session_entries:
             companions[name] = [
-                _summarize_entry(entry, keys) for entry in own_entries[:_MAX_COMPANION_ENTRIES]
+                _summarize_entry(entry, keys) for entry in session_entries[:_MAX_COMPANION_ENTRIES]
             ]
-            if len(own_entries) > _MAX_COMPANION_ENTRIES:
-                companions[f"{name}_n"] = len(own_entries)
+            if len(session_entries) > _MAX_COMPANION_ENTRIES:
+                companions[f"{name}_n"] = len(session_entries)
     return companions
 
 

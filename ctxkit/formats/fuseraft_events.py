@@ -103,8 +103,8 @@ _IGNORED_EVENTS = {"compaction_start", "turn_start", "model_call", "session_end"
 class _AgentCallsBuilder:
     """Builder of one agent's replies and results."""
 
-    def __init__(self, log: SessionBuilder) -> None:
-        self.builder = log
+    def __init__(self, builder: SessionBuilder) -> None:
+        self.builder = builder
         self.context: dict[str, Any] = {}
         self.requested_at: float | None = None
         self.reply_index: int | None = None
@@ -345,8 +345,8 @@ class EventReader:
     def _sub_agent_start(self, event: FuseraftEvent) -> None:
         if event.agent in self._open_subagents:  # the end of the last one is missing
             self._close_subagent(event.agent)
-        log = SessionBuilder()
-        log.say(
+        builder = SessionBuilder()
+        builder.say(
             "user", (Text(to_text(event.payload.get("query"))),), time=event.time, turn=event.turn
         )
         child = Session(
@@ -357,7 +357,7 @@ class EventReader:
             parent=self.id,
             started=event.time,
         )
-        self._open_subagents[event.agent] = (_AgentCallsBuilder(log), child)
+        self._open_subagents[event.agent] = (_AgentCallsBuilder(builder), child)
 
     def _sub_agent_end(self, event: FuseraftEvent) -> None:
         chars = count_or_none(event.payload.get("summary_chars"))
@@ -431,8 +431,8 @@ class FuseraftEvent(NamedTuple):
 class CompactionRecorder:
     """Recorder of a session's compactions; what stayed is derived from counts of turns."""
 
-    def __init__(self, log: SessionBuilder) -> None:
-        self._builder = log
+    def __init__(self, builder: SessionBuilder) -> None:
+        self._builder = builder
         self._message_by_id: dict[str, Message] = {}
         self._n_seen = 0
 

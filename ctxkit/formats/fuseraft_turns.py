@@ -101,8 +101,8 @@ def _build_session(
         started=next(
             (
                 time
-                for _, record_ in records
-                if (time := parse_timestamp(record_.get("ts"))) is not None
+                for _, turn_record in records
+                if (time := parse_timestamp(turn_record.get("ts"))) is not None
             ),
             None,
         ),

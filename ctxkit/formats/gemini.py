@@ -219,7 +219,7 @@ def _parse_call(raw: dict[str, Any]) -> ToolCall:
     return ToolCall(as_str(raw.get("id")), as_str(raw.get("name")), arguments, raw_arguments)
 
 
-def _parse_result(raw: dict[str, Any], log: SessionBuilder) -> Message:
+def _parse_result(raw: dict[str, Any], builder: SessionBuilder) -> Message:
     texts, is_error = [], raw.get("status") in ("error", "cancelled")
     result = raw.get("result")
     for part in [{"text": result}] if type(result) is str else as_list(result):
@@ -230,7 +230,7 @@ def _parse_result(raw: dict[str, Any], log: SessionBuilder) -> Message:
         )
     return Message(
         role="tool",
-        id=log.new_id(),
+        id=builder.new_id(),
         parts=tuple(Text(s) for s in texts if s),
         time=parse_timestamp(raw.get("timestamp")),
         tool=str_or_none(raw.get("name")),

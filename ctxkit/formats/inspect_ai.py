@@ -242,7 +242,7 @@ class _SampleReader:
         compacted, self._compaction_event = self._compaction_event, None
         thread = self._threads.call(prompt, reply, agent, compacted=compacted is not None)
         if compacted is not None:
-            _apply_compaction_event(thread.builder, thread.first_new_index, compacted)
+            _apply_compaction_event(thread.log, thread.first_new_index, compacted)
 
     def _resolve_references(self, event: dict[str, Any]) -> list[KeyedMessage]:
         messages: list[KeyedMessage] = []
@@ -314,11 +314,11 @@ class _SampleReader:
             builder = SessionBuilder()
             for _, m in final:
                 builder.add(replace(m, id=builder.new_id(m.id)))
-            return ([(builder, None)] if final else []) + [(t.builder, t.agent) for t in threads]
+            return ([(builder, None)] if final else []) + [(t.log, t.agent) for t in threads]
         main_thread.add_final(final)
         return [
-            (main_thread.builder, main_thread.agent),
-            *((t.builder, t.agent) for t in threads if t is not main_thread),
+            (main_thread.log, main_thread.agent),
+            *((t.log, t.agent) for t in threads if t is not main_thread),
         ]
 
 

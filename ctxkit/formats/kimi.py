@@ -135,9 +135,9 @@ def _wire_session(reader: WireReader, name: str) -> Session:
         model=str_or_none(reader.config.get("modelAlias")),
         started=parse_timestamp(reader.config.get("created_at")),
         tools=tuple(
-            ToolSchema(name=name_)
-            for name_ in as_list(reader.config.get("tools"))
-            if str_or_none(name_)
+            ToolSchema(name=tool_name)
+            for tool_name in as_list(reader.config.get("tools"))
+            if str_or_none(tool_name)
         ),
     )
 
@@ -330,8 +330,8 @@ class WireReader:
             if self.builder.may_edit()
             else []
         )
-        n_kept = count_or_none(record.get("keptUserMessageCount")) or 0
-        kept_ids = set(user_ids[len(user_ids) - n_kept :] if n_kept else ())
+        n_users_kept = count_or_none(record.get("keptUserMessageCount")) or 0
+        kept_ids = set(user_ids[len(user_ids) - n_users_kept :] if n_users_kept else ())
         if self._system_message is not None:
             kept_ids.add(self._system_message.id)
         summary = Message(

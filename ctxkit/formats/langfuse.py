@@ -153,11 +153,11 @@ class _TraceReader:
                 self._read_generation(observation)
 
     def _read_generation(self, observation: dict[str, Any]) -> None:
-        input_, output = (
+        prompt_value, output = (
             parse_embedded_json(observation.get("input")),
             parse_embedded_json(observation.get("output")),
         )
-        prompt, reply = extract_raw_messages(input_), extract_raw_messages(output)
+        prompt, reply = extract_raw_messages(prompt_value), extract_raw_messages(output)
         if not prompt and not reply:
             attributes = as_dict(
                 as_dict(parse_embedded_json(observation.get("metadata"))).get("attributes")
@@ -175,7 +175,7 @@ class _TraceReader:
         if system:
             prompt = [{"role": "system", "content": system}, *prompt]
         self.tools = self.tools or parse_tool_schemas(
-            as_dict(output).get("tools") or as_dict(input_).get("tools")
+            as_dict(output).get("tools") or as_dict(prompt_value).get("tools")
         )
         prompt_messages = self._parse_messages(prompt)
         self.threads.call(

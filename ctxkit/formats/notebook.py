@@ -128,13 +128,21 @@ class _AgentSessionReader:
         request = Text(prompt.strip("\n"))
         self.builder.say("user", (request,))
         texts = list(_iter_output_texts(cell))
-        bill_match = next((match for text_ in texts if (match := _BILL_PATTERN.match(text_))), None)
+        bill_match = next(
+            (match for text_of_output in texts if (match := _BILL_PATTERN.match(text_of_output))),
+            None,
+        )
         for text in texts:
             if not _BILL_PATTERN.match(text):
                 for line in text.splitlines():
                     self._read_line(line)
         window_match = next(
-            (match for text_ in texts if (match := _WINDOW_PATTERN.search(text_[:500]))), None
+            (
+                match
+                for text_of_output in texts
+                if (match := _WINDOW_PATTERN.search(text_of_output[:500]))
+            ),
+            None,
         )
         self._window = _parse_count(window_match[2]) if window_match else self._window
         self._add_reply(

@@ -132,8 +132,12 @@ def _read_record(conversation: ChatConversation, record: dict[str, Any]) -> None
         conversation.add(
             [Message(role="system", id=conversation.log.new_id(), parts=(Text(instructions),))]
         )
-    input_ = request.get("input")
-    raw_items = [{"role": "user", "content": input_}] if type(input_) is str else as_list(input_)
+    request_input = request.get("input")
+    raw_items = (
+        [{"role": "user", "content": request_input}]
+        if type(request_input) is str
+        else as_list(request_input)
+    )
     if raw_items and str_or_none(request.get("previous_response_id")):
         _read_items(conversation, raw_items)  # the provider keeps what came before
     elif raw_items:

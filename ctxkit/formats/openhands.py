@@ -177,7 +177,7 @@ def read_folder(path: Path) -> list[Session]:
         events = [read_json_object(f, faults) for f in files]
         return [read_v1_events(events, state, as_str(state.get("id")) or name, faults)]
     named_documents = [(f.name, read_json_object(f, faults)) for f in path.iterdir()]
-    logs = [(name_, d) for name_, d in named_documents if _is_completion(d)]
+    logs = [(file_name, d) for file_name, d in named_documents if _is_completion(d)]
     if not logs:
         raise ReadError("expected completion logs or event files, found none.", path)
     logs.sort(key=lambda log: float_or_none(log[1].get("timestamp")) or 0)
@@ -234,9 +234,9 @@ def _read_completions(
         id=name,
         format=NAME,
         product="openhands",
-        log=tuple(ordered[0].builder.entries) if ordered else (),
+        log=tuple(ordered[0].log.entries) if ordered else (),
         children=tuple(
-            t.builder.session(id=f"{name}/{i}", format=NAME, parent=name, agent="subagent")
+            t.log.session(id=f"{name}/{i}", format=NAME, parent=name, agent="subagent")
             for i, t in enumerate(ordered[1:], 1)
         ),
         model=str_or_none(as_dict(last_log.get("response")).get("model")),
@@ -402,10 +402,10 @@ class _EventReader:
         response_id = as_str(event.get("llm_response_id"))
         reply_index = self._reply_by_response.get(response_id) if response_id else None
         if reply_index is not None:
-            reply_ = self.builder.entries[reply_index]
-            if isinstance(reply_, Message):
+            known_reply = self.builder.entries[reply_index]
+            if isinstance(known_reply, Message):
                 self._further_calls.setdefault(reply_index, []).append(call)
-                self._message_by_event[as_str(event.get("id"))] = reply_.id
+                self._message_by_event[as_str(event.get("id"))] = known_reply.id
             return
         reply = Message(
             role="assistant",

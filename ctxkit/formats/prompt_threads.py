@@ -50,7 +50,7 @@ class PromptThread:
     """One conversation: its builder, and the keys of its visible messages."""
 
     def __init__(self, agent: str | None) -> None:
-        self.builder = SessionBuilder()
+        self.log = SessionBuilder()
         self.agent = agent
         self.first_new_index = 0
         """Index of the first entry that the latest call added."""
@@ -138,21 +138,20 @@ class PromptThread:
 
     def _add_edit(self, removed: list[int], inserted: list[KeyedMessage]) -> None:
         messages = [
-            replace(m, id=self.builder.new_id(m.id), role="summary", usage=None)
-            for _, m in inserted
+            replace(m, id=self.log.new_id(m.id), role="summary", usage=None) for _, m in inserted
         ]
         kind: EditKind = "summarised" if messages else "dropped"
         targets = tuple(self._visible_ids[i] for i in removed)
         reason = "no longer in the next prompt"
         edit = Edit(
             kind=kind,
-            id=self.builder.new_id(),
+            id=self.log.new_id(),
             targets=targets,
             inserted=tuple(messages),
             reason=reason,
             source="derived",
         )
-        self.builder.add(edit)
+        self.log.add(edit)
         removed_set = set(removed)
         first_removed = removed[0]
         pairs = list(zip(self._visible_keys, self._visible_ids, strict=True))
@@ -170,14 +169,14 @@ class PromptThread:
         key, message = keyed
         if self._empty_reply is not None and message.role == "assistant":
             index, self._empty_reply = self._empty_reply, None
-            entry = self.builder.entries[index]
+            entry = self.log.entries[index]
             if isinstance(entry, Message):  # the next prompt has the reply that the trace lacked
-                self.builder.replace(index, replace(entry, parts=message.parts))
+                self.log.replace(index, replace(entry, parts=message.parts))
                 self._visible_keys.append(key)
                 self._visible_ids.append(entry.id)
                 return
         kind = message.kind or ("earlier" if message.role == "assistant" else "")
-        self._append(key, replace(message, id=self.builder.new_id(message.id), kind=kind))
+        self._append(key, replace(message, id=self.log.new_id(message.id), kind=kind))
 
     def add_final(self, final: Sequence[KeyedMessage]) -> None:
         """Add the end of the final messages, behind the last that is visible."""
@@ -190,15 +189,15 @@ class PromptThread:
 
     def add_reply(self, reply: Message) -> None:
         """Add the reply of a call."""
-        message = replace(reply, id=self.builder.new_id(reply.id))
+        message = replace(reply, id=self.log.new_id(reply.id))
         if message.parts:
             self._empty_reply = None
             self._append(key_message(message)[0], message)
         else:
-            self._empty_reply = self.builder.add(message)
+            self._empty_reply = self.log.add(message)
 
     def _append(self, key: int, message: Message) -> None:
-        self.builder.add(message)
+        self.log.add(message)
         self._visible_keys.append(key)
         self._visible_ids.append(message.id)
 
@@ -215,10 +214,10 @@ def threads_to_session(
         fields: fields of all sessions.
     """
     main, *others = [
-        thread.builder.session(
+        thread.log.session(
             id=f"{id_}/{i}" if i else id_,
             agent=thread.agent or ("subagent" if i else "main"),
-            model=next((e.model for e in thread.builder.entries if e.model), None),
+            model=next((e.model for e in thread.log.entries if e.model), None),
             parent=id_ if i else None,
             **fields,
         )
@@ -261,7 +260,7 @@ class PromptThreads:
         if thread is None:
             thread = PromptThread(agent)
             self.all.append(thread)
-        thread.first_new_index = len(thread.builder.entries)
+        thread.first_new_index = len(thread.log.entries)
         self.work += thread.apply_prompt(prompt)
         thread.add_reply(reply)
         return thread

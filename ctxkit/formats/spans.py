@@ -73,13 +73,13 @@ def sessions_from_spans(
     groups: dict[str, list[TraceSpan]] = {}
     for s in spans:
         groups.setdefault(s.get_conversation(span_by_id), []).append(s)
-    for conversation in [n for n, spans_ in groups.items() if not any(s.is_call for s in spans_)]:
+    for conversation in [n for n, group in groups.items() if not any(s.is_call for s in group)]:
         if len(groups) > 1:  # spans without calls, of a trace whose calls name a conversation
             for s in groups.pop(conversation):
                 count_skipped(skipped, "span: " + (s.kind or "of another kind"))
     sessions = [
-        replace(_build_session(conversation, spans_, span_by_id, stem), format=name)
-        for conversation, spans_ in groups.items()
+        replace(_build_session(conversation, group, span_by_id, stem), format=name)
+        for conversation, group in groups.items()
     ]
     if sessions:
         sessions[0] = replace(
@@ -179,8 +179,8 @@ def _add_call(
     latest = threads.latest(agent)
     if is_marked and not prompt and latest is not None and not latest.is_compacted:
         # The trace has no content, so that the mark is all that is known.
-        edit_id = latest.builder.new_id()
-        latest.builder.add(
+        edit_id = latest.log.new_id()
+        latest.log.add(
             Edit(
                 kind="summarised",
                 id=edit_id,
@@ -191,7 +191,7 @@ def _add_call(
     is_marked_edit = is_marked and not (latest is not None and latest.is_compacted and has_summary)
     thread = threads.call(prompt, reply, agent, compacted=True)
     thread.is_compacted = is_marked
-    builder = thread.builder
+    builder = thread.log
     for i in range(thread.first_new_index, len(builder.entries)):
         entry = builder.entries[i]
         if isinstance(entry, Message) and entry.role == "summary":  # of messages never seen
@@ -410,11 +410,11 @@ def extract_raw_messages(value: Any) -> list[Any]:
         ]
     fields = as_dict(value)
     for key in ("messages", "contents", "choices", "generations", "output"):
-        messages_ = parse_embedded_json(fields.get(key))
-        if type(messages_) is list and messages_ and key != "choices":
-            return extract_raw_messages(messages_)
-        if type(messages_) is list:
-            return [m for c in map(as_dict, messages_) if (m := as_dict(c.get("message")))]
+        inner = parse_embedded_json(fields.get(key))
+        if type(inner) is list and inner and key != "choices":
+            return extract_raw_messages(inner)
+        if type(inner) is list:
+            return [m for c in map(as_dict, inner) if (m := as_dict(c.get("message")))]
     if "role" in fields or "kwargs" in fields or type(fields.get("data")) is dict:
         return [fields]
     if type(fields.get("message")) is dict:

@@ -109,8 +109,8 @@ def _add_few_shot_message(builder: SessionBuilder, role: str, text: str, number:
         builder.say("tool", (Text(text),), call_id=call.id)
         return
     parts = () if role == "assistant" and text == "None" else (Text(text),)
-    role_: Role = "assistant" if role == "assistant" else "user"
-    builder.say(role_, parts)
+    message_role: Role = "assistant" if role == "assistant" else "user"
+    builder.say(message_role, parts)
 
 
 def _read_run(source: Source, run: dict[str, Any], index: int, faults: list[Fault]) -> Session:

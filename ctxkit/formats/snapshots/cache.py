@@ -77,7 +77,8 @@ def sort_faults(faults: list[SnapshotFault], logs: list[SnapshotLog]) -> Faults:
     report.remember(faults)
     for log in logs:
         if log.unfinished_bytes:
-            reason = f"the last line is not finished ({log.unfinished_bytes:,} bytes): it is read when it is"
+            size = f"{log.unfinished_bytes:,} bytes"
+            reason = f"the last line is not finished ({size}): it is read when it is"
             report.add(log.path, log.newlines + 1, reason)
     if not report.faults:
         return Faults()
@@ -169,13 +170,17 @@ def _append_new_rows(folder: Path, index: CacheIndex, changed: list[int]) -> Non
     report = FaultCollector()
     report.remember(index.faults)
     codes = {
-        name: {text: index_ for index_, text in enumerate(index.head.words.get(name, []))}
+        name: {text: log_number for log_number, text in enumerate(index.head.words.get(name, []))}
         for name in TEXT_FIELDS
     }
-    for parts in read_new_parts([index.logs[index_] for index_ in changed], report):
+    for parts in read_new_parts([index.logs[log_number] for log_number in changed], report):
         block, runs = parse_log_parts(parts, codes, report)
         append_rows(
-            folder, index, block, [(changed[index_], n_rows) for index_, n_rows in runs], codes
+            folder,
+            index,
+            block,
+            [(changed[log_number], n_rows) for log_number, n_rows in runs],
+            codes,
         )
     index.faults = report.faults
 
@@ -197,9 +202,9 @@ def _update_head(index: CacheIndex, logs: list[str]) -> None:
     logs_in_order = [
         log for _, log in sorted(zip(ranks, index.logs, strict=True), key=itemgetter(0))
     ]
-    is_ordered_ = is_ordered(index.runs, ranks)
+    in_order = is_ordered(index.runs, ranks)
     index.head.seal = (
-        hash_file_states(logs, (log.stamp for log in logs_in_order)) if is_ordered_ else ""
+        hash_file_states(logs, (log.stamp for log in logs_in_order)) if in_order else ""
     )
     index.head.faults = list(sort_faults(index.faults, logs_in_order))
 
@@ -326,11 +331,11 @@ def append_rows(
     old_files, new_files = _array_files(folder, head), _array_files(folder, head, codes)
     for name, (file, dtype) in new_files.items():
         if old_files[name][0] != file and head.rows:  # the codes need a wider type
-            with _open_private(file) as file_:
-                file_.write(np.fromfile(*old_files[name], count=head.rows).astype(dtype).data)
-        with _open_private(file) as file_:
-            file_.seek(head.rows * dtype.itemsize)
-            file_.write(np.ascontiguousarray(block[name], dtype).data)
+            with _open_private(file) as handle:
+                handle.write(np.fromfile(*old_files[name], count=head.rows).astype(dtype).data)
+        with _open_private(file) as handle:
+            handle.seek(head.rows * dtype.itemsize)
+            handle.write(np.ascontiguousarray(block[name], dtype).data)
     head.words = {name: list(texts) for name, texts in codes.items()}
     head.rows += count_rows(block)
     index.runs = merge_runs([*index.runs, *runs])

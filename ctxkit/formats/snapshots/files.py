@@ -84,10 +84,10 @@ def get_file_state(path: str) -> FileState:
     return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
-def hash_file_states(paths: list[str], states_: Iterable[FileState] | None = None) -> str:
+def hash_file_states(paths: list[str], given_states: Iterable[FileState] | None = None) -> str:
     """Return one hash of paths, in order, and their states (default: the present ones)."""
     states: list[int] = []
-    for state in map(get_file_state, paths) if states_ is None else states_:
+    for state in map(get_file_state, paths) if given_states is None else given_states:
         states += state  # flat, as thousands of live tuples would trigger the garbage collector
     names = "\0".join(paths).encode("utf-8", "surrogatepass")
     return blake2b(msgspec.msgpack.encode((names, states)), digest_size=16).hexdigest()
@@ -116,17 +116,17 @@ def to_absolute_paths(paths: str | Path | Iterable[str | Path]) -> list[str]:
     Raises:
         BadArguments: an item is no path.
     """
-    paths_ = (
+    path_list = (
         [paths]
         if isinstance(paths, (str, os.PathLike)) or not isinstance(paths, Iterable)
         else list(paths)
     )
-    for path in paths_:
+    for path in path_list:
         if not isinstance(path, (str, os.PathLike)):
             raise BadArguments(
                 f"Give a file, a folder or a pattern, or a list of them, not {type(path).__name__}."
             )
-    return [os.path.abspath(os.path.expanduser(path)) for path in paths_]  # noqa: PTH100, PTH111
+    return [os.path.abspath(os.path.expanduser(path)) for path in path_list]  # noqa: PTH100, PTH111
 
 
 def find_snapshot_logs(paths: Iterable[str]) -> list[str]:

@@ -242,7 +242,7 @@ class Follower:
         self._codes = new_text_codes()
         self._stopped = Event()
         if from_end:
-            self.read_new()
+            self.new()
 
     def __iter__(self) -> Self:
         return self
@@ -250,7 +250,7 @@ class Follower:
     def __next__(self) -> pd.DataFrame:
         waited_seconds = 0.0
         while not self._stopped.is_set():
-            frame = self.read_new()
+            frame = self.new()
             if len(frame):
                 return frame
             if self._idle is not None and waited_seconds >= self._idle:
@@ -259,7 +259,7 @@ class Follower:
             waited_seconds += self._poll
         raise StopIteration
 
-    def read_new(self) -> pd.DataFrame:
+    def new(self) -> pd.DataFrame:
         """Return the rows added since the last look, without waiting; possibly none."""
         report = FaultCollector()
         changed_logs = [log for log in map(self._get_log, self._find_logs()) if not log.is_same()]

@@ -116,8 +116,8 @@ def _iter_steps(rows: pd.DataFrame) -> Iterator[_Step]:
     for row in rows.astype(object).to_dict("records"):
         token_counts = tuple(0 if pd.isna(row[name]) else int(row[name]) for name in count_columns)
         thresholds = {
-            name_: None if pd.isna(row[name_]) else int(row[name_])
-            for name_ in ("warn_at", "cutover_at")
+            threshold: None if pd.isna(row[threshold]) else int(row[threshold])
+            for threshold in ("warn_at", "cutover_at")
         }
         turn, ts = int(row["turn"]), None if pd.isna(row["ts"]) else row["ts"]
         yield _Step(row["agent"], turn, token_counts, ts, thresholds)  # type: ignore[arg-type]

@@ -93,7 +93,7 @@ def parse_log_parts(
         runs = [(part.log, count_rows(block)) for part, block in zip(parts, blocks, strict=True)]
         combined = concat_blocks(blocks)
     return recode_block(
-        combined, {name: list(codes_) for name, codes_ in local_codes.items()}, codes
+        combined, {name: list(code_by_text) for name, code_by_text in local_codes.items()}, codes
     ), runs
 
 
@@ -111,7 +111,7 @@ def _parse_part(part: LogPart, codes: TextCodes, report: FaultCollector) -> Colu
             if fast_block is None
             else fast_block
         )
-    return concat_blocks([block_ for block_ in blocks if count_rows(block_)])
+    return concat_blocks([part_block for part_block in blocks if count_rows(part_block)])
 
 
 def _split_part(part: LogPart) -> Iterator[LogPart]:
@@ -478,14 +478,14 @@ def _parse_line(line: bytes, file: str, number: int, report: FaultCollector) -> 
         report.add(file, number, record)
         return []
     decoded = [decode_line(LINE_START + piece) for piece in pieces[1:]]
-    complete = [decoded_ for decoded_ in decoded if isinstance(decoded_, dict)]
+    complete = [candidate for candidate in decoded if isinstance(candidate, dict)]
     report.add(
         file,
         number,
         f"{len(decoded)} records on one line, {len(complete)} of them whole",
         kept=bool(complete),
     )
-    return [_parse_record(decoded_, file, number, report) for decoded_ in complete]
+    return [_parse_record(candidate, file, number, report) for candidate in complete]
 
 
 def _parse_record(record: Row, file: str, number: int, report: FaultCollector) -> Row:
@@ -562,18 +562,18 @@ def _show_value(value: Any) -> str:
 def _rows_to_block(rows: list[Row], codes: TextCodes) -> ColumnBlock:
     block: ColumnBlock = {
         "ts": np.array(
-            [MISSING_TIME if (time := row_.get("ts")) is None else time for row_ in rows], np.int64
+            [MISSING_TIME if (time := each.get("ts")) is None else time for each in rows], np.int64
         )
     }
     for name in TEXT_FIELDS:
         block[name] = np.array(
-            encode_texts(codes[name], (row_.get(name) for row_ in rows)), np.int32
+            encode_texts(codes[name], (each.get(name) for each in rows)), np.int32
         )
     for name in COUNT_FIELDS:
-        values = [row_.get(name) for row_ in rows]
+        values = [each.get(name) for each in rows]
         block[f"{name}.missing"] = np.array([value is None for value in values], np.bool_)
         block[name] = np.array([value or 0 for value in values], np.int64)
     block[COMPACTION_FIELD] = np.array(
-        [bool(row_.get(COMPACTION_FIELD)) for row_ in rows], np.bool_
+        [bool(each.get(COMPACTION_FIELD)) for each in rows], np.bool_
     )
     return {name: block[name] for name in ARRAY_DTYPES}

@@ -68,10 +68,10 @@ def turns(log: pd.DataFrame) -> pd.DataFrame:
     is_compacted_after = np.zeros(len(log), np.bool_)
     last_turns = _find_last_turns(arrays, np.flatnonzero(arrays.marker))
     is_compacted_after[last_turns[last_turns >= 0]] = True
-    turns_ = log.iloc[turn_rows].reset_index(drop=True)
-    turns_["compaction_occurred"] = is_compacted_after[turn_rows]
-    turns_["source"] = "recorded"
-    return turns_.reindex(columns=list(TURN_DTYPES)).astype(TURN_DTYPES)
+    table = log.iloc[turn_rows].reset_index(drop=True)
+    table["compaction_occurred"] = is_compacted_after[turn_rows]
+    table["source"] = "recorded"
+    return table.reindex(columns=list(TURN_DTYPES)).astype(TURN_DTYPES)
 
 
 def segments(log: pd.DataFrame) -> pd.DataFrame:
@@ -107,7 +107,7 @@ def segments(log: pd.DataFrame) -> pd.DataFrame:
     resets = _find_resets(arrays)
     table = _make_turn_table(log, arrays, resets)
     groups = table.groupby(_SEGMENT_KEY, sort=False, observed=True, dropna=False)
-    segments_ = groups.agg(
+    table_of_segments = groups.agg(
         turns_n=("row", "size"),
         first_turn=("turn", "first"),
         last_turn=("turn", "last"),
@@ -119,16 +119,18 @@ def segments(log: pd.DataFrame) -> pd.DataFrame:
         cutover_at=("cutover_at", "last"),
         gaps_n=("gap", "sum"),
     ).reset_index()
-    cumulative = segments_["cumulative_input_tokens"]
-    has_warned = (cumulative >= segments_["warn_at"]).fillna(False)  # noqa: FBT003
-    has_cutover = (cumulative >= segments_["cutover_at"]).fillna(False)  # noqa: FBT003
-    segments_["reached"] = np.select([has_cutover, has_warned], ["cutover", "warn"], "")
+    cumulative = table_of_segments["cumulative_input_tokens"]
+    has_warned = (cumulative >= table_of_segments["warn_at"]).fillna(False)  # noqa: FBT003
+    has_cutover = (cumulative >= table_of_segments["cutover_at"]).fillna(False)  # noqa: FBT003
+    table_of_segments["reached"] = np.select([has_cutover, has_warned], ["cutover", "warn"], "")
     ends = {(reset.session, reset.reset_number): reset.kind for reset in resets}
-    pairs = zip(table["of"].to_numpy()[groups.head(1)["at"]], segments_["segment"], strict=True)
-    segments_["ended_by"] = [
+    pairs = zip(
+        table["of"].to_numpy()[groups.head(1)["at"]], table_of_segments["segment"], strict=True
+    )
+    table_of_segments["ended_by"] = [
         ends.get((int(session), int(number)), "end") for session, number in pairs
     ]
-    return segments_
+    return table_of_segments
 
 
 def compactions(log: pd.DataFrame) -> pd.DataFrame:
@@ -194,16 +196,16 @@ def compactions(log: pd.DataFrame) -> pd.DataFrame:
     before_and_after = last_of_segment.merge(
         first_of_segment, how="outer", on=["of", "segment", "agent"], suffixes=("_before", "_after")
     )
-    compactions_ = reset_frame.merge(
+    table_of_resets = reset_frame.merge(
         before_and_after, how="left", left_on=["of", "compaction"], right_on=["of", "segment"]
     )
-    compactions_["source"] = pd.array(
-        np.where(compactions_["kind"] == "resume", "derived", "recorded"), dtype="string"
+    table_of_resets["source"] = pd.array(
+        np.where(table_of_resets["kind"] == "resume", "derived", "recorded"), dtype="string"
     )
-    compactions_["sizes_source"] = pd.array(["derived"] * len(compactions_), dtype="string")
+    table_of_resets["sizes_source"] = pd.array(["derived"] * len(table_of_resets), dtype="string")
     names = ["session", "compaction", "kind", "ts", "agent", "marker_turn", "after_turn"]
     names += [f"{name}_{side}" for name in side_columns[3:] for side in ("before", "after")]
-    return compactions_[[*names, "source", "sizes_source"]]
+    return table_of_resets[[*names, "source", "sizes_source"]]
 
 
 # -- resets of the running sums -------------------------------------------------------------------
@@ -249,16 +251,16 @@ def _to_arrays(log: pd.DataFrame) -> _LogRows:
     )
 
 
-def _find_last_turns(rows: _LogRows, rows_: NDArray[np.int64]) -> NDArray[np.int64]:
+def _find_last_turns(rows: _LogRows, row_indices: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return for each row the last turn of the same session before it, or -1."""
     turn_rows = np.flatnonzero(~rows.marker)
     stride = len(rows.session) + 1
     keys = np.sort(rows.session[turn_rows] * stride + turn_rows)
-    positions = np.searchsorted(keys, rows.session[rows_] * stride + rows_) - 1
+    positions = np.searchsorted(keys, rows.session[row_indices] * stride + row_indices) - 1
     if not len(keys):
-        return np.full(len(rows_), -1)
+        return np.full(len(row_indices), -1)
     return np.where(
-        (positions >= 0) & (keys[positions] // stride == rows.session[rows_]),
+        (positions >= 0) & (keys[positions] // stride == rows.session[row_indices]),
         keys[positions] % stride,
         -1,
     )
