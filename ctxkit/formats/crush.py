@@ -34,6 +34,9 @@ CAN = (
 )
 CANNOT = "usage per call, system prompt, tool schemas"
 TABLES = ("sessions", "messages")
+# A summary is a reply with a flag; older databases only name the latest one in the session's row.
+# It replaces all messages before it, since the next request begins with it. Usage is stored per
+# session.
 _SESSION_COLUMNS = (
     "id",
     "parent_session_id",

@@ -25,6 +25,10 @@ __all__ = ["DISCOVERY_COLUMNS", "LOG_LOCATIONS", "LogLocation", "discover"]
 __dir__ = public_dir(__all__)
 
 
+# Every location is a folder with known suffixes and prefixes of file names. It is walked without
+# following links, to a bounded depth; of each file only the first _PEEK_BYTES are read, which hold
+# a small log whole (exact counts) or allow an extrapolation from the size (estimates). The
+# retention of a tool is read once per location from its settings.
 _PEEK_BYTES = 64 << 10
 """Bytes read from the start of each file."""
 _MAX_FILES = 100_000

@@ -34,6 +34,8 @@ CANNOT = (
 )
 
 
+# A run's checkpoint has `Messages`, one per turn, with the turn's usage and the names of its calls.
+# The REPL's has `History`, the chat messages with all contents and results, without usage.
 def sniff(source: Source) -> bool:
     """Return True for a checkpoint of a run or of the REPL."""
     document = source.document

@@ -25,6 +25,9 @@ _REQUIRED_FIELDS = ("ts", "agent", "turn", "turn_input_tokens")
 _DETAIL_FIELDS = ("cumulative_input_tokens", "warn_at", "cutover_at")
 
 
+# Cumulative input tokens of an agent begin at zero after a compaction marker and after a restart. A
+# marker becomes an edit without targets, as the log has no messages; a fall without a marker is
+# noted in the details of the turn.
 def sniff(source: Source) -> bool:
     """Return True if the first lines have the fields of a snapshot."""
     return any("turn_input_tokens" in r and "agent" in r and "turn" in r for r in source.head[:4])

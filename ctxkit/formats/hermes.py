@@ -31,6 +31,8 @@ BLIND = ("compactions", "tool errors")
 _CHAT_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "reasoning", "reasoning_content")
 
 
+# The system prompt is a field of the session; it becomes the first message unless the messages have
+# one. The other messages are Chat Completions with reasoning and the tool's name beside them.
 def sniff(source: Source) -> bool:
     """Return True for an object with a session id, a start and messages."""
     document = as_dict(source.document)

@@ -238,7 +238,7 @@ class _SampleReader:
         )
         agent = self._agent_by_span.get(as_str(event.get("span_id"))) or None
         if self._threads.work > self._max_changed:
-            raise ValueError("prompts that change more than a log can tell")
+            raise ValueError("too many messages change between the prompts of the sample")
         compacted, self._compaction_event = self._compaction_event, None
         thread = self._threads.call(prompt, reply, agent, compacted=compacted is not None)
         if compacted is not None:
@@ -254,7 +254,7 @@ class _SampleReader:
             stop = min(stop, len(self._pool))
             self._references_left -= max(stop - start, 0)
             if self._references_left < 0 or len(messages) > 2 * len(self._pool):
-                raise ValueError("more references to pooled messages than a log can have")
+                raise ValueError("too many references to pooled messages")
             for i in range(start, stop):
                 if i not in self._parsed_pool:
                     self._parsed_pool[i] = self._parse_keyed(self._pool[i])

@@ -37,6 +37,7 @@ _MESSAGE_TYPES = {
     "HumanMessageChunk",
 }
 _MAX_DEPTH = 6
+"""How deep a list of messages is searched for in a state or checkpoint."""
 
 
 def sniff(source: Source) -> bool:

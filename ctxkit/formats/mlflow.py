@@ -30,6 +30,9 @@ _USAGE_KEYS = {
 }
 
 
+# Only the attributes differ from OpenTelemetry's: their values are JSON strings, inputs and outputs
+# are those of the traced function, and usage and cost are objects. Each span is rewritten with the
+# attributes that `spans` reads; the MLflow session, if there is one, becomes the conversation.
 def sniff(source: Source) -> bool:
     """Return True for traces whose spans have MLflow's attributes."""
     return any(

@@ -354,6 +354,10 @@ def encode_compaction(edit: Edit, first_kept: str) -> dict[str, Any] | None:
     }
 
 
+# Ids of written entries follow from the index in the log: entry i has 2i + 1 and the mark before it
+# 2i + 2, so that appending a message never needs the ids of earlier ones.
+
+
 class EntryTree:
     """Ids (8 hex digits) and parents of the entries written for a session's log."""
 

@@ -435,7 +435,7 @@ def decode_lenient_json(data: bytes, error: Exception) -> Any:
     """
     is_text = type(error) is not UnicodeDecodeError
     if is_text and not any(word in data for word in _LENIENT_TOKENS):
-        raise ValueError("nothing that a more patient decoder would understand")
+        raise ValueError("nothing that the lenient decoder accepts")
     value = json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
     return _replace_surrogates(value)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     SessionEncoder = Callable[[Session], tuple[Iterable[bytes], Counter[str]]]
 
 WRITE_FORMATS = ("native", "openai", "pi", "atif", "otel", "inspect")
+"""Names of the formats that can be written; only native keeps everything."""
 
 
 class WriteResult(msgspec.Struct, frozen=True, kw_only=True):

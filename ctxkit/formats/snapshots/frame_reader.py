@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 
 Where = Callable[[pd.DataFrame], Any] | Mapping[str, Any]
+# With a condition, rows are selected slice by slice, so that memory holds the result and one slice.
+# With a cache the slices are views of memory-mapped arrays; without one they are parsed parts.
 _ROWS_PER_SLICE = 1 << 18
 """Number of rows that a condition is applied to at a time."""
 

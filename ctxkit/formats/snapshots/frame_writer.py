@@ -140,6 +140,11 @@ def _parse_identity(raw: bytes) -> tuple[Any, ...] | None:
     )
 
 
+# Lines are appended unbuffered, so that a crash leaves whole lines and at most one torn tail, which
+# the next writer ends. Running sums are kept per agent name without regard to case, as fuseraft
+# does, and reset by a marker.
+
+
 class SnapshotWriter:
     """Append to one snapshot log, with the running sum of each agent, as fuseraft does.
 

@@ -107,7 +107,7 @@ def segments(log: pd.DataFrame) -> pd.DataFrame:
     resets = _find_resets(arrays)
     table = _make_turn_table(log, arrays, resets)
     groups = table.groupby(_SEGMENT_KEY, sort=False, observed=True, dropna=False)
-    table_of_segments = groups.agg(
+    segment_table = groups.agg(
         turns_n=("row", "size"),
         first_turn=("turn", "first"),
         last_turn=("turn", "last"),
@@ -119,18 +119,16 @@ def segments(log: pd.DataFrame) -> pd.DataFrame:
         cutover_at=("cutover_at", "last"),
         gaps_n=("gap", "sum"),
     ).reset_index()
-    cumulative = table_of_segments["cumulative_input_tokens"]
-    has_warned = (cumulative >= table_of_segments["warn_at"]).fillna(False)  # noqa: FBT003
-    has_cutover = (cumulative >= table_of_segments["cutover_at"]).fillna(False)  # noqa: FBT003
-    table_of_segments["reached"] = np.select([has_cutover, has_warned], ["cutover", "warn"], "")
+    cumulative = segment_table["cumulative_input_tokens"]
+    has_warned = (cumulative >= segment_table["warn_at"]).fillna(False)  # noqa: FBT003
+    has_cutover = (cumulative >= segment_table["cutover_at"]).fillna(False)  # noqa: FBT003
+    segment_table["reached"] = np.select([has_cutover, has_warned], ["cutover", "warn"], "")
     ends = {(reset.session, reset.reset_number): reset.kind for reset in resets}
-    pairs = zip(
-        table["of"].to_numpy()[groups.head(1)["at"]], table_of_segments["segment"], strict=True
-    )
-    table_of_segments["ended_by"] = [
+    pairs = zip(table["of"].to_numpy()[groups.head(1)["at"]], segment_table["segment"], strict=True)
+    segment_table["ended_by"] = [
         ends.get((int(session), int(number)), "end") for session, number in pairs
     ]
-    return table_of_segments
+    return segment_table
 
 
 def compactions(log: pd.DataFrame) -> pd.DataFrame:
@@ -196,16 +194,16 @@ def compactions(log: pd.DataFrame) -> pd.DataFrame:
     before_and_after = last_of_segment.merge(
         first_of_segment, how="outer", on=["of", "segment", "agent"], suffixes=("_before", "_after")
     )
-    table_of_resets = reset_frame.merge(
+    reset_table = reset_frame.merge(
         before_and_after, how="left", left_on=["of", "compaction"], right_on=["of", "segment"]
     )
-    table_of_resets["source"] = pd.array(
-        np.where(table_of_resets["kind"] == "resume", "derived", "recorded"), dtype="string"
+    reset_table["source"] = pd.array(
+        np.where(reset_table["kind"] == "resume", "derived", "recorded"), dtype="string"
     )
-    table_of_resets["sizes_source"] = pd.array(["derived"] * len(table_of_resets), dtype="string")
+    reset_table["sizes_source"] = pd.array(["derived"] * len(reset_table), dtype="string")
     names = ["session", "compaction", "kind", "ts", "agent", "marker_turn", "after_turn"]
     names += [f"{name}_{side}" for name in side_columns[3:] for side in ("before", "after")]
-    return table_of_resets[[*names, "source", "sizes_source"]]
+    return reset_table[[*names, "source", "sizes_source"]]
 
 
 # -- resets of the running sums -------------------------------------------------------------------
