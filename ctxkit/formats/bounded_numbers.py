@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ctxkit.formats.fields import count_or_none, float_or_none, seconds_since_1970
+from ctxkit.formats.fields import count_or_none, float_or_none, parse_unix_seconds
 from ctxkit.session.messages import Edit, Message, SizeOnly, Thinking, ToolSchema, Usage
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def _number_bounds(kind: type[msgspec.Struct]) -> dict[str, tuple[Callable[[Any]
             checks[field.name] = (count_or_none, default)
         elif field.type in (float, float | None):
             checks[field.name] = (
-                seconds_since_1970 if field.name == "time" else float_or_none,
+                parse_unix_seconds if field.name == "time" else float_or_none,
                 default,
             )
     return checks

@@ -104,7 +104,7 @@ def parse_timestamp(value: Any) -> float | None:
         try:
             parsed = datetime.fromisoformat(value)
             seconds = (parsed if parsed.tzinfo else parsed.replace(tzinfo=_UTC)).timestamp()
-            return seconds_since_1970(seconds)
+            return parse_unix_seconds(seconds)
         except (ValueError, OverflowError):
             return None
     if (type(value) is int or type(value) is float) and 0 < value < 1e14:
@@ -112,7 +112,7 @@ def parse_timestamp(value: Any) -> float | None:
     return None
 
 
-def seconds_since_1970(value: Any) -> float | None:
+def parse_unix_seconds(value: Any) -> float | None:
     """Return a number of Unix seconds within the years 1 to 9999 as a float, else None."""
     if type(value) is float or type(value) is int:
         return float(value) if _YEAR_1 <= value <= _YEAR_9999 else None

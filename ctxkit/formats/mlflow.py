@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.formats.fields import as_dict, as_list, as_str, parse_embedded_json
-from ctxkit.formats.spans import sessions_from_spans
+from ctxkit.formats.spans import build_sessions_from_spans
 
 if TYPE_CHECKING:
     from ctxkit.formats.source import Source
@@ -62,7 +62,7 @@ def read(source: Source) -> list[Session]:
         if type(span) is dict
     ]
     faults = source.faults if source.document is None else []
-    return sessions_from_spans(spans, source.path.stem, NAME, faults)
+    return build_sessions_from_spans(spans, source.path.stem, NAME, faults)
 
 
 def _encode_json(value: Any) -> str | None:

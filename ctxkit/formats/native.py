@@ -13,8 +13,8 @@ from ctxkit.formats.fields import (
     as_list,
     count_or_none,
     format_timestamp,
+    parse_unix_seconds,
     require_field,
-    seconds_since_1970,
 )
 from ctxkit.formats.pi import EntryReader
 from ctxkit.formats.pi_messages import (
@@ -278,7 +278,7 @@ def _parse_session_fields(data: dict[str, Any]) -> tuple[dict[str, Any], list[Fa
         del fields["details"][name]
         faults.append(Fault(0, f"its {name} is of another kind"))
     fields["tools"] = drop_invalid_numbers_each(fields.get("tools", ()))
-    fields["started"] = seconds_since_1970(fields.get("started"))
+    fields["started"] = parse_unix_seconds(fields.get("started"))
     return fields, faults
 
 

@@ -15,7 +15,7 @@ import msgspec
 from ctxkit.formats.chat_messages import encode_tool_schemas
 from ctxkit.formats.fields import as_dict, as_list
 from ctxkit.formats.losses import count_losses, visible_messages
-from ctxkit.formats.spans import sessions_from_spans
+from ctxkit.formats.spans import build_sessions_from_spans
 from ctxkit.session.messages import Edit, Image, SizeOnly, Text, Thinking, ToolCall, plain_text
 from ctxkit.session.session import ListPrefix
 
@@ -48,10 +48,10 @@ TRAITS = (
 )
 
 
-# Reading: `spans.sessions_from_spans` groups the spans into sessions. Writing: one span per agent
-# and one below it per model call. The span of a call repeats its whole prompt, so that the file is
-# quadratic in the length of the session; it is produced as a stream, and `_PromptEncoder` encodes
-# each message once and shares full pieces of text between the prompts.
+# Reading: `spans.build_sessions_from_spans` groups the spans into sessions. Writing: one span per
+# agent and one below it per model call. The span of a call repeats its whole prompt, so that the
+# file is quadratic in the length of the session; it is produced as a stream, and `_PromptEncoder`
+# encodes each message once and shares full pieces of text between the prompts.
 def sniff(source: Source) -> bool:
     """Return True for OTLP JSON or spans with attributes of a GenAI convention."""
     document = source.document
@@ -80,7 +80,7 @@ def read(source: Source) -> list[Session]:
     spans = (
         (n, span) for n, record in enumerate(records, 1) for span in _iter_spans(as_dict(record))
     )
-    return sessions_from_spans(
+    return build_sessions_from_spans(
         spans, source.path.stem, NAME, [] if type(document) is list else source.faults
     )
 

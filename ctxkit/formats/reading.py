@@ -192,7 +192,7 @@ def _collect_sessions(
     order = sorted(range(len(candidates)), key=lambda i: (len(candidates[i].path.parts), i))
     sessions_by_index: dict[int, list[Session]] = {}
     subagent_files: set[str] = set()
-    for i in with_progress(order, progress):
+    for i in wrap_in_progress_bar(order, progress):
         candidate = candidates[i]
         if str(candidate.path) in subagent_files:
             continue
@@ -424,7 +424,7 @@ class Sessions(UserList[Session]):
         return f"<{count} session{'s' * (count != 1)}{hint}>"
 
 
-def with_progress(work: Sequence[int], progress: bool) -> Iterable[int]:
+def wrap_in_progress_bar(work: Sequence[int], progress: bool) -> Iterable[int]:
     """Wrap the items in a progress bar if it can be seen and there are enough of them."""
     is_visible = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     if not progress or len(work) < _MIN_FILES_FOR_PROGRESS or not is_visible:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 #   4. `PromptThreads` assigns the calls to threads and derives edits from messages that disappear
 # A span with `gen_ai.conversation.compacted`, or a prompt with a part of type `compaction`, turns
 # the derived edit into a recorded compaction.
-def sessions_from_spans(
+def build_sessions_from_spans(
     numbered_spans: Iterable[tuple[int, dict[str, Any]]],
     stem: str,
     name: str,
